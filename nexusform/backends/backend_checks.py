@@ -53,9 +53,7 @@ def require_package(backend: str, extra: str) -> Iterator[None]:
 
 
 class ReadBudget:
-    """Remaining bytes of one read, so that a stored document cannot exhaust the reader's memory. A journal in
-    pieces is one read.
-    """
+    """Remaining bytes of one read, a journal in pieces included: bounds the reader's memory."""
 
     __slots__ = ("_left", "_most")
 

@@ -132,7 +132,6 @@ class Deadline:
         return results[0]
 
     def _wait(self, description: str, operation: _Operation, finished: threading.Event) -> None:
-        """Wait until the operation is done. Raises OperationAbandoned."""
         while not finished.wait(min(_CHECK_INTERVAL, max(operation.ends_at - time.monotonic(), 0.0))):
             if time.monotonic() >= operation.ends_at:
                 self._has_been_silent = True

@@ -172,9 +172,7 @@ class GuardedBackend:
         self._known_description = _describe_document(document)
 
     def _verify_document(self) -> None:
-        """Verify before the first write that the stored document is the one read before. Raises
-        BackendProblem.
-        """
+        """Verify before the first write that the document is unchanged. Raises BackendProblem."""
         if self._has_verified:
             return
         stored = self._read_document()
@@ -222,7 +220,6 @@ class _StateNames(Struct, frozen=True):
 
 
 def _describe_document(document: bytes | None) -> str:
-    """Describe a document by its identifying members."""
     if document is None:
         return "no state"
     try:

@@ -196,9 +196,7 @@ class LocalBackend:
 
 
 def _is_own_file(name: str, state: str) -> bool:
-    """Return whether a file next to a state belongs to nexusform: one of the state's files, or a temporary
-    rest.
-    """
+    """Return whether a file next to a state belongs to nexusform, temporary rests included."""
     is_state_file = any(name == state + suffix for suffix in _SUFFIXES)
     return is_state_file or (
         state in name and _TEMPORARY_FILE.fullmatch(name.replace(state, "", 1)) is not None

@@ -46,7 +46,6 @@ class _Flock(Enum):
 
 
 def _try_flock(descriptor: int) -> _Flock:
-    """Try to acquire the flock of an open file."""
     if sys.platform == "win32":
         return _Flock.UNSUPPORTED
     import fcntl
@@ -133,7 +132,6 @@ class LocalLock:
                 return b""  # a lock nevertheless, of an unknown holder
 
     def _create_file(self, info: LockInfo) -> bool:
-        """Create the file if there is none. Raises OSError."""
         self._created_directories += make_directories(self._path.parent)
         temporary_path, descriptor = self._prepare_file(info)
         try:
@@ -217,7 +215,6 @@ class LocalLock:
                 self._path.unlink()
 
     def _release_flock(self) -> None:
-        """Release the flock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -267,7 +264,6 @@ def _read_fields(pid: int) -> list[str]:
 
 
 def _read_text(path: str) -> str:
-    """Return the content of a file; "" if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:

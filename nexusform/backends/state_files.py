@@ -39,17 +39,13 @@ class JournalFile:
         self._synced = 0
 
     def append_lines(self, records: Sequence[bytes]) -> None:
-        """Append lines in order, all durable on return. Raises BackendProblem; ValueError for invalid
-        lines.
-        """
+        """Append lines in order, durable on return. Raises BackendProblem; ValueError if invalid."""
         journal_lines.check_records(records)
         if records:
             self._add_lines(records)
 
     def mark_compacted(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
-        """Mark existing lines as part of this document, and append the records to keep. Raises
-        BackendProblem.
-        """
+        """Mark existing lines as part of the document; append those to keep. Raises BackendProblem."""
         if keep or self._descriptor is not None or os.path.lexists(self._path):
             self._add_lines([journal_lines.build_compaction_mark(document), *keep])
 
@@ -62,9 +58,7 @@ class JournalFile:
                 sync_directory(self._path.parent)
 
     def list_pending(self, document: Callable[[], bytes | None]) -> list[bytes]:
-        """Return the complete lines that are not in the document yet (read if needed). Raises
-        BackendProblem.
-        """
+        """Return complete lines that are not in the document yet. Raises BackendProblem."""
         with convert_errors("read the journal", self._path):
             data = read_file(self._path, self._maximum_size)
         if not data:

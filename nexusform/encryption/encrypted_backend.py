@@ -70,9 +70,7 @@ class EncryptedBackend:
             self.inner.append(record)
 
     def read_journal(self) -> list[bytes]:
-        """Return the records that are not in the document yet. Raises BackendProblem if no key decrypts
-        one.
-        """
+        """Return the records that are not in the document yet. Raises BackendProblem."""
         name = f"The journal of {self.describe()}"
         return [self._decrypt(record, JOURNAL, name) for record in self.inner.read_journal()]
 

@@ -86,9 +86,7 @@ class DocumentCipher:
         return b"".join((ENCRYPTED_PREFIX, _serialize_header(header), b',"data":"', data, b'"}'))
 
     def decrypt(self, document: bytes, purpose: str, name: str) -> bytes:
-        """Return the decrypted document. Raises EncryptionProblem: not encrypted, modified, or no key
-        decrypts it.
-        """
+        """Return the document. Raises EncryptionProblem: unencrypted, modified, or without key."""
         methods = (self._target.method, *self._target.fallbacks)
         if not is_encrypted(document):
             if any(method[0] == UNENCRYPTED for method in methods):

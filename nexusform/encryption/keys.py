@@ -35,9 +35,7 @@ Meta = Mapping[str, Any]
 
 
 class EncryptionProblem(Exception):
-    """Missing key, failed encryption or decryption, or a signature of another key. The message is for the
-    user.
-    """
+    """Missing key, failed encryption or decryption, or wrong signature: a message for the user."""
 
 
 class EncryptionKey(Struct, frozen=True):
@@ -134,9 +132,7 @@ def _unwrap_vault_key(settings: Mapping[str, str], meta: Meta | None) -> Encrypt
 
 
 def wrap_key(key_id: str, secret: bytes) -> tuple[str, bytes]:
-    """Wrap a key by RSA-OAEP-256: return the id with the version, and the wrapped bytes. Raises
-    EncryptionProblem.
-    """
+    """Wrap a key by RSA-OAEP-256; return key id and bytes. Raises EncryptionProblem."""
     result = _call_vault(key_id, lambda client, algorithm: client.wrap_key(algorithm, secret))
     return str(result.key_id), bytes(result.encrypted_key)
 
@@ -217,7 +213,6 @@ def _check_settings(settings: Mapping[str, str], *known: str) -> None:
 
 
 def _read_variable(settings: Mapping[str, str], setting: str) -> str:
-    """Return the content of the variable named by a setting."""
     variable = settings.get(setting, "")
     if not variable:
         raise EncryptionProblem(f'the setting "{setting}" is required.')

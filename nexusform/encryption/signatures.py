@@ -26,9 +26,7 @@ _MAKE_KEY: Final = "openssl genpkey -algorithm ed25519"
 
 
 def sign_digest(digest: str, key: bytes, name: str) -> dict[str, str]:
-    """Return the signature for a plan file. `key` is a private key, `name` its file. Raises
-    EncryptionProblem.
-    """
+    """Return the signature of a digest by a private key. Raises EncryptionProblem."""
     with require_cryptography("Signatures need"):
         private_key = _load_private_key(key, name)
         signature = private_key.sign(_PURPOSE + digest.encode())

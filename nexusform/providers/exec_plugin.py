@@ -24,9 +24,7 @@ class PluginProblem(Exception):
 
 
 class ExecPlugin(Struct, frozen=True):
-    """A program with its arguments, additional environment variables, the version of its API, and the cluster
-    if the program needs it.
-    """
+    """A program with arguments, environment and API version, and the cluster if it needs it."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]

@@ -125,7 +125,6 @@ def _check_untrusted_account(paths: Sequence[Path], account: Account, trust: Kub
 
 
 def _require_lightkube() -> None:
-    """Raise KubeconfigProblem unless lightkube is installed."""
     try:
         import lightkube.config.client_adapter  # noqa: F401 - checks the installation
     except ImportError:
@@ -158,7 +157,6 @@ def _read_document(path: Path) -> Mapping[str, Any]:
 def _iterate_entries(
     path: Path, document: Mapping[str, Any], section: str
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the entries of a section with their names. Raises KubeconfigProblem."""
     items = document.get(section) or []
     kind = section.removesuffix("s")
     for number, item in enumerate(items if isinstance(items, list) else (None,)):
@@ -247,7 +245,6 @@ def build_http_client(account: Account, seconds: float) -> Client:
 
 
 def _reject_auth_provider(account: Account) -> None:
-    """Raise KubeconfigProblem for a removed auth-provider."""
     if account.user.get("auth-provider"):
         raise KubeconfigProblem(
             f"{account.source} cannot be used: the user {account.user_name} uses an auth-provider, removed "

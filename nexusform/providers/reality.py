@@ -157,7 +157,6 @@ class Reality:
             raise ProviderProblem(f"{self._log_path} cannot be written: {problem.strerror}.") from None
 
     def _truncate_log(self) -> None:
-        """Remove the rest of a failed write from the log."""
         if self._log is None:
             return
         try:
@@ -271,7 +270,6 @@ def _read_content(path: Path, *, follow: bool = True) -> bytes:
 
 
 def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
-    """Return the objects in a reality file. Raises ProviderProblem."""
     if not content.strip():
         return {}
     try:

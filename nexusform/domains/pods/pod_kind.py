@@ -38,7 +38,6 @@ def _list_names(_type: ResourceType, attributes: Mapping[str, Any]) -> Iterator[
 
 
 def _list_pods(values: Any, path: tuple[str, ...]) -> Iterator[str]:
-    """Yield the pods among the `workloads` of an object."""
     if not isinstance(values, Mapping):
         return
     if "node" in values and "machine" in values:

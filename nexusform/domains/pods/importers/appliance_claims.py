@@ -22,9 +22,7 @@ _RETAIN: Final = "Retain"
 
 
 class ClaimOwner(Struct, frozen=True):
-    """StatefulSet that created a claim (namespace and name), and whether its claims are retained on scale-in
-    and on deletion.
-    """
+    """StatefulSet of a claim (namespace, name), and whether claims outlive scale-in and deletion."""
 
     stateful_set: tuple[str, str]
     outlives_scaling: bool

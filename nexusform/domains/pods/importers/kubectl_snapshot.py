@@ -191,7 +191,6 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
 
 
 def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list[Any]:
-    """Return the documents of a JSON or YAML text."""
     if content.lstrip()[:1] != b"{":
         stream = parse_yaml(name, content)
         findings += stream.findings
@@ -229,7 +228,6 @@ def _collect_image_sizes(images: Any) -> dict[str, int]:
 
 
 def _reduce_object(body: _Object) -> _Object:
-    """Return an object with the fields that affect pods."""
     kind, full_metadata = body["kind"], get_mapping(body, "metadata")
     metadata = _select_fields(full_metadata, ("name", "namespace", "labels", *_KEPT_METADATA.get(kind, ())))
     if kind == "PersistentVolumeClaim":
@@ -254,7 +252,6 @@ def _is_resized(body: _Object) -> bool:
 
 
 def _reduce_pod(body: _Object) -> _Object:
-    """Return the fields of a pod about its owner, phase and requests."""
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     owners = [owner for owner in list_mappings(metadata, "ownerReferences") if owner.get("controller")]
     containers = {name: _reduce_containers(apply_allocated_requests(body, name)) for name in CONTAINERS}
@@ -302,7 +299,6 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
 
 
 def _build_manifest(body: _Object) -> Manifest:
-    """Return the manifest of a stored object."""
     group, _, version = body["apiVersion"].rpartition("/")
     metadata = body["metadata"]
     return Manifest(
@@ -322,7 +318,6 @@ def _has_allocation(body: _Object) -> bool:
 
 
 def _build_node(name: str, body: _Object) -> ObservedNode:
-    """Return the record of a stored node."""
     capacity, allocatable = get_mapping(body, "capacity"), get_mapping(body, "allocatable")
     taints = tuple(
         Taint(str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect")))
@@ -416,9 +411,7 @@ def _find_revision(labels: Mapping[str, Any]) -> str:
 
 
 def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
-    """Return kind and name of a pod's controller: a Deployment in place of its ReplicaSet, the pod itself
-    without one.
-    """
+    """Return kind and name of a pod's controller: the Deployment of a ReplicaSet, else the pod."""
     kind, name = str(body["owner"].get("kind") or "Pod"), str(body["owner"].get("name") or pod)
     if kind == "Node":  # the kubelet's own, from a file on its node
         return "Pod", pod

@@ -109,9 +109,7 @@ def _list_bounds(manifest: Manifest) -> Iterator[LimitRangeBounds]:
 
 
 def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRules) -> str:
-    """Return why LimitRanges reject such a pod (after admission), in the words of Kubernetes; "" if they do
-    not.
-    """
+    """Return why LimitRanges reject an admitted pod, in the words of Kubernetes; "" if they do not."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     for container in containers:
         reason = _find_excess_request(container.get_mapping("resources"))
@@ -244,7 +242,6 @@ def apply_admission(namespace: str, metadata: Fields, spec: Fields, rules: Admis
 
 
 def _apply_runtime_class(pod: _AdmittedPod) -> RawAmounts | None:
-    """Add the overhead, node selector and tolerations of the RuntimeClass to the pod."""
     spec, name = pod.spec, pod.spec.get_text("runtimeClassName")
     if not name:
         return None
@@ -281,7 +278,6 @@ def _apply_runtime_class(pod: _AdmittedPod) -> RawAmounts | None:
 
 
 def _apply_limit_ranges(pod: _AdmittedPod) -> RawAmounts | None:
-    """Add the default requests and limits of the namespace's LimitRanges to the pod."""
     defaults = pod.rules.defaults.get(pod.namespace)
     if defaults is None:
         return None
@@ -296,7 +292,6 @@ def _apply_limit_ranges(pod: _AdmittedPod) -> RawAmounts | None:
 
 
 def _apply_container_defaults(container: Any, defaults: ContainerDefaults) -> Any:
-    """Return a container with defaults for missing values."""
     resources = container.get("resources", {}) if isinstance(container, dict) else None
     if not isinstance(resources, dict):
         return container
@@ -357,7 +352,6 @@ def _split_network_name(text: str, namespace: str) -> tuple[str, str]:
 
 
 def _sum_requested(containers: Iterable[Any], name: str) -> int:
-    """Return the total amount of a resource requested by the containers."""
     total = 0
     for container in containers:
         amounts = [get_mapping(container, "resources", section) for section in ("requests", "limits")]

@@ -30,7 +30,6 @@ _DEADLINE: Final = 600  # seconds, the default of a Deployment
 
 
 def _list_set_keys(node: Node, *keys: str) -> list[str]:
-    """Return the keys with a value."""
     return [key for key in keys if not node.get_node(key).is_absent]
 
 
@@ -58,13 +57,11 @@ def _list_items(node: Node, key: str) -> Iterator[tuple[Node, str]]:
 
 
 def _check_long_running(spec: Node) -> Iterator[CheckFailure]:
-    """Check the selector and the template of a long-running workload."""
     yield from _check_selector(spec)
     yield from _check_long_running_pod(spec)
 
 
 def _check_long_running_pod(spec: Node) -> Iterator[CheckFailure]:
-    """Check pod fields that are invalid for long-running workloads."""
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")
     if policy.text not in ("", "Always"):
@@ -79,7 +76,6 @@ def _check_long_running_pod(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_selector(spec: Node) -> Iterator[CheckFailure]:
-    """Check that a selector is set and matches the labels of the template."""
     selector = spec.get_node("selector")
     labels, expressions = selector.get_node("matchLabels"), selector.get_node("matchExpressions")
     if not isinstance(selector.data, dict) or spec.get_node("template").is_absent:
@@ -121,7 +117,6 @@ def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_job(spec: Node) -> Iterator[CheckFailure]:
-    """Check the restart policy and the mounts of a Job's template."""
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")
     if isinstance(pod.data, dict) and (policy.is_absent or policy.data in ("", "Always")):
@@ -134,7 +129,6 @@ def _check_job(spec: Node) -> Iterator[CheckFailure]:
 
 
 def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
-    """Check that the template has the volumes mounted by its containers."""
     claims = {
         claim.get_node("metadata", "name").text
         for claim in spec.get_node("volumeClaimTemplates").list_items()
@@ -157,7 +151,6 @@ def _check_mounts(pod: Node, claims: set[str]) -> Iterator[CheckFailure]:
 
 
 def _check_pod(pod: Node) -> Iterator[CheckFailure]:
-    """Check for duplicate names in a pod and for dependent fields."""
     containers = (container for key in _CONTAINERS for container in _list_items(pod, key))
     yield from _check_unique_names(containers, "container")
     yield from _check_unique_names(_list_items(pod, "volumes"), "volume")
@@ -256,7 +249,6 @@ def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
 
 
 def _check_labels(node: Node, key: str) -> Iterator[CheckFailure]:
-    """Check labels for keys and values invalid for any object."""
     for label, _, text in list_label_problems(node.get_node(key), f".{key}"):
         path, _, message = text.partition(" ")
         yield label, path, message

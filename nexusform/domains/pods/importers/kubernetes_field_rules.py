@@ -136,7 +136,6 @@ def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
 
 
 def _parse_field_rule(text: str) -> tuple[str, FieldShape]:
-    """Return the name of a field and its rule from an entry of the table."""
     parts = _FIELD.match(text)
     assert parts is not None, text
     minimum, maximum = parts["least"], parts["most"]

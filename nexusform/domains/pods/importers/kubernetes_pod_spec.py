@@ -1,6 +1,4 @@
-"""Conversion of a pod template to the scheduler's view, with the API server's defaults: selectors, affinity,
-tolerations and spread constraints.
-"""
+"""Conversion of a pod template to the scheduler's view, with the API server's defaults."""
 
 from __future__ import annotations
 
@@ -182,7 +180,6 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
 
 
 def _list_images(spec: Fields) -> tuple[str, ...]:
-    """Return the image of each container as listed on nodes."""
     containers = (*spec.list_mappings("initContainers"), *spec.list_mappings("containers"))
     return tuple(add_default_tag(container.get_text("image")) for container in containers)
 
@@ -211,7 +208,6 @@ def _compute_container_scored_requests(spec: Fields) -> Requests | None:
 
 
 def _collect_quota_figures(spec: Fields) -> QuotaFigures:
-    """Return the pod figures read by quotas."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     unspecified = []
     for section, name in product(("requests", "limits"), ("cpu", "memory")):
@@ -354,7 +350,6 @@ def _get_pod_level_amounts(spec: Fields, is_reported: bool) -> Amounts:
 
 
 def _sum_containers(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
-    """Return the total of a pod from the amounts of its containers."""
     running_total: Amounts = {}
     for container in spec.list_mappings("containers"):
         _add_amounts(running_total, read_amounts(container))
@@ -385,9 +380,7 @@ def _get_effective_requests(resources: Fields, is_reported: bool) -> Amounts:
 
 
 def _parse_quantities(fields: Fields, is_reported: bool) -> Amounts:
-    """Return amounts by resource, CPU in thousandths; invalid ones are omitted, and reported unless
-    `is_reported`.
-    """
+    """Return amounts by resource, CPU in milli; invalid ones are omitted, and reported by default."""
     amounts: Amounts = {}
     for name, value in fields.data.items():
         quantity = parse_quantity(format_scalar(value))
@@ -532,7 +525,6 @@ def parse_spread(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstra
 
 
 def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstraint:
-    """Return one topology spread constraint."""
     topology_key = fields.get_text("topologyKey")
     if not topology_key:
         fields.report("topologyKey", "must not be empty.")

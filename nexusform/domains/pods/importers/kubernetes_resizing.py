@@ -50,9 +50,7 @@ def _is_infeasible(status: Mapping[str, Any]) -> bool:
 def _replace_requests(
     container: Mapping[str, Any], allocated: Mapping[str, Any], *, replaces: bool
 ) -> dict[str, Any]:
-    """Return the container with its allocated amounts as requests, or with the larger of both unless
-    `replaces`.
-    """
+    """Return the container with its allocated amounts, or the larger ones, as requests."""
     resources = get_mapping(container, "resources")
     requested = get_mapping(resources, "requests")
     requests = dict(allocated) if replaces else _merge_larger(requested, allocated)
@@ -60,7 +58,6 @@ def _replace_requests(
 
 
 def _merge_larger(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the larger amount of each resource."""
     amounts = dict(first)
     for name, amount in second.items():
         if name not in amounts or _parse_nano(amount) > _parse_nano(amounts[name]):

@@ -48,7 +48,6 @@ class _Schemas(Struct, frozen=True):
 
 @cache
 def _load_schemas() -> _Schemas:
-    """Return the schema table, loaded on first use."""
     from nexusform.domains.pods.importers import kubernetes_fields as table
 
     kinds = {}
@@ -64,14 +63,12 @@ def _load_schemas() -> _Schemas:
 
 @cache
 def _get_fields(type_name: str) -> Mapping[str, FieldShape]:
-    """Return the fields of a type, built on first use."""
     rules = parse_field_rules().get(type_name, {})
     fields = _load_schemas().types[type_name]
     return {name: _build_shape(holds, rules.get(name, _NO_RULE)) for name, holds in fields.items()}
 
 
 def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
-    """Return the shape of a field from its type in the table and its rule."""
     prefix = type_text[0]
     if prefix in _CONTAINERS:
         return FieldShape(_CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
@@ -160,7 +157,6 @@ class _SchemaValidator:
             yield self._build_problem(node, detail)
 
     def _check_object(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
-        """Check a mapping: its fields first, then their combination."""
         count_before = self._unknown_key_count
         yield from self._check_fields(node, type_name, path)
         check = CHECKS.get(type_name)

@@ -121,7 +121,6 @@ def _collect_reserved_volumes(
 def _collect_free_volumes(
     volumes: Mapping[str, Manifest], referenced_names: AbstractSet[str]
 ) -> dict[str, list[Volume]]:
-    """Return the unreserved volumes by class."""
     volumes_by_class: dict[str, list[Volume]] = {}
     for name, manifest in volumes.items():
         if (
@@ -144,7 +143,6 @@ def _is_same_claim(reference: Fields, claim: Manifest | None, *, is_complete: bo
 
 
 def _collect_template_claims(stateful: Manifest) -> dict[tuple[str, str], OrdinalClaims]:
-    """Return the claims of a StatefulSet's pods, which other pods may name."""
     spec = _get_silent_fields(stateful, "spec")
     first_ordinal, replicas = spec.get_mapping("ordinals").data.get("start"), spec.data.get("replicas")
     first_ordinal = first_ordinal if isinstance(first_ordinal, int) else 0
@@ -173,9 +171,7 @@ class PodVolumes(Struct, frozen=True):
 def parse_volumes(
     manifest: Manifest, spec: Fields, templates: Iterable[Fields], storage: Storage
 ) -> PodVolumes:
-    """Return the volumes of a pod; `templates` are the volumeClaimTemplates of its StatefulSet
-    (`manifest`).
-    """
+    """Return the volumes of a pod; `templates` are the volumeClaimTemplates of its StatefulSet."""
     namespace = manifest.namespace
     pod = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"
     needs: list[VolumeNeed | None] = []
@@ -219,7 +215,6 @@ def parse_volumes(
 
 
 def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> PodVolumes:
-    """Return the requirements of a claim named by a pod (`source`)."""
     name = source.get_text("claimName")
     reference = (source, "claimName")
     claim_object = storage.claims.get((namespace, name))
@@ -280,7 +275,6 @@ def _list_disks(volume: Fields) -> Iterator[Disk]:
 
 
 def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields | None:
-    """Return the claim spec of a StatefulSet's pod by the claim's name."""
     prefix, _, ordinal = name.rpartition("-")
     template = storage.templates.get((namespace, prefix))
     if template is None or not ordinal.isdecimal() or int(ordinal) not in template.ordinals:
@@ -338,9 +332,7 @@ def _list_names(volumes: Iterable[Volume]) -> Iterator[str]:
 
 
 def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volume:
-    """Return a PersistentVolume; the claim that names it (`named_by`) owns it, unless its claimRef names
-    another one.
-    """
+    """Return a PersistentVolume, owned by the claim of its claimRef, else by `named_by`."""
     spec = _get_silent_fields(manifest, "spec")
     claim = spec.get_mapping("claimRef")
     claim_name = f"{claim.get_text('namespace')}/{claim.get_text('name')}" if claim.data else ""
@@ -378,7 +370,6 @@ def _warn_unknown_nodes(
 
 
 def _has_volume(claim: Manifest, storage: Storage) -> bool:
-    """Return whether a claim names a volume or has a reserved one."""
     volume_name = _get_silent_fields(claim, "spec").get_text("volumeName")
     return bool(volume_name) or (claim.namespace, claim.name) in storage.reserved_volumes
 
@@ -439,7 +430,6 @@ def _compute_bound_need(claim: Manifest, reference: _FieldReference, storage: St
 
 
 def _build_own_claim(name: str, claim: Fields, storage: Storage) -> Claim | None:
-    """Return a claim created for each pod."""
     return _build_unbound_claim(name, claim, (claim, "storageClassName"), storage)
 
 
@@ -505,7 +495,6 @@ def _parse_node_terms(volume: Manifest) -> Terms | None:
 
 
 def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:
-    """Return the requirements from a volume's labels for nodes with a zone or region."""
     labels = volume.labels
     return tuple(Requirement(key, IN, tuple(labels[key].split("__"))) for key in ZONE_LABELS if key in labels)
 

@@ -267,7 +267,6 @@ def _is_within_pod_limit(spec: Fields, key: str, pods: int) -> bool:
 
 
 def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
-    """Return the workload with a Deployment's strategy, its surge and unavailability as numbers of pods."""
     strategy = spec.get_mapping("strategy")
     kind = strategy.get_choice("type", ("RollingUpdate", "Recreate"), "RollingUpdate")
     rolling_update = strategy.get_mapping("rollingUpdate")
@@ -291,7 +290,6 @@ def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
 
 
 def _apply_stateful_set_strategy(workload: Workload, spec: Fields) -> Workload:
-    """Return the workload with a StatefulSet's strategy, order and first ordinal."""
     updates = spec.get_mapping("updateStrategy")
     kind = updates.get_choice("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
     policy = spec.get_choice("podManagementPolicy", ("OrderedReady", "Parallel"), "OrderedReady")

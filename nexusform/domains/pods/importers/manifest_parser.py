@@ -334,7 +334,6 @@ def _unwrap_envelope(envelope: Manifest) -> ManifestReading:
 
 
 def _unwrap_configmap(envelope: Manifest) -> ManifestReading:
-    """Return the objects inside a ConfigMap envelope."""
     detail = f"{envelope.title} is an envelope of the obsolete kind; write a ResourceEnvelope instead."
     findings = [build_problem(envelope.file, envelope.position, DEPRECATED, detail, Severity.WARNING)]
     objects: list[Manifest] = []
@@ -354,9 +353,7 @@ _FLAG: Final = FieldShape(FieldKind.FLAG)
 
 
 class Fields:
-    """Mapping of a manifest at a path. Absent parts read as empty; values of the wrong type are reported
-    once.
-    """
+    """Mapping of a manifest at a path. Absent parts read as empty; wrong types are reported once."""
 
     def __init__(
         self, manifest: Manifest, findings: list[Problem], data: Mapping[str, Any], *path: str | int
@@ -378,9 +375,7 @@ class Fields:
         summary: str = "",
         id: str = INVALID,  # noqa: A002 - as diagnostics call it
     ) -> None:
-        """Record a problem of a key with the name of the object. `summary` is a short form for a line where
-        `detail` is too long.
-        """
+        """Record a problem of a key with the name of the object; `summary` is its short form."""
         path = (*self.path, key) if key else self.path
         name = ".".join(str(step) for step in path)
         position = self.manifest.find_position(*path)
@@ -394,9 +389,7 @@ class Fields:
         return Fields(self.manifest, self.findings, value or _EMPTY, *self.path, key)
 
     def _get_checked(self, key: str, shape: FieldShape) -> Any:
-        """Return the value under a key; None, and a finding, if it has another shape. Other scalars are
-        converted to text.
-        """
+        """Return the value of a key, scalars as text; None, and a finding, for another shape."""
         value = self.data.get(key)
         violation = None if value is None else validate_value(value, shape)
         if violation is None:

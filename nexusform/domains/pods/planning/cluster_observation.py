@@ -41,9 +41,7 @@ class SnapshotBlock(Struct, frozen=True):
 
 
 class ExternalClusters(Struct):
-    """Clusters of other states by id with the pods of their objects, and cluster snapshots from kubectl by
-    id.
-    """
+    """Clusters and pods of other states, and cluster snapshots from kubectl, by cluster id."""
 
     clusters: dict[str, NodeCluster] = field(default_factory=dict)
     pods: list[PriorPods] = field(default_factory=list)
@@ -122,7 +120,6 @@ def bind_snapshot(
 def _add_image_values(
     nodes: Mapping[str, Node], sizes: Mapping[str, Mapping[str, int] | None]
 ) -> dict[str, Node]:
-    """Return nodes with the values of their images."""
     values = image_locality.compute_image_values([sizes.get(name) for name in nodes])
     pairs = zip(nodes.items(), values, strict=True)
     return {name: replace(node, images=images) for (name, node), images in pairs}
@@ -174,9 +171,7 @@ def _build_registered_node(name: str, planned_node: Node | None, node: ObservedN
 
 
 def _collect_charged_budgets(objects: Iterable[Manifest]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return the budgets charged for the eviction of pods that still exist, by the pods' namespace and
-    name.
-    """
+    """Return the budgets charged for evictions of existing pods, by the pods' namespace and name."""
     budgets_by_pod: dict[tuple[str, str], tuple[str, ...]] = {}
     for manifest in objects:
         for name in get_mapping(manifest.body, "status", "disruptedPods"):
@@ -192,9 +187,7 @@ def _build_existing_pods(
     names: Mapping[str, str],
     charged_budgets: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType({}),
 ) -> list[ExistingPod]:
-    """Return the existing pods, numbered per workload. `charged_budgets`: the budgets charged for their
-    eviction.
-    """
+    """Return the existing pods, numbered per workload, with the budgets charged for evictions."""
     ages = _compute_ages(pods)
     numbers: dict[str, int] = {}
     existing_pods: list[ExistingPod] = []
@@ -226,7 +219,6 @@ def _compute_ages(pods: Iterable[ObservedPod]) -> dict[str, int]:
 
 
 def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[ExistingPod]:
-    """Return the DaemonSet pods for nodes not observed yet."""
     by_workload: dict[str, list[ObservedPod]] = {}
     for pod in pods:
         if pod.workload.split("/")[1:2] == [_DAEMONS]:
@@ -304,9 +296,7 @@ def _assign_predicted_numbers(
 def bind_observed_clusters(
     external: ExternalClusters, clusters: Mapping[str, NodeCluster], objects: Iterable[VmObject]
 ) -> dict[str, ObservedCluster]:
-    """Return the clusters listed by kubectl, matched to those of the plan, by id; mismatches become
-    warnings.
-    """
+    """Return the clusters listed by kubectl by id, matched to the plan; mismatches become warnings."""
     removed_vms: set[str] = set()
     for vms in objects if external.snapshots else ():
         removed_vms |= set(vms.list_prior_names()) - {vm.name for vm in vms.list_vms()}

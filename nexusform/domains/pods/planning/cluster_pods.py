@@ -30,9 +30,7 @@ _ManifestKey = tuple[str, str, str, str]
 
 
 class ClusterPods:
-    """Clusters of one plan with their existing and placed pods. A name is a cluster's id or, through
-    `members`, a member's name.
-    """
+    """Clusters of one plan with their pods. A name is a cluster's id or, through `members`, a member's."""
 
     def __init__(
         self,
@@ -84,9 +82,7 @@ class ClusterPods:
         self._mark_lost(prior.cluster_id, pods)
 
     def _mark_lost(self, cluster_id: str, pods: Iterable[ExistingPod]) -> None:
-        """Record the pods lost with nodes created in this plan. Such a node may be new in a cluster forgotten
-        before.
-        """
+        """Record the pods lost with nodes created in this plan, such as those of a forgotten cluster."""
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
             return
@@ -248,9 +244,7 @@ class ClusterPods:
         )
 
     def _collect_kept_manifests(self, object_pods: Mapping[ObjectKey, ObjectPods]) -> list[Manifest]:
-        """Return the objects of state that keep running without being applied: outside the targets, or
-        forgotten.
-        """
+        """Return the objects of state that keep running without an apply: untargeted or forgotten."""
         manifests: list[Manifest] = []
         for key, pods in object_pods.items():
             prior = self._prior_pods.get(key)

@@ -24,7 +24,7 @@ from nexusform.plans.plan import Disruptions
 def find_disruptions(
     budgets: Iterable[DisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
 ) -> Disruptions:
-    """Return the obstacles for draining these nodes of a cluster with these existing pods."""
+    """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
     drained_pods = [pod for pod in existing_pods if pod.node in nodes]
     allowed_by_budget = [
         (budget, count_allowed_disruptions(budget, existing_pods))
@@ -58,9 +58,7 @@ def find_disruptions(
 def apply_budget_status(
     budgets: Sequence[DisruptionBudget], observed_cluster: ObservedCluster | None
 ) -> tuple[DisruptionBudget, ...]:
-    """Return budgets with the status observed by kubectl: some pods may not be ready, or belong to an unknown
-    scale.
-    """
+    """Return budgets with the status observed by kubectl: it knows readiness and scale."""
     if observed_cluster is None:
         return tuple(budgets)
     statuses = {

@@ -54,9 +54,7 @@ def _add_state(
 
 
 def _parse_instances(attributes: Mapping[str, Any], registries: Registries) -> dict[Address, InstanceState]:
-    """Return the objects read, in order. Values that do not match their type (possible in tests) are
-    skipped.
-    """
+    """Return the objects read, in order, without values that do not match their type."""
     instances: dict[Address, InstanceState] = {}
     resources = attributes.get("resources")
     for number, (text, values) in enumerate(resources.items() if isinstance(resources, Mapping) else ()):

@@ -49,9 +49,7 @@ def parse_objects(body: str) -> tuple[Manifest, ...]:
 def list_prior_pods(
     instances: Mapping[Address, InstanceState], registries: Registries, members: Mapping[str, str]
 ) -> Iterator[PriorPods]:
-    """Yield the pods of a state's instances, object by object in order of creation; `members` maps member
-    names to cluster ids.
-    """
+    """Yield the pods of a state's instances by order of creation; `members`: cluster ids by name."""
     current_objects = [
         (address, instance.current) for address, instance in instances.items() if instance.current is not None
     ]
@@ -264,9 +262,7 @@ def _get_sort_key(instance: Instance) -> tuple[bool, int]:
 def _build_batches(
     phase: Sequence[ResourceBlock], order: PlanningOrder, manifests: AbstractSet[ConfigAddress]
 ) -> list[list[ResourceBlock]]:
-    """Return the blocks of phase 5 in dependency order: independent manifests together, every other block
-    alone.
-    """
+    """Return the blocks of phase 5 in dependency order: independent manifests together."""
     batches: list[list[ResourceBlock]] = []
     waiting: list[ResourceBlock] = []
     for block in phase:
@@ -316,9 +312,7 @@ def list_pod_risks(pods: PodPhase, instances: Mapping[Address, Instance]) -> Ite
 
 
 def _warn_missing_namespaces(pods: PodPhase, instances: Mapping[str, Instance]) -> Iterator[Diagnostic]:
-    """Yield warnings about single-cluster objects with pods in a missing namespace. Placements report their
-    own.
-    """
+    """Yield warnings about pods of single-cluster objects in a missing namespace."""
     member_namespaces = _collect_member_namespaces(instances.values())
     for address, cluster_id, missing in pods.list_missing_namespaces():
         instance = instances.get(address)

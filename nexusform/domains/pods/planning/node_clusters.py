@@ -87,9 +87,7 @@ def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster
 def build_existing_clusters(
     objects: Iterable[SiteObject], registries: Registries, catalogue: str
 ) -> dict[str, NodeCluster]:
-    """Return the clusters among the objects of another state by id. `catalogue` is the version of its SKU
-    catalogue.
-    """
+    """Return the clusters of another state by id; `catalogue` is its SKU catalogue version."""
     context = build_site_layout(objects, registries, catalogue)
     parts: list[_ClusterPart] = []
     for kind, state_object in sorted(context.objects, key=lambda pair: pair[0].phase):
@@ -127,9 +125,7 @@ class _ClusterPart(Struct, frozen=True):
 
 
 def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
-    """Return the clusters by id from parts in any order; owners other than NKS clusters and VNFs are
-    skipped.
-    """
+    """Return the clusters by id from their parts; owners of other types are skipped."""
     by_owner: dict[str, list[_ClusterPart]] = {}
     for part in parts:
         by_owner.setdefault(part.demand.owner, []).append(part)
@@ -180,9 +176,7 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
 def find_cluster_attributes(
     parts: Iterable[tuple[PlanningKind, Mapping[str, Any]]],
 ) -> Mapping[str, Any] | None:
-    """Return the attributes of the cluster among a cluster and its separate pools; None without one (a
-    VNF).
-    """
+    """Return the attributes of the cluster among its parts; None without one (a VNF)."""
     return next((attributes for kind, attributes in parts if kind is PlanningKind.CLUSTER), None)
 
 

@@ -280,9 +280,7 @@ class ObjectPods(Struct):
         outcome_by_number[outcome.number] = outcome
 
     def update_warnings(self, warnings: Sequence[PodWarning]) -> None:
-        """Set the warnings of this prediction. Evictions of earlier predictions are kept, as only those
-        report them.
-        """
+        """Set the warnings of this prediction, and keep its earlier evictions."""
         evicting_workloads = {warning.workload for warning in warnings if warning.kind == PREEMPTS}
         preempting_workloads = {
             pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims

@@ -153,9 +153,7 @@ class PodPhase(ClusterPods):
         *,
         keeps_running: bool = False,
     ) -> None:
-        """Remove all pods of an object from a cluster; or keep them running and using capacity, if the object
-        is only forgotten.
-        """
+        """Remove all pods of an object from a cluster, or keep them if it is only forgotten."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         object_pods = self._object_pods.get((placement_address, cluster_id))
         self._kept_namespaces.pop((placement_address, cluster_id), None)
@@ -190,9 +188,7 @@ class PodPhase(ClusterPods):
     # --- predictions ---
 
     def _update_pods(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
-        """Predict the pods of these objects, or keep the recorded ones if nothing on their cluster
-        changed.
-        """
+        """Predict the pods of these objects; keep the recorded ones on unchanged clusters."""
         self._predict_pods(keys, cluster)
         self._update_unstable(cluster)
 
@@ -316,9 +312,7 @@ class PodPhase(ClusterPods):
 
     @property
     def rows(self) -> list[PlacementChange]:
-        """Rows of all pods, kept ones included: removed pods first, object by object. Nodes that rejected a
-        pod are listed in its row.
-        """
+        """Rows of all pods, removed ones first, with the nodes that rejected them."""
         rows: list[PlacementChange] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
             outcomes = object_pods.list_row_outcomes()
@@ -349,9 +343,7 @@ class PodPhase(ClusterPods):
         return risks
 
     def find_disruptions(self, cluster_id: str, nodes: Collection[str]) -> Disruptions:
-        """Return the obstacles for draining these nodes: budgets without allowed disruptions, and workloads
-        with a single pod there.
-        """
+        """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
             return Disruptions()
@@ -367,9 +359,7 @@ class PodPhase(ClusterPods):
         return clusters
 
     def list_missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
-        """Yield, per object and cluster (address and cluster id), the namespaces of its pods missing
-        there.
-        """
+        """Yield the namespaces of pods missing on a cluster, by object address and cluster id."""
         known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
         for key, object_pods in self._object_pods.items():
             names = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())

@@ -170,9 +170,7 @@ def build_pod_row(
     *,
     keeps_running: bool = False,
 ) -> PlacementChange:
-    """Return the row of one pod. `cluster` is None if its cluster is removed. `keeps_running`: its object is
-    forgotten.
-    """
+    """Return the row of one pod. `cluster` is None if removed; `keeps_running`: it is forgotten."""
     name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
     is_removed, is_kept = outcome.action == pod_outcomes.REMOVE, outcome.action == pod_outcomes.KEEP
     has_source = outcome.previous or is_removed or is_kept
@@ -220,9 +218,7 @@ def build_rejected_rows(
 
 
 def _build_reason(outcome: PodOutcome) -> str:
-    """Return why a pod has no node, else the reason of its eviction, else its victims, else the text of its
-    trigger.
-    """
+    """Return why a pod has no node, else the cause of its eviction, its victims, or its trigger."""
     reason = f"preempted by {outcome.preempted_by}" if outcome.preempted_by else ""
     if outcome.is_pending or outcome.is_failed or outcome.is_gated:
         return f"{reason}; {outcome.reason}" if reason else outcome.reason
@@ -236,9 +232,7 @@ def _build_reason(outcome: PodOutcome) -> str:
 def _build_former_location(
     cluster: NodeCluster | None, name: str, outcome: PodOutcome, record: PodRecord | None
 ) -> PodLocation:
-    """Return the former location of a pod by state: its node may have moved to another machine, or be
-    removed.
-    """
+    """Return the former location of a pod by state: its node may have moved or be removed."""
     location = _build_location(cluster, name, outcome.previous, record.state if record is not None else "")
     if outcome.action == pod_outcomes.KEEP or record is None or record.node != outcome.previous:
         return location

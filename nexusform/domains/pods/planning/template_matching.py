@@ -61,9 +61,7 @@ def assign_specs(workload: Workload, pods: Sequence[ExistingPod], *, is_complete
 
 
 def _build_current_spec(spec: PodSpec, pod: ExistingPod) -> PodSpec:
-    """Return the current spec with the actual requests of the pod: it may have been resized, or have added
-    containers.
-    """
+    """Return the current spec with the actual requests: the pod may be resized or have sidecars."""
     actual_requests = pod.spec.requests
     return (
         spec

@@ -70,7 +70,6 @@ class DaemonRollout:
                 self._place_on_node(PodToPlace(pod.number, pod.node, pod.node, pod_outcomes.TEMPLATE_CHANGED))
 
     def _count_uncreated(self) -> None:
-        """Count a successor rejected by the API server."""
         self._waiting_count += 1
         self._progress.uncreated += 1
         self._progress.rejection = self._workload.admission_error

@@ -88,7 +88,6 @@ def _build_verdicts(scheduler: SpecScheduler) -> tuple[NodeVerdict, ...]:
 
 
 def _build_hints(scheduler: SpecScheduler, node: Node, rejections: Iterable[Rejection]) -> dict[str, str]:
-    """Return rejection details by rule."""
     taint = taints.find_untolerated_taint(scheduler.group.spec, node)
     if taint is None:
         return {}

@@ -62,7 +62,6 @@ def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str
 
 
 def _format_shortage(resource: str, requested: int, used: int, capacity: int) -> str:
-    """Return kubelet's message for a resource shortage."""
     figures = f"requested: {requested}, used: {used}, capacity: {capacity}"
     return f"OutOf{resource}: Node didn't have enough resource: {resource}, {figures}"
 
@@ -105,9 +104,7 @@ class NumaCells:
                 self._add(self._allocations.pop(position)[1], 1)
 
     def _select_cells(self, container: AlignedRequests) -> tuple[int, ...] | None:
-        """Return the smallest cell set accepted by the policy, lowest numbers first; None if there is
-        none.
-        """
+        """Return the smallest cell set accepted by the policy, lowest numbers first; None without one."""
         numbers = range(len(self._free))
         single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
         for width in range(1, 2 if single else len(self._free) + 1):
@@ -130,13 +127,10 @@ class NumaCells:
         return len(capacities)
 
     def _sum_free(self, name: str, cells: Sequence[int]) -> int:
-        """Return the free amount of a resource in these cells together."""
         return sum(self._free[cell].get(name, 0) for cell in cells)
 
     def _take(self, container: AlignedRequests, cells: Sequence[int]) -> _Share:
-        """Allocate the requests of a container from these cells in order, and return the share for a later
-        release.
-        """
+        """Allocate the requests of a container from these cells; return the share for its release."""
         share: list[dict[str, int]] = [{} for _ in self._free]
         for name, amount in container:
             missing = amount
@@ -179,9 +173,7 @@ def compute_cells(
 
 
 def _compute_cell_amount(amounts: Sequence[int], cell: int, count: int) -> int:
-    """Return the amount of a resource in one cell: a single figure is spread evenly, several figures are per
-    cell.
-    """
+    """Return the amount in one cell: one figure is spread evenly, several are per cell."""
     if len(amounts) == 1:
         share, remainder = divmod(amounts[0], count)
         return share + (cell < remainder)

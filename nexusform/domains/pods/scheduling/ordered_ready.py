@@ -38,9 +38,7 @@ def build_waiting_verdict(earlier_pod: str) -> Verdict:
 
 
 def defer_pods(progress: WorkloadProgress) -> None:
-    """Drop the pods not created because an earlier one does not run. Those that had a node are recorded as
-    removed.
-    """
+    """Drop the pods not created because an earlier one does not run; those with a node are removed."""
     if not progress.workload.is_ordered:
         return
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]

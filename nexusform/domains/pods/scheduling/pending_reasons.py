@@ -19,9 +19,7 @@ _ABSENCE_OPERATORS = (DOES_NOT_EXIST, NOT_IN)
 
 
 def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
-    """Return why a pod is Pending as Kubernetes prints it: reasons with the number of nodes, in text
-    order.
-    """
+    """Return why a pod is Pending as Kubernetes prints it: sorted reasons with numbers of nodes."""
     if not nodes:
         return "no nodes available to schedule pods"
     pod_reasons: set[str] = set()
@@ -36,9 +34,7 @@ def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
 
 
 def describe_missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
-    """Return hints as sentences: labels and resources missing on all nodes, and untolerated taints; "" for
-    none.
-    """
+    """Return hints: labels and resources missing on all nodes, and untolerated taints."""
     return "".join(
         f" {sentence}." for sentence in (*_list_unmet(spec, nodes), *_list_untolerated_taints(spec, nodes))
     )
@@ -108,7 +104,6 @@ def _list_unmet_requirements(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[R
 
 
 def _collect_values(key: str, nodes: Iterable[Node]) -> set[str]:
-    """Return the values of a label on the nodes."""
     return {node.labels[key] for node in nodes if key in node.labels}
 
 

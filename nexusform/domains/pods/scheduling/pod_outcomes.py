@@ -186,9 +186,7 @@ def _compute_node_capacity(scheduler: SpecScheduler, further: int) -> dict[int, 
 
 
 def _is_permanently_skewed(tally: SpreadTally, node: int) -> bool:
-    """Return whether a node never takes the pod: its key is missing, or other pods exceed the skew and this
-    spec is not counted.
-    """
+    """Return whether a node never takes the pod: its key is missing, or others exceed the skew."""
     domain = tally.domain_by_node[node]
     if domain < 0:
         return True
@@ -310,7 +308,6 @@ def _compute_affinity_range(
 
 
 def _has_anti_affinity_conflict(scheduler: SpecScheduler, node: int) -> bool:
-    """Return whether anti-affinity of the pod or of existing pods rejects a node."""
     tallies = (*scheduler.counts.anti_affinity, *scheduler.counts.existing_anti_affinity)
     return any(
         tally.domain_by_node[node] >= 0 and tally.counts[tally.domain_by_node[node]] for tally in tallies
@@ -336,9 +333,7 @@ def _compute_bounds(
 
 
 def _compute_lower_bound(capacity: Mapping[int, int], anti_affinity: Sequence[Tally]) -> int:
-    """Return the lower bound for pods with anti-affinity: each pod excludes at most the nodes of its own
-    domains.
-    """
+    """Return the lower bound for anti-affinity: a pod excludes the nodes of its own domains."""
     sizes = [(tally, _count_nodes_by_domain(tally, capacity)) for tally in anti_affinity]
     excluded_nodes = max((_count_excluded_nodes(node, sizes) for node in capacity), default=1)
     return -(-len(capacity) // excluded_nodes)

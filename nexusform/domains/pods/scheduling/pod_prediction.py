@@ -116,7 +116,6 @@ class Predictor:
         self.displaced_pods: set[tuple[str, int]] = set()
 
     def _count_budget_pods(self, budget: DisruptionBudget) -> int:
-        """Return the expected number of pods under a budget."""
         replica_counts = [
             w.replicas for w in self.workload_queue if w.kind != "DaemonSet" and is_covered(budget, w.pod)
         ]
@@ -130,13 +129,10 @@ class Predictor:
         return pod.node not in self.nodes or (pod.workload, pod.number) in self.lost_pods
 
     def _find_loss_trigger(self, pod: ExistingPod) -> str:
-        """Return the trigger of a pod that lost its node."""
         return pod_outcomes.NODE_REMOVED if self._is_lost(pod) else pod_outcomes.NO_EXECUTE
 
     def _compute_remaining_seconds(self, pod: ExistingPod) -> int | None:
-        """Return the seconds until a NoExecute taint evicts a pod; None for never. Daemons and terminating
-        pods are not evicted.
-        """
+        """Return the seconds until a NoExecute taint evicts a pod; None for never (daemons)."""
         node = self.nodes[pod.node]
         if not node.taints or pod.is_protected or pod.workload.split("/")[1] in _UNEVICTABLE_KINDS:
             return None
@@ -213,7 +209,6 @@ class Predictor:
         return progress
 
     def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
-        """Remove the surplus pods of a workload, and return the remaining ones."""
         surplus = select_surplus_pods(progress.workload, pods, self._is_running)
         if ordered_ready.must_wait_to_scale_in(progress.workload, pods, surplus, self._is_running):
             progress.deferred_removals = [pod for pod in surplus if self._is_running(pod)]
@@ -226,9 +221,7 @@ class Predictor:
         return [pod for pod in pods if pod not in surplus]
 
     def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:
-        """Plan one pod per permitted node; a pod on a removed node is removed. Waiting pods are assigned to
-        nodes without a pod.
-        """
+        """Plan one pod per permitted node; waiting pods are assigned to nodes without a pod."""
         spec = progress.workload.pod
         permitted_nodes = {name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)}
         waiting_pods = [pod for pod in pods if not pod.node]
@@ -335,7 +328,6 @@ class Predictor:
         progress.deferred_removals = []
 
     def _place_pods(self, progress: WorkloadProgress) -> dict[int, Verdict]:
-        """Return the verdict on each requested pod by number."""
         workload = progress.workload
         blocking_pod = ""  # the pod that all later ones of an ordered workload wait for
         verdicts: dict[int, Verdict] = {}
@@ -433,9 +425,7 @@ class Predictor:
     # --- temporarily tolerated taints ---------------------------------------------------------
 
     def _evict_expired(self, progress_list: list[WorkloadProgress]) -> None:
-        """Evict and re-create pods that tolerate a NoExecute taint only for some seconds, if another node
-        suits them better now.
-        """
+        """Evict pods whose toleration expires if another node now suits them better."""
         if not any(
             taint.effect == taints.NO_EXECUTE for node in self.nodes.values() for taint in node.taints
         ):
@@ -487,9 +477,7 @@ class Predictor:
         return True
 
     def _replace_expired(self, pod: ExistingPod) -> Verdict | None:
-        """Return the new verdict on a pod evicted after its toleration time; None if it keeps or regains its
-        node.
-        """
+        """Return the new verdict on a pod after its toleration time; None if it keeps its node."""
         if not self._compute_remaining_seconds(pod):
             return None
         self.session.remove_pod(pod)
@@ -497,7 +485,6 @@ class Predictor:
         return None if verdict.node == pod.node else verdict
 
     def _build_outcome(self, workload: Workload, verdict: Verdict, pod: PodToPlace) -> PodOutcome:
-        """Return the outcome of a pod by its verdict."""
         action = pod_outcomes.MOVE if pod.previous else pod_outcomes.PLACE
         trigger = pod.trigger
         still_pending = pod.was_pending and not verdict.node
@@ -540,9 +527,7 @@ class Predictor:
                 self._recreate_evicted()
 
     def _retry_workload(self, progress: WorkloadProgress) -> bool:
-        """Retry pods of a workload that wait or are re-created after a failure, and return whether one got a
-        node.
-        """
+        """Retry waiting and failed pods of a workload, and return whether one got a node."""
         workload = progress.workload
         has_changed = False
         is_blocked = (
@@ -571,7 +556,6 @@ class Predictor:
     # --- results ------------------------------------------------------------------------------
 
     def _list_outcomes(self, progress: WorkloadProgress) -> list[PodOutcome]:
-        """Return the outcome of every pod of a workload by number."""
         workload = progress.workload
         kept_outcomes = [
             PodOutcome(
@@ -613,7 +597,6 @@ class Predictor:
 
 
 def _build_removal(pod: ExistingPod, trigger: str) -> PodOutcome:
-    """Return the outcome of a removed pod."""
     return PodOutcome(
         workload=pod.workload,
         number=pod.number,

@@ -1,6 +1,4 @@
-"""Warnings about a prediction that combine facts about pods, workers and machines. They are computed from a
-prediction and never change it.
-"""
+"""Warnings about a prediction that combine facts about pods, workers and machines."""
 
 from __future__ import annotations
 
@@ -172,7 +170,6 @@ def _has_old_pods(selector: LabelSelector | None, workload: Workload) -> bool:
 
 
 def _warn_blocked(context: WorkloadContext) -> Iterator[PodWarning]:
-    """Yield a warning for a rolling update that is blocked now."""
     if not context.forecast.is_blocked:
         return
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
@@ -289,7 +286,6 @@ def _warn_uncreated(context: WorkloadContext) -> Iterator[PodWarning]:
 
 
 def _warn_no_node(context: WorkloadContext) -> Iterator[PodWarning]:
-    """Yield a warning for a DaemonSet without a permitted node."""
     if context.workload.kind != "DaemonSet" or context.forecast.replicas or context.forecast.uncreated:
         return
     nodes = context.cluster.nodes
@@ -311,9 +307,7 @@ def _find_first_rejection(pod: PodSpec, node: Node) -> Rejection | None:
 
 
 def _warn_volumes(context: WorkloadContext) -> Iterator[PodWarning]:
-    """Yield a warning for nodes with an unusual number of volumes: the limits of their CSI drivers are
-    unknown.
-    """
+    """Yield a warning for nodes with many volumes: the limits of CSI drivers are unknown."""
     if not context.workload.pod.claim_count:
         return
     counts = {outcome.node: context.claims_by_node[outcome.node] for outcome in context.running_outcomes}
@@ -332,7 +326,6 @@ def _warn_volumes(context: WorkloadContext) -> Iterator[PodWarning]:
 
 
 def _warn_preemption(context: WorkloadContext) -> Iterator[PodWarning]:
-    """Yield a warning for pods that need the eviction of others."""
     preemptors = [outcome for outcome in context.outcomes if outcome.victims]
     if not preemptors:
         return
@@ -357,7 +350,6 @@ def _format_pods(pods: Sequence[ExistingPod]) -> str:
 
 
 def _warn_no_execute(context: WorkloadContext) -> Iterator[PodWarning]:
-    """Yield a warning for pods evicted by a NoExecute taint."""
     evicted_pods = [outcome for outcome in context.outcomes if outcome.trigger == NO_EXECUTE]
     if evicted_pods:
         count = f"{len(evicted_pods):,} of its pods {select_form(len(evicted_pods), 'is', 'are')}"
@@ -394,7 +386,6 @@ def list_displaced_warnings(
 
 
 def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, Node]) -> str:
-    """Format the former nodes of evicted pods with the taints of these nodes."""
     return format_names(
         [
             f"{outcome.name} from {outcome.previous}{_format_taints(nodes, outcome)}"

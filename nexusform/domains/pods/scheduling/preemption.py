@@ -212,9 +212,7 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
 
 
 def _is_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
-    """Return whether only some of several equally important pods of different workloads or templates are
-    victims.
-    """
+    """Return whether only some of several equally important pods are victims."""
     victim_ids = {id(pod) for pod in victims}
     outcomes_by_key: dict[tuple[int, int], set[bool]] = {}
     templates_by_key: dict[tuple[int, int], set[tuple[str, str]]] = {}

@@ -202,9 +202,7 @@ def is_pod_rejection(rejection: Rejection) -> bool:
 
 
 def compute_scored_node_limit(nodes: int) -> int:
-    """Return the number of feasible nodes at which kube-scheduler stops searching, in a cluster of
-    `nodes`.
-    """
+    """Return the number of feasible nodes at which kube-scheduler stops searching among `nodes`."""
     if nodes < 100:
         return nodes
     return max(nodes * max(50 - nodes // 125, 5) // 100, 100)

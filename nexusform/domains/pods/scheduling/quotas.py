@@ -96,7 +96,6 @@ def _expand_name(name: str) -> str:
 
 
 def _compute_pod_amounts(quota: Quota, pod: PodSpec) -> dict[str, int]:
-    """Return the amounts a pod counts for under a quota."""
     amounts = dict.fromkeys(_PODS, 1)
     requests = (("cpu", pod.requests.cpu), ("memory", pod.requests.memory), *pod.requests.other_resources)
     for name, amount in requests:
@@ -112,7 +111,6 @@ def _is_quota_pod(quota: Quota, pod: PodSpec) -> bool:
 
 
 def _is_in_scope(scope: QuotaScope, pod: PodSpec) -> bool:
-    """Return whether a pod matches a quota scope."""
     best_effort = not (pod.requests.cpu or pod.requests.memory or pod.quota_figures.limits)
     match scope.name:
         case "BestEffort":

@@ -68,9 +68,7 @@ class RolloutState(Struct):
 def replace_pods(
     session: SchedulingSession, workload: Workload, state: RolloutState, quota_usage: QuotaUsage
 ) -> None:
-    """Replace pods of an older template by new ones of the same numbers, by the rules of the workload's
-    kind.
-    """
+    """Replace pods of an older template under the same numbers, by the rules of their kind."""
     if workload.kind == "ReplicaSet" or workload.strategy is Strategy.ON_DELETE:
         return
     replacement = _Replacement(session, workload, state, quota_usage)
@@ -112,9 +110,7 @@ class _Replacement(Struct, frozen=True):
         state.is_blocked = bool(state.list_unscheduled() or state.uncreated)
 
     def replace_with_surge(self) -> None:
-        """Replace a Deployment's pods with at most `max_surge` above and `max_unavailable` below its
-        replicas.
-        """
+        """Replace a Deployment's pods within `max_surge` and `max_unavailable`."""
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
         next_numbers = [
@@ -160,9 +156,7 @@ class _Replacement(Struct, frozen=True):
         return len(removed_pods)
 
     def _remove_pending(self) -> int:
-        """Delete unschedulable old pods within max unavailable, waiting new ones included, and return their
-        number.
-        """
+        """Delete unschedulable pods within max unavailable, and return their number."""
         workload, state = self.workload, self.state
         minimum = workload.replicas - workload.max_unavailable
         removable_count = max(0, state.pod_count - minimum - len(state.list_unscheduled()))
@@ -188,7 +182,6 @@ class _Replacement(Struct, frozen=True):
         self.state.new_verdicts[number] = verdict
 
     def _remove_pod(self, pod: ExistingPod) -> None:
-        """Remove an old pod."""
         self.session.remove_pod(pod)
         self.quota_usage.remove(pod.spec)
         self.state.remaining_pods.remove(pod)
@@ -206,9 +199,7 @@ class NextRollout:
         self._quota_usage = QuotaUsage(cluster.quotas)
 
     def find_obstacle(self, workload: Workload) -> str:
-        """Return why a pod of another template does not fit besides the existing pods, "" if it does or
-        may.
-        """
+        """Return why a pod of another template does not fit as well, "" if it does or may."""
         if self._session is None:
             self._session = SchedulingSession(self._cluster, self._existing_pods, DEFAULT_SEED)
             for pod in self._existing_pods:
@@ -237,12 +228,10 @@ _Rule = TypeVar("_Rule", PodTerm, SpreadConstraint)
 
 
 def _replace_rule_hashes(rules: Sequence[_Rule]) -> tuple[_Rule, ...]:
-    """Return terms or constraints with the selector of another template."""
     return tuple(replace(rule, selector=_replace_selector_hash(rule.selector)) for rule in rules)
 
 
 def _replace_selector_hash(selector: LabelSelector | None) -> LabelSelector | None:
-    """Return a selector with its own template hash replaced by that of another template."""
     if selector is None:
         return None
     expressions = tuple(
@@ -253,7 +242,6 @@ def _replace_selector_hash(selector: LabelSelector | None) -> LabelSelector | No
 
 
 def _replace_hash(labels: Pairs) -> Pairs:
-    """Return labels with the template hash of another template."""
     return tuple((key, _OTHER_HASH if key == TEMPLATE_KEY else value) for key, value in labels)
 
 

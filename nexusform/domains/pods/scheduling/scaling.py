@@ -72,9 +72,7 @@ def compute_surplus(workload: Workload, pods: Sequence[ExistingPod]) -> dict[str
 
 
 def compute_growth(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
-    """Return the specs of new pods for sets of former templates on scale-out, one each, and the number for
-    the current template.
-    """
+    """Return specs of new pods for sets of former templates, and the number of current ones."""
     specs: list[PodSpec] = []
     current = 0
     for pod_set, count in compute_shares(workload, group_by_template(workload, pods)):

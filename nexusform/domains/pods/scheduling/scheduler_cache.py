@@ -16,9 +16,7 @@ _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 
 
 class NodeUsage:
-    """Resources used by the pods of one node: CPU (milli), memory (bytes), the same amounts for scoring, and
-    others.
-    """
+    """Resources used by the pods of one node: CPU (milli), memory (bytes), scored ones, others."""
 
     __slots__ = ("cpu", "disks", "memory", "other_resources", "pods", "ports", "scored_cpu", "scored_memory")
 
@@ -103,7 +101,6 @@ class SchedulerCache:
         return group
 
     def _index_terms(self, group: PodGroup) -> None:
-        """Index the group by the label pairs required in its terms."""
         spec = group.spec
         terms = spec.anti_affinity + spec.affinity + spec.preferred_affinity + spec.preferred_anti_affinity
         pairs: set[tuple[str, str]] = set()
@@ -165,9 +162,7 @@ class SchedulerCache:
         return chain.from_iterable(self._groups_by_pair.get(pair, ()) for pair in pairs)
 
     def find_term_groups(self, group: PodGroup) -> list[PodGroup]:
-        """Return the groups with pods and terms that may select pods of this group. Callers check each
-        term.
-        """
+        """Return the groups with terms that may select pods of this group; callers check each term."""
         groups_by_id = {id(candidate): candidate for candidate in self._unindexed_term_groups}
         for pair in group.spec.labels:
             for candidate in self._term_groups_by_pair.get(pair, ()):
@@ -189,7 +184,6 @@ class SchedulerCache:
         )
 
     def _has_namespace(self, term: PodTerm, namespace: str) -> bool:
-        """Return whether a term covers pods of this namespace."""
         if namespace in term.namespaces:
             return True
         if term.namespace_selector is None:
@@ -202,9 +196,7 @@ class SchedulerCache:
 
 
 def list_required_pairs(selector: LabelSelector) -> list[tuple[str, str]] | None:
-    """Return label pairs of which every selected object has exactly one; None if the selector requires
-    none.
-    """
+    """Return label pairs of which selected objects have exactly one; None without requirement."""
     if selector.match_labels:
         return [selector.match_labels[0]]
     for requirement in selector.match_expressions:

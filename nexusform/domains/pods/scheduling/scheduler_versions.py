@@ -88,9 +88,7 @@ def _apply_container_scores(spec: PodSpec) -> PodSpec:
 
 
 def _has_negative_selector(term: PodTerm) -> bool:
-    """Return whether a term selects namespaces by missing labels, so that it would select one without any
-    label.
-    """
+    """Return whether a term would select a namespace without any label."""
     selector = term.namespace_selector
     return selector is not None and selector != LabelSelector() and is_selected(selector, {})
 

@@ -102,9 +102,7 @@ class SchedulingSession:
         self.assign_cells()
 
     def assign_cells(self) -> None:
-        """Assign NUMA cells to the running pods again, sorted by name since their order of creation is
-        unknown.
-        """
+        """Assign NUMA cells to the running pods again, sorted by name: their order is unknown."""
         for node_index, node in enumerate(self.cluster.nodes):
             if node.cells:
                 cells = self._cells[node_index] = NumaCells(node)
@@ -112,15 +110,12 @@ class SchedulingSession:
                     cells.reserve(pod.spec)
 
     def _register_pod(self, pod: ExistingPod, node_index: int) -> None:
-        """Record a pod on a node (position)."""
         self._pods_by_node[node_index][_get_identity(pod)] = pod
         if not pod.is_protected:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
     def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> SpecScheduler:
-        """Return the scheduler of a spec for the current cache; `volume_needs` are those of a pod's own
-        claims.
-        """
+        """Return the scheduler of a spec; `volume_needs` are those of a pod's own claims."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
         is_stale = (
@@ -198,7 +193,6 @@ class SchedulingSession:
         return Verdict("", is_certain, choice.feasible_nodes, first_reason, unscheduled_state=PodState.FAILED)
 
     def _build_tie_break_prefix(self, pod: ExistingPod) -> str:
-        """Return the prefix of a pod's tie-break digests."""
         return f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}"
 
     def _start_bound_pod(self, scheduler: SpecScheduler, pod: ExistingPod) -> Verdict:
@@ -333,9 +327,7 @@ class SchedulingSession:
         return Verdict(name, is_certain, 0, victims=choice.victims)
 
     def _is_choice_certain(self, scheduler: SpecScheduler, choice: NodeChoice) -> bool:
-        """Return whether a choice is certain: one best node, all nodes scored, and no relevant node
-        uncertain.
-        """
+        """Return whether a choice is certain: one best node, all scored, none relevant uncertain."""
         if len(choice.tied_nodes) > 1:
             return False
         if choice.feasible_nodes > 1 and choice.feasible_nodes > profile.compute_scored_node_limit(
@@ -362,7 +354,6 @@ class SchedulingSession:
         return not self._uncertain_nodes & nodes and not _has_pod_dependencies(scheduler)
 
     def _mark_uncertain(self, scheduler: SpecScheduler, choice: NodeChoice) -> None:
-        """Mark the nodes whose pods depend on a tie-break."""
         is_sampled = choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names))
         if self._uncertain_nodes or is_sampled or self._may_change(scheduler, choice):
             self._uncertain_nodes |= scheduler.facts.mask

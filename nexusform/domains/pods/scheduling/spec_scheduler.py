@@ -200,7 +200,6 @@ class SpecScheduler:
         return choice
 
     def _choose_best(self) -> NodeChoice | None:
-        """Return the best of the nodes in buckets."""
         buckets = self._get_buckets()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
         open_buckets: list[tuple[_Bucket, int]] = []
@@ -265,7 +264,6 @@ class SpecScheduler:
     # --- buckets ------------------------------------------------------------------------------
 
     def _get_buckets(self) -> dict[tuple[Trait, ...], _Bucket]:
-        """Return the buckets of feasible nodes, built on first use."""
         if self._buckets is None:
             self._buckets = {}
             self._make_axes()
@@ -297,11 +295,9 @@ class SpecScheduler:
             axis.members.pop(-1, None)
 
     def _compute_bucket_key(self, node: int) -> tuple[Trait, ...]:
-        """Return the key of a node's bucket."""
         return (*self.facts.points[node], *[axis.get_trait(node) for axis in self._axes])
 
     def _get_bucket(self, node: int) -> _Bucket:
-        """Return the bucket of a node, creating it if needed."""
         assert self._buckets is not None
         key = self._bucket_keys[node]
         bucket = self._buckets.get(key)
@@ -359,7 +355,6 @@ class SpecScheduler:
         return [_count_bucket_domains(tally, scored_buckets) for tally in counts.soft_spread]
 
     def _compute_points(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
-        """Return the weighted points of feasible nodes by rule."""
         counts, points = self.counts, self.facts.points
         columns: dict[str, list[int]] = {}
         for at, node_score in enumerate(self._facts_cache.scores):

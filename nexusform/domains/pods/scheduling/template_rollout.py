@@ -46,9 +46,7 @@ class TemplateRollout:
         )
 
     def start(self) -> None:
-        """Scale the sets of former templates and delete those of their pods that need not wait; retry the
-        remaining ones.
-        """
+        """Scale the sets of former templates, delete pods that need not wait, and retry the others."""
         progress = self._progress
         counted_numbers = {pod.number for pod in (*progress.pods_to_place, *progress.pending_outdated_pods)}
         new_specs = take_scaled_outdated(progress)
@@ -89,7 +87,6 @@ class TemplateRollout:
         return ExistingPod(workload.key, pod.number, "", pod.former_spec or workload.pod)
 
     def _place_outdated(self, pod: PodToPlace) -> None:
-        """Place a pod of a former template if a node is feasible."""
         progress = self._progress
         spec = pod.former_spec or progress.workload.pod
         verdict = self._session.place_pod(spec, progress.workload.key, pod.number)

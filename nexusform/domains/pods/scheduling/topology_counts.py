@@ -138,7 +138,6 @@ class TopologyCounts:
         return self._affinity_matches > 0
 
     def _create_tally(self, term: PodTerm) -> Tally:
-        """Return an empty counter over the domains of a term."""
         topology = self.cache.get_topology(term.topology_key)
         return Tally(term.topology_key, topology.domain_by_node, len(topology.values))
 
@@ -152,7 +151,6 @@ class TopologyCounts:
         return tally
 
     def _count_affinity(self) -> None:
-        """Count the pods selected by all required affinity terms together."""
         terms = self.incoming_spec.affinity
         if not terms:
             return
@@ -189,18 +187,15 @@ class TopologyCounts:
         self.preferred_affinity = list(points_by_key.values())
 
     def _select_own_terms(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
-        """Return the terms that select pods of this spec."""
         return [term for term in terms if self.cache.is_selected(term, self.group)]
 
     def _get_tally(self, tallies: dict[str, Tally], term: PodTerm) -> Tally:
-        """Return the counter of a term's key, creating it if needed."""
         tally = tallies.get(term.topology_key)
         if tally is None:
             tally = tallies[term.topology_key] = self._create_tally(term)
         return tally
 
     def _create_spread_tallies(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadTally]:
-        """Return a counter for each of the constraints."""
         if not constraints:
             return []
         topologies = [self.cache.get_topology(constraint.topology_key) for constraint in constraints]
@@ -233,7 +228,6 @@ class TopologyCounts:
         eligible_nodes: list[bool],
         matches_itself: int,
     ) -> SpreadTally:
-        """Return the counter of one constraint with the existing pods counted."""
         if not constraint.is_hard and constraint.topology_key == HOSTNAME:
             # Points over hostname count the pods of the node itself, whatever its label says.
             domain_by_node = [-1 if d < 0 else node for node, d in enumerate(domain_by_node)]

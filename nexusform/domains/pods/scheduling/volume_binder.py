@@ -86,7 +86,6 @@ class VolumeBinder:
                 self._bind(name, _PROVISIONED)
 
     def _bind_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
-        """Bind the unbound claims of a pod to the best volumes on its node."""
         for claim in sorted(spec.claims, key=lambda claim: claim.size):
             name = claim.format_name(number)
             if name not in self._volume_by_claim and not self._bind_prebound(claim, name):

@@ -221,9 +221,7 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
 
 
 def sort_queue(workloads: Iterable[Workload]) -> list[Workload]:
-    """Return DaemonSets first, then by priority, highest first; otherwise in the given order (creation, then
-    document).
-    """
+    """Return DaemonSets first, then by priority, highest first; otherwise in the given order."""
     return sorted(workloads, key=lambda w: (w.kind != "DaemonSet", -w.pod.priority))
 
 

@@ -147,9 +147,7 @@ class PodTerm(Struct, frozen=True):
 
 
 class Container(Struct, frozen=True):
-    """Container of a pod: its image as listed on nodes ("" if unknown), and its requests, CPU in
-    milli-CPUs.
-    """
+    """Container of a pod: its image as listed on nodes, and its requests, CPU in milli."""
 
     name: str
     image: str = ""
@@ -157,9 +155,7 @@ class Container(Struct, frozen=True):
 
 
 class ObservedTemplate(Struct, frozen=True):
-    """Template of a pod as listed by kubectl: the revision of its workload's template ("" without a label)
-    and its containers.
-    """
+    """Template of a pod from kubectl: the revision label of its workload and its containers."""
 
     revision: str = ""
     containers: tuple[Container, ...] = ()

@@ -110,7 +110,6 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
 
 
 def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:
-    """Return one warning about mandatory kinds missing in the files."""
     if not kinds:
         return []
     kinds_text = " and no ".join(kinds)

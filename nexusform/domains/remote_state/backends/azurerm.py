@@ -234,7 +234,6 @@ class AzureBackend(LineJournal):
             self._blob.upload_blob(document, overwrite=False)
 
     def _acquire_lease(self, seconds: int) -> Any:
-        """Acquire a lease on the blob, creating it if needed."""
         from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 
         try:
@@ -271,7 +270,6 @@ class AzureBackend(LineJournal):
 
     @contextmanager
     def _convert_errors(self, operation: str) -> Iterator[None]:
-        """Convert errors of the service or the network to a BackendProblem."""
         from azure.core.exceptions import AzureError
 
         try:
@@ -296,9 +294,7 @@ class _LeaseState:
 
 
 class _Journal:
-    """Numbered append blobs. Each block states its expected position, so that one of two concurrent writers
-    fails.
-    """
+    """Numbered append blobs. Blocks state their position, so one of two writers fails."""
 
     def __init__(
         self, container: ContainerClient, prefix: str, check_lease: Callable[[], None], max_bytes: int
@@ -374,9 +370,7 @@ class _Journal:
         self._blocks += 1
 
     def _is_written(self, data: bytes) -> bool:
-        """Return whether this block is at its expected position: the response to an earlier attempt was
-        lost.
-        """
+        """Return whether this block is already written: the response to an attempt was lost."""
         assert self._blob is not None
         download = self._blob.download_blob(offset=self._position, length=len(data) + 1)
         return bytes(download.readall()) == data
@@ -430,7 +424,6 @@ def _create_renewal(client: Any) -> Callable[[], None]:
 
 
 def _parse_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
-    """Return the lock holder in the metadata of a blob, None without one."""
     text = (metadata or {}).get(_LOCK, "")
     try:
         if not text:
@@ -444,12 +437,10 @@ def _parse_holder(metadata: Mapping[str, str] | None) -> LockInfo | None:
 
 
 def _get_error_code(problem: Any) -> str:
-    """Return the error code of the service, "" without one."""
     return str(getattr(problem, "error_code", None) or "")
 
 
 def _format_reason(problem: Any) -> str:
-    """Return the error in one line, with advice if known."""
     from azure.core.exceptions import ClientAuthenticationError
 
     if isinstance(problem, ClientAuthenticationError) and not _get_error_code(problem):

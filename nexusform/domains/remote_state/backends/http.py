@@ -173,9 +173,7 @@ class HttpBackend:
         self._release_lock(lock_id)
 
     def read_lock(self) -> LockInfo | None:
-        """Return the current holder of the lock. The protocol has no query: the lock is acquired as a
-        test.
-        """
+        """Return the lock holder. The protocol has no query: the lock is acquired as a test."""
         address = self._workspace_service.lock_address
         if not address:
             return None
@@ -334,7 +332,6 @@ class HttpBackend:
     def _build_request(
         self, method: str, address: str, body: bytes | None, headers: Mapping[str, str]
     ) -> WebRequest:
-        """Return a request with the credentials of the service."""
         login = {}
         if self._workspace_service.username:
             secret = f"{self._workspace_service.username}:{self._workspace_service.password}".encode()

@@ -50,9 +50,7 @@ class WebResponse(Struct, frozen=True):
 
 
 class WebError(Exception):
-    """No complete response was received; the message is part of a sentence. `is_temporary`: a retry may
-    succeed.
-    """
+    """No complete response; the message is part of a sentence. `is_temporary`: retry."""
 
     def __init__(self, message: str, *, is_temporary: bool = True) -> None:
         super().__init__(message)
@@ -178,7 +176,6 @@ def _is_success(status: int) -> bool:
 
 
 def _format_error(problem: object) -> str:
-    """Return an exception's message in one printable line."""
     text = str(getattr(problem, "strerror", None) or problem) or type(problem).__name__
     line = text.splitlines()[0]
     printable = "".join(letter if letter.isprintable() else "?" for letter in line)

@@ -307,7 +307,6 @@ class PostgresBackend:
         connection.execute(sql(statement), (document, row))
 
     def _get_row_id(self, connection: Connection[Any]) -> int:
-        """Return the workspace's row, created if needed."""
         make = "INSERT INTO {schema}.workspaces (name) VALUES (%s) ON CONFLICT (name) DO NOTHING"
         find = "SELECT id FROM {schema}.workspaces WHERE name = %s"
         connection.execute(self._database.format_sql(make), (self._workspace,))
@@ -329,7 +328,6 @@ class PostgresBackend:
 
     @contextmanager
     def _translate_errors(self, operation: str) -> Iterator[None]:
-        """Convert errors of the server or the network to a BackendProblem."""
         from psycopg import Error
 
         try:
@@ -381,9 +379,7 @@ class _Database:
         return SQL(statement).format(schema=Identifier(self._schema))
 
     def connect(self, idle_seconds: int = 0) -> Connection[Any]:
-        """Open a session; the server ends it after this many idle seconds. Raises psycopg.Error,
-        BackendProblem.
-        """
+        """Open a session that ends after idle seconds. Raises psycopg.Error, BackendProblem."""
         import psycopg
 
         connection = psycopg.connect(
@@ -417,7 +413,6 @@ class _Database:
 
 
 def _fetch_first(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> Any:
-    """Return the first column of the first row, None without a row."""
     row = connection.execute(query, parameters).fetchone()
     return row[0] if row is not None else None
 

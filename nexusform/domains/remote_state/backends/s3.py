@@ -235,7 +235,6 @@ class S3Backend(LineJournal):
 
     @contextmanager
     def _convert_errors(self, operation: str) -> Iterator[None]:
-        """Convert errors of the service or the network to a BackendProblem."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -251,7 +250,6 @@ class S3Backend(LineJournal):
             raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
     def _describe_redirect(self, problem: Exception) -> str:
-        """Return the explanation of a redirect: the bucket is in another region."""
         headers = getattr(problem, "response", {}).get("ResponseMetadata", {}).get("HTTPHeaders", {})
         region, client_region = headers.get("x-amz-bucket-region"), self._client.meta.region_name
         location = f'in the region "{region}"' if region else "in another region or at another address"
@@ -322,9 +320,7 @@ class _Objects:
         return _read_content(answer, reading or ReadBudget(self.max_bytes)), str(answer["ETag"])
 
     def put(self, key: str, content: bytes, etag: str) -> str:
-        """Write over the version with this ETag ("": there must be none), and return the new ETag. Raises
-        _WriteConflict.
-        """
+        """Write over this ETag ("": none); return the new one. Raises _WriteConflict."""
         from botocore.exceptions import ClientError
 
         condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
@@ -477,15 +473,12 @@ def _compute_age(answer: Mapping[str, Any]) -> float:
 
 
 def _is_redirect(problem: Exception) -> bool:
-    """Return whether the service redirects to another region."""
     metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
     return 300 <= int(metadata.get("HTTPStatusCode") or 0) < 400
 
 
 def _disable_region_redirects(context: dict[str, Any], **_arguments: Any) -> None:
-    """Prevent repeated region lookups after a redirect: a server that redirects everything without a region
-    would be queried endlessly.
-    """
+    """Prevent endless region lookups on a server that redirects everything."""
     context.get("s3_redirect", {})["redirected"] = True
 
 

@@ -96,7 +96,6 @@ def _build_run_report(run: RunResult, details: str = "") -> RunReport:
 
 
 def _render_details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) -> str:
-    """Return the state of an apply run, or the plan of a plan run."""
     from nexusform.rendering.text.plan_text import render_plan
     from nexusform.rendering.text.short_plan import PlanTextOptions
     from nexusform.rendering.text.state_text import render_state

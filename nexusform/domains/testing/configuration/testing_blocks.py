@@ -236,7 +236,6 @@ def _decode_choice(attribute: Attribute | None, allowed: tuple[str, ...], proble
 
 
 def _decode_addresses(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
-    """Return the addresses in a list as configured."""
     if attribute is None:
         return ()
     addresses = []
@@ -298,7 +297,6 @@ def _format_dotted(expression: Expression) -> str:
 
 
 def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
-    """Decode a provider mock with its default values by type."""
     label = block.labels[0]
     if not check_name(label, "invalid-provider-configuration-name", problems):
         return None

@@ -68,9 +68,7 @@ class FileResult(Struct):
 
 
 class TestOptions(Struct, frozen=True):
-    """Selection of test files: those in `files` (all if empty), next to the configuration and below
-    `directory`.
-    """
+    """Selection of test files: `files` (all if empty), here and below `directory`."""
 
     __test__ = False  # not a case for test collectors
 

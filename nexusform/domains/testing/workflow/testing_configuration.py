@@ -1,6 +1,4 @@
-"""Configuration of a test run: names visible in its expressions, value overrides, and the configuration with
-the file's providers.
-"""
+"""Configuration of a test run: names in expressions, overrides, and the file's providers."""
 
 from __future__ import annotations
 
@@ -349,9 +347,7 @@ OverrideLookup = Callable[[str], Mapping[str, Any] | None]
 
 
 class OverridingProvider:
-    """Provider that passes requests to another one, except for objects with override values: these exist only
-    in state.
-    """
+    """Provider that passes requests on, except for objects with override values."""
 
     def __init__(self, inner: Provider, find_values: OverrideLookup) -> None:
         self._inner = inner

@@ -255,9 +255,7 @@ class RunExecutor(Struct):
     def _handle_failed_plan(
         self, block: RunBlock, plan: Plan, problems: list[Diagnostic], missing_failures: list[Diagnostic]
     ) -> RunOutcome:
-        """Return the outcome of a plan with errors: a success if they were expected and no apply was
-        requested.
-        """
+        """Return the outcome of a failed plan: a success if that was expected and no apply requested."""
         problems = [*problems, *missing_failures]
         if not has_errors(problems) and block.command == "apply":
             detail = (
@@ -277,9 +275,7 @@ class RunExecutor(Struct):
     def _evaluate_assertions(
         self, block: RunBlock, session: Run, state: State, problems: list[Diagnostic]
     ) -> bool:
-        """Evaluate the assertions, record the outputs, and return whether an assertion failed. Raises
-        RunError.
-        """
+        """Evaluate assertions, record outputs, and return whether one failed. Raises RunError."""
         request = build_base_request(session.project, StoredState(state))
         evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
         scope = AssertScope(evaluation.build_scope(evaluation.root), self.outputs)
@@ -299,9 +295,7 @@ class RunExecutor(Struct):
     # --- teardown ---
 
     def destroy_resources(self, report_teardown: Callable[[str], None]) -> list[Diagnostic]:
-        """Destroy the resources of the runs, latest first; `report_teardown` is called with the last run of
-        each state.
-        """
+        """Destroy the resources of the runs, latest first; `report_teardown` gets each last run."""
         problems: list[Diagnostic] = []
         for applied_module in reversed(self._applied_modules.values()):
             report_teardown(applied_module.run)

@@ -7,9 +7,7 @@ from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 
 
 def score(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
-    """Return (1 - half the distance of the two used fractions) * 100; 0 for pods without CPU and memory
-    requests.
-    """
+    """Return (1 - half the distance of the used fractions) * 100; 0 without requests."""
     if not pod.requests.cpu and not pod.requests.memory:
         return 0
     if not node.cpu or not node.memory:

@@ -37,9 +37,7 @@ def add_default_tag(image: str) -> str:
 
 
 def compute_image_values(sizes: Sequence[Mapping[str, int] | None]) -> list[Mapping[str, int] | None]:
-    """Return the image values on each node from the sizes (bytes) of its images. The first node's size
-    counts.
-    """
+    """Return the image values per node by image sizes in bytes; the first node's size counts."""
     size_by_image: dict[str, int] = {}
     node_counts: dict[str, int] = {}
     for image, size in _list_entries(sizes):

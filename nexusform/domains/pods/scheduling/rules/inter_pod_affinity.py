@@ -30,7 +30,6 @@ def reject(counts: TopologyCounts, node: int) -> str | None:
 
 
 def _has_affinity(counts: TopologyCounts, node: int) -> bool:
-    """Return whether all required affinity terms match pods in the node's domains."""
     all_have_pods = True
     for tally in counts.affinity:
         domain = tally.domain_by_node[node]

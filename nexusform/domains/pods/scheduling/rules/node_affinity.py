@@ -37,9 +37,7 @@ def reject_unnamed(pod: PodSpec, node: Node) -> str | None:
 
 
 def reject(pod: PodSpec, node: Node) -> str | None:
-    """Return a reason unless the node satisfies nodeSelector and one required term, or is excluded by
-    name.
-    """
+    """Return a reason unless the node satisfies nodeSelector and one required term."""
     return None if is_satisfied(pod, node) or reject_unnamed(pod, node) else REASON
 
 

@@ -11,9 +11,7 @@ DIGEST_BYTES = 8
 
 
 def select_lowest(prefix: str, names: Sequence[str], tied_nodes: Sequence[int]) -> int:
-    """Return the one of `tied_nodes` (indices into `names`) with the lowest digest after
-    `seed|cluster|workload|number`.
-    """
+    """Return the tied node (index into `names`) with the lowest digest of prefix and name."""
     if len(tied_nodes) == 1:
         return tied_nodes[0]
     prefix_digest = blake2b(f"{prefix}|".encode(), digest_size=DIGEST_BYTES)

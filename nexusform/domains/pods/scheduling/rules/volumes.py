@@ -34,18 +34,14 @@ def reject_pod(pod: PodSpec) -> str | None:
 
 
 def _rank_reason(reason: str) -> int:
-    """Return the position of a check in the scheduler: missing claims, claims with lost volumes, unbound
-    claims, missing volumes.
-    """
+    """Return the position of a volume check in the scheduler."""
     if reason.startswith("persistentvolumeclaim "):
         return 0 if reason.endswith(" not found") else 1
     return 2 if reason == UNBOUND else 3
 
 
 def reject(pod: PodSpec, node: Node) -> str | None:
-    """Return the reasons if a bound volume is unreachable from the node, or none can be found or
-    provisioned.
-    """
+    """Return the reasons if a volume is unreachable from the node or cannot be provisioned."""
     reasons: dict[str, None] = {}
     for volume in pod.volumes:
         if volume.terms is not None and not any(is_term_satisfied(term, node) for term in volume.terms):
