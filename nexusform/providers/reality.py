@@ -96,7 +96,14 @@ class Reality:
             _set_object(objects, key, attributes)
             self._last_number += 1
             ticket = self._last_number
-            self._pending.append(_PendingChange(ticket, key, before, _format_line(key, attributes)))
+            self._pending.append(
+                _PendingChange(
+                    ticket,
+                    key,
+                    before,
+                    json_codec.render_json([key.type, key.id, key.creation, attributes]) + b"\n",
+                )
+            )
         self._make_durable(ticket)
 
     def _make_durable(self, ticket: int) -> None:
@@ -234,10 +241,6 @@ def _set_object(objects: dict[ObjectKey, Attributes], key: ObjectKey, attributes
         objects.pop(key, None)
     else:
         objects[key] = attributes
-
-
-def _format_line(key: ObjectKey, attributes: Attributes | None) -> bytes:
-    return json_codec.render_json([key.type, key.id, key.creation, attributes]) + b"\n"
 
 
 def _apply_line(line: bytes, objects: dict[ObjectKey, Attributes], path: Path) -> None:

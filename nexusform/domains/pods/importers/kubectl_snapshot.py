@@ -284,7 +284,11 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     objects = tuple(_build_manifest(body) for body in bodies)
     missing_kinds = find_missing_kinds(bodies)
     storage = collect_storage(objects, is_complete=NAMESPACE not in missing_kinds)
-    active_pods = [(name, body) for name, body in data["pods"] if _has_allocation(body)]
+    active_pods = [
+        (name, body)
+        for name, body in data["pods"]
+        if body["phase"] not in _FINISHED_PHASES and bool(body["spec"].get("nodeName"))
+    ]
     return KubectlSnapshot(
         nodes=tuple(nodes),
         pods=tuple(_build_pod(name, body, storage) for name, body in active_pods if not body.get("promised")),
@@ -311,10 +315,6 @@ def _build_manifest(body: _Object) -> Manifest:
         body=body,
         line=1,
     )
-
-
-def _has_allocation(body: _Object) -> bool:
-    return body["phase"] not in _FINISHED_PHASES and bool(body["spec"].get("nodeName"))
 
 
 def _build_node(name: str, body: _Object) -> ObservedNode:
@@ -398,16 +398,15 @@ def _build_pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
         start_time=str(body.get("startTime", "")),
         template=None
         if body.get("resized")
-        else ObservedTemplate(_find_revision(labels), parse_containers(root.get_mapping("spec"))),
+        else ObservedTemplate(
+            next((str(labels[name]) for name in _REVISION_LABELS if name in labels), ""),
+            parse_containers(root.get_mapping("spec")),
+        ),
     )
 
 
 # Labels with the template revision of a pod.
 _REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
-
-
-def _find_revision(labels: Mapping[str, Any]) -> str:
-    return next((str(labels[name]) for name in _REVISION_LABELS if name in labels), "")
 
 
 def _find_controller(pod: str, body: _Object) -> tuple[str, str]:

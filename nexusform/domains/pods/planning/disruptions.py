@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster
 from nexusform.domains.pods.scheduling.preemption import (
     compute_allowed_disruptions,
@@ -64,17 +63,13 @@ def apply_budget_status(
     statuses = {
         (manifest.namespace, manifest.name): manifest.body
         for manifest in observed_cluster.objects
-        if _is_budget(manifest)
+        if (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget")
     }
     existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)
     return tuple(
         _apply_status(budget, statuses.get((budget.namespace, budget.name), {}), existing_pods)
         for budget in budgets
     )
-
-
-def _is_budget(manifest: Manifest) -> bool:
-    return (manifest.group, manifest.kind) == ("policy", "PodDisruptionBudget")
 
 
 def _apply_status(

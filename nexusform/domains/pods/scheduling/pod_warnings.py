@@ -174,7 +174,11 @@ def _warn_blocked(context: WorkloadContext) -> Iterator[PodWarning]:
         return
     waiting_pods = [outcome for outcome in context.outcomes if outcome.is_pending]
     if waiting_pods:
-        former_pods = tuple(outcome for outcome in waiting_pods if _is_former(context, outcome))
+        former_pods = tuple(
+            outcome
+            for outcome in waiting_pods
+            if outcome.spec is not None and outcome.spec.template != context.workload.pod.template
+        )
         new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods
         names = tuple(outcome.name for outcome in new_pods)
         # A DaemonSet without maxSurge deletes the old pod of a node first.
@@ -199,10 +203,6 @@ def _warn_blocked(context: WorkloadContext) -> Iterator[PodWarning]:
         pods = f"{count:,} new {select_form(count, 'pod')}"
         detail = f"{pods} would not be created while the old pods run: {context.forecast.rejection}."
         yield context.build_warning(STUCK, detail)
-
-
-def _is_former(context: WorkloadContext, pod: PodOutcome) -> bool:
-    return pod.spec is not None and pod.spec.template != context.workload.pod.template
 
 
 def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) -> str:

@@ -109,7 +109,7 @@ class AzureBackend(LineJournal):
                 raise
             try:
                 self._journal.reset()
-                previous_holder = self._read_last_holder()
+                previous_holder = _parse_holder(self._blob.get_blob_properties().metadata)
                 self._write_holder(info, client.id)
                 self._journal.write_seal(info.id)
             except BaseException:
@@ -250,10 +250,6 @@ class AzureBackend(LineJournal):
 
     def _build_lease_argument(self) -> dict[str, str]:
         return {} if self._lease_state is None else {"lease": self._lease_state.lease_id}
-
-    def _read_last_holder(self) -> LockInfo | None:
-        """Return the last holder in the metadata, if it did not release the lock."""
-        return _parse_holder(self._blob.get_blob_properties().metadata)
 
     def _write_holder(self, info: LockInfo | None, lease_id: str | None = None) -> None:
         metadata = dict(self._blob.get_blob_properties().metadata or {})

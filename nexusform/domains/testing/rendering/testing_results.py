@@ -63,15 +63,11 @@ def render_summary_line(files: Sequence[FileReport], paint: Painter) -> str:
     counts = _count_runs(files)
     skipped_text = f", {counts['skip']} skipped." if counts["skip"] else "."
     failed_count = counts["fail"] + counts["error"]
-    has_failures = _has_failures(files)
+    has_failures = any(file.status in ("fail", "error") for file in files)
     if not counts["pass"] and not failed_count and not has_failures:
         return f"Executed 0 tests{skipped_text}"
     verdict = ("Failure!", "red") if has_failures else ("Success!", "green")
     return f"{paint(*verdict)} {counts['pass']} passed, {failed_count} failed{skipped_text}"
-
-
-def _has_failures(files: Iterable[FileReport]) -> bool:
-    return any(file.status in ("fail", "error") for file in files)
 
 
 def _compute_overall_status(files: Iterable[FileReport]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
-from nexusform.domains.pods.scheduling.workloads import Disk, Node, PodSpec
+from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 
 REASON: Final = "node(s) had no available disk"
 
@@ -14,13 +14,17 @@ def reject(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
     """Return a reason if a pod on the node has one of the pod's disks."""
     if not pod.disks or not usage.disks:
         return None
-    return REASON if any(_has_conflict(a, b) for a in pod.disks for b in usage.disks) else None
+    return (
+        REASON
+        if any(
+            (a.name == b.name and (not (a.is_read_only and b.is_read_only)))
+            for a in pod.disks
+            for b in usage.disks
+        )
+        else None
+    )
 
 
 def can_share(pod: PodSpec) -> bool:
     """Return whether several pods of a spec can have its disks on one node."""
     return all(disk.is_read_only for disk in pod.disks)
-
-
-def _has_conflict(first: Disk, second: Disk) -> bool:
-    return first.name == second.name and not (first.is_read_only and second.is_read_only)
