@@ -140,8 +140,6 @@ class GuardedBackend:
         """Remove a workspace's state."""
         self._run("delete the workspace", lambda: self.inner.delete_workspace(name))
 
-    # --- implementation ----------------------------------------------------------------------
-
     def _run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
         if not self._is_remote:
             return work()

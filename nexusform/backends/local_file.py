@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, MAXIMUM_SIZE, check_name
+from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, MAXIMUM_SIZE, check_deletable, check_name
 from nexusform.backends.backend_kind import BackendKind, Directories
 from nexusform.backends.local_lock import LocalLock
 from nexusform.backends.state_files import JournalFile, convert_errors, make_directories, read_file
@@ -158,14 +158,9 @@ class LocalBackend:
         """Remove the files of a workspace and its directory. The directory is renamed first, so that the
         workspace is deleted completely or not at all.
         """
-        check_name(name)
-        if name == DEFAULT_WORKSPACE:
-            raise BackendProblem(f'The workspace "{DEFAULT_WORKSPACE}" cannot be deleted.')
-        path = self._build_path(name)
-        path = Path(self._check_confinement(path))
+        check_deletable(name, self.list_workspaces())
+        path = Path(self._check_confinement(self._build_path(name)))
         directory = path.parent
-        if not directory.is_dir():
-            raise BackendProblem(f'There is no workspace "{name}".')
         with convert_errors("delete the workspace in", directory):
             own_files = [entry for entry in directory.iterdir() if _is_own_file(entry.name, path.name)]
             foreign_names = sorted(
@@ -206,8 +201,6 @@ def _is_own_file(name: str, state: str) -> bool:
 def _build_sibling(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
-
-# --- the kind ------------------------------------------------------------------------------------
 
 _SCHEMA: Final = BlockSchema(
     {

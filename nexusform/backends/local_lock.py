@@ -90,12 +90,7 @@ class LocalLock:
         try:
             holder = self.read_holder()
             if holder is None or holder.id != lock_id:
-                current_state = (
-                    f"it is held by {locks.describe_holder(holder)}" if holder else "it is not held"
-                )
-                raise BackendProblem(
-                    f'The lock "{lock_id}" was not released: {current_state} now. Another process broke it.'
-                )
+                raise BackendProblem(locks.format_release_failure(lock_id, holder))
             self._remove()
         finally:
             self._release_flock()
@@ -103,12 +98,8 @@ class LocalLock:
     def break_lock(self, lock_id: str) -> None:
         """Remove the lock of another process."""
         holder = self.read_holder()
-        if holder is None:
-            raise BackendProblem(f'Nothing to unlock: the lock "{self._path}" is not held.')
-        if holder.id != lock_id:
-            raise BackendProblem(
-                f'Not unlocked: the lock is held by {locks.describe_holder(holder)}, not by "{lock_id}".'
-            )
+        if holder is None or holder.id != lock_id:
+            raise BackendProblem(locks.format_break_failure(lock_id, holder))
         self._remove()
         self._release_flock()
 
@@ -119,8 +110,6 @@ class LocalLock:
                 f'Another process broke the lock "{self._path}" during this run. This run writes nothing '
                 "more."
             )
-
-    # --- how ---------------------------------------------------------------------------------
 
     def _read_content(self) -> bytes | None:
         with convert_errors("read the lock file", self._path):
@@ -231,9 +220,6 @@ def _format_lock(info: LockInfo) -> bytes:
 
 def _is_dead(holder: LockInfo, mark: str) -> bool:
     return holder.host == socket.gethostname() and is_process_dead(holder.pid, mark)
-
-
-# --- liveness of a process of this host, distinguished from a later one with the same id ----------
 
 
 def read_start_mark(pid: int) -> str:

@@ -94,10 +94,7 @@ def describe_holder(info: LockInfo) -> str:
 def format_release_failure(lock_id: str, holder: LockInfo | None) -> str:
     """Format the reason that a lock could not be released."""
     current_state = f"it is held by {describe_holder(holder)}" if holder else "it is not held"
-    return (
-        f'The lock "{lock_id}" was not released: {current_state} now. Another process broke it, or it '
-        "expired."
-    )
+    return f'The lock "{lock_id}" was not released: {current_state} now. It was broken, or it expired.'
 
 
 def format_break_failure(lock_id: str, holder: LockInfo | None) -> str:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_name
+from nexusform.backends import locks
+from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name
 from nexusform.backends.backend_kind import BackendKind, Directories
 from nexusform.interfaces.state_storage import (
     BackendProblem,
@@ -104,10 +105,7 @@ class MemoryBackend:
         with self._guard:
             holder = self._workspace.holder
             if holder is None or holder.id != lock_id:
-                current_state = (
-                    f"it is held by {holder.who} under the ID {holder.id}" if holder else "it is not held"
-                )
-                raise BackendProblem(f'The lock "{lock_id}" was not released: {current_state}.')
+                raise BackendProblem(locks.format_break_failure(lock_id, holder))
             self._workspace.holder = None
 
     def list_workspaces(self) -> list[str]:
@@ -121,19 +119,13 @@ class MemoryBackend:
 
     def delete_workspace(self, name: str) -> None:
         """Remove a workspace."""
-        check_name(name)
-        if name == DEFAULT_WORKSPACE:
-            raise BackendProblem(f'The workspace "{DEFAULT_WORKSPACE}" cannot be deleted.')
-        if name not in self.list_workspaces():
-            raise BackendProblem(f'There is no workspace "{name}".')
+        check_deletable(name, self.list_workspaces())
         del self._shared[name]
 
     @property
     def _workspace(self) -> _Workspace:
         return self._shared.setdefault(self._name, _Workspace())
 
-
-# --- the kind ------------------------------------------------------------------------------------
 
 _SCHEMA: Final = BlockSchema({}, description="State in memory, lost when the command ends.")
 

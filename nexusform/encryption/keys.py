@@ -201,9 +201,6 @@ KEY_PROVIDERS: Final[Mapping[str, KeyProvider]] = {
 }
 
 
-# --- helpers -------------------------------------------------------------------------------------
-
-
 def _check_settings(settings: Mapping[str, str], *known: str) -> None:
     unknown = [name for name in settings if name not in known]
     if unknown:

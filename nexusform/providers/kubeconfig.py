@@ -67,9 +67,6 @@ class KubeconfigTrust(Struct, frozen=True):
 TRUSTED: Final = KubeconfigTrust()
 
 
-# --- reading -------------------------------------------------------------------------------------
-
-
 def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED) -> Account:
     """Read a context of the files, "" for the current one. Raises KubeconfigProblem."""
     _require_lightkube()
@@ -207,9 +204,6 @@ def read_pod_account() -> Account:
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     cluster = {"server": server, "certificate-authority": str(account / "ca.crt")}
     return Account("the service account of this pod", cluster, {"tokenFile": str(account / "token")}, "")
-
-
-# --- authentication ------------------------------------------------------------------------------
 
 
 def build_http_client(account: Account, seconds: float) -> Client:

@@ -84,8 +84,6 @@ class Reality:
             if self._log is not None:
                 self._rewrite_file()
 
-    # --- changes -------------------------------------------------------------------------------
-
     def _change_object(self, key: ObjectKey, attributes: Attributes | None) -> None:
         """Set an object, or remove it with None; durable on return."""
         with self._lock:
@@ -203,8 +201,6 @@ class Reality:
 
     def _read_marks(self) -> _Marks:
         return _read_mark(self._path), _read_mark(self._log_path)
-
-    # --- reading -------------------------------------------------------------------------------
 
     def _get_objects(self) -> dict[ObjectKey, Attributes]:
         """Return the objects, read once: the file, then the log."""

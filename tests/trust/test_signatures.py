@@ -168,8 +168,8 @@ def odd_keys() -> dict[str, tuple[bytes, str]]:
         "curve": (curve.private_bytes(PEM, pkcs8, plain), "not an Ed25519 key"),
         "passphrase": (mine.private_bytes(PEM, pkcs8, secret), "protected by a passphrase"),
         "public": (mine.public_key().public_bytes(PEM, public), "is a public key"),
-        "openssh": (curve.private_bytes(PEM, openssh, plain), "a key of OpenSSH"),
-        "ssh": (b"ssh-ed25519 AAAA me\n", "a key of OpenSSH"),
+        "openssh": (curve.private_bytes(PEM, openssh, plain), "an OpenSSH key"),
+        "ssh": (b"ssh-ed25519 AAAA me\n", "an OpenSSH key"),
     }
 
 
@@ -194,7 +194,7 @@ def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureF
     Path("odd.pub").write_bytes(curve.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
     assert "not an Ed25519 key" in refused(capsys, "-verify=key:odd.pub")
     Path("odd.pub").write_bytes(b"ssh-ed25519 AAAA me\n")
-    assert "a key of OpenSSH" in refused(capsys, "-verify=key:odd.pub")
+    assert "an OpenSSH key" in refused(capsys, "-verify=key:odd.pub")
     assert 'There is no file "absent"' in refused(capsys, "-verify=key:absent")
 
 

@@ -269,9 +269,6 @@ def _reduce_pod(body: _Object) -> _Object:
     }
 
 
-# --- records -----------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=32)
 def parse_snapshot(text: str) -> KubectlSnapshot:
     """Parse a text written by `KubectlOutput.encode`; empty for any other."""

@@ -25,7 +25,7 @@ NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 _NETWORK_RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
 _CONTAINERS: Final = ("initContainers", "containers")
 
-# What is written of a resource, by its name: "500m", 2, "1Gi".
+# Configured amounts by resource: "500m", 2, "1Gi".
 RawAmounts = dict[str, Any]
 
 
@@ -73,7 +73,7 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
                     _create_silent_fields(manifest).get_mapping("metadata").get_mapping("annotations")
                 )
                 resource = annotations.get_text(_NETWORK_RESOURCE) or None
-                # A namespaced object of a group that nobody knows: without a namespace it is in "default".
+                # A namespaced object of an unknown group: without a namespace it is in "default".
                 networks[manifest.namespace or "default", manifest.name] = resource
     return AdmissionRules(runtimes, defaults, networks, bounds)
 
@@ -170,9 +170,6 @@ def _parse_nano(resources: Fields, section: str, name: str) -> int | None:
     return None if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.nano
 
 
-# --- quotas and budgets ------------------------------------------------------------------------
-
-
 def collect_quotas(manifests: Iterable[Manifest]) -> tuple[Quota, ...]:
     """Return the ResourceQuotas among the objects of a cluster."""
     quotas = []
@@ -219,9 +216,6 @@ def _parse_hard_limits(fields: Fields) -> tuple[tuple[str, int], ...]:
                 (name, quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units())
             )
     return tuple(limits)
-
-
-# --- pods --------------------------------------------------------------------------------------
 
 
 class _AdmittedPod(Struct, frozen=True):

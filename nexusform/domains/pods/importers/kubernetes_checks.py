@@ -53,9 +53,6 @@ def _list_items(node: Node, key: str) -> Iterator[tuple[Node, str]]:
         yield item, f".{key}[{number}]"
 
 
-# --- workloads ---------------------------------------------------------------------------------
-
-
 def _check_long_running(spec: Node) -> Iterator[CheckFailure]:
     yield from _check_selector(spec)
     yield from _check_long_running_pod(spec)
@@ -258,9 +255,6 @@ def _check_selector_labels(selector: Node) -> Iterator[CheckFailure]:
     yield from _check_labels(selector, "matchLabels")
 
 
-# --- other kinds -------------------------------------------------------------------------------
-
-
 def _check_claim(spec: Node) -> Iterator[CheckFailure]:
     requests = spec.get_node("resources", "requests")
     if isinstance(requests.data, dict) and requests.data and requests.get_node("storage").is_absent:
@@ -295,9 +289,6 @@ CHECKS: Final[Mapping[str, Check]] = {
     "meta_v1.LabelSelectorRequirement": _check_requirement,
     "policy_v1.PodDisruptionBudgetSpec": _check_disruption_budget,
 }
-
-
-# --- metadata of any object ---------------------------------------------------------------------
 
 
 # Part of the metadata, its path, and the problem as a sentence.

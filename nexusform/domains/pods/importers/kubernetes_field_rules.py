@@ -152,8 +152,6 @@ def _parse_field_rule(text: str) -> tuple[str, FieldShape]:
     )
 
 
-# --- forms -------------------------------------------------------------------------------------
-
 _DATA_KEY: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}\Z")
 _PORT_NAME: Final = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?\Z")
 _PERCENT: Final = re.compile(r"[0-9]+%\Z")
@@ -208,7 +206,7 @@ def _check_cron(value: Any) -> str:
     return "" if len(text.split()) == _CRON_FIELDS else "a schedule has five fields, such as 0 3 * * *"
 
 
-# By name: why a value has not the form, as a clause; "" where it has.
+# Checks by name: each returns why a value is invalid, "" if it is valid.
 FORMS: Final[Mapping[str, Callable[[Any], str]]] = {
     "label": lambda value: _get_first(validate_dns_label(value)),
     "subdomain": lambda value: _get_first(validate_dns_subdomain(value)),
@@ -222,7 +220,7 @@ FORMS: Final[Mapping[str, Callable[[Any], str]]] = {
         "" if _DATA_KEY.match(value) and value not in (".", "..") else "a key has letters, digits, - _ or ."
     ),
 }
-# Names of objects, by kind where they are no DNS subdomains; "" where any would do.
+# Name checks of kinds whose names are not DNS subdomains; "" permits any name.
 _NAMES: Final[Mapping[str, str]] = {
     "Namespace": "label",
     "Service": "label",

@@ -233,9 +233,6 @@ def _check_restart_policy(spec: Fields, allowed: tuple[str, ...]) -> None:
         spec.get_choice("restartPolicy", allowed, "")
 
 
-# --- how many ----------------------------------------------------------------------------------
-
-
 def _get_single_replica(_: Fields) -> int:
     return 1
 
@@ -261,9 +258,6 @@ def _is_within_pod_limit(spec: Fields, key: str, pods: int) -> bool:
     if pods > MAX_PODS:
         spec.report(key, f"is {pods:,}; a Kubernetes cluster is built for at most {MAX_PODS:,} pods.")
     return pods <= MAX_PODS
-
-
-# --- how pods are replaced ---------------------------------------------------------------------
 
 
 def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
@@ -352,13 +346,8 @@ def _parse_pod_share(fields: Fields, key: str, replicas: int, *, rounds_up: bool
     return -(-share // 100) if rounds_up else share // 100
 
 
-# --- what is read ------------------------------------------------------------------------------
-
-
 class _WorkloadKind(Struct, frozen=True):
-    # How one kind is read: its replicas, how it replaces its pods, the label that it gives all pods of one
-    # template, whether it has a selector, the restart policies that its pods may have ("": none is written,
-    # which stands for Always).
+    # `template_label` is added to all pods of one template; "" in `restart_policies` is the default, Always.
     parse_replicas: Callable[[Fields], int]
     apply_strategy: Callable[[Workload, Fields], Workload]
     template_label: str = ""

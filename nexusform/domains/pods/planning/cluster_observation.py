@@ -290,9 +290,6 @@ def _assign_predicted_numbers(
     ]
 
 
-# --- clusters of a plan ------------------------------------------------------------------------
-
-
 def bind_observed_clusters(
     external: ExternalClusters, clusters: Mapping[str, NodeCluster], objects: Iterable[VmObject]
 ) -> dict[str, ObservedCluster]:

@@ -191,8 +191,6 @@ class ClusterPods:
         observed_cluster = self._observed_clusters.get(cluster_id)
         return observed_cluster is None or observed_cluster.is_complete
 
-    # --- storage claims ---
-
     def compute_storage_demand(self) -> dict[str, tuple[ClaimDemand, ClaimDemand]]:
         """Return the storage demand of each known cluster (id) before and after this plan."""
         known_ids = self._object_pods_by_cluster.keys() | self._observed_clusters.keys()

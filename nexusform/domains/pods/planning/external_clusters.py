@@ -29,7 +29,10 @@ def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> E
     for block, attributes in list_read_blocks(PlanningKind.NODES, request, evaluation):
         cluster_id = str(attributes.get("cluster_id"))
         if cluster_id in external.snapshots:
-            external.diagnostics.append(_build_duplicate_error(block, cluster_id))
+            text = (
+                f'Another data block already reads the nodes of "{cluster_id}". List all files in one block.'
+            )
+            external.diagnostics.append(_build_error("duplicate-observed-cluster", text, block))
         external.snapshots[cluster_id] = SnapshotBlock(block, parse_snapshot(str(attributes.get("objects"))))
     return external
 
@@ -48,7 +51,11 @@ def _add_state(
     for cluster_id, cluster in build_existing_clusters(objects, registries, catalogue).items():
         existing_cluster = external.clusters.setdefault(cluster_id, cluster)
         if existing_cluster != cluster:
-            external.diagnostics.append(_build_conflict_error(block, cluster_id))
+            text = (
+                f'The cluster "{cluster_id}" exists in this state and in another one, with different '
+                "contents. Use different names, or read only one of the two states."
+            )
+            external.diagnostics.append(_build_error("conflicting-cluster-states", text, block))
     members = collect_prior_members(instances, registries)
     external.pods += list_prior_pods(instances, registries, members)
 
@@ -65,23 +72,8 @@ def _parse_instances(attributes: Mapping[str, Any], registries: Registries) -> d
     return instances
 
 
-def _build_conflict_error(block: ResourceBlock, cluster_id: str) -> Diagnostic:
-    return build_error(
-        "conflicting-cluster-states",
-        f'The cluster "{cluster_id}" exists in this state and in another one, with different contents. Use '
-        "different names, or read only one of the two states.",
-        block.header_span,
-        block=block.header,
-    )
-
-
-def _build_duplicate_error(block: ResourceBlock, cluster_id: str) -> Diagnostic:
-    return build_error(
-        "duplicate-observed-cluster",
-        f'Another data block already reads the nodes of "{cluster_id}". List all files in one block.',
-        block.header_span,
-        block=block.header,
-    )
+def _build_error(problem_id: str, text: str, block: ResourceBlock) -> Diagnostic:
+    return build_error(problem_id, text, block.header_span, block=block.header)
 
 
 def list_read_blocks(

@@ -43,9 +43,6 @@ def parse_objects(body: str) -> tuple[Manifest, ...]:
     return unwrap_envelopes(parse_manifests("yaml_body", body).manifests).manifests
 
 
-# --- prior pods --------------------------------------------------------------------------------
-
-
 def list_prior_pods(
     instances: Mapping[Address, InstanceState], registries: Registries, members: Mapping[str, str]
 ) -> Iterator[PriorPods]:
@@ -73,7 +70,7 @@ def list_prior_pods(
             if recorded_manifests is None and hub_objects is None:
                 hub_objects = _collect_hub_objects(instances, registries)
             for member in dict.fromkeys((*workloads, *(recorded_manifests or ()))):
-                # An imported placement notes nothing of its members: they have what is on the hub.
+                # An imported placement records nothing about its members: they have the objects of the hub.
                 manifests = hub_objects or ()
                 if recorded_manifests is not None:
                     manifests = unwrap_envelopes(recorded_manifests.get(member, ())).manifests
@@ -147,9 +144,6 @@ def create_pod_phase(
             for member in (instance.before or {}).get("workloads") or {}:
                 pods.remove_pods(str(address), member, keeps_running=keeps_running)
     return pods
-
-
-# --- blocks ------------------------------------------------------------------------------------
 
 
 def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPhase) -> list[Diagnostic]:
@@ -275,9 +269,6 @@ def _build_batches(
         else:
             batches.append([block])
     return [*batches, waiting] if waiting else batches
-
-
-# --- diagnostics -------------------------------------------------------------------------------
 
 
 def list_manifest_diagnostics(pods: PodPhase, instances: Mapping[Address, Instance]) -> Iterator[Diagnostic]:

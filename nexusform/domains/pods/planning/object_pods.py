@@ -181,8 +181,6 @@ class ObjectPods(Struct):
                 return False
         return True
 
-    # --- prior pods -----------------------------------------------------------------------------
-
     def load_prior(self, prior: PriorPods, specs: Mapping[str, PodSpec]) -> Iterator[ExistingPod]:
         """Load the pods of state and yield them as existing pods."""
         self.prior_templates = {key: specs[key].template for key in prior.workloads if key in specs}
@@ -225,8 +223,6 @@ class ObjectPods(Struct):
         for name, pod in list(pods.items()):
             pods[name] = replace(pod, spec=_resolve_spec(spec, self.records.get((key, name))))
             yield pods[name]
-
-    # --- outcomes -------------------------------------------------------------------------------
 
     def record_outcomes(self, outcomes: Iterable[PodOutcome]) -> None:
         """Record the outcome of each pod."""

@@ -68,8 +68,6 @@ class PodPhase(ClusterPods):
             for pod in pods:
                 object_pods.import_pod(pod, cluster, workload.pod.template)
 
-    # --- calls of the planner ---
-
     def place_pods(
         self,
         placement_address: str,
@@ -77,7 +75,6 @@ class PodPhase(ClusterPods):
         manifests: tuple[Manifest, ...],
         prior_workloads: Mapping[str, Any],
         *,
-        context_manifests: tuple[Manifest, ...] = (),
         previous: tuple[Manifest, ...] = (),
         overrides_changed: bool = False,
     ) -> PodMap:
@@ -92,8 +89,8 @@ class PodPhase(ClusterPods):
             return {}
         key = (placement_address, cluster_id)
         if prior_workloads and key not in self._object_pods:
-            objects = (*self._collect_manifests(cluster_id), *context_manifests)
-            specs = _parse_specs(unwrap_envelopes(previous or manifests).manifests, objects)
+            prior_manifests = unwrap_envelopes(previous or manifests).manifests
+            specs = _parse_specs(prior_manifests, self._collect_manifests(cluster_id))
             self._load_prior_pods(PriorPods(placement_address, cluster_id, prior_workloads), specs)
         object_pods = self._get_object_pods(*key)
         if object_pods.prior_pods and not prior_workloads and not object_pods.outcomes:
@@ -102,9 +99,7 @@ class PodPhase(ClusterPods):
         object_pods.overrides_changed = overrides_changed
         cluster_manifests = self._collect_manifests(cluster_id)
         is_complete = self._is_complete(cluster_id)
-        reading = collect_workloads(
-            object_pods.manifests, (*cluster_manifests, *context_manifests), is_complete=is_complete
-        )
+        reading = collect_workloads(object_pods.manifests, cluster_manifests, is_complete=is_complete)
         self.findings += [(placement_address, finding) for finding in reading.findings]
         object_pods.workloads = add_previous_maximums(
             reading.workloads, self._prior_workloads.get(cluster_id, {})
@@ -184,8 +179,6 @@ class PodPhase(ClusterPods):
                 self._remove_workload(
                     object_pods, cluster_id, key, object_pods.prior_pods.pop(key), OBJECT_REPLACED
                 )
-
-    # --- predictions ---
 
     def _update_pods(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
         """Predict the pods of these objects; keep the recorded ones on unchanged clusters."""
@@ -307,8 +300,6 @@ class PodPhase(ClusterPods):
                 removal = PodOutcome(key, pod.number, name, pod_outcomes.REMOVE, "", pod.node, trigger)
                 object_pods.removed_outcomes.append(removal)
         object_pods.outcomes.pop(key, None)
-
-    # --- results ---
 
     @property
     def rows(self) -> list[PlacementChange]:

@@ -42,7 +42,6 @@ def explain(
     *,
     seed: int = DEFAULT_SEED,
     lost_pods: Collection[tuple[str, int]] = (),
-    removed_workloads: Collection[str] = (),
 ) -> tuple[NodeVerdict, ...]:
     """Return every node as evaluated when `pod` (workload key, number) was last decided, highest total first.
     The prediction is replayed. Empty if the prediction decides nothing about the pod (it is kept, or
@@ -54,7 +53,7 @@ def explain(
         if (workload, number) == pod:
             evaluations.append(_build_verdicts(scheduler))
 
-    Predictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads, record_evaluation).run()
+    Predictor(cluster, existing_pods, workloads, seed, lost_pods, (), record_evaluation).run()
     return evaluations[-1] if evaluations else ()
 
 

@@ -22,9 +22,6 @@ from nexusform.kubernetes.matching import is_selected
 _KNOWN_HARDWARE_KEYS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node", "kubernetes.io/zone")
 
 
-# --- hardware ----------------------------------------------------------------------------------
-
-
 def find_shared_hardware(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield warnings about pods on one machine; if there are none, about all pods in one rack."""
     if context.workload.kind == "DaemonSet" or len(context.running_outcomes) < 2:
@@ -170,9 +167,6 @@ def _explain_too_few(
         return f"{text}: some must share."
     requirement = " required" if proposed_label in preferred_keys else ""
     return f"{text}. Add a{requirement} topologySpreadConstraint with topologyKey: {proposed_label}."
-
-
-# --- topology keys ------------------------------------------------------------------------------
 
 
 def find_missing_labels(context: WorkloadContext) -> Iterator[PodWarning]:

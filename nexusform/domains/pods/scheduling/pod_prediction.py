@@ -175,8 +175,6 @@ class Predictor:
             removed_outcomes += [_build_removal(pod, trigger) for pod, trigger in progress.removals]
         return outcomes + removed_outcomes
 
-    # --- preparation --------------------------------------------------------------------------
-
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
         """Sort the pods of a workload into kept, outdated, re-created and new ones."""
         pods = sorted(self.pods_by_workload.get(workload.key, ()), key=lambda pod: pod.number)
@@ -268,8 +266,6 @@ class Predictor:
         ):
             drop_rejected_pods(progress, quota_usage)
 
-    # --- decisions ----------------------------------------------------------------------------
-
     def _place_workload(self, progress: WorkloadProgress) -> None:
         """Place the requested pods of a workload, and roll out a new template."""
         workload = progress.workload
@@ -357,8 +353,6 @@ class Predictor:
         progress.pods_to_place[progress.pods_to_place.index(pod)] = replace(pod, former_spec=None)
         return self.session.place_pod(workload.pod, workload.key, pod.number)
 
-    # --- evicted pods -------------------------------------------------------------------------
-
     def _recreate_evicted(self) -> None:
         """Request evicted pods again for their controllers: they wait for a node like all others."""
         evictions, self.session.evictions = self.session.evictions, []
@@ -421,8 +415,6 @@ class Predictor:
             progress.outcomes[victim.number] = self._build_outcome(
                 progress.workload, pending_verdict, new_pod
             )
-
-    # --- temporarily tolerated taints ---------------------------------------------------------
 
     def _evict_expired(self, progress_list: list[WorkloadProgress]) -> None:
         """Evict pods whose toleration expires if another node now suits them better."""
@@ -552,8 +544,6 @@ class Predictor:
             is_blocked = is_blocked or (workload.is_ordered and not verdict.node)
             progress.outcomes[number] = self._build_outcome(workload, verdict, pod_by_number[number])
         return has_changed
-
-    # --- results ------------------------------------------------------------------------------
 
     def _list_outcomes(self, progress: WorkloadProgress) -> list[PodOutcome]:
         workload = progress.workload

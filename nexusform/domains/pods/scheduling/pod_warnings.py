@@ -87,9 +87,6 @@ def collect_warnings(cluster: Cluster, prediction: Prediction) -> tuple[PodWarni
     return tuple(warnings)
 
 
-# --- rollouts and what cannot be met -------------------------------------------------------------
-
-
 def _warn_too_many(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield a warning for more replicas than a required anti-affinity allows."""
     replicas = context.workload.replicas

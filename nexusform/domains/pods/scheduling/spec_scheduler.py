@@ -126,8 +126,6 @@ class SpecScheduler:
         self._bucket_keys: dict[int, tuple[Trait, ...]] = {}
         self._node_scores: dict[int, int] = {}
 
-    # --- one node -----------------------------------------------------------------------------
-
     def find_rejection(self, node: int) -> Rejection | None:
         """Return the first rejection of a node in kube-scheduler's order; None if it is feasible."""
         return next(self.list_rejections(node), None)
@@ -182,8 +180,6 @@ class SpecScheduler:
         for rule, domain_filter in profile.DOMAIN_FILTERS:
             filters[rule] = partial(domain_filter, counts)
         return [(rule, filters[rule]) for rule in profile.ORDER if rule in filters]
-
-    # --- all nodes ----------------------------------------------------------------------------
 
     def choose_nodes(self) -> NodeChoice | None:
         """Return the best nodes for the next pod; None if no node is feasible."""
@@ -260,8 +256,6 @@ class SpecScheduler:
     def list_buckets(self) -> Iterator[Iterator[int]]:
         """Yield the feasible nodes with capacity, grouped by indistinguishable nodes."""
         return (bucket.list_nodes() for bucket in self._get_buckets().values())
-
-    # --- buckets ------------------------------------------------------------------------------
 
     def _get_buckets(self) -> dict[tuple[Trait, ...], _Bucket]:
         if self._buckets is None:
@@ -343,8 +337,6 @@ class SpecScheduler:
         if score is None:
             score = self._score_cache[key] = _compute_node_usage_score(spec, node_record, usage)
         return score
-
-    # --- points -------------------------------------------------------------------------------
 
     def _count_domains(self, open_buckets: list[tuple[_Bucket, int]]) -> list[int]:
         """Return the number of domains of the feasible nodes per soft spread constraint."""

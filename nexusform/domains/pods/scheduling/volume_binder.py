@@ -27,7 +27,7 @@ from nexusform.domains.pods.scheduling.workloads import (
 )
 from nexusform.kubernetes.matching import IN, Requirement, is_selected
 
-# Stands for the name of a volume provisioned for the claim by its class.
+# Placeholder for the name of a volume provisioned by the class of the claim.
 _PROVISIONED: Final = ""
 _NAME: Final = "metadata.name"
 
@@ -54,8 +54,6 @@ class VolumeBinder:
         self._bind_existing(existing_pods)
         for claim in cluster.claims:
             self._bind_immediate(claim, claim.name)
-
-    # --- existing pods --------------------------------------------------------------------------
 
     def _bind_existing(self, existing_pods: Iterable[ExistingPod]) -> None:
         """Bind the claims of existing pods: as recorded, else to the best volume on their nodes. A volume
@@ -93,8 +91,6 @@ class VolumeBinder:
                 best_volume = next((volume for volume in fitting if _is_reachable(volume.terms, node)), None)
                 self._bind(name, best_volume.name if best_volume is not None else _PROVISIONED)
 
-    # --- a new pod ------------------------------------------------------------------------------
-
     def bind_immediate(self, spec: PodSpec, number: int) -> None:
         """Bind the claims of a new pod that do not wait for a node."""
         for claim in spec.claims:
@@ -124,8 +120,6 @@ class VolumeBinder:
         return tuple(
             (name, volume) for name, volume in zip(names, volumes, strict=True) if volume != _PROVISIONED
         )
-
-    # --- one claim ------------------------------------------------------------------------------
 
     def _bind(self, claim: str, volume: str) -> None:
         self._volume_by_claim[claim] = volume

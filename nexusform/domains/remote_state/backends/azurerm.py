@@ -200,8 +200,6 @@ class AzureBackend(LineJournal):
             snapshot = self._container.get_blob_client(self._name, snapshot=version)
             return _read_content(snapshot.download_blob(), ReadBudget(self._max_bytes))
 
-    # --- implementation ----------------------------------------------------------------------
-
     def _read_with_etag(self) -> tuple[bytes | None, str]:
         """Return the document and its ETag; an empty blob exists only for its lease."""
         from azure.core.exceptions import ResourceNotFoundError

@@ -223,8 +223,6 @@ class HttpBackend:
         )
         self._journal.remove()
 
-    # --- how ---------------------------------------------------------------------------------
-
     def _check_written(self, document: bytes) -> None:
         """Raise a BackendProblem unless the document is stored: a proxy may answer 200 to anything."""
         current = self.read()

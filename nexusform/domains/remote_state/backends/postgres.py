@@ -239,8 +239,6 @@ class PostgresBackend:
         if self._lock_state is not None:
             self._lock_state.lease.check_valid()
 
-    # --- how ---------------------------------------------------------------------------------
-
     @contextmanager
     def _begin_write(self, operation: str) -> Iterator[tuple[Connection[Any], int]]:
         """Begin a transaction with a check of the fencing number; yield its connection and the row's id."""

@@ -196,8 +196,6 @@ class S3Backend(LineJournal):
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key, VersionId=version)
             return _strip_document(_read_content(answer, ReadBudget(self._objects.max_bytes))) or b""
 
-    # --- how ---------------------------------------------------------------------------------
-
     def _read_lock(self) -> _StoredLock | None:
         answer = self._objects.get_response(self._lock_key)
         if answer is None:

@@ -127,9 +127,6 @@ def _write_junit(path: str, files: Iterable[FileReport]) -> list[Diagnostic]:
     return []
 
 
-# --- reporters ---------------------------------------------------------------------------------
-
-
 class _TextReporter:
     """Text output, file by file; progress events are ignored."""
 

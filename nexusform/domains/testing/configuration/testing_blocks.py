@@ -174,9 +174,6 @@ def _decode_variables(parts: BodyContent, problems: list[Diagnostic]) -> Express
     return {name: attribute.expression for name, attribute in attributes.items()}
 
 
-# --- run blocks --------------------------------------------------------------------------------
-
-
 def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     """Decode a run block; None if its name is invalid."""
     label = block.labels[0]
@@ -291,9 +288,6 @@ def _format_dotted(expression: Expression) -> str:
     if not isinstance(expression, Traversal):
         return ""
     return ".".join([expression.root.name, *(str(getattr(step, "name", "")) for step in expression.steps)])
-
-
-# --- mocks and overrides -----------------------------------------------------------------------
 
 
 def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:

@@ -84,8 +84,6 @@ def _count_runs(files: Iterable[FileReport]) -> Counter[str]:
     return counts
 
 
-# --- JUnit -------------------------------------------------------------------------------------
-
 _OUTCOMES = {
     "pass": ("", ""),
     "fail": ("failure", "Test run failed"),
@@ -112,8 +110,6 @@ def _build_case(file: FileReport, run: RunReport) -> JunitCase:
     boxes = render_diagnostics(run.diagnostics, file.sources) if outcome else ""
     return JunitCase(file.name, run.name, outcome, message, boxes, run.seconds)
 
-
-# --- JSON events -------------------------------------------------------------------------------
 
 _PROGRESS = {"starting": "in progress", "teardown": "tearing down"}
 

@@ -47,9 +47,6 @@ from nexusform.values.value import DYNAMIC_UNKNOWN, SENSITIVE, Value
 LookupResult = tuple[Value, int, list[Diagnostic]]
 
 
-# --- names -------------------------------------------------------------------------------------
-
-
 class OutsideScope(Struct, frozen=True):
     """Scope outside of the configuration: `var.` with external values, and `run.NAME` of earlier runs."""
 
@@ -133,9 +130,6 @@ def evaluate_variable(
         detail = f"The given value is not suitable for var.{variable.name}: {describe_problem(problem)}."
         return None, [build_error("invalid-value-for-input-variable", detail, expression.span)]
     return (value.add_marks(SENSITIVE) if variable.sensitive else value), problems
-
-
-# --- value overrides ---------------------------------------------------------------------------
 
 
 class ValueOverrides(Struct, frozen=True):
@@ -226,9 +220,6 @@ def _evaluate_override(
         build_error("invalid-override-values", "An object is required: { NAME = VALUE }.", expression.span)
     )
     return {}
-
-
-# --- the configuration -------------------------------------------------------------------------
 
 
 def build_tested_configuration(
@@ -337,9 +328,6 @@ def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> d
         elif isinstance(expression, Traversal) and not expression.steps:
             outputs[expression.root.name] = value
     return outputs
-
-
-# --- providers with overrides -------------------------------------------------------------------
 
 
 # Override values of an object by address, None if its provider is used.

@@ -132,8 +132,6 @@ class RunExecutor(Struct):
             self._applied_modules[key] = _AppliedModule(project, overrides, block.name)
         return outcome
 
-    # --- inputs of a run ---
-
     def _build_outside_scope(self) -> tuple[OutsideScope, list[Diagnostic]]:
         """Return the scope of expressions outside of the configuration."""
         variables, problems = self._read_external_variables(self.configuration)
@@ -210,8 +208,6 @@ class RunExecutor(Struct):
         )
         return build_base_request(project, StoredState(state))
 
-    # --- execution ---
-
     @contextmanager
     def _open_session(self, project: Project, overrides: ValueOverrides) -> Iterator[Run]:
         locking = LockOptions(enabled=False, is_exclusive=True)
@@ -270,8 +266,6 @@ class RunExecutor(Struct):
             raise RunError(problems, plan)
         return RunOutcome(problems, plan, None, has_failed=is_unmet)
 
-    # --- assertions ---
-
     def _evaluate_assertions(
         self, block: RunBlock, session: Run, state: State, problems: list[Diagnostic]
     ) -> bool:
@@ -291,8 +285,6 @@ class RunExecutor(Struct):
             {name: evaluation.get_output(evaluation.root, name) for name in outputs}
         )
         return has_failed
-
-    # --- teardown ---
 
     def destroy_resources(self, report_teardown: Callable[[str], None]) -> list[Diagnostic]:
         """Destroy the resources of the runs, latest first; `report_teardown` gets each last run."""
@@ -368,9 +360,6 @@ def _list_apply_failures(outcome: ApplyOutcome) -> list[Diagnostic]:
         if event.outcome is StepOutcome.FAILED
     ]
     return [*errors, *outcome.diagnostics]
-
-
-# --- expect_failures: expected failures of conditions ------------------------------------------
 
 
 def filter_expected_failures(
