@@ -776,7 +776,7 @@ def test_a_state_that_was_not_read_is_not_written_over(opened: Opened, write: st
     opened.backend.write(of_lineage("theirs"))
     ours = opened.open_again()
     with pytest.raises(
-        BackendProblem, match='holds the state with lineage "theirs", serial 3, which was not'
+        BackendProblem, match='contains the state with lineage "theirs", serial 3, which this run has not'
     ):
         WRITES[write](ours, of_lineage("ours"))
     assert opened.open_again().read() == of_lineage("theirs")
@@ -789,7 +789,7 @@ def test_a_state_that_is_another_than_was_read_is_not_written_over(opened: Opene
     assert ours.read() is None
     opened.backend.write(of_lineage("theirs"))
     ours.lock(info())
-    with pytest.raises(BackendProblem, match='lineage "theirs", serial 3 now, and no state was read before'):
+    with pytest.raises(BackendProblem, match='lineage "theirs", serial 3; before, it contained no state'):
         (WRITES | {"append": lambda backend, _: backend.append(b"{a}")})[write](ours, of_lineage("ours"))
     ours.unlock("id-1")
     again = opened.open_again()
