@@ -111,7 +111,7 @@ class GuardedBackend:
         self._record_document(document)
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise LockHeld."""
+        """Acquire the lock or raise StateLocked."""
         self._has_verified = False
         return self._run("lock the state", lambda: self.inner.lock(info))
 

@@ -122,7 +122,7 @@ class LocalBackend:
         return document
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise LockHeld; a holder that died on this host is replaced."""
+        """Acquire the lock or raise StateLocked; a holder that died on this host is replaced."""
         return self._lock.acquire(info)
 
     def unlock(self, lock_id: str) -> None:

@@ -67,7 +67,7 @@ class LocalLock:
         self._created_directories: list[Path] = []
 
     def acquire(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise LockHeld; return warnings if a dead holder was replaced."""
+        """Acquire the lock or raise StateLocked; return warnings if a dead holder was replaced."""
         with convert_errors("create the lock file", self._path):
             for _ in range(_ATTEMPTS):
                 try:
@@ -160,7 +160,7 @@ class LocalLock:
         return temporary_path, descriptor
 
     def _replace_dead_holder(self, info: LockInfo) -> list[str] | None:
-        """Replace a dead holder; None if the file changed meanwhile. May raise LockHeld, OSError."""
+        """Replace a dead holder; None if the file changed meanwhile. May raise StateLocked, OSError."""
         try:
             descriptor = self._open_existing()
         except NotRegular:

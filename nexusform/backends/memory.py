@@ -85,7 +85,7 @@ class MemoryBackend:
         return self._workspace.backup
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise LockHeld."""
+        """Acquire the lock or raise StateLocked."""
         with self._guard:
             if self._workspace.holder is not None:
                 raise StateLocked(self._workspace.holder)

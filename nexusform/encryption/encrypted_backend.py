@@ -80,7 +80,7 @@ class EncryptedBackend:
         self.inner.rewrite_journal(self._encrypt(document, STATE), sealed)
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise LockHeld."""
+        """Acquire the lock or raise StateLocked."""
         return self.inner.lock(info)
 
     def unlock(self, lock_id: str) -> None:

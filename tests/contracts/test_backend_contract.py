@@ -302,7 +302,7 @@ def lay_a_lock(where: Somewhere, content: bytes) -> None:
     elif where.kind.backend == "postgres":
         backend.lock(info("another"))
         statement = backend._database.format_sql("UPDATE {schema}.workspaces SET holder = %s")
-        with backend._session("lay a lock") as connection:
+        with backend._open_session("lay a lock") as connection:
             connection.execute(statement, (content,))
     else:
         pytest.skip("its locks are tried elsewhere, or are the server's")
@@ -435,7 +435,7 @@ WORKER = """
 import importlib, os, socket, sys, time
 from nexusform.backends.registry import BACKENDS
 from nexusform.backends.backend_kind import Directories
-from nexusform.interfaces.state_storage import BackendProblem, LockHeld, LockInfo
+from nexusform.interfaces.state_storage import BackendProblem, StateLocked, LockInfo
 
 kind, directory, settings, task = sys.argv[1], sys.argv[2], eval(sys.argv[3]), sys.argv[4]
 if task == "crowd":
@@ -443,7 +443,7 @@ if task == "crowd":
     for module in {"s3": ["boto3"], "azurerm": ["azure.storage.blob"], "postgres": ["psycopg"]}.get(kind, ()):
         importlib.import_module(module)
 else:
-    backend = BACKENDS[kind].open(settings, Directories(directory, directory + "/.nexusform"))
+    backend = BACKENDS[kind].open_backend(settings, Directories(directory, directory + "/.nexusform"))
 me = f"id-{os.getpid()}"
 info = LockInfo(me, "apply", "me", "0", "now", "p", socket.gethostname(), os.getpid())
 
@@ -472,7 +472,7 @@ elif task == "race":
     sys.stdin.readline()
     try:
         warnings = backend.lock(info)
-    except LockHeld:
+    except StateLocked:
         say("lost")
     else:
         say(f"won {len(warnings)}")
@@ -482,7 +482,7 @@ elif task == "count":
     while done < 15:
         try:
             backend.lock(info)
-        except LockHeld:
+        except StateLocked:
             continue
         backend.write(str(int(backend.read() or b"0") + 1).encode())
         backend.unlock(me)
@@ -497,13 +497,13 @@ elif task == "crowd":
             children.append(child)
             continue
         # A client of its own: none of them may live through a fork.
-        backend = BACKENDS[kind].open(settings, Directories(directory, directory + "/.nexusform"))
+        backend = BACKENDS[kind].open_backend(settings, Directories(directory, directory + "/.nexusform"))
         mine = LockInfo(f"id-{number}", "apply", "me", "0", "now", "p", socket.gethostname(), os.getpid())
         while True:
             try:
                 backend.lock(mine)
                 break
-            except LockHeld:
+            except StateLocked:
                 time.sleep(random.uniform(0.05, 0.3))
         count = int(backend.read() or b"0")
         backend.append(b"{%d}" % number)

@@ -95,7 +95,7 @@ class AzureBackend(LineJournal):
             self._journal.delete()
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise LockHeld; a holder with an expired lease is replaced, with a warning."""
+        """Acquire the lock or raise StateLocked; a holder with an expired lease is replaced."""
         from azure.core.exceptions import HttpResponseError
 
         seconds = read_lease_seconds()

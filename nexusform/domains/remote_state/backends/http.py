@@ -151,7 +151,7 @@ class HttpBackend:
         self._sent_at = time.monotonic()
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise LockHeld; without a lock address nothing is locked."""
+        """Acquire the lock or raise StateLocked; without a lock address nothing is locked."""
         address = self._workspace_service.lock_address
         if not address:
             return []

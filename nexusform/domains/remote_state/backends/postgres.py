@@ -117,7 +117,7 @@ class PostgresBackend:
                 connection.execute(self._database.format_sql(statement), (row, b"\n".join(keep)))
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise LockHeld; a holder without a session is replaced, with a warning."""
+        """Acquire the lock or raise StateLocked; a holder without a session is replaced, with a warning."""
         seconds = read_lease_seconds()
         sent_at = read_clock()
         with self._translate_errors("lock the state"):

@@ -99,7 +99,7 @@ class S3Backend(LineJournal):
                 self._journal.remove_old(_JOURNAL_KEEP_LEASES * read_lease_seconds())
 
     def lock(self, info: LockInfo) -> list[str]:
-        """Acquire the lock or raise LockHeld; an expired one is replaced, with a warning."""
+        """Acquire the lock or raise StateLocked; an expired one is replaced, with a warning."""
         seconds = read_lease_seconds()
         sent_at = read_clock()
         with self._convert_errors("lock the state"):
