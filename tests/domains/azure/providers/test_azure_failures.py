@@ -30,7 +30,8 @@ def test_a_change_that_failed_is_due_until_it_is_done(
     assert nexusform("apply", "-auto-approve") == 1
     assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said
     assert (
-        "(Failed): InsufficientResources: no machine has room. It stays pending until it is done" in nexusform.said
+        "(Failed): InsufficientResources: no machine has room. It stays pending until it is done"
+        in nexusform.said
     )
     server.site.faults = Faults(fails=1, rollback=rollback)
     assert nexusform("apply", "-auto-approve") == 1

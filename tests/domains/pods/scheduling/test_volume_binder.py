@@ -1,0 +1,31 @@
+"""Claims of an immediate class are bound as the PersistentVolume controller binds them."""
+
+from __future__ import annotations
+
+from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
+from nexusform.domains.pods.scheduling.workloads import Claim, Cluster, PodSpec, Volume
+
+CLAIM = Claim("shop/data", size=1, storage_class="fast", modes=("ReadWriteOnce",))
+
+
+def bound_volume(*volumes: Volume) -> str:
+    """Bind the claim of one pod, and return the name of its volume."""
+    binder = VolumeBinder(Cluster("c", (), volumes=volumes))
+    spec = PodSpec(claims=(CLAIM,))
+    binder.bind_immediate(spec, 0)
+    ((_, volume),) = binder.list_bound_volumes(spec, 0)
+    return volume
+
+
+def test_the_volume_with_the_fewest_access_modes_is_bound_first() -> None:
+    shared = Volume("a", size=1, storage_class="fast", modes=("ReadWriteOnce", "ReadWriteMany"))
+    single = Volume("b", size=5, storage_class="fast", modes=("ReadWriteOnce",))
+    assert bound_volume(shared, single) == "b"
+
+
+def test_among_equal_access_modes_the_smallest_volume_is_bound() -> None:
+    volumes = [
+        Volume(name, size=size, storage_class="fast", modes=("ReadWriteOnce",))
+        for name, size in (("a", 5), ("b", 2))
+    ]
+    assert bound_volume(*volumes) == "b"
