@@ -12,7 +12,7 @@ def test_predictions_are_certain_with_the_figures_of_the_plan() -> None:
     verifier = PredictionVerifier(FIGURES, FIGURES)
     result = verifier.verify_bindings("web", {"par1": BOUND}, {"par1": BOUND})
     picks = result.predictions[:2]  # of the clusters; the score comes after them
-    assert [(pick.is_certain, pick.is_correct) for pick in picks] == [(True, True), (True, True)]
+    assert [(pick.is_certain, pick.was_correct) for pick in picks] == [(True, True), (True, True)]
 
 
 def test_no_prediction_is_certain_after_a_figure_changed() -> None:
