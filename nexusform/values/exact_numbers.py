@@ -166,8 +166,3 @@ def compute_remainder(left: Number, right: Number) -> Number:
     integer_quotient = abs(quotient.numerator) // quotient.denominator
     integer_quotient = -integer_quotient if quotient < 0 else integer_quotient
     return normalize_number(left - normalize_number(right * integer_quotient))
-
-
-def get_whole_number(number: Number) -> int | None:
-    """Return the number as an int if it is whole, else None."""
-    return number if isinstance(number, int) else None

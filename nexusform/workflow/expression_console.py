@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Module, Settings
-from nexusform.configuration.loader import read_variables
 from nexusform.configuration.reference_checks import check_expression
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.diagnostics.source import SourceFile
@@ -34,7 +33,11 @@ from nexusform.rendering.answers.console_text import render_type, render_value
 from nexusform.resource_types.registry import build_registries
 from nexusform.schemas.value_types import DYNAMIC
 from nexusform.values.value import DYNAMIC_UNKNOWN, Value
-from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.command_context import (
+    CommandContext,
+    load_project_configuration,
+    read_project_variables,
+)
 from nexusform.workflow.opening.project import open_backend
 from nexusform.workflow.opening.remote_sources import RemoteStates, Servers
 from nexusform.workflow.opening.stored_state import read_stored_state
@@ -77,13 +80,7 @@ def open_console(context: CommandContext) -> ConsoleResult:
     if configuration is None:
         configuration = Configuration(Module((), context.directory), Settings(), {})
     sources: dict[str, SourceFile] = dict(configuration.files)
-    variables, new_problems = read_variables(
-        configuration,
-        environment=context.environment,
-        var_options=context.variables,
-        directory=context.directory,
-        confinement=context.confinement,
-    )
+    variables, new_problems = read_project_variables(context, configuration)
     problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems

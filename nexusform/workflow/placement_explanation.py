@@ -42,7 +42,7 @@ from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, Project, open_project
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
 from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_plan, read_prior_state
-from nexusform.workflow.runs.run import build_base_request
+from nexusform.workflow.runs.run import build_base_request, build_plan_request
 
 # (request, address, object name or "") -> the answer, or None.
 Explainer: TypeAlias = Callable[[PlanRequest, AddressPattern, str], DomainAnswer | None]
@@ -147,17 +147,8 @@ def _build_request(
     if opened.project is None or prior is None:
         return opened, None, problems
     plan = saved.plan
-    request = replace(
-        build_base_request(opened.project, StoredState(prior)),
-        now=plan.timestamp,
-        mode=plan.mode,
-        targets=plan.targets,
-        excludes=plan.excludes,
-        replaces=plan.replaces,
-        refreshed_objects=plan.refreshed_objects,
-        workspace=plan.workspace,
-    )
-    return opened, request, problems
+    request = build_plan_request(opened.project, StoredState(prior), plan)
+    return opened, replace(request, now=plan.timestamp, workspace=plan.workspace), problems
 
 
 class _Question(Struct, frozen=True):

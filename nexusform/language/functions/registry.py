@@ -1,8 +1,8 @@
-"""Table of every function by name, and the reference page."""
+"""Table of every function by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
@@ -27,8 +27,7 @@ from nexusform.language.functions import (
     templating,
     text,
 )
-from nexusform.language.functions.function import Function, Functions, format_signature
-from nexusform.schemas.value_types import describe_type
+from nexusform.language.functions.function import Function, Functions
 from nexusform.values.value import build_string
 
 # One line for every family: its title on the page, and the functions without outside access.
@@ -143,44 +142,3 @@ def build_families() -> Sequence[tuple[str, tuple[Function, ...]]]:
         *_build_outside_families(files, clock, "", clock.read_time(), is_applying=False),
         ("Templates", templating.build_template_functions(reader, templating.TemplateRenderer())),
     )
-
-
-def render_reference() -> str:
-    """Render the reference page of all functions, as Markdown."""
-    families = build_families()
-    count = sum(len(family) for _, family in families)
-    lines = [
-        "# Functions",
-        "",
-        f"All {count} functions of expressions. Arguments are converted to the parameter type. An unknown",
-        "argument gives an unknown result, a sensitive argument a sensitive result.",
-        "",
-    ]
-    for title, family in families:
-        lines += [f"## {title}", ""]
-        for function in sorted(family, key=lambda f: f.name):
-            lines += _render_section(function)
-    return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _render_section(function: Function) -> list[str]:
-    """Render the Markdown of one function."""
-    lines = [f"### `{format_signature(function)}`", "", function.description, ""]
-    if function.examples:
-        lines += ["```hcl", *[f"{e.call} # {e.result}" for e in function.examples], "```", ""]
-    parameters = [*function.parameters, *([function.variadic] if function.variadic else [])]
-    for parameter in parameters:
-        kind = describe_type(parameter.type, constraint=True)
-        lines.append(f"- `{parameter.name}` ({kind}): {parameter.description}")
-    if parameters:
-        lines.append("")
-    return lines
-
-
-def list_examples() -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """List the examples of every function: call and result."""
-    calls: dict[str, tuple[tuple[str, str], ...]] = {}
-    for _, family in build_families():
-        for function in family:
-            calls[function.name] = tuple([(example.call, example.result) for example in function.examples])
-    return calls

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.scheduling.decision import Rejection
 from nexusform.scheduling.racks import open_rules, profile
@@ -141,11 +142,11 @@ class Explanation(Struct, frozen=True):
     seed: int
     total_machines: int
     filters: tuple[FilterCount, ...]
-    racks: tuple[RankedCandidate, ...]
-    machines: tuple[RankedCandidate, ...]
-    fitting_cells: tuple[int, ...]
     rejections: tuple[Rejection, ...]
-    placement: Placement | None
+    racks: tuple[RankedCandidate, ...] = ()
+    machines: tuple[RankedCandidate, ...] = ()
+    fitting_cells: tuple[int, ...] = ()
+    placement: Placement | None = None
     rack_machines: frozenset[str] = frozenset()
 
     @property
@@ -167,20 +168,10 @@ class Explanation(Struct, frozen=True):
 def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Explanation:
     """Explain every step of one decision. Changes nothing."""
     site = ledger.site
-    total = len(site.machines)
     candidates, filters, rejections = _apply_filters(ledger, demand)
+    explanation = Explanation(demand, seed, len(site.machines), filters, rejections)
     if not candidates:
-        return Explanation(
-            demand=demand,
-            seed=seed,
-            total_machines=total,
-            filters=filters,
-            racks=(),
-            machines=(),
-            fitting_cells=(),
-            rejections=rejections,
-            placement=None,
-        )
+        return explanation
     usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
     rack_numbers = dict.fromkeys(site.rack_by_machine[machine] for machine in candidates)
     rack_keys = open_rules.open_keys(profile.RACK_KEYS[spread], usage, demand)
@@ -198,15 +189,11 @@ def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: 
     if chosen in ledger.unknown_cells:
         fitting_cells, cells = [], ()
     placement = site.get_placement(chosen, site.capacity_table.add_cells(cells))
-    return Explanation(
-        demand=demand,
-        seed=seed,
-        total_machines=total,
-        filters=filters,
+    return replace(
+        explanation,
         racks=racks,
         machines=machines,
         fitting_cells=tuple(fitting_cells),
-        rejections=rejections,
         placement=placement,
         rack_machines=frozenset(machine.name for machine in site.machines if machine.rack == racks[0].name),
     )

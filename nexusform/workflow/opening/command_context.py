@@ -14,12 +14,14 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.declarations.limits import Limits, merge_limits
-from nexusform.configuration.loader import load_configuration
+from nexusform.configuration.loader import load_configuration, read_variables
+from nexusform.configuration.variable_values import Origin
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.source import SourceFile
 from nexusform.files.log import log_duration
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 from nexusform.resource_types.registry import build_registries
+from nexusform.values.value import Value
 
 if TYPE_CHECKING:
     from nexusform.providers.kubeconfig import KubeconfigTrust
@@ -279,3 +281,16 @@ def load_project_configuration(
             confinement=context.confinement,
             unsaved=context.unsaved_files,
         )
+
+
+def read_project_variables(
+    context: CommandContext, configuration: Configuration
+) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
+    """Read the values of the input variables from flags, files and environment, with their origins."""
+    return read_variables(
+        configuration,
+        environment=context.environment,
+        var_options=context.variables,
+        directory=context.directory,
+        confinement=context.confinement,
+    )

@@ -8,7 +8,6 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration, Settings
-from nexusform.configuration.loader import read_variables
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import Files, Registries
@@ -21,6 +20,7 @@ from nexusform.workflow.opening.command_context import (
     ENCRYPTION_VARIABLE,
     CommandContext,
     load_project_configuration,
+    read_project_variables,
 )
 from nexusform.workflow.opening.remote_sources import RemoteStates, Servers
 from nexusform.workflow.opening.system_io import RealFiles
@@ -65,13 +65,7 @@ def open_project(context: CommandContext) -> OpenResult:
     sources: dict[str, SourceFile] = dict(configuration.files) if configuration else {}
     if configuration is None:
         return OpenResult(None, tuple(problems), sources)
-    variables, new_problems = read_variables(
-        configuration,
-        environment=context.environment,
-        var_options=context.variables,
-        directory=context.directory,
-        confinement=context.confinement,
-    )
+    variables, new_problems = read_project_variables(context, configuration)
     problems += new_problems
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems

@@ -29,7 +29,6 @@ from nexusform.diagnostics.phrases import format_count, format_first, select_for
 from nexusform.interfaces.plugins import PlanFollower
 from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage
 from nexusform.placements.prediction_scores import list_wrong_certain
-from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
 from nexusform.planning.replanning.finalization import (
     ChangedOutput,
@@ -47,7 +46,7 @@ from nexusform.workflow.opening.stored_state import StoredState
 from nexusform.workflow.opening.system_io import write_output
 from nexusform.workflow.plan_files.saved_plans import record_confinement
 from nexusform.workflow.plan_files.unfinished_apply import RemainingSteps
-from nexusform.workflow.runs.run import Run, build_base_request
+from nexusform.workflow.runs.run import Run, build_base_request, build_plan_request
 
 RESCUE: Final = "errored.nfstate"
 _SENSITIVE_VALUE: Final = "(sensitive value)"
@@ -85,7 +84,7 @@ class ApplyOutcome(Struct, frozen=True):
 
 def apply_plan(run: Run, plan: Plan, listener: Listener, options: PlanApplyOptions) -> ApplyOutcome:
     """Apply a plan based on the run's state."""
-    plan, problems = finalize_plan(plan, _build_request(run, plan), make_plan)
+    plan, problems = finalize_plan(plan, build_plan_request(run.project, run.stored, plan), make_plan)
     if problems:
         return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(problems))
     recorder = Recorder(run.project.backend, run.stored.state)
@@ -273,18 +272,6 @@ def _describe_manual_steps(count: int, skipped_text: str) -> str:
         f"{steps} for a site that nexusform cannot change{skipped_text}. Make the changes listed above on "
         "the site, capture the export again, and run `nexusform apply`. The new plan includes the changes "
         "that it finds."
-    )
-
-
-def _build_request(run: Run, plan: Plan) -> PlanRequest:
-    """Build the request of the plan again, with functions of the clock enabled."""
-    return replace(
-        build_base_request(run.project, run.stored),
-        mode=plan.mode,
-        targets=plan.targets,
-        excludes=plan.excludes,
-        replaces=plan.replaces,
-        refreshed_objects=plan.refreshed_objects,
     )
 
 

@@ -11,7 +11,7 @@ from typing import BinaryIO, Final, TypeAlias
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, Module
-from nexusform.configuration.loader import load_configuration, read_variables
+from nexusform.configuration.loader import load_configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.files.regular_files import UNCONFINED, Confinement
@@ -30,6 +30,7 @@ from nexusform.workflow.opening.command_context import (
     ConfinementSource,
     intersect_prefixes,
     load_project_configuration,
+    read_project_variables,
     restrict_to_plan,
 )
 from nexusform.workflow.opening.encryption_settings import decrypt_file, encrypt_plan
@@ -265,13 +266,7 @@ def _unpack_snapshot(snapshot: Mapping[str, str], directory: Path) -> Path:
 
 def check_variables(context: CommandContext, configuration: Configuration, plan: Plan) -> list[Diagnostic]:
     """Return errors for variables set to another value than in the plan."""
-    variables, problems = read_variables(
-        configuration,
-        environment=context.environment,
-        var_options=context.variables,
-        directory=context.directory,
-        confinement=context.confinement,
-    )
+    variables, problems = read_project_variables(context, configuration)
     errors = [p for p in problems if p.severity is Severity.ERROR and p.id != _UNSET_VARIABLE]
     for name, (value, origin) in variables.items():
         planned = plan.variables.get(name)

@@ -274,6 +274,18 @@ def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObj
     return ImportedObject(change.importing, imported_object, change.source or Span("", start, start))
 
 
+def build_plan_request(project: Project, stored: StoredState, plan: Plan) -> PlanRequest:
+    """Build the request of a plan again."""
+    return replace(
+        build_base_request(project, stored),
+        mode=plan.mode,
+        targets=plan.targets,
+        excludes=plan.excludes,
+        replaces=plan.replaces,
+        refreshed_objects=plan.refreshed_objects,
+    )
+
+
 def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
     """Build the plan request of a project without options."""
     return PlanRequest(

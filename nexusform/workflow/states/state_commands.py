@@ -52,6 +52,19 @@ class Session(Struct, frozen=True):
     clock: Clock = field(default_factory=SystemClock)
     on_wait: Callable[[str], None] = lambda _: None
 
+    def acquire_lock(
+        self, context: CommandContext, backend: StateBackend, operation: str, locking: LockOptions
+    ) -> tuple[StateLock | None, list[Diagnostic]]:
+        """Acquire the lock of a state for this command; see locking.acquire_lock."""
+        return acquire_lock(
+            backend,
+            operation,
+            locking,
+            clock=self.clock,
+            environment=context.environment,
+            on_wait=self.on_wait,
+        )
+
 
 class StateReading(Struct, frozen=True):
     """The state read; None with diagnostics if it could not be read."""
@@ -131,14 +144,7 @@ def change_state(
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
         return StateChangeResult(None, None, tuple(diagnostics), sources)
-    lock, problems = acquire_lock(
-        backend,
-        operation,
-        locking,
-        clock=session.clock,
-        environment=context.environment,
-        on_wait=session.on_wait,
-    )
+    lock, problems = session.acquire_lock(context, backend, operation, locking)
     diagnostics += problems
     if has_errors(problems):
         return StateChangeResult(None, None, tuple(diagnostics), sources)

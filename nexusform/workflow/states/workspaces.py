@@ -18,7 +18,7 @@ from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.opening.command_context import DEFAULT_WORKSPACE, CommandContext, get_selection_path
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.runs.locking import LockOptions, acquire_lock
+from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.states.state_commands import Session
 
 WORKSPACE_VARIABLE = "NF_WORKSPACE"
@@ -86,14 +86,7 @@ def create_workspace(
     session = session or Session()
     try:
         target = backend.select_workspace(name)
-        lock, problems = acquire_lock(
-            target,
-            "workspace new",
-            locking,
-            clock=session.clock,
-            environment=context.environment,
-            on_wait=session.on_wait,
-        )
+        lock, problems = session.acquire_lock(context, target, "workspace new", locking)
         if not has_errors(problems):
             target.write(codec.encode_state(state or replace(EMPTY, nexusform_version=nexusform.__version__)))
         if lock is not None:
@@ -126,14 +119,7 @@ def delete_workspace(
     assert backend is not None
     session = session or Session()
     target = backend.select_workspace(name)
-    lock, problems = acquire_lock(
-        target,
-        "workspace delete",
-        locking,
-        clock=session.clock,
-        environment=context.environment,
-        on_wait=session.on_wait,
-    )
+    lock, problems = session.acquire_lock(context, target, "workspace delete", locking)
     if not has_errors(problems):
         problems += _check_empty(target, name, force=force)
     if lock is not None:

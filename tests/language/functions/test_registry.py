@@ -10,10 +10,12 @@ import pytest
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.source import SourceFile
 from nexusform.language.evaluator import evaluate_expression
-from nexusform.language.functions.registry import build_families, list_examples, render_reference
+from nexusform.language.functions.function import Function, format_signature
+from nexusform.language.functions.registry import build_families
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax.syntax_nodes import Traversal
 from nexusform.language.unification import compare_values
+from nexusform.schemas.value_types import describe_type
 from nexusform.values.value import DYNAMIC_UNKNOWN, Value
 
 _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "functions.md"
@@ -53,7 +55,7 @@ def test_every_function_that_users_expect_is_there() -> None:
     assert sorted(Constants.functions) == sorted(_EXPECTED.split())
 
 
-_CALLS = [(call, result) for calls in list_examples().values() for call, result in calls]
+_CALLS = [(e.call, e.result) for function in Constants.functions.values() for e in function.examples]
 
 
 @pytest.mark.parametrize(("call", "result"), _CALLS)
@@ -62,6 +64,38 @@ def test_an_example_is_true(call: str, result: str) -> None:
     if got.type != wanted.type:
         got, wanted = value_of(f"jsonencode({call})"), value_of(f"jsonencode({result})")
     assert compare_values(got, wanted).raw is True
+
+
+def render_reference() -> str:
+    """Render the reference page of all functions, as Markdown."""
+    families = build_families()
+    count = sum(len(family) for _, family in families)
+    lines = [
+        "# Functions",
+        "",
+        f"All {count} functions of expressions. Arguments are converted to the parameter type. An unknown",
+        "argument gives an unknown result, a sensitive argument a sensitive result.",
+        "",
+    ]
+    for title, family in families:
+        lines += [f"## {title}", ""]
+        for function in sorted(family, key=lambda f: f.name):
+            lines += _render_section(function)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _render_section(function: Function) -> list[str]:
+    """Render the Markdown of one function."""
+    lines = [f"### `{format_signature(function)}`", "", function.description, ""]
+    if function.examples:
+        lines += ["```hcl", *[f"{e.call} # {e.result}" for e in function.examples], "```", ""]
+    parameters = [*function.parameters, *([function.variadic] if function.variadic else [])]
+    for parameter in parameters:
+        kind = describe_type(parameter.type, constraint=True)
+        lines.append(f"- `{parameter.name}` ({kind}): {parameter.description}")
+    if parameters:
+        lines.append("")
+    return lines
 
 
 def test_the_reference_page_is_up_to_date() -> None:
