@@ -93,9 +93,7 @@ def pause_deadline() -> Iterator[None]:
 
 
 class Deadline:
-    """Time limit of operations on one backend. `place` returns the backend's display name. `check_lease`
-    raises a BackendProblem if the lease of its lock is lost.
-    """
+    """Time limit of operations on one backend; `check_lease` raises if its lease is lost."""
 
     def __init__(self, get_name: Callable[[], str], check_lease: Callable[[], None] = lambda: None) -> None:
         self._get_name = get_name

@@ -37,9 +37,7 @@ _DELETED_WORKSPACE: Final = re.compile(
 
 
 class LocalBackend:
-    """State of one workspace in files; `path` is that of the default workspace. Raises BackendProblem for
-    files outside the confinement.
-    """
+    """State of one workspace in files. Raises BackendProblem outside the confinement."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class _Workspace(Struct):
 
 
 class MemoryBackend:
-    """One workspace; backends created by `for_workspace` share the same memory."""
+    """One workspace; backends created by `select_workspace` share the same memory."""
 
     def __init__(
         self, workspace: str = DEFAULT_WORKSPACE, shared: dict[str, _Workspace] | None = None

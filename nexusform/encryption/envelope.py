@@ -40,9 +40,7 @@ def read_purpose(document: bytes) -> str:
 
 
 class DocumentCipher:
-    """Encryption and decryption of documents, each for a purpose (STATE, JOURNAL, PLAN). Keys are derived
-    once per process: for writing one, for reading one per meta.
-    """
+    """Encryption of documents by purpose (STATE, JOURNAL, PLAN), each key derived once."""
 
     def __init__(self, encryption: Encryption, target: EncryptionTarget) -> None:
         self._encryption = encryption

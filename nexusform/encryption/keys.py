@@ -163,9 +163,7 @@ def _call_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
 
 
 def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
-    """Return a key from a program, by OpenTofu's protocol for external key providers. The program comes from
-    the environment alone, because the configuration may be an untrusted pull request.
-    """
+    """Return a key from a program of the environment, by OpenTofu's external protocol."""
     import shlex
     import subprocess
 

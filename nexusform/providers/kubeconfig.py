@@ -39,9 +39,7 @@ class KubeconfigProblem(Exception):
 
 
 class Account(Struct, frozen=True):
-    """Credentials and server: the entries of a context, and their files. `user` and `cluster` have the fields
-    of a kubeconfig, with absolute paths.
-    """
+    """Credentials and server: the entries of a context as in a kubeconfig, with absolute paths."""
 
     source: str
     cluster: Mapping[str, Any]
@@ -98,9 +96,7 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
 
 
 def _check_untrusted_account(paths: Sequence[Path], account: Account, trust: KubeconfigTrust) -> None:
-    """Reject an account of untrusted files that starts a program, reads credentials, weakens TLS or names a
-    server without permission. Raises KubeconfigProblem.
-    """
+    """Reject an untrusted account with programs, credentials, weak TLS or another server."""
     entries = {**account.cluster, **account.user}
     fields = [name for name in _UNTRUSTED_FIELDS if entries.get(name)]
     fields += [

@@ -59,7 +59,7 @@ def collect_appliance_claims(
     *,
     is_complete: bool = False,
 ) -> dict[str, ApplianceClaim]:
-    """Return the claims on the appliance among the objects of one cluster, by `namespace/name`. `pods`:
+    """Return the claims on the appliance among the objects of one cluster, by `namespace/name`. `pod_counts`:
     number of pods per workload. `observed_names` are the claims (namespace and name) listed by kubectl;
     `is_complete`: there are no others.
     """

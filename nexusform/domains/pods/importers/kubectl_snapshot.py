@@ -96,7 +96,7 @@ class ObservedNode(Struct, frozen=True):
 
 class ObservedPod(Struct, frozen=True):
     """Pod with resources on a node. `workload` is the key of its controller, "" for a terminating pod.
-    `started` is its start time (UTC, as in Kubernetes), "" before the start. `template` is its observed
+    `start_time` is its start time (UTC, as in Kubernetes), "" before the start. `template` is its observed
     template; None after a resize.
     """
 

@@ -109,9 +109,7 @@ def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
 
 
 class PodOwner(Struct, frozen=True):
-    """Owner of a pod: namespace, controller kind, labels added to its pods. `spread_selector` selects the
-    pods counted by default spreading (None = none).
-    """
+    """Owner of a pod; `spread_selector` selects the pods of default spreading (None = none)."""
 
     namespace: str
     kind: str

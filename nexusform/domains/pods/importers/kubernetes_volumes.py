@@ -257,9 +257,7 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
 
 
 def _list_disks(volume: Fields) -> Iterator[Disk]:
-    """Yield the disks named without a claim that only one pod per node can use. Source: kubernetes
-    pkg/scheduler/framework/plugins/volumerestrictions, isVolumeConflict.
-    """
+    """Yield the disks without a claim that one pod per node can use (see isVolumeConflict upstream)."""
     gce, aws = volume.get_mapping("gcePersistentDisk"), volume.get_mapping("awsElasticBlockStore")
     iscsi, rbd = volume.get_mapping("iscsi"), volume.get_mapping("rbd")
     if gce.data:

@@ -79,9 +79,7 @@ class ManifestReading(Struct, frozen=True):
 
 
 def parse_manifests(file: str, content: str | bytes) -> ManifestReading:
-    """Parse all objects of a YAML text like `kubectl apply`: a duplicate key is an error. `file` names the
-    text in findings. `lenient` is described in manifest_corrections.py.
-    """
+    """Parse all objects of a YAML text like `kubectl apply`; `file` names the text in findings."""
     stream = parse_yaml(file, content)
     findings = [replace(problem, severity=Severity.ERROR) for problem in stream.findings]
     reader = _ManifestReader(file, findings)
@@ -156,9 +154,7 @@ def is_configmap_envelope(manifest: Manifest) -> bool:
 
 
 def is_fleet_group(group: str) -> bool:
-    """Return whether an API group belongs to the fleet itself. Objects of other groups
-    (networking.fleet.azure.com) are placed like any.
-    """
+    """Return whether an API group belongs to the fleet; networking.fleet.azure.com does not."""
     return group in _FLEET_GROUPS
 
 
@@ -172,9 +168,7 @@ def is_reserved_namespace(namespace: str) -> bool:
 
 
 def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str, str]] = ()) -> str | None:
-    """Return why a placement never selects an object; None if it may. `services`: (namespace, name) of the
-    Services on the hub, whose Endpoints are not copied.
-    """
+    """Return why a placement never selects an object; None if it may, given the hub's Services."""
     namespace = manifest.name if (manifest.group, manifest.kind) == ("", "Namespace") else manifest.namespace
     if is_reserved_namespace(namespace):
         return f"namespace {namespace} is reserved: default, kube-* and fleet-* are never selected"

@@ -86,7 +86,7 @@ _EFFECTS: Final[Mapping[tuple[str, str], str]] = {
 def list_unpredicted_problems(
     manifests: Iterable[Manifest], known_kinds: Collection[tuple[str, str]]
 ) -> list[Problem]:
-    """Return a warning per kind at its first object. `known`: group and kind of supported objects."""
+    """Return a warning per kind at its first object. `known_kinds`: group and kind of supported objects."""
     manifests_by_effect: dict[tuple[str, str, str], list[Manifest]] = {}
     for manifest in manifests:
         if (manifest.group, manifest.kind) not in known_kinds:

@@ -72,9 +72,7 @@ def bind_snapshot(
     snapshot: KubectlSnapshot,
     removed_vms: AbstractSet[str],
 ) -> ObservedCluster:
-    """Return the observed cluster, with observed data in place of derived data. `removed_vms` are VMs deleted
-    by the plan; re-created nodes keep their planned data.
-    """
+    """Return the cluster with observed data in place of derived data, without `removed_vms`."""
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
     names: dict[str, str] = {}
     nodes, sizes = dict(cluster.node_by_name), _compute_sizes(cluster)

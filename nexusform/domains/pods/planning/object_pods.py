@@ -43,9 +43,8 @@ _CONTINUING_TRIGGERS: Final = ("", pod_outcomes.NEW, pod_outcomes.PREEMPTED)
 
 
 class PriorPods(Struct, frozen=True):
-    """Pods of one object on one cluster in state. `manifests` are their source as far as recorded; with
-    `has_candidate_manifests` they are only the candidates of the selection. The pods of an object that
-    `is_outside_targets` are kept unchanged. `is_current_edition`: predicted by the current rules.
+    """Pods of one object on one cluster in state. `manifests` are their source as far as recorded. The pods
+    of an object that `is_outside_targets` are kept unchanged.
     """
 
     address: str

@@ -263,9 +263,7 @@ class PodPhase(ClusterPods):
         return False
 
     def _update_unstable(self, cluster: NodeCluster) -> None:
-        """Update the prediction of unstable objects until nothing changes: later pods may satisfy affinity,
-        take nodes, or unblock a rollout.
-        """
+        """Update the prediction of unstable objects until later pods change nothing."""
         for _ in range(_MAX_PREDICTIONS):
             keys = [key for key in self._object_pods_by_cluster.get(cluster.id, {}) if self._is_unstable(key)]
             self._disturbed_keys.clear()

@@ -20,9 +20,7 @@ _ALWAYS_COMPARED: Final = ("cpu", "memory")
 
 
 def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool) -> set[int]:
-    """Return the numbers of observed pods created from an earlier template. `is_complete`: all objects with
-    default requests are known.
-    """
+    """Return the numbers of observed pods of an earlier template; `is_complete`: defaults known."""
     if workload.kind not in _UPDATED_KINDS:
         return set()
     by_revision: dict[str, list[ExistingPod]] = {}

@@ -122,7 +122,7 @@ def _list_own_keys(context: WorkloadContext) -> tuple[list[str], list[str]]:
 
 
 def _explain_sharing(context: WorkloadContext, proposed_label: str, location_noun: str) -> str:
-    """Return why the rules do not separate the pods and how to fix it; `places` are machines or racks."""
+    """Return why the rules do not separate the pods and how to fix it; `location_noun`: machines or racks."""
     required_keys, preferred_keys = _list_own_keys(context)
     # Nodes with unknown hardware may lack the key.
     domains = {node.labels[proposed_label] for node in context.nodes if proposed_label in node.labels}
@@ -151,7 +151,7 @@ def _explain_sharing(context: WorkloadContext, proposed_label: str, location_nou
 def _explain_too_few(
     context: WorkloadContext, proposed_label: str, location_noun: str, *, has_one_value: bool
 ) -> str:
-    """Return the advice for a key with fewer values than pods; `alone`: it has only one value."""
+    """Return the advice for a key with fewer values than pods; `has_one_value`: only one."""
     # Required anti-affinity would leave pods Pending, so it is no advice.
     required_keys, preferred_keys = _list_own_keys(context)
     if has_one_value and proposed_label in preferred_keys:

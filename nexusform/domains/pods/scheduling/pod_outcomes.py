@@ -42,8 +42,8 @@ NO_EXECUTE = "no_execute"
 class PodOutcome(Struct, frozen=True):
     """Predicted outcome of one pod. `node` "" = no node: the pod is in `unscheduled_state` (or removed, by
     `action`), `reason` is the message of Kubernetes, and `rejections` has the first reason per node.
-    `is_certain`: every scheduler run would choose this node (or leave the pod Pending). `feasible` is the
-    number of feasible nodes, None without a decision. `victims` are evicted for the pod; `preempted_by` is
+    `is_certain`: every scheduler run would choose this node (or leave the pod Pending). `feasible_nodes`
+    is their number, None without a decision. `victims` are evicted for the pod; `preempted_by` is
     the pod it was evicted for. `volumes`: bound claims, each with the name of its volume.
     """
 
@@ -219,9 +219,7 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
 def _list_own_tallies(
     scheduler: SpecScheduler, capacity: dict[int, int]
 ) -> tuple[list[Tally], list[SpreadTally]]:
-    """Return the counters by which pods of the spec exclude each other. Keys with one node per domain are
-    applied to `capacity` directly.
-    """
+    """Return the counters of mutual exclusion; one-node domains are applied to `capacity`."""
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
     anti_affinity: dict[int, Tally] = {}
     for term, tally in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):

@@ -71,8 +71,8 @@ _MOST_EVICTIONS: Final = 10
 
 class Predictor:
     """State of one prediction. `observer` is called for every pod just before its decision. `run` sorts the
-    pods of each workload (`_prepare`), drops uncreated pods (`_admit`), places workload by workload in queue
-    order (`_decide`), and retries waiting pods. Existing pods belong to the workloads to run or are
+    pods of each workload, drops uncreated pods, places workload by workload in queue order, and retries
+    waiting pods. Existing pods belong to the workloads to run or are
     unmanaged: unmanaged pods use capacity and change only on eviction. `progress_by_key` has the progress of
     each workload, `displaced_workloads` that of evicted unmanaged ones.
     """
@@ -298,9 +298,7 @@ class Predictor:
             progress.placeable_range = PlaceableRange(running, running, is_exact=True)
 
     def _compute_range(self, progress: WorkloadProgress) -> PlaceableRange:
-        """Return the minimum and maximum number of running pods before any of the workload is placed. For
-        daemons, with fixed nodes, it is computed after their decision.
-        """
+        """Return the range of running pods before placement; for daemons, after it."""
         spec = progress.workload.pod
         kept_count = len(progress.kept_pods) + len(progress.outdated_pods)
         if not progress.pods_to_place or progress.is_daemon or spec.gates:

@@ -77,9 +77,7 @@ class _Candidate(Struct, frozen=True):
 def compute_allowances(
     budgets: Sequence[DisruptionBudget], expected_pods: Sequence[int], cache: SchedulerCache
 ) -> tuple[BudgetAllowance, ...]:
-    """Return the evictions allowed by each budget; `expected_pods` belong to each. A budget without a
-    selector protects none from preemption.
-    """
+    """Return the evictions allowed by each budget; `expected_pods` belong to each."""
     result: list[BudgetAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if not (budget.selector.match_labels or budget.selector.match_expressions):

@@ -65,9 +65,8 @@ class NodeScore(Struct, frozen=True):
 
 
 class DomainScore(Struct, frozen=True):
-    """Score by the pods in the node's domains; skipped for pods without such rules. `sizes`, the third
-    argument of `score`, is the number of domains of the feasible nodes per soft spread constraint. None = not
-    scored.
+    """Score by the pods in the node's domains; skipped for pods without such rules. The third argument
+    of `score` is the number of domains of the feasible nodes per soft spread constraint. None = not scored.
     """
 
     name: str

@@ -36,9 +36,7 @@ Identity = tuple[str, int, str]
 
 
 class Verdict(Struct, frozen=True):
-    """Node of a pod ("" = none: the pod is in `unscheduled_state`), its certainty, and the reasons against
-    others. `victims` are evicted for it.
-    """
+    """Node of a pod ("" = none), its certainty, the reasons against others, and its victims."""
 
     node: str
     is_certain: bool
@@ -176,9 +174,7 @@ class SchedulingSession:
     def _start_on_best(
         self, scheduler: SpecScheduler, pod: ExistingPod, choice: NodeChoice, is_certain: bool
     ) -> Verdict:
-        """Start a pod on the chosen node. After a rejection by kubelet its controller creates another pod,
-        with a new choice: it fails permanently if all tied nodes reject it.
-        """
+        """Start a pod on a tied node; a re-created pod tries the others if kubelet rejects it."""
         tied_nodes = list(choice.tied_nodes)
         first_reason = ""
         while tied_nodes:

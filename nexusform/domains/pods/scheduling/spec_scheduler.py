@@ -131,9 +131,7 @@ class SpecScheduler:
         return next(self.list_rejections(node), None)
 
     def list_rejections(self, node: int) -> Iterator[Rejection]:
-        """Yield every rejection of a node; only those of the pod itself, if there are any. The node has to
-        fit with and without the nominated pods.
-        """
+        """Yield every rejection of a node, with and without the nominated pods."""
         nominated_groups = self._nominated_groups.get(node)
         if nominated_groups:
             rejections = self._list_nominated_rejections(nominated_groups, node)

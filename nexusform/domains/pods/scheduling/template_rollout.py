@@ -59,9 +59,7 @@ class TemplateRollout:
             self._place_outdated(pod)
 
     def _remove_unhealthy(self, new_specs: dict[int, PodSpec]) -> None:
-        """Delete pods of former templates that do not run, oldest set first. `new_specs` are pods just
-        created. Their numbers pass to the current template.
-        """
+        """Delete non-running pods of former templates, oldest set first; `new_specs` were just created."""
         progress = self._progress
         count = _count_removable(progress, len(new_specs))
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
@@ -147,9 +145,7 @@ class TemplateRollout:
         old_nodes: Mapping[int, str],
         pending_pods: Mapping[int, PodToPlace],
     ) -> dict[int, Verdict]:
-        """Return the verdicts of new pods by number: where a rollout is blocked, old and new pods coexist,
-        and new ones get other numbers.
-        """
+        """Return the verdicts of new pods by number; coexisting old pods keep their numbers."""
         progress, first = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {pod.number for pod in state.remaining_pods} | set(state.pending_specs)
         taken_numbers = kept_numbers | {pod.number for pod in progress.kept_pods} | set(state.new_verdicts)
@@ -181,9 +177,7 @@ class TemplateRollout:
 
 
 def _count_removable(progress: WorkloadProgress, new_count: int) -> int:
-    """Return how many non-running pods of former templates are deleted at once, among them `new_count` new
-    ones: as many as may be missing besides those of the current template, not running yet either.
-    """
+    """Return how many non-running pods of former templates, `new_count` new ones included, to delete."""
     workload = progress.workload
     if workload.is_paused:
         return 0

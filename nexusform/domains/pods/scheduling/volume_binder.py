@@ -56,9 +56,7 @@ class VolumeBinder:
             self._bind_immediate(claim, claim.name)
 
     def _bind_existing(self, existing_pods: Iterable[ExistingPod]) -> None:
-        """Bind the claims of existing pods: as recorded, else to the best volume on their nodes. A volume
-        missing from the records was provisioned.
-        """
+        """Bind the claims of existing pods: as recorded, else to the best volume on their nodes."""
         pods = sorted(
             (pod for pod in existing_pods if pod.volumes or pod.spec.claims),
             key=lambda pod: (pod.workload, pod.number),

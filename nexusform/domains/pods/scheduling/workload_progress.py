@@ -81,9 +81,7 @@ def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
 
 
 def apply_pause(workload: Workload, pods: Sequence[ExistingPod]) -> Workload:
-    """Return a paused Deployment as its controller treats it: without pods none are created, otherwise it is
-    scaled with the template of its pods.
-    """
+    """Return a paused Deployment as its controller treats it: scaled, but never rolled out."""
     if not pods:
         return replace(workload, replicas=0)
     if any(pod.spec.template == workload.pod.template for pod in pods):
@@ -123,9 +121,7 @@ def select_surplus_pods(
 def _select_excess(
     workload: Workload, pods: Sequence[ExistingPod], pending_outdated: Collection[int]
 ) -> list[ExistingPod]:
-    """Return the pods above the limit of a workload. The limit is lower once no outdated pod remains;
-    `pending_outdated` are numbers of outdated pods without a node.
-    """
+    """Return the pods above the limit; `pending_outdated` are outdated numbers without a node."""
     excess_pods: list[ExistingPod] = []
     for template, count in compute_surplus(workload, pods).items():
         template_pods = [pod for pod in pods if pod.spec.template == template]
@@ -156,9 +152,7 @@ def _compute_pod_limit(
 
 
 def take_scaled_outdated(progress: WorkloadProgress) -> dict[int, PodSpec]:
-    """Return the pods of former templates added by scaling before the rollout continues, spec by number.
-    Their numbers are removed from the pods to place.
-    """
+    """Return pods of former templates to add by scaling, spec by number, and drop these numbers."""
     workload = progress.workload
     is_rolling = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
     if not is_rolling or not (progress.outdated_pods or progress.pending_outdated_pods):

@@ -233,9 +233,7 @@ class HttpBackend:
             )
 
     def _check_lock(self, seconds: float) -> None:
-        """Raise a BackendProblem if the lock was broken, unless it was checked within these seconds. Servers
-        accept writes under the id of a removed lock while there is no other.
-        """
+        """Raise a BackendProblem if the lock was broken, unless it was checked within `seconds`."""
         if not self._lock_id or locks.read_clock() - self._checked_at < seconds:
             return
         holder = self.read_lock()

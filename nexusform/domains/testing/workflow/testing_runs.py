@@ -365,9 +365,7 @@ def _list_apply_failures(outcome: ApplyOutcome) -> list[Diagnostic]:
 def filter_expected_failures(
     expected_failures: Sequence[Traversal], diagnostics: Iterable[Diagnostic], header: str
 ) -> tuple[list[Diagnostic], list[Diagnostic]]:
-    """Return the unexpected problems, and one problem for each expected failure that did not occur. An
-    unexpected failure of a check block is an error here.
-    """
+    """Return the unexpected problems, and one for each expected failure that did not occur."""
     expected_by_name = {_format_address(traversal): traversal for traversal in expected_failures}
     matched_names: set[str] = set()
     unexpected_problems: list[Diagnostic] = []

@@ -7,9 +7,7 @@ from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
 
 
 def score(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
-    """Return the mean percentage of free CPU and memory, 0..100, in whole numbers. Containers without
-    requests count as 100m and 200 MiB.
-    """
+    """Return the mean percentage of free CPU and memory, 0..100; no request counts as 100m, 200 MiB."""
     total = resources = 0
     for requested, capacity in (
         (usage.scored_cpu + pod.scored_requests.cpu, node.cpu),
