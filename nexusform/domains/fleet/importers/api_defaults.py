@@ -180,7 +180,6 @@ def _fill_service(body: Object) -> None:
 
 
 def _fill_pod_template(spec: Object) -> None:
-    """Fill in the pod template of a workload."""
     template = _get_mapping(spec, "template")
     _get_mapping(template, "metadata")
     pods = _get_mapping(template, "spec")
@@ -231,7 +230,6 @@ def _fill_missing(target: Object, defaults: Mapping[str, Any]) -> None:
 
 
 def _fill_existing(target: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> None:
-    """Fill in the mapping under a name, if it exists."""
     inner = target.get(name)
     if isinstance(inner, dict):
         _fill_missing(inner, defaults)

@@ -15,12 +15,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.documents.field_shapes import get_list, get_mapping, get_text, get_value, list_mappings
 from nexusform.documents.yaml_documents import build_problem
-from nexusform.domains.pods.importers.manifest_parser import (
-    INVALID,
-    Manifest,
-    build_manifest,
-    is_fleet_group,
-)
+from nexusform.domains.pods.importers.manifest_parser import INVALID, Manifest, build_manifest, is_fleet_group
 
 _PREFIX: Final = "kubernetes-fleet.io/"
 _LATEST: Final = f"{_PREFIX}is-latest-snapshot"
@@ -353,7 +348,6 @@ def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def _read_selected_objects(snapshot: Manifest) -> Iterator[Manifest]:
-    """Yield the objects in a resource snapshot."""
     for body in list_mappings(snapshot.body, "spec", "selectedResources"):
         manifest = build_manifest(body)
         if manifest is not None:

@@ -4,7 +4,7 @@ plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -74,7 +74,10 @@ def _build_contribution(
     blocks: BlockPlanner, vms: Iterable[VmObject], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
 ) -> Contribution:
     pods, outcome = fleet.pods, fleet.outcome
-    decided_rows = (*outcome.rows, *_filter_pod_rows(pods, want_rejected=blocks.request.includes_rejections))
+    pod_rows = pods.rows
+    if not blocks.request.includes_rejections:
+        pod_rows = [replace(row, rejections=()) if row.rejections else row for row in pod_rows]
+    decided_rows = (*outcome.rows, *pod_rows)
     vms = tuple(vms)
     rows = tuple(keep_on_forgotten_members(decided_rows, blocks, vms, pods.clusters))
     row_keys = {_get_row_key(row) for row in rows}
@@ -117,12 +120,6 @@ def _collect_known_members(blocks: BlockPlanner, outcome: FleetOutcome) -> froze
 
 def _get_row_key(row: PlacementChange) -> tuple[object, ...]:
     return (row.address, row.kind, row.pool, row.object)
-
-
-def _filter_pod_rows(pods: PodPhase, *, want_rejected: bool) -> Iterator[PlacementChange]:
-    """Yield the pod rows, with rejected nodes only on request."""
-    for row in pods.rows:
-        yield replace(row, rejections=()) if row.rejections and not want_rejected else row
 
 
 PHASES: Final = Phases(

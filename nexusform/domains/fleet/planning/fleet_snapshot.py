@@ -269,7 +269,9 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
             placements[resource_type, key] = placement
         for name, member_attributes in (attributes.get("member_clusters") or {}).items():
             member = _read_object(
-                types, "fleet_member_cluster", _build_member_attributes(name, member_attributes)
+                types,
+                "fleet_member_cluster",
+                {"name": name, **member_attributes, "taint": member_attributes.get("taints")},
             )
             if isinstance(member, FleetMember):
                 members[name] = member
@@ -308,18 +310,12 @@ _REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs
 def _read_object(
     types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any]
 ) -> FleetObject | None:
-    """Return a fleet object from its attributes."""
     resource_type = types.get(name)
     return (
         resource_type.build_fleet_object(attributes)
         if resource_type is not None and resource_type.build_fleet_object
         else None
     )
-
-
-def _build_member_attributes(name: str, observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an observed member as attributes of its resource type."""
-    return {"name": name, **observed, "taint": observed.get("taints")}
 
 
 def _read_override_snapshots(
@@ -340,7 +336,6 @@ def _read_override_snapshots(
 def _read_overrides(
     observed: Mapping[str, Any], types: Mapping[str, ResourceType]
 ) -> Iterator[FleetOverride]:
-    """Yield the overrides on a hub."""
     for maps, resource_type in _OVERRIDE_MAPS:
         for override in _read_objects(observed, maps, types, resource_type):
             if isinstance(override, FleetOverride):

@@ -313,7 +313,6 @@ def _predict_binding_pods(
     pods: PodPredictor,
     placed: set[tuple[str, str]],
 ) -> None:
-    """Predict the pods of one binding."""
     cluster = binding.cluster
     resources = placement.compute_resources(binding, reached)
     if resources is None:
@@ -321,7 +320,9 @@ def _predict_binding_pods(
     placed.add((placement.address, cluster))
     previous = placement.current.applied.on_cluster.get(cluster)
     prior_workloads = placement.spec.prior_attributes.get("workloads") or {}
-    same_snapshot = _get_prior_snapshot(placement, cluster) == binding.resource_snapshot
+    prior_bindings = placement.spec.prior_bindings
+    prior_snapshot = next((b.resource_snapshot for b in prior_bindings if b.cluster == cluster), None)
+    same_snapshot = prior_snapshot == binding.resource_snapshot
     digest_changed = previous is not None and previous.digest != resources.digest
     workloads = pods.place_pods(
         placement.address,
@@ -333,11 +334,6 @@ def _predict_binding_pods(
     )
     if workloads:
         placement.workloads[cluster] = workloads
-
-
-def _get_prior_snapshot(placement: PlacementPlan, cluster: str) -> int | None:
-    """Return the resource snapshot of a cluster before the plan."""
-    return next((b.resource_snapshot for b in placement.spec.prior_bindings if b.cluster == cluster), None)
 
 
 def _refresh_members(members: Mapping[str, FleetMemberState], pods: PodPredictor) -> bool:

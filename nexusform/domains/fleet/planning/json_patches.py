@@ -53,7 +53,6 @@ def apply_patches(body: Any, patches: Sequence[JsonPatch], values: Sequence[Any]
 
 
 def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
-    """Apply one patch in place."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")[1:]]
     target = body
     for step in steps[:-1]:
@@ -87,7 +86,6 @@ def _describe_missing_key(patch: JsonPatch) -> str:
 
 
 def _apply_to_object(target: dict[str, Any], last: str, patch: JsonPatch, value: Any) -> None:
-    """Apply a patch at a key of an object."""
     if patch.operation != "add" and last not in target:
         if patch.operation == "replace":
             raise PatchError(_describe_missing_key(patch))
@@ -100,7 +98,6 @@ def _apply_to_object(target: dict[str, Any], last: str, patch: JsonPatch, value:
 
 
 def _apply_to_list(target: list[Any], last: str, patch: JsonPatch, value: Any) -> None:
-    """Apply a patch at an item of a list."""
     if patch.operation == "add" and last == "-":
         target.append(value)
         return

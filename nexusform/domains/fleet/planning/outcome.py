@@ -12,17 +12,13 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_list, select_form
 from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
-from nexusform.domains.fleet.importers.fleet_model import (
-    ABANDON,
-    FleetPlacement,
-)
+from nexusform.domains.fleet.importers.fleet_model import ABANDON, FleetPlacement
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
 from nexusform.domains.fleet.planning.iterations import Iterations
 from nexusform.domains.fleet.planning.legacy_property_names import has_old_name
 from nexusform.domains.fleet.planning.object_ownership import build_ownership_warnings
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
-    has_resources,
     write_bindings,
     write_conditions,
     write_eviction,
@@ -35,11 +31,7 @@ from nexusform.domains.fleet.planning.rows import CHANGE_REASONS, build_removed_
 from nexusform.domains.fleet.scheduling.bindings import BindingState, Condition
 from nexusform.domains.fleet.scheduling.explanation import compute_drift
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.status import (
-    CLUSTER_SCOPED,
-    FALSE,
-    NAMESPACED,
-)
+from nexusform.domains.fleet.scheduling.status import CLUSTER_SCOPED, FALSE, NAMESPACED
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.instances.instance import Instance
@@ -307,7 +299,6 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
 def _collect_namespaces(
     placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], rounds: Iterations
 ) -> dict[str, set[str]]:
-    """Return the known namespaces of each member."""
     namespaces: dict[str, set[str]] = {}
     if not any(placement.spec.configuration.namespace for placement in placements):
         return namespaces
@@ -326,7 +317,6 @@ def _collect_namespaces(
 def _warn_missing_namespace(
     placement: PlacementPlan, namespaces: Mapping[str, set[str]]
 ) -> Iterator[Diagnostic]:
-    """Warn about clusters without the namespace of a namespaced placement."""
     namespace = placement.spec.configuration.namespace
     if not namespace or is_reserved_namespace(namespace):
         return
@@ -414,7 +404,7 @@ def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnosti
     pending = [
         binding.cluster
         for binding in placement.bindings
-        if has_resources(binding) and placement.find_rollout_step(binding.cluster) is None
+        if binding.has_resources and placement.find_rollout_step(binding.cluster) is None
     ]
     if pending:
         change = CHANGE_REASONS[placement.current.staged_trigger]

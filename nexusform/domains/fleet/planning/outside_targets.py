@@ -256,7 +256,6 @@ def _collect_refreshed_nodes(
 def _collect_member_names(
     instances: Mapping[Address, InstanceState], registries: Registries
 ) -> frozenset[str]:
-    """Return the members in a state."""
     return frozenset(
         str(instance.current.attributes.get("name"))
         for address, instance in instances.items()
@@ -332,7 +331,6 @@ def _build_pod_rows(
 
 
 def _build_location(cluster: str, note: PodRecord) -> PodLocation:
-    """Build the recorded location of a pod."""
     if not note.node:
         return PodLocation(cluster, state=note.state)
     return PodLocation(cluster, note.node, note.machine, note.availability_zone)

@@ -166,10 +166,7 @@ def _get_order_key(override: FleetOverride) -> tuple[bool, str, str]:
 
 
 def render_resources(
-    manifests: Sequence[Manifest],
-    overrides: Sequence[FleetOverride],
-    cluster: str,
-    labels: Mapping[str, str],
+    manifests: Sequence[Manifest], overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str]
 ) -> RenderedResources:
     """Return the objects of a placement rendered for one cluster."""
     if not overrides:

@@ -230,10 +230,7 @@ def _suggest_remedy(instance: Instance) -> str:
 
 
 def _finalize_instance(
-    instance: Instance,
-    placement: PlacementPlan | None,
-    blocks: BlockPlanner,
-    evaluation: Evaluation,
+    instance: Instance, placement: PlacementPlan | None, blocks: BlockPlanner, evaluation: Evaluation
 ) -> None:
     """Set the final values of an instance after all iterations."""
     if placement is not None:

@@ -18,7 +18,6 @@ from nexusform.domains.fleet.planning.placement_decisions import (
 )
 from nexusform.domains.fleet.planning.placement_records import (
     ResourceSnapshot,
-    has_resources,
     is_availability_tracked,
     read_bindings,
 )
@@ -28,11 +27,7 @@ from nexusform.domains.fleet.planning.resource_selection import (
     ResourceSelection,
     SnapshotStore,
 )
-from nexusform.domains.fleet.scheduling.bindings import (
-    Binding,
-    BindingState,
-    PlacementType,
-)
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType
 from nexusform.domains.fleet.scheduling.cycle import CycleResult
 from nexusform.domains.fleet.scheduling.eviction import Eviction
 from nexusform.domains.fleet.scheduling.member_list import MemberList
@@ -226,7 +221,7 @@ class PlacementPlan(Struct):
         """Return the resources of a cluster by this placement alone. Existing resources stay if overrides
         fail or differences are only reported.
         """
-        if not has_resources(binding):
+        if not binding.has_resources:
             return None
         cluster = binding.cluster
         previous = None if cluster in self.released_clusters else self.current.applied.on_cluster.get(cluster)
@@ -295,7 +290,7 @@ class PlacementPlan(Struct):
         """Bound clusters with a binding changed by the scheduler after their staged run; a hub reports the
         rollout as unknown until the next run.
         """
-        prior = {binding.cluster: binding for binding in self.spec.prior_bindings if has_resources(binding)}
+        prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
         statuses = self.spec.prior_attributes.get("placement_statuses") or ()
         unknown_statuses = [
             status for status in statuses if _has_condition(status, "RolloutStarted", "Unknown")

@@ -144,13 +144,6 @@ def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
     return all((manifest.group, manifest.kind) in _TRACKED for manifest in manifests)
 
 
-def has_resources(binding: Binding) -> bool:
-    """Return True if a cluster has objects of a binding: it is bound, or unscheduled after it was bound."""
-    if binding.state is BindingState.UNSCHEDULED:
-        return binding.previous_state is BindingState.BOUND
-    return binding.state is BindingState.BOUND
-
-
 # --- private note -------------------------------------------------------------------------------
 
 
@@ -176,7 +169,7 @@ def read_applied_resources(
     by_cluster = note.get(_CONTENT) or {}
     on_cluster: dict[str, RenderedResources] = {}
     for binding in bindings:
-        if not has_resources(binding):
+        if not binding.has_resources:
             continue
         record = by_cluster.get(binding.cluster)
         snapshot = by_index.get(-1 if binding.resource_snapshot is None else binding.resource_snapshot)
@@ -188,7 +181,6 @@ def read_applied_resources(
 
 
 def _read_objects(note: Mapping[str, Any], known_objects: Mapping[str, Manifest]) -> dict[str, Manifest]:
-    """Return the objects of a note by hash."""
     objects: dict[str, Manifest] = {}
     for digest, body in (note.get(_BODIES) or {}).items():
         manifest = known_objects.get(digest) or build_manifest(body)
@@ -198,7 +190,6 @@ def _read_objects(note: Mapping[str, Any], known_objects: Mapping[str, Manifest]
 
 
 def _read_cluster_resources(record: Mapping[str, Any], objects: Mapping[str, Manifest]) -> RenderedResources:
-    """Return the recorded resources of one cluster."""
     return RenderedResources(
         _select_objects(record["objects"], objects),
         str(record.get("overrides") or ""),
@@ -337,11 +328,7 @@ def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None
 
 def write_policy_snapshot(snapshot: PolicySnapshot) -> dict[str, Any]:
     """Return the policy snapshot as an attribute."""
-    return {
-        "index": snapshot.index,
-        "hash": snapshot.hash,
-        "number_of_clusters": snapshot.number_of_clusters,
-    }
+    return {"index": snapshot.index, "hash": snapshot.hash, "number_of_clusters": snapshot.number_of_clusters}
 
 
 def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:

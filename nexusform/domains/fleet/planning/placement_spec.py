@@ -175,7 +175,6 @@ def build_placement_spec(
 
 
 def _is_number_increased(last: PolicySnapshot | None, number: int | None) -> bool:
-    """Return True if number_of_clusters increased."""
     if last is None or last.number_of_clusters is None or number is None:
         return False
     return number > last.number_of_clusters

@@ -21,10 +21,7 @@ from nexusform.domains.fleet.importers.fleet_model import (
     HubObjects,
 )
 from nexusform.domains.fleet.planning.applied_objects import merge_applied_objects
-from nexusform.domains.fleet.planning.fleet_snapshot import (
-    FleetMemberState,
-    ObservedHub,
-)
+from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState, ObservedHub
 from nexusform.domains.fleet.planning.immutable_fields import check_immutable_fields
 from nexusform.domains.fleet.planning.overrides import (
     ObjectIdentity,
@@ -33,19 +30,13 @@ from nexusform.domains.fleet.planning.overrides import (
     find_override_conflicts,
     get_identity,
 )
-from nexusform.domains.fleet.planning.placement_records import (
-    compute_body_hash,
-)
+from nexusform.domains.fleet.planning.placement_records import compute_body_hash
 from nexusform.domains.fleet.planning.resource_selectors import HubIndex
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
 from nexusform.domains.fleet.scheduling.staged_update import check_transition
 from nexusform.domains.fleet.scheduling.validation import format_sentence
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.importers.manifest_parser import (
-    Manifest,
-    is_reserved_namespace,
-    unwrap_envelopes,
-)
+from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace, unwrap_envelopes
 from nexusform.json_data.plain_data import Path
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
@@ -209,7 +200,6 @@ class PlannedHub(Struct, dict=True):
         return by_member
 
     def _add_objects(self, instance: Instance, objects: HubObjects) -> None:
-        """Add objects of the hub, or of one cluster."""
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:

@@ -87,7 +87,6 @@ class HubIndex:
         return self._index_positions(lambda manifest: manifest.namespace)
 
     def _index_positions(self, get_key: Callable[[Manifest], T]) -> Mapping[T, list[int]]:
-        """Return the positions of the objects by key."""
         numbers: dict[T, list[int]] = {}
         for number, manifest in enumerate(self._objects):
             numbers.setdefault(get_key(manifest), []).append(number)

@@ -8,7 +8,6 @@ from typing import Final
 from nexusform.diagnostics.phrases import format_first
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.planning.placement_records import has_resources
 from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 
@@ -55,7 +54,7 @@ def _find_ready_gap(placement: PlacementPlan, workloads: list[Manifest]) -> Iter
 
 
 def _collect_clusters_with_resources(bindings: Iterable[Binding]) -> set[str]:
-    return {binding.cluster for binding in bindings if has_resources(binding)}
+    return {binding.cluster for binding in bindings if binding.has_resources}
 
 
 def _has_volumes(manifest: Manifest) -> bool:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import format_duration
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.planning.placement_records import has_resources, read_bindings
+from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
@@ -70,9 +70,7 @@ TRIGGER_REASONS: Final[Mapping[Trigger, str]] = {
 
 
 def build_binding_rows(
-    placement: PlacementPlan,
-    members: Mapping[str, FleetMemberState],
-    rejected: tuple[Rejection, ...] = (),
+    placement: PlacementPlan, members: Mapping[str, FleetMemberState], rejected: tuple[Rejection, ...] = ()
 ) -> Iterator[PlacementChange]:
     """Build the rows of one placement: removed bindings, then added and changed, then kept ones."""
     prior_bindings = {binding.cluster: binding for binding in placement.spec.prior_bindings}
@@ -132,7 +130,6 @@ def _build_removed_row(
 
 
 def _add_step(row: PlacementChange, rollout_step: tuple[str, RolloutStep] | None) -> PlacementChange:
-    """Return a row with the rollout step of its binding."""
     if rollout_step is None:
         return row
     step = rollout_step[1]
@@ -152,10 +149,7 @@ def _format_reason(reason: str, rollout_step: tuple[str, RolloutStep] | None) ->
 def _get_scores(binding: Binding) -> dict[str, int]:
     if binding.affinity_score is None or binding.topology_spread_score is None:
         return {}
-    return {
-        "topology_spread_score": binding.topology_spread_score,
-        "affinity_score": binding.affinity_score,
-    }
+    return {"topology_spread_score": binding.topology_spread_score, "affinity_score": binding.affinity_score}
 
 
 def _build_present_row(
@@ -187,10 +181,7 @@ def _build_present_row(
 
 
 def _determine_action(
-    placement: PlacementPlan,
-    prior: Binding | None,
-    binding: Binding,
-    members: Mapping[str, FleetMemberState],
+    placement: PlacementPlan, prior: Binding | None, binding: Binding, members: Mapping[str, FleetMemberState]
 ) -> tuple[PlacementAction, str, str]:
     """Return the action on a binding, its trigger and the reason as text."""
     cluster = binding.cluster
@@ -206,7 +197,7 @@ def _determine_action(
     if prior.state is not binding.state or new_resources or rolled_overrides:
         trigger = _find_update_trigger(placement, prior, binding)
         return PlacementAction.UPDATE, str(trigger), TRIGGER_REASONS.get(trigger, "")
-    if placement.spec.apply_strategy_changed and has_resources(binding):
+    if placement.spec.apply_strategy_changed and binding.has_resources:
         return PlacementAction.UPDATE, str(Trigger.STRATEGY_CHANGED), REAPPLIED_REASON
     if prior.policy_snapshot != binding.policy_snapshot:
         return PlacementAction.KEEP, str(Trigger.POLICY_CHANGED), "picked again under the changed policy"
@@ -232,7 +223,7 @@ def _explain_kept(
     step = placement.find_rollout_step(binding.cluster) if placement.spec.is_external else None
     if step is not None and step[1].status == LATER:
         return str(Trigger.STAGED_RUN), f"{_format_reason('', step)}: not reached by this plan"
-    if placement.current.staged_trigger is not None and has_resources(binding):
+    if placement.current.staged_trigger is not None and binding.has_resources:
         change = CHANGE_REASONS[placement.current.staged_trigger]
         return "", f"{change}; kept: with External, only a staged run applies it"
     replaced_cluster = placement.hub_moves[0].get(binding.cluster)
@@ -272,11 +263,8 @@ def _explain_kept(
 def explain_kept_bindings(placement: PlacementPlan) -> str:
     """Return why a placement keeps its bindings although scheduling would differ now."""
     kind = placement.spec.configuration.placement_type
-    return (
-        NOT_MOVED_REASON
-        if kind is PlacementType.PICK_N and not placement.scheduling.is_fulfilled
-        else KEPT_REASONS[kind]
-    )
+    is_unfulfilled = kind is PlacementType.PICK_N and not placement.scheduling.is_fulfilled
+    return NOT_MOVED_REASON if is_unfulfilled else KEPT_REASONS[kind]
 
 
 # --- timelines -----------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from nexusform.domains.fleet.planning.placement_records import (
     ResourceSnapshot,
     compute_comparable_hash,
     has_resource_record,
-    has_resources,
     read_applied_resources,
     write_applied_resources,
 )
@@ -283,7 +282,7 @@ def _render_observed_clusters(
     renderers: dict[tuple[int, tuple[str, ...]], ClusterRenderer] = {}
     for binding in spec.prior_bindings:
         snapshot = by_index.get(-1 if binding.resource_snapshot is None else binding.resource_snapshot)
-        if snapshot is None or not has_resources(binding):
+        if snapshot is None or not binding.has_resources:
             continue
         names = tuple(observed_bindings[binding.cluster].get("overrides") or ())
         key = snapshot.index, names
@@ -330,7 +329,7 @@ def _restore_clusters(
     ]
     on_cluster: dict[str, RenderedResources] = {}
     for binding in spec.prior_bindings:
-        if not has_resources(binding):
+        if not binding.has_resources:
             continue
         candidates = [
             renderer.render_cluster(binding.cluster) or RenderedResources(objects) for renderer in renderers

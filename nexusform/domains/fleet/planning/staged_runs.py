@@ -4,7 +4,7 @@ across plans; the values fixed at its start are recorded in its note.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from msgspec import Struct, convert
@@ -120,11 +120,20 @@ def _execute_run(
             clusters = rollout.clusters | newly_updated
             placement.rollout = replace(rollout, clusters=clusters, run_by_cluster=run_by_cluster)
     if progress.blocking_clusters:
-        yield build_warning("stuck-staged-run", _format_blocked_message(progress.blocking_clusters, failures))
-    if progress.pending_approval:
-        yield build_warning(
-            "staged-run-awaiting-approval", _format_approval_message(progress.pending_approval)
+        blocking = progress.blocking_clusters
+        text = (
+            f"The run stops at {format_list(blocking, 4)}: {failures[blocking[0]]}. Once an apply failure is "
+            "fixed, the run continues by itself. After an override failure, fix the override and create "
+            "another run."
         )
+        yield build_warning("stuck-staged-run", text)
+    if progress.pending_approval:
+        approval = progress.pending_approval
+        text = (
+            f'The run stops before {approval}. To continue, add "{approval}" to its approvals, or add '
+            "an approval request of that name."
+        )
+        yield build_warning("staged-run-awaiting-approval", text)
 
 
 def _find_changed_clusters(
@@ -150,21 +159,6 @@ def _find_changed_clusters(
             or placement.spec.find_apply_strategy(cluster) != placement.spec.configuration.apply
         ):
             yield cluster
-
-
-def _format_blocked_message(blocked_clusters: Sequence[str], failures: Mapping[str, str]) -> str:
-    return (
-        f"The run stops at {format_list(blocked_clusters, 4)}: {failures[blocked_clusters[0]]}. "
-        "Once an apply failure is fixed, the run continues by itself. After an override failure, "
-        "fix the override and create another run."
-    )
-
-
-def _format_approval_message(approval: str) -> str:
-    return (
-        f'The run stops before {approval}. To continue, add "{approval}" to its approvals, or add '
-        "an approval request of that name."
-    )
 
 
 def _read_run_record(instance: Instance, run: FleetRun, hub: PlannedHub) -> RunRecord:
@@ -352,7 +346,7 @@ def _build_run_context(
 
 def _explain_outdated_run(run: FleetRun, placement: PlacementPlan, plan: RunPlan, record: RunRecord) -> str:
     """Return why an earlier run cannot continue, "" if it can."""
-    # What nobody noted is taken as it is now.
+    # Values that were not recorded count as unchanged.
     snapshot = plan.policy_snapshot if record.policy_snapshot is None else record.policy_snapshot
     count = plan.cluster_count if record.cluster_count is None else record.cluster_count
     if (snapshot, count) != (plan.policy_snapshot, plan.cluster_count):

@@ -217,24 +217,18 @@ def _render_head(name: str, note: str) -> Markup:
 
 def _render_cells(placement: str, matrix: FleetMatrix) -> Markup:
     """Render the cells of a placement's row."""
-    cells = [
-        _render_cell(
-            _format_title(cluster, matrix.notes.get(cluster, "")), matrix.get_cell(placement, cluster)
-        )
-        for cluster in matrix.clusters
-    ]
+    cells = []
+    for cluster in matrix.clusters:
+        note = matrix.notes.get(cluster, "")
+        title = f"{cluster} ({note})" if note else cluster
+        cells.append(_render_cell(title, matrix.get_cell(placement, cluster)))
     return join_parts(cells)
 
 
 def _render_row(placements: Sequence[str], cells: Markup) -> Markup:
-    """Render the row of placements with equal cells."""
     names = [_render_name(text) for text in fold_instances(placements)]
     parts = names[:1] + [build_element("div", name) for name in names[1:]]
     return build_element("tr", build_element("th", parts, scope="row"), cells)
-
-
-def _format_title(cluster: str, note: str) -> str:
-    return f"{cluster} ({note})" if note else cluster
 
 
 def _render_name(placement: str) -> Part:

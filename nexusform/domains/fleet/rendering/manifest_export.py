@@ -12,11 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_first
-from nexusform.domains.fleet.importers.fleet_documents import (
-    NODE_COUNT,
-    OLD_NODE_COUNT,
-    read_fleet_document,
-)
+from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT, read_fleet_document
 from nexusform.domains.fleet.importers.fleet_model import FleetRun
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
@@ -82,7 +78,6 @@ def render_fleet_manifests(plan: Plan, registries: Registries) -> FleetExport:
 
 
 def _find_limitations(plan: Plan, registries: Registries) -> Iterator[str]:
-    """Yield the limitations of the export."""
     after = {change.address: change.after for change in plan.changes if change.after}
     titles: dict[str, list[str]] = {}
     for address, attributes in after.items():
@@ -155,7 +150,9 @@ def _build_fleet_object(type_name: str, schema: BlockSchema, attributes: Mapping
     kind = _KINDS[type_name]
     manifest = attributes.get("manifest")
     metadata = {name: attributes[name] for name in ("name", "namespace") if attributes.get(name)}
-    arguments = attributes if not isinstance(manifest, str) else _read_corrected(kind, schema, manifest)
+    arguments = attributes
+    if isinstance(manifest, str):
+        arguments = read_fleet_document("manifest", manifest, API_KINDS[kind], schema, lenient=True).values
     return {
         "apiVersion": _PLACEMENT,
         "kind": kind,
@@ -173,11 +170,6 @@ def build_hub_bodies(
     if type_name in _KINDS and not isinstance(attributes.get("manifest"), str):
         return [_build_fleet_object(type_name, schema, attributes)]
     return [yaml.safe_load(text) for text in _render_documents(type_name, schema, attributes)]
-
-
-def _read_corrected(kind: str, schema: BlockSchema, manifest: str) -> Mapping[str, Any]:
-    """Return the arguments of a manifest read with corrections."""
-    return read_fleet_document("manifest", manifest, API_KINDS[kind], schema, lenient=True).values
 
 
 def _render_member(attributes: Mapping[str, Any]) -> Iterator[str]:

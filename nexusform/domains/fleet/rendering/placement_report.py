@@ -72,7 +72,6 @@ def build_placement_report(reason: PlacementReason) -> AnswerReport:
 
 
 def _select_clusters(reason: PlacementReason) -> list[ClusterExplanation]:
-    """Return the requested clusters."""
     return [cluster for cluster in reason.explanation.clusters if reason.cluster in ("", cluster.cluster)]
 
 
@@ -86,7 +85,6 @@ def _format_verdict(explanation: PlacementExplanation) -> str:
 
 
 def _format_policy(explanation: PlacementExplanation) -> str:
-    """Return the policy as a sentence."""
     kind = str(explanation.policy.placement_type)
     if explanation.policy.placement_type is PlacementType.PICK_N:
         number = explanation.number
@@ -304,7 +302,6 @@ def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Man
 
 
 def _get_identity(manifest: Manifest) -> tuple[str, str, str, str]:
-    """Return the identity of an object."""
     return (manifest.group, manifest.kind, manifest.namespace, manifest.name)
 
 

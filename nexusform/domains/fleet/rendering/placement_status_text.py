@@ -61,7 +61,6 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
 
 
 def _build_spec(configuration: FleetPlacement) -> dict[str, Any]:
-    """Return the spec as in the API."""
     document: dict[str, Any] = {
         "resourceSelectors": [_SELECTOR(selector) for selector in configuration.selectors],
         "revisionHistoryLimit": configuration.revision_history_limit,

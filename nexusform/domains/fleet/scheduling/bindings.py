@@ -40,6 +40,12 @@ class Binding(Location, frozen=True):
     resource_snapshot: int | None = None
     is_deleting: bool = False
 
+    @property
+    def has_resources(self) -> bool:
+        """Whether the cluster has the objects: it is bound, or unscheduled after it was bound."""
+        state = self.previous_state if self.state is BindingState.UNSCHEDULED else self.state
+        return state is BindingState.BOUND
+
 
 class PlacementType(StrEnum):
     """Selection of clusters: all eligible ones, a list of names, or the best N."""

@@ -436,7 +436,6 @@ def _bind_picks(
 
 
 def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding, ...]:
-    """Return the bindings of the groups in order."""
     positions = chain.from_iterable(iterate_ascending(group) for group in groups)
     return tuple(map(binding_table.get_binding, positions))
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType
+from nexusform.domains.fleet.scheduling.bindings import Binding, PlacementType
 from nexusform.kubernetes.quantity import IntOrPercent
 
 MISSING_PLACEMENT = "Failed to find ClusterResourcePlacement targeted by eviction"
@@ -72,7 +72,7 @@ def evaluate_eviction(
     binding = next(b for b in target.bindings if b.cluster == cluster)
     if binding.is_deleting:
         return Eviction(cluster, is_valid=True, is_executed=True, message=BEING_REMOVED)
-    if not _has_resources(binding):
+    if not binding.has_resources:
         return Eviction(cluster, is_valid=True, is_executed=False, message=NOTHING_PLACED)
     if cluster in target.failed_clusters:
         return Eviction(cluster, is_valid=True, is_executed=True, message=FAILED)
@@ -113,13 +113,6 @@ def _explain_invalid(cluster: str, target: EvictionTarget | None) -> str | None:
     if not count:
         return NO_BINDING
     return MANY_BINDINGS if count > 1 else None
-
-
-def _has_resources(binding: Binding) -> bool:
-    """Return True if the cluster has or had the placement's resources."""
-    if binding.state is BindingState.UNSCHEDULED:
-        return binding.previous_state is BindingState.BOUND
-    return binding.state is BindingState.BOUND
 
 
 def _is_misconfigured(budget: DisruptionBudget) -> bool:

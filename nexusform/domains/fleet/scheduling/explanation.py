@@ -227,7 +227,6 @@ def _collect_batches(
 
 
 def _get_name(member_list: MemberList, scored: ScoredMember) -> str:
-    """Return the name of a scored member."""
     return member_list.members[scored.position].name
 
 
@@ -261,7 +260,6 @@ def _compute_margin(scored: ScoredMember, last_picked: ScoredMember, binding_mas
 def _explain_members(
     request: PlacementRequest, binding_table: BindingTable, ranks: _RankTable, replay: _Replay
 ) -> tuple[ClusterExplanation, ...]:
-    """Explain every member."""
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     scores = _compute_scores(request, member_list, binding_masks) if _is_pick_n(request) else {}
     initially_bound = BindingTable(
@@ -326,7 +324,6 @@ def _list_rejections(
 def _describe_first_rejection(
     request: PlacementRequest, binding_table: BindingTable, rejections: tuple[Rejection, ...], position: int
 ) -> tuple[str, ...]:
-    """Return details of the first rejection."""
     if not rejections:
         return ()
     return describe_rejection(
@@ -410,7 +407,6 @@ def _explain_abort(
 def _explain_pick_fixed(
     request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
 ) -> PlacementExplanation:
-    """Build the explanation of a PickFixed placement."""
     cycle_result = cycle.run_cycle(
         binding_table.by_cluster.values(), binding_table.member_list, request.policy, snapshot
     )

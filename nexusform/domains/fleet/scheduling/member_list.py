@@ -93,7 +93,6 @@ class MemberList:
         return selected
 
     def _match_requirement(self, requirement: Requirement) -> Mask:
-        """Return the members that match one requirement."""
         by_value = self.members_by_label.get(requirement.key, {})
         accepted_values = {*requirement.values}
         with_key, with_value = 0, 0

@@ -91,7 +91,6 @@ def _build_term(term: ClusterTerm) -> dict[str, Any]:
 
 
 def _build_selector(selector: LabelSelector) -> dict[str, Any]:
-    """Return a label selector as in a manifest."""
     return _remove_empty(
         matchLabels=dict(selector.match_labels),
         matchExpressions=[

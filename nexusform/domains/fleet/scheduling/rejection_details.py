@@ -74,7 +74,6 @@ def _find_label_mismatches(selector: LabelSelector, labels: Mapping[str, str]) -
 
 
 def _format_label_mismatch(key: str, value: str | None, requested: str) -> str:
-    """Return the text of a label with its requested value."""
     return (
         f"no label {key} (required: {requested})"
         if value is None

@@ -218,7 +218,7 @@ def _build_next_wave(
 ) -> Wave:
     """Build the next wave within the budgets for removals and additions."""
     delete, update, bind = pending
-    running = [cluster for cluster, binding in by_cluster.items() if _has_resources(binding)]
+    running = [cluster for cluster, binding in by_cluster.items() if binding.has_resources]
     started = [
         cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED
     ]
@@ -236,15 +236,7 @@ def _build_next_wave(
     return Wave(tuple(deleted), tuple(sorted(updated)), tuple(bound), wait_seconds)
 
 
-def _has_resources(binding: Binding) -> bool:
-    """Return True if the cluster has resources: bound, or unscheduled after having been bound."""
-    if binding.state is BindingState.UNSCHEDULED:
-        return binding.previous_state is BindingState.BOUND
-    return binding.state is BindingState.BOUND
-
-
 def _apply_wave(wave: Wave, by_cluster: dict[str, Binding], resources: int) -> None:
-    """Apply a wave to the bindings."""
     for cluster in wave.deleted_clusters:
         del by_cluster[cluster]
     for cluster in (*wave.updated_clusters, *wave.bound_clusters):

@@ -95,7 +95,7 @@ def initialize_run(
     if outdated is not None:
         return RunProblem(
             f"binding on {outdated.cluster} with old policy snapshot {outdated.policy_snapshot} has state"
-            f" {outdated.state}, we might observe a transient state, need retry",
+            f" {outdated.state}, we might observe a transient state, need retry"
         )
     if not picked_clusters and not deletes:
         return RunProblem("no scheduled or to-be-deleted bindings found for the latest policy snapshot")
@@ -143,7 +143,6 @@ def _assign_stages(
 def _select_clusters(
     stage: Stage, picked_clusters: list[str], members: Mapping[str, Member]
 ) -> list[str] | RunProblem:
-    """Return the clusters selected by a stage."""
     if stage.label_selector is None:
         return []
     problems = validate_selector(stage.label_selector)

@@ -107,7 +107,6 @@ def _build_conditions(states: list[Progress]) -> list[Condition]:
 
 
 def _build_cluster_status(decision: Decision, state: Progress) -> ClusterStatus:
-    """Build the status of one picked cluster."""
     unquoted = decision.reason.replace(f'"{decision.cluster}"', decision.cluster)
     conditions = [Condition("ResourceScheduled", TRUE, "ScheduleSucceeded", unquoted)]
     if not _is_synchronized(state):

@@ -50,11 +50,7 @@ _REQUIRED: Path = (
     "required_during_scheduling_ignored_during_execution",
     "cluster_selector_term",
 )
-_PREFERRED: Path = (
-    "affinity",
-    "cluster_affinity",
-    "preferred_during_scheduling_ignored_during_execution",
-)
+_PREFERRED: Path = ("affinity", "cluster_affinity", "preferred_during_scheduling_ignored_during_execution")
 _TEXT_PROPERTIES = (
     "k8s.io/k8s-version",
     "k8s.io/cluster-entrypoint",
@@ -189,7 +185,6 @@ def _check_number(number: int | None) -> list[Problem]:
 
 
 def _check_spread(constraint: SpreadConstraint, path: Path) -> list[Problem]:
-    """Return the problems of one topology spread constraint."""
     problems: list[Problem] = []
     if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
         text = f"unknown unsatisfiable type {constraint.when_unsatisfiable}"
@@ -202,7 +197,6 @@ def _check_spread(constraint: SpreadConstraint, path: Path) -> list[Problem]:
 
 
 def _check_required(policy: Policy) -> list[Problem]:
-    """Return the problems of the required terms."""
     terms = policy.required_terms or ()
     problems: list[Problem] = []
     if len(terms) > MAX_TERMS:
@@ -220,7 +214,6 @@ def _check_required(policy: Policy) -> list[Problem]:
 
 
 def _check_preferred(policy: Policy) -> list[Problem]:
-    """Return the problems of the preferred terms."""
     problems: list[Problem] = []
     for i, term in enumerate(policy.preferred_terms):
         path: Path = (*_PREFERRED, i)

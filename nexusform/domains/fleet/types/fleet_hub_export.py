@@ -137,34 +137,25 @@ _SCHEMA: Final = BlockSchema(
     {
         "id": make_computed(STRING, "The directory, or the first file."),
         "directory": AttributeSchema(
-            STRING,
-            "Directory with .yaml, .yml and .json files, without subdirectories.",
-            optional=True,
+            STRING, "Directory with .yaml, .yml and .json files, without subdirectories.", optional=True
         ),
         "files": AttributeSchema(
             ListType(STRING), f"Files, instead of directory. Export them with `{COMMAND}`.", optional=True
         ),
         "lenient": AttributeSchema(BOOL, "As in kubernetes_manifests.", optional=True),
         "observed_at": AttributeSchema(
-            STRING,
-            "Time of the export (RFC 3339). Default: the newest heartbeat.",
-            optional=True,
+            STRING, "Time of the export (RFC 3339). Default: the newest heartbeat.", optional=True
         ),
         "placements": make_computed(
-            MapType(_PLACEMENT),
-            "Placements on the hub by id. A plan starts from these, not from state.",
+            MapType(_PLACEMENT), "Placements on the hub by id. A plan starts from these, not from state."
         ),
         "override_snapshots": make_computed(
-            MapType(STRING),
-            "Override snapshots as manifests, by namespace and name.",
+            MapType(STRING), "Override snapshots as manifests, by namespace and name."
         ),
         "evictions": make_computed(
             MapType(_EVICTION), "Finished evictions by name. They evict nothing again."
         ),
-        "runs": make_computed(
-            MapType(_RUN),
-            "Started staged runs by id, with their progress.",
-        ),
+        "runs": make_computed(MapType(_RUN), "Started staged runs by id, with their progress."),
         "managed_by": make_computed(
             MapType(STRING), 'Objects applied by Flux or Argo CD, by "<kind> <namespace>/<name>".'
         ),
@@ -238,13 +229,11 @@ def _clean_objects(manifests: list[Manifest], placements: Mapping[str, ObservedP
     for placement in placements.values():
         user_objects += placement.snapshots[-1].objects if placement.snapshots else ()
     return [
-        manifest if _is_member(manifest) else replace(manifest, body=remove_server_fields(manifest.body))
+        manifest
+        if is_fleet_group(manifest.group) and manifest.kind == MEMBER
+        else replace(manifest, body=remove_server_fields(manifest.body))
         for manifest in user_objects
     ]
-
-
-def _is_member(manifest: Manifest) -> bool:
-    return is_fleet_group(manifest.group) and manifest.kind == MEMBER
 
 
 def _build_placement(
@@ -472,11 +461,6 @@ def _find_managers(manifests: list[Manifest]) -> dict[str, str]:
     return dict(sorted(managers.items()))
 
 
-def _has_clusters(placement: ObservedPlacement) -> bool:
-    """Return True if a placement's status names a cluster."""
-    return any(status["cluster_name"] for status in _read_statuses(placement.manifest))
-
-
 def _find_warnings(
     manifests: list[Manifest],
     placements: Mapping[str, ObservedPlacement],
@@ -486,7 +470,12 @@ def _find_warnings(
     """Return problems about uncaptured objects and other managers."""
     problems = []
     kinds = {item.kind for item in manifests}
-    uncaptured = [key for key, item in placements.items() if _has_clusters(item) and not item.captured_count]
+    uncaptured = [
+        key
+        for key, placement in placements.items()
+        if not placement.captured_count
+        and any(status["cluster_name"] for status in _read_statuses(placement.manifest))
+    ]
     if uncaptured:
         noun, pronoun = (
             select_form(len(uncaptured), "placement", "placements"),
@@ -494,15 +483,14 @@ def _find_warnings(
         )
         text = (
             f"The {noun} {format_first(uncaptured, _MAX_NAMES)} "
-            f"{select_form(len(uncaptured), 'says that it holds', 'hold')} "
-            f"clusters, and no binding of {pronoun} was captured: a plan would pick clusters anew. Capture "
-            f"all with: {COMMAND}"
+            f"{select_form(len(uncaptured), 'reports', 'report')} clusters, but no binding of "
+            f"{pronoun} was captured. A plan would pick clusters again. Capture all with: {COMMAND}"
         )
         problems.append(Problem(argument, "not-captured", text))
     if placements and MEMBER not in kinds:
         text = (
-            "No MemberCluster was captured: clusters that the configuration does not describe either count "
-            f"as gone. Capture all with: {COMMAND}"
+            "No MemberCluster was captured. Clusters that are not in the configuration count as "
+            f"removed. Capture all with: {COMMAND}"
         )
         problems.append(Problem(argument, "not-captured", text, Severity.WARNING))
     if managers:
@@ -514,8 +502,9 @@ def _find_warnings(
             f"{format_count(len(managers), 'object')} of the hub {select_form(len(managers), 'is', 'are')}"
         )
         text = (
-            f"{objects} applied by others ({summary}). Change such objects where those read them: what is "
-            "written to the hub beside that is taken back. `managed_by` lists who applies what."
+            f"{objects} applied by other managers ({summary}). Change these objects in their source, "
+            "because the manager reverts changes on the hub. `managed_by` lists the manager of each "
+            "object."
         )
         problems.append(Problem(argument, "managed-elsewhere", text, Severity.WARNING))
     return problems

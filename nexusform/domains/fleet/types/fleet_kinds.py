@@ -90,7 +90,6 @@ class FleetKind(Struct, frozen=True):
         return problems + filter_known_problems(attributes, build_problems(findings, document))
 
     def _check_names(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
-        """Return the problems of name and namespace."""
         problems = []
         name = attributes.get("name")
         if isinstance(name, str):
@@ -119,8 +118,7 @@ class FleetKind(Struct, frozen=True):
             value = attributes.get(argument)
             if is_known(value) and manifest_value and value != manifest_value:
                 text = (
-                    f'{argument} is "{value}" and the manifest says "{manifest_value}"; leave one of '
-                    f"them out."
+                    f'{argument} is "{value}", but the manifest has "{manifest_value}". Remove one of them.'
                 )
                 yield Problem((argument,), CONFLICT, text)
         set_names = [
@@ -130,7 +128,7 @@ class FleetKind(Struct, frozen=True):
         ]
         set_names += [name for name in self.spec.blocks if attributes.get(name)]
         for name in set_names:
-            text = f'The object is given as manifest, so "{name}" cannot be given beside it.'
+            text = f'The object is set as manifest, so "{name}" cannot be set as well.'
             yield Problem((name,), CONFLICT, text)
 
 
@@ -145,7 +143,7 @@ def _locate_name_problems(
 
 def _check_lenient(attributes: Values) -> Iterator[Problem]:
     if attributes.get("lenient") is True:
-        text = "lenient says how a manifest is read, and there is none here; take it out."
+        text = "lenient has no effect without a manifest. Remove it."
         yield Problem(("lenient",), CONFLICT, text)
 
 
@@ -172,7 +170,10 @@ def build_fleet_type(
             "manifest": manifest,
             "lenient": LENIENT,
             "force_conflicts": FORCE_CONFLICTS,
-            **{n: _make_optional(a) for n, a in fleet.spec.attributes.items()},
+            **{
+                n: replace(a, required=False, optional=True) if a.required else a
+                for n, a in fleet.spec.attributes.items()
+            },
             **(values or {}),
         },
         fleet.spec.blocks,
@@ -197,11 +198,6 @@ def build_fleet_type(
         build_fleet_object=read_fleet_object,
         concurrent_types=goes_beside,
     )
-
-
-def _make_optional(attribute: AttributeSchema) -> AttributeSchema:
-    """Return an argument as optional because a manifest may contain it."""
-    return replace(attribute, required=False, optional=True) if attribute.required else attribute
 
 
 def remove_unknown_values(attributes: Values) -> Values:

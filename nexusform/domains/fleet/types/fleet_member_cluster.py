@@ -51,8 +51,7 @@ _SCHEMA: Final = BlockSchema(
             "Health of the member on the hub.", default="Healthy", choices=tuple(str(h) for h in Health)
         ),
         "apply_fails": make_argument(
-            BOOL,
-            "Assume that applying objects fails there, for rollouts and evictions.",
+            BOOL, "Assume that applying objects fails there, for rollouts and evictions."
         ),
         "force_conflicts": FORCE_CONFLICTS,
         "namespaces": make_argument(SetType(STRING), "Existing namespaces, if collected."),

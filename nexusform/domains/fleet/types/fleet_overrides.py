@@ -47,8 +47,7 @@ _RULE: Final = BlockSchema(
                 {},
                 {
                     "cluster_selector_term": make_block_list(
-                        "Clusters by labels; terms are alternatives.",
-                        CLUSTER_TERM,
+                        "Clusters by labels; terms are alternatives.", CLUSTER_TERM
                     )
                 },
             ),
@@ -93,9 +92,7 @@ def build_override_type(
         {},
         {
             "placement": make_block(
-                "The affected placement. Default: every placement.",
-                _PLACEMENT,
-                on_change=OnChange.REPLACE,
+                "The affected placement. Default: every placement.", _PLACEMENT, on_change=OnChange.REPLACE
             ),
             selector: make_block_list(
                 "Objects to change.", BlockSchema(selector_arguments, selector_blocks), max_items=20
@@ -134,7 +131,6 @@ def _build_placement_key(attributes: Values, placement: Values) -> str:
 
 
 def _read_rules(blocks: Iterable[Values] | None) -> Iterator[OverrideRule]:
-    """Yield the rules of an override in order."""
     for block in blocks or ():
         cluster_selector = block.get("cluster_selector")
         clusters = None

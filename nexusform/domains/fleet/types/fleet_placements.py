@@ -103,7 +103,6 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
 
 
 def _check_selectors(placement: FleetPlacement) -> Iterator[Problem]:
-    """Yield the problems of a placement's selectors."""
     for i, selector in enumerate(placement.selectors):
         path = ("resource_selector", i)
         yield from check_selector(selector.labels, (*path, "label_selector"))
@@ -114,7 +113,6 @@ def _check_selectors(placement: FleetPlacement) -> Iterator[Problem]:
 
 
 def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Problem]:
-    """Yield the problems of a placement's strategy."""
     apply = strategy.get("apply_strategy") or {}
     if apply.get("server_side_apply_config") is not None and placement.apply.type != SERVER_SIDE_APPLY:
         text = "serverSideApplyConfig is only valid for ServerSideApply strategy type"

@@ -166,9 +166,7 @@ TOLERATION: Final = BlockSchema(
 POLICY: Final = BlockSchema(
     {
         "placement_type": make_text(
-            "Selection type.",
-            default="PickAll",
-            choices=("PickAll", "PickFixed", "PickN"),
+            "Selection type.", default="PickAll", choices=("PickAll", "PickFixed", "PickN")
         ),
         "number_of_clusters": make_number("Number of clusters (PickN).", minimum=0, maximum=MAX_INT32),
         "cluster_names": make_texts("Cluster names (PickFixed).", default=[]),
@@ -370,13 +368,7 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
     "evictions": make_computed(
         ListType(
             ObjectType.create(
-                {
-                    "name": STRING,
-                    "cluster_name": STRING,
-                    "valid": BOOL,
-                    "executed": BOOL,
-                    "reason": STRING,
-                }
+                {"name": STRING, "cluster_name": STRING, "valid": BOOL, "executed": BOOL, "reason": STRING}
             )
         ),
         "Evictions, executed or rejected.",

@@ -105,8 +105,7 @@ _APPROVAL_SPEC: Final = BlockSchema(
     }
 )
 _APPROVED: Final = make_argument(
-    BOOL,
-    "Whether the request is approved. Default: condition Approved of the manifest; true for blocks.",
+    BOOL, "Whether the request is approved. Default: condition Approved of the manifest; true for blocks."
 )
 
 
@@ -170,8 +169,7 @@ _STRATEGY_SPEC: Final = BlockSchema(
                 },
                 {
                     "label_selector": make_block(
-                        "The clusters. Empty block: all picked clusters. No block: none.",
-                        LABEL_SELECTOR,
+                        "The clusters. Empty block: all picked clusters. No block: none.", LABEL_SELECTOR
                     ),
                     "before_stage_task": make_block_list("Condition before the stage.", _TASK),
                     "after_stage_task": make_block_list("Condition after the stage.", _TASK),

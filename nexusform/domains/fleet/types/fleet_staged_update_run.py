@@ -7,8 +7,5 @@ from typing import Final
 from nexusform.domains.fleet.types.fleet_staged import build_run_type
 
 FLEET_STAGED_UPDATE_RUN: Final = build_run_type(
-    "fleet_staged_update_run",
-    "StagedUpdateRun",
-    strategy="fleet_staged_update_strategy",
-    is_namespaced=True,
+    "fleet_staged_update_run", "StagedUpdateRun", strategy="fleet_staged_update_strategy", is_namespaced=True
 )

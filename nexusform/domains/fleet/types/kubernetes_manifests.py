@@ -72,9 +72,7 @@ _SCHEMA: Final = BlockSchema(
     {
         "id": make_computed(STRING, "The directory, or the first file."),
         "directory": AttributeSchema(
-            STRING,
-            "Directory with .yaml, .yml and .json files, without subdirectories.",
-            optional=True,
+            STRING, "Directory with .yaml, .yml and .json files, without subdirectories.", optional=True
         ),
         "files": AttributeSchema(ListType(STRING), "Files, instead of directory.", optional=True),
         "lenient": AttributeSchema(
@@ -83,9 +81,7 @@ _SCHEMA: Final = BlockSchema(
             optional=True,
         ),
         "observed_at": AttributeSchema(
-            STRING,
-            "Time of the export (RFC 3339). Default: the newest heartbeat.",
-            optional=True,
+            STRING, "Time of the export (RFC 3339). Default: the newest heartbeat.", optional=True
         ),
         **{
             attribute: make_computed(_TEXTS, f"{kind} manifests by id, for {API_KINDS[kind].type_name}.")
@@ -112,10 +108,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     directory, files = attributes.get("directory"), attributes.get("files")
     if (directory is None) == (files is None):
         kind = "missing-required-argument" if files is None else "conflicting-arguments"
-        problems.append(Problem((), kind, 'Say what to read: either "directory" or "files".'))
+        problems.append(Problem((), kind, 'Set either "directory" or "files".'))
     time = attributes.get("observed_at")
     if isinstance(time, str) and parse_time(time) is None:
-        text = f'Write a time such as "2026-01-31T12:00:00Z", not "{time}".'
+        text = f'"{time}" is not a time. Use a form such as "2026-01-31T12:00:00Z".'
         problems.append(Problem(("observed_at",), "invalid-duration", text))
     return problems
 
@@ -157,7 +153,7 @@ class ManifestReader:
         if api is None and self.is_observed:
             return ()
         if api is None:
-            text = f"{manifest.title} is made by the hub itself; take it out of the files."
+            text = f"{manifest.title} is created by the hub itself. Remove it from the files."
             return (build_problem(manifest.file, manifest.position, INVALID, text),)
         document = YamlDocument(manifest.body, manifest.position)
         fleet = read_fleet_object(manifest.file, document, api, BlockSchema({}), lenient=self.lenient)
@@ -183,7 +179,7 @@ def _check_member(file: str, member: FleetDocument) -> Iterable[Problem]:
 def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the files and sort their objects by kind."""
     reader = ManifestReader(lenient=attributes.get("lenient") is True)
-    argument = read_files(reader, attributes, context, f": no file that ends in {', '.join(_SUFFIXES)}.")
+    argument = read_files(reader, attributes, context, f": no file name ends in {', '.join(_SUFFIXES)}.")
     if argument is None:
         return DataResult({}, reader.problems)
     values = sort_by_kind(reader, argument, attributes)
@@ -212,7 +208,7 @@ def read_files(
             reader.problems.append(Problem(path, "unreadable-file", str(problem)))
     argument: Path = ("directory",) if directory is not None else ("files",)
     if not reader.manifests and not reader.problems:
-        text = f"There is no object in {identify(attributes)}{empty_reason}"
+        text = f"No object found in {identify(attributes)}{empty_reason}"
         reader.problems.append(Problem(argument, INVALID, text))
     return argument
 
@@ -234,7 +230,7 @@ def sort_by_kind(reader: ManifestReader, argument: Path, attributes: Mapping[str
         if first is not manifest and reader.is_observed:
             continue
         if first is not manifest:
-            text = f"{manifest.title} stands in {first.file}:{first.line} already."
+            text = f"{manifest.title} is already defined in {first.file}:{first.line}."
             duplicate = build_problem(manifest.file, manifest.position, "duplicate-kubernetes-object", text)
             reader.report_findings([duplicate], argument)
             continue
@@ -262,7 +258,7 @@ def _build_members(
     views = {name: read_member(Node(m.body, m.position), observation_time) for name, m in members.items()}
     unreported = [name for name, view in views.items() if not view.has_health]
     if unreported:
-        text = f"Nothing is said of the health of {', '.join(unreported)} (no status): taken for Healthy."
+        text = f"No status of {', '.join(unreported)}: assumed Healthy."
         reader.problems.append(Problem(argument, "unknown-member-health", text, Severity.WARNING))
     return {name: _build_member_value(view) for name, view in views.items()}
 

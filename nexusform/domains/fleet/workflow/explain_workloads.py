@@ -135,9 +135,7 @@ def explain_pods(
         return None
     names = list(dict.fromkeys([*(row.object for row in rows), *rejected]))
     if not name and len(names) > 1:
-        name_list = ", ".join(names[:_MAX_NAMES])
-        more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        text = f"{pattern} has several pods. Specify one of: {name_list}{more}."
+        text = f"{pattern} has several pods. Specify one of: {format_first(names, _MAX_NAMES)}."
         return (), [*errors, build_error("ambiguous-pod", text)]
     prefix, _, pod = (name or names[0]).rpartition("/")
     if pod in rejected:

@@ -39,27 +39,27 @@ def _create_node_check(start: str) -> Callable[[_Document], bool]:
     return check
 
 
-_SUPPORTED_TEXT: Final = "SOL001, SOL006 and HOT are read"
-_NOT_VNF_TEXT: Final = "not a VNF: give the VNFDs that it names"
+_SUPPORTED_TEXT: Final = "use SOL001, SOL006 or HOT"
+_NOT_VNF_TEXT: Final = "not a VNF: use its VNFDs"
 _KINDS: Final[tuple[tuple[Callable[[_Document], bool], str], ...]] = (
     (
         _create_key_check("vnfd-catalog"),
-        "a descriptor of OSM from before SOL006 (vnfd-catalog): osm package-translate it",
+        ("an OSM descriptor older than SOL006 (vnfd-catalog): convert it with osm package-translate"),
     ),
-    (_create_key_check("nsd-catalog"), f"a network service of OSM (nsd-catalog), {_NOT_VNF_TEXT}"),
+    (_create_key_check("nsd-catalog"), f"an OSM network service (nsd-catalog), {_NOT_VNF_TEXT}"),
     (_create_key_check("nsd"), f"a network service descriptor (NSD), {_NOT_VNF_TEXT}"),
     (_create_node_check("tosca.nodes.nfv.NS"), f"a network service in TOSCA, {_NOT_VNF_TEXT}"),
     (_create_version_check("cloudify_dsl"), f"a blueprint of Cloudify; {_SUPPORTED_TEXT}"),
     (_create_node_check("cloudify."), f"a blueprint of Cloudify; {_SUPPORTED_TEXT}"),
-    (_create_node_check("org.openecomp."), "a service model of ONAP's SDC: give the VNFD or HOT behind it"),
+    (_create_node_check("org.openecomp."), "a service model of ONAP's SDC: use its VNFD or HOT"),
     (_create_key_check("AWSTemplateFormatVersion"), f"a template of AWS CloudFormation; {_SUPPORTED_TEXT}"),
     (
         _create_key_check("$schema", "contentVersion"),
         f"a template of Azure Resource Manager; {_SUPPORTED_TEXT}",
     ),
-    (_create_key_check("apiVersion", "kind"), "a Kubernetes manifest: a fleet_hub_manifest brings its pods"),
+    (_create_key_check("apiVersion", "kind"), "a Kubernetes manifest: use a fleet_hub_manifest"),
     (
         _create_key_check("apiVersion", "name", "version"),
-        "a chart of Helm: a fleet_hub_manifest brings what it renders",
+        "a Helm chart: render it, and use a fleet_hub_manifest",
     ),
 )

@@ -86,7 +86,6 @@ def parse_hot(
 def _parse_template(
     reading: HotReading, template: Template, repeat: Repeat, hints: tuple[OuterHints, ...], depth: int
 ) -> None:
-    """Parse the resources of one template."""
     resources = template.root.get_node("resources")
     if resources.is_absent:
         resources = template.root.get_node("Resources")

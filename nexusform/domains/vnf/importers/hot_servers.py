@@ -379,7 +379,7 @@ def add_server(
     notes = template.notes
     outer_name = template.scope.rpartition("/")[2] or repeat.group
     vdu_name = name
-    if name not in reading.known_vdus:  # the VNFD may call a VDU like what stands around its server
+    if name not in reading.known_vdus:  # a VDU may have the name of the group of its server
         vdu_name = next(
             (n for n in (outer_name, repeat.group) if n in reading.known_vdus.keys() - reading.vdus.keys()),
             name,

@@ -36,12 +36,7 @@ _DESCRIPTOR: Final = "vnfd"
 _FLAVOUR: Final = "df"
 _GROUP: Final = "affinity-or-anti-affinity-group"
 _LOCAL_RULE: Final = "local-affinity-or-anti-affinity-rule"
-_SCOPES: Final[Mapping[str, str]] = {
-    "nfvi-node": MACHINE,
-    "zone": RACK,
-    "zone-group": SITE,
-    "nfvi-pop": SITE,
-}
+_SCOPES: Final[Mapping[str, str]] = {"nfvi-node": MACHINE, "zone": RACK, "zone-group": SITE, "nfvi-pop": SITE}
 _TYPES: Final[Mapping[str, bool]] = {"affinity": True, "anti-affinity": False}
 _MIB_OF_A_GB: Final = 1024
 _MAX_SIZE: Final = 10**6
@@ -172,7 +167,6 @@ def _warn_containers(descriptor: Node, notes: DocumentFindings) -> None:
 
 
 def _collect_profiles(flavour: Node, context: _Context) -> dict[str, Node]:
-    """Return the profile of each VDU in the flavour."""
     profiles: dict[str, Node] = {}
     for profile in flavour.get_node("vdu-profile").list_items():
         name = context.find_vdu(profile.get_node("id"), "a vdu-profile")
@@ -269,7 +263,6 @@ def _parse_amount(node: Node, notes: DocumentFindings) -> float | None:
 
 
 def _list_levels(flavour: Node, context: _Context) -> Iterator[Level]:
-    """Yield the instantiation levels of the flavour."""
     for name, body in _collect_by_id(
         flavour.get_node("instantiation-level"), "instantiation-level", context.notes
     ).items():

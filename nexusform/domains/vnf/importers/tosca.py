@@ -36,12 +36,7 @@ from nexusform.scheduling.racks.vms import convert_to_gib
 
 _VDU_TYPES: Final = ("vdu.compute", "vdu.tacker")
 _CONTAINER: Final = "vdu.oscontainerdeployableunit"
-_SCOPES: Final[Mapping[str, str]] = {
-    "nfvi_node": MACHINE,
-    "zone": RACK,
-    "zone_group": SITE,
-    "nfvi_pop": SITE,
-}
+_SCOPES: Final[Mapping[str, str]] = {"nfvi_node": MACHINE, "zone": RACK, "zone_group": SITE, "nfvi_pop": SITE}
 _RULES: Final[Mapping[str, bool]] = {"AffinityRule": True, "AntiAffinityRule": False}
 _GROUP: Final = "PlacementGroup"
 
@@ -120,9 +115,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, note
     bounds = scaling.bounds.get(vdu.name)
     if profile.is_absent and bounds is None and not topology.get_standard_type(body).endswith("tacker"):
         notes.add_warning(
-            body,
-            CORRECTED,
-            f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.',
+            body, CORRECTED, f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.'
         )
     lower, upper = (
         topology.resolve_value(profile.get_node(f"{end}_number_of_instances")) for end in ("min", "max")
@@ -220,7 +213,6 @@ def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) ->
 def _collect_groups(
     topology: Topology, vdus: list[str], notes: DocumentFindings
 ) -> dict[str, tuple[str, ...]]:
-    """Return the VDUs of each placement group."""
     groups: dict[str, tuple[str, ...]] = {}
     for name, body in topology.groups:
         if topology.get_kind(body) != _GROUP:

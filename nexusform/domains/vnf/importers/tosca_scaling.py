@@ -221,7 +221,6 @@ def _list_aspects(
 def _check_deltas(
     aspect: str, order: list[str], deltas_by_vdu: Mapping[str, _Deltas], part: Node, notes: DocumentFindings
 ) -> None:
-    """Warn about steps without a delta."""
     for delta in order:
         if deltas_by_vdu and all(delta not in vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()):
             delta_names = sorted(

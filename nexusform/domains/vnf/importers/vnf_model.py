@@ -189,7 +189,6 @@ def list_size_problems(vnf: Vnf, level: str, scale_levels: Mapping[str, int]) ->
 
 
 def _format_known_names(name: str, names: Collection[str]) -> str:
-    """Return a suggestion and the list of existing names."""
     names_text = f"Known names: {', '.join(names)}." if names else "The documents define none."
     return f"{suggest_name(name, names)} {names_text}"
 

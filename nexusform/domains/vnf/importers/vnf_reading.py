@@ -64,9 +64,7 @@ def read_vnf(sources: VnfSources) -> VnfReading:
     if not vnf.vdus and not any(_has_error(document_notes) for document_notes in all_notes):
         name = VNFD if sources.vnfd is not None else BASE_HOT
         by_file[name].add_error(
-            TextPosition(1, 1),
-            INVALID_DOCUMENT,
-            "no VDU found: no Vdu.Compute node and no OS::Nova::Server.",
+            TextPosition(1, 1), INVALID_DOCUMENT, "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
         )
     return VnfReading(
         vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes))

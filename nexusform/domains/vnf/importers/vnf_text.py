@@ -23,9 +23,7 @@ def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
             stream = cleaned_stream
             for line in lines:
                 notes.add_warning(
-                    TextPosition(line, 1),
-                    CORRECTED,
-                    'the line "..." is a placeholder; it is ignored.',
+                    TextPosition(line, 1), CORRECTED, 'the line "..." is a placeholder; it is ignored.'
                 )
     for problem in stream.findings:
         notes.add_problem(problem)

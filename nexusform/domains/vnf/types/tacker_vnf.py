@@ -45,11 +45,7 @@ from nexusform.placements.vm_demands import (
     PoolDemand,
     VmDemand,
 )
-from nexusform.resource_types.kubelet_block import (
-    KUBELET_BLOCK,
-    build_kubelet,
-    check_kubelet,
-)
+from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, build_kubelet, check_kubelet
 from nexusform.resource_types.machine_hardware import add_vfs
 from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
@@ -152,8 +148,7 @@ _SCHEMA: Final = BlockSchema(
             f"workers then get {MACHINE_LABEL}.",
         ),
         "taints": _create_argument(
-            DYNAMIC,
-            "Taints of worker nodes: a list of { key, value, effect }; value is optional.",
+            DYNAMIC, "Taints of worker nodes: a list of { key, value, effect }; value is optional."
         ),
         "vnfcs": AttributeSchema(MapType(VNFC), "VMs by name, with machine and NUMA cells.", computed=True),
     },
@@ -214,7 +209,6 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _list_taint_problems(taints: Any) -> Iterator[Problem]:
-    """Yield the problems of taints."""
     if not is_known(taints):
         return
     if not isinstance(taints, list):
@@ -264,7 +258,6 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
 
 
 def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity, machines: int) -> Problem:
-    """Return the problem of an unmet rule."""
     rule = unmet_rule.rule
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
     scope = f" (scope {rule.label})" if rule.label and rule.label != "anti-affinity" else ""
@@ -416,7 +409,7 @@ def assemble(
                 **_build_operation_record(_get_operation(vm)),
             }
             for vm in placed_vms
-        },
+        }
     }
 
 

@@ -90,7 +90,6 @@ def _read_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[P
 
 
 def _parse_request_body(text: str) -> dict[str, Any] | Problem:
-    """Return the body of a request, or its problem."""
     try:
         body = json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as problem:

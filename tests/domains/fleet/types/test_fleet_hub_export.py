@@ -139,7 +139,7 @@ def edited(old: str, new: str) -> None:
 def test_a_live_placement_keeps_its_clusters(capsys: pytest.CaptureFixture[str]) -> None:
     code, out = told(capsys, "plan")
     assert (code, "0 to place, 0 to move, 0 to remove, 2 kept" in out) == (0, True), out
-    assert "1 object of the hub is applied by others (Flux Kustomization flux/apps: 1)" in out
+    assert "1 object of the hub is applied by other managers (Flux Kustomization flux/apps: 1)" in out
     assert told(capsys, "apply", "-auto-approve")[0] == 0
     code, out = told(capsys, "plan", "-detailed-exitcode")
     assert (code, "No changes." in out, "2 kept" in out) == (0, True, True), out
@@ -292,7 +292,7 @@ def test_an_empty_file_is_no_hub_without_anything(capsys: pytest.CaptureFixture[
     told(capsys, "apply", "-auto-approve")
     Path("hub.json").write_text("")
     code, out = told(capsys, "plan")
-    assert (code, "There is no object in hub.json" in out) == (1, True)
+    assert (code, "No object found in hub.json" in out) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_nothing_is_swallowed() -> None:
     assert any(text.startswith('hub/b.yaml:13: unknown field "spec.policy.numberOfCluster"') for text in said)
     assert any("ClusterResourceBinding x is created by the hub itself" in text for text in said)
     assert any("a manifest is a mapping" in text for text in said)
-    assert any("stands in hub/a.yaml:1 already" in text for text in said)
+    assert any("is already defined in hub/a.yaml:1" in text for text in said)
     assert [p.severity for p in answer().problems] == [Severity.ERROR]
 
 

@@ -79,7 +79,9 @@ def _match_term(
     candidates &= selected_members
     unreadable: list[tuple[int, Abort]] = []
     for requirement in term.property_selector or ():
-        matching, failing = _match_requirement(requirement, member_list)
+        matching, failing = member_list.get_cached(
+            ("meets", requirement), partial(_compare_members, requirement, member_list)
+        )
         unreadable += [
             (position, _build_abort(member_list, position, message))
             for position, message in failing.items()
@@ -90,15 +92,7 @@ def _match_term(
 
 
 def _build_abort(member_list: MemberList, position: int, message: str) -> Abort:
-    """Build the abort at a member."""
     return Abort(member_list.members[position].name, message)
-
-
-def _match_requirement(
-    requirement: PropertyRequirement, member_list: MemberList
-) -> tuple[Mask, dict[int, str]]:
-    """Return the members that meet a property requirement, and errors by position."""
-    return member_list.get_cached(("meets", requirement), lambda: _compare_members(requirement, member_list))
 
 
 def _compare_members(
