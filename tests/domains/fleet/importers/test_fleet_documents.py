@@ -198,9 +198,9 @@ BROKEN = [
     ("ClusterStagedUpdateRun", "resourceSnapshotIndex", "snapshotIndex", "unknown field"),
     ("ClusterResourcePlacementDisruptionBudget", "minAvailable", "minavailable", "unknown field"),
     # keys twice
-    (CRP, "    numberOfClusters: 2\n", "    numberOfClusters: 2\n    numberOfClusters: 3\n", "stands twice"),
-    (CRP, "{key: k,", "{key: k, key: l,", "stands twice"),
-    (CRO, "{op: replace,", "{op: replace, op: add,", "stands twice"),
+    (CRP, "    numberOfClusters: 2\n", "    numberOfClusters: 2\n    numberOfClusters: 3\n", "occurs twice"),
+    (CRP, "{key: k,", "{key: k, key: l,", "occurs twice"),
+    (CRO, "{op: replace,", "{op: replace, op: add,", "occurs twice"),
     # what must be there
     (CRP, '  - group: ""\n    version', "  - version", "spec.resourceSelectors[0].group is missing"),
     (CRP, "    version: v1\n", "", "spec.resourceSelectors[0].version is missing"),

@@ -239,11 +239,11 @@ def test_a_manifest_says_the_same_as_blocks() -> None:
     assert one == replace(other, accepts_old_names=True)
 
 
-def test_a_manifest_gives_its_name_and_nothing_stands_beside_it() -> None:
+def test_manifest_name_excludes_other_arguments() -> None:
     state = state_of(hub() + manifest_placement(MANIFEST))
     assert attributes(state, f"{KIND}.p")["name"] == "web"
     named = manifest_placement(MANIFEST).replace("\n}", '\n  name = "other"\n}')
-    assert ["remove one of the overrides" in e.detail for e in errors(plan(named))] == [True]
+    assert ["Remove one of them" in e.detail for e in errors(plan(named))] == [True]
     twice = manifest_placement(MANIFEST).replace("\n}", "\n  policy {\n  }\n}")
     assert [e.summary for e in errors(plan(twice))] == ["Conflicting arguments"]
 
