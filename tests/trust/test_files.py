@@ -186,7 +186,7 @@ def test_plan_records_nothing_of_an_interrupted_apply(tree: Tree) -> None:
     code, text = tree.run("plan", "-out=saved", "-detailed-exitcode")
     assert code == 2, text
     assert "Apply interrupted" in text
-    assert "the next apply records it" in unboxed(text)
+    assert "the next apply records them" in unboxed(text)
     code, text = tree.run("show", "-json", "saved")
     assert code == 0, text
     assert "lab/r1" not in json.dumps(json.loads(text)["prior_state"])

@@ -145,7 +145,7 @@ def test_what_cannot_be_signed_is_left_as_it_is(capsys: pytest.CaptureFixture[st
         (["sign", "-key=team.pub", "p.nfplan"], "is a public key"),
         (["sign", "-key=team.key", "absent"], 'There is no file "absent"'),
         (["sign", "-key=team.key", "odd.nfplan"], "Bytes are missing, changed or added"),
-        (["sign", "-key=team.key", "main.nf.hcl"], "is not a plan"),
+        (["sign", "-key=team.key", "main.nf.hcl"], "was not written by nexusform plan"),
     ):
         assert run_command_line(words) == 1
         assert expected in " ".join(capsys.readouterr().err.replace("│", " ").split())

@@ -200,9 +200,9 @@ def test_a_risk_that_differs_from_member_to_member_is_told_of_each() -> None:
     risks = {w.id: w for w in warnings(good(plan(text)))}
     many = risks["unsatisfiable-pod-anti-affinity"].detail
     assert "On cluster a: Deployment web/web: 3 replicas" in many
-    assert "have 2: at most 2 can run" in many
+    assert "have only 2: at most 2 can run" in many
     assert "On cluster b: 3 replicas" in many
-    assert "have 1: at most 1 can run" in many
+    assert "have only 1: at most 1 can run" in many
     assert "The same" not in many
     assert risks["pending-pods"].brief.startswith("web/web: 1 Pending on a; 2 Pending on b: ")
 
