@@ -27,7 +27,7 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 {program}
 """
-COMMAND = "from nexusform.cli.main import run; sys.exit(run({arguments!r}))"
+COMMAND = "from nexusform.cli.main import run_command_line as run; sys.exit(run({arguments!r}))"
 
 SITE = 'resource "nexus_site" "lab" {}\n'
 RACK = 'resource "nexus_rack" "r" {\n  site_id       = nexus_site.lab.id\n  machine_count = 1\n}\n'

@@ -112,25 +112,23 @@ def apply(arguments: ApplyArguments) -> int:
     planning_flags = arguments.planning.list_changed()
     verification = parse_verification(arguments.verify)
     if arguments.verify and (arguments.planfile is None or arguments.resume or arguments.discard):
-        raise click.UsageError(
-            "-verify is about a plan that was saved: name its file, and apply it as a whole."
-        )
+        raise click.UsageError("-verify needs a plan file and excludes -resume and -discard.")
     if arguments.discard and arguments.resume:
-        raise click.UsageError("-resume does what is left and -discard drops it: they do not go together.")
+        raise click.UsageError("-resume and -discard cannot be combined.")
     if arguments.discard:
         return _discard_steps(arguments.flags)
     if arguments.resume:
         if planning_flags:
             raise click.UsageError(
-                f"-{planning_flags[0]} shapes a plan, and -resume follows one that was begun."
+                f"-{planning_flags[0]} and -resume cannot be combined: -resume continues a saved plan."
             )
         return _resume_apply(arguments.flags, arguments.planfile)
     if arguments.planfile is None:
         return apply_new_plan(arguments.flags, arguments.planning.build_options())
     if planning_flags:
         raise click.UsageError(
-            f"-{planning_flags[0]} shapes a plan, and {arguments.planfile} is one already. Plan again with "
-            f"it."
+            f"-{planning_flags[0]} is a planning flag, and {arguments.planfile} is a saved plan. "
+            f"Plan again with the flag."
         )
     return _apply_saved_plan(arguments.planfile, verification, arguments.flags)
 
@@ -153,7 +151,7 @@ def parse_verification(values: Sequence[str]) -> Verification:
             key_files.append(value)
         elif text != "replan":
             raise click.UsageError(
-                f'-verify: "{text}" is not known; write -verify=replan or -verify=key:FILE.'
+                f'-verify: invalid value "{text}". Use -verify=replan or -verify=key:FILE.'
             )
     return Verification(tuple(key_files), replan="replan" in values)
 
@@ -237,7 +235,7 @@ def _resume_apply(flags: ApplyFlags, planfile: str | None) -> int:
         problems += new_problems
         if saved is not None and saved.digest != remaining_steps.plan_digest:
             problems.append(
-                build_error("nothing-to-resume", f'"{planfile}" is not the plan that was begun last.')
+                build_error("nothing-to-resume", f'"{planfile}" is not the plan of the last apply.')
             )
     opened = OpenResult(None, (), {})
     if remaining_steps is not None and not has_errors(problems):
@@ -255,7 +253,7 @@ def _resume_steps(run: Run, job: _Job) -> int:
     if has_errors(problems):
         return 1
     if remaining_steps is None:
-        job.reporter.report_notice("Nothing is left to do.")
+        job.reporter.report_notice("No steps left.")
         return 0
     return _get_exit_code(_apply_remaining(run, job, remaining_steps))
 
@@ -273,11 +271,11 @@ def _discard_steps(flags: ApplyFlags) -> int:
         job.reporter.report_diagnostics(problems, run.project.sources)
         if problems:
             return 1
-        completed_text = "Dropped what was left of an earlier apply: its end, for its steps were done."
+        completed_text = "Recorded the end of an earlier apply. All of its steps were complete."
         dropped_text = (
             f"Dropped {format_count(steps, 'step')} of an earlier apply." if steps else completed_text
         )
-        job.reporter.report_notice("No apply had left anything to do." if steps is None else dropped_text)
+        job.reporter.report_notice("No unfinished apply." if steps is None else dropped_text)
         return 0
 
     return _run_locked(job, opened.project, drop_steps)
@@ -310,7 +308,7 @@ def _check_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verifi
     ):
         # All steps are done; only the end of the apply is not recorded.
         job.reporter.report_notice(
-            "All steps of this plan were done when its apply was cut off. Recording its end."
+            "All steps of this plan were complete when its apply was interrupted. Recording its end."
         )
         return _get_exit_code(_apply_remaining(run, job, remaining_steps))
     if (
@@ -319,7 +317,7 @@ def _check_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verifi
         and run.stored.state.applied_plans[-1:] == (saved.digest,)
     ):
         job.reporter.report_notice(
-            "All of this plan was done when its apply was cut off. Its end is recorded now."
+            "All steps of this plan were complete when its apply was interrupted. Recorded its end."
         )
         return 0
     verdict = check_saved_plan(
@@ -398,7 +396,7 @@ def _report_result(run: Run, job: _Job, plan: Plan, outcome: ApplyOutcome) -> Ap
 def _build_approval_error() -> Diagnostic:
     return build_error(
         "approval-required",
-        f"The plan must be approved, and no question may be asked here. {_APPROVAL_HINT}",
+        f"The plan needs approval, and input is disabled. {_APPROVAL_HINT}",
     )
 
 
@@ -414,7 +412,7 @@ _QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
     ),
     Mode.DESTROY: (
         "Do you really want to destroy all resources",
-        "nexusform will destroy all that is listed above. There is no undo.",
+        "nexusform will destroy all objects listed above. There is no undo.",
     ),
     Mode.REFRESH_ONLY: (
         "Would you like to update the state to reflect these detected changes",
@@ -425,7 +423,7 @@ _QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
 
 def _confirm_plan(reporter: Reporter, plan: Plan) -> bool:
     """Prompt whether to apply the plan; return whether it is approved."""
-    assert isinstance(reporter, TextReporter), "only people are asked"
+    assert isinstance(reporter, TextReporter), "prompts need a terminal"
     question, explanation = _QUESTIONS[plan.mode]
     if plan.mode is Mode.DESTROY and (plan.targets or plan.excludes):
         question = f"Do you really want to destroy {_describe_destroyed(plan)}"
@@ -439,7 +437,7 @@ def _confirm_plan(reporter: Reporter, plan: Plan) -> bool:
         return True
     screen.print_text(f"\n{'Destroy' if plan.mode is Mode.DESTROY else 'Apply'} cancelled.")
     if answer is None:
-        screen.print_text(f"There was nobody to answer. {_APPROVAL_HINT}")
+        screen.print_text(f"No answer on stdin. {_APPROVAL_HINT}")
     return False
 
 
@@ -461,12 +459,12 @@ _MAX_NAMES: Final = 4
 
 def _confirm_finish(reporter: Reporter, remaining_steps: RemainingSteps) -> bool:
     """Prompt whether to finish an earlier apply first."""
-    assert isinstance(reporter, TextReporter), "only people are asked"
+    assert isinstance(reporter, TextReporter), "prompts need a terminal"
     screen = reporter.screen
     answer = screen.prompt_user(
         f"Apply interrupted. {remaining_steps.summary}. Finish it first?",
-        "  It is done as it was planned. Only 'yes' will be accepted;\n"
-        "  `nexusform apply -discard` drops it.",
+        "  nexusform will apply its remaining steps. Only 'yes' will be accepted;\n"
+        "  `nexusform apply -discard` drops them.",
     )
     if answer != "yes":
         screen.print_text("\nApply cancelled.")

@@ -76,11 +76,11 @@ class ApplyProgress:
         misses, hits = outcome.applied.wrong_predictions, outcome.applied.hits
         if not misses:
             if hits:
-                self._screen.print_text(f"{hits:,} of {hits:,} predictions came true.")
+                self._screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
             return
         noun = select_form(len(misses), "prediction")
-        hit_note = f", {hits:,} came true" if hits else ""
-        self._screen.print_text(f"{len(misses):,} {noun} missed{hit_note}:")
+        hit_note = f", {hits:,} correct" if hits else ""
+        self._screen.print_text(f"{len(misses):,} {noun} wrong{hit_note}:")
         for miss in misses[:_MAX_MISSES]:
             self._print_miss(miss)
         if len(misses) > _MAX_MISSES:
@@ -94,7 +94,5 @@ class ApplyProgress:
 
 def _format_miss(miss: WrongPrediction) -> str:
     if isinstance(miss.predicted, Mapping) and miss.observed is None:
-        return f"{miss.address}: {format_path(miss.path)} was predicted, and is not there"
-    return (
-        f"{miss.address}: {format_path(miss.path)} was predicted as {miss.predicted}, and is {miss.observed}"
-    )
+        return f"{miss.address}: {format_path(miss.path)} was predicted but does not exist"
+    return f"{miss.address}: {format_path(miss.path)} predicted {miss.predicted}, observed {miss.observed}"

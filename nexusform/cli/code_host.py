@@ -34,7 +34,7 @@ def find_origin(source_url: str, environment: Mapping[str, str] = os.environ) ->
     directory, "" = from the environment. Raises a usage error for an invalid address.
     """
     if source_url and not source_url.startswith(("https://", "http://")):
-        raise click.UsageError(f'-source-url: "{source_url}" does not begin with https:// or http://.')
+        raise click.UsageError(f'-source-url: "{source_url}" must start with https:// or http://.')
     for host in _HOSTS:
         commit = environment.get(host.commit, "")
         if commit:

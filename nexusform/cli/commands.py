@@ -71,8 +71,7 @@ class Command(click.Command):
             raise
         if extra_arguments and not ctx.resilient_parsing:
             raise click.UsageError(
-                f'There is no place for "{extra_arguments[0]}" '
-                f"here.{self._format_hint(extra_arguments[0], words)}",
+                f"Unexpected argument: {extra_arguments[0]}.{self._format_hint(extra_arguments[0], words)}",
                 ctx,
             )
         return extra_arguments
@@ -132,11 +131,11 @@ class Command(click.Command):
         if flag is None:
             if name == "chdir":
                 command_line = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
-                raise click.UsageError(f"-chdir stands before the command: {command_line} ...", ctx)
+                raise click.UsageError(f"-chdir must precede the command: {command_line} ...", ctx)
             suggestion = suggest_name(
                 f"-{name}", [f"-{known}" for known, each in flags.items() if not each.hidden]
             )
-            raise click.UsageError(f"There is no flag -{name} here.{suggestion}", ctx)
+            raise click.UsageError(f"Unknown flag -{name}.{suggestion}", ctx)
         if flag.is_switch:
             return [f"-{name}={value if equals else 'true'}"]
         if not equals:
@@ -174,10 +173,10 @@ def _read_environment_arguments(ctx: click.Context) -> list[str]:
         try:
             words.extend(shlex.split(os.environ.get(variable, "")))
         except ValueError as problem:
-            raise click.UsageError(f"{variable} cannot be split into words: {problem}.", ctx) from None
+            raise click.UsageError(f"{variable} cannot be parsed: {problem}.", ctx) from None
         terraform_variable = variable.replace("NF_", "TF_", 1)
         if terraform_variable in os.environ and variable not in os.environ:
-            click.echo(f"{terraform_variable} is set and not read: nexusform reads {variable}.", err=True)
+            click.echo(f"{terraform_variable} is ignored. Use {variable}.", err=True)
     return words
 
 
@@ -218,7 +217,7 @@ def take_global_options(arguments: list[str]) -> list[str]:
     if arguments and arguments[0].startswith("-") and arguments[0] != "--help":
         near = suggest_name(arguments[0].lstrip("-").split("=")[0], ("chdir", "help", "version"))
         raise click.UsageError(
-            f"There is no global option {arguments[0]}; options of a command follow its name.{near}"
+            f"Unknown global option {arguments[0]}.{near} Options of a command follow its name."
         )
     return arguments
 
@@ -288,7 +287,7 @@ class LazyGroup(click.Group):
                 raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {use}')
             hint = self.hints.get(name)
             suggestion = f" {hint}" if hint else suggest_name(name, [*self.table, *self.aliases])
-            raise click.UsageError(f'There is no command "{name}" here.{suggestion}', ctx)
+            raise click.UsageError(f'Unknown command "{name}".{suggestion}', ctx)
         return name, found_command, args[1:]
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature

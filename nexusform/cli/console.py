@@ -17,12 +17,12 @@ from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.workflow.expression_console import Console, is_unfinished, open_console
 
 HELP: Final = """\
-Type an expression and press Enter to see its value, as it would be anywhere in the configuration:
+Type an expression and press Enter to see its value, as in the configuration:
   var.NAME, local.NAME, nexus_rack.NAME.machines, cidrsubnet("10.0.0.0/8", 8, 1)
-Resources are as the state holds them; what it does not hold is shown as (known after apply).
-type(EXPRESSION) shows the type of a value. Open brackets and heredocs go on over several lines.
+Resources are read from the state; missing ones are shown as (known after apply).
+type(EXPRESSION) shows the type of a value. Open brackets and heredocs continue on the next line.
 
-"exit", Ctrl-D or Ctrl-C leaves."""
+To leave: "exit", Ctrl-D or Ctrl-C."""
 
 
 class ConsoleArguments(Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ def console(arguments: ConsoleArguments) -> int:
     names, and the causes of sensitive or unknown values.
     """
     if arguments.as_json and not arguments.explain:
-        raise click.UsageError("-json goes with -explain.")
+        raise click.UsageError("-json needs -explain.")
     screen = arguments.view.create_screen()
     opened = open_console(create_context(arguments.state, arguments.variables))
     screen.print_diagnostics(opened.diagnostics, opened.sources)

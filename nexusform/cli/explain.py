@@ -58,7 +58,7 @@ def explain(arguments: ExplainArguments) -> int:
     answer = find_explanations(context, address, arguments.name, arguments.plan)
     if answer.objects and not answer.pools:
         names = _join_names(answer.objects)
-        raise click.UsageError(f"{address} has several objects; name one of them: {names}.")
+        raise click.UsageError(f"{address} has several objects; specify one of: {names}.")
     domain_answer = answer.domain_answer or DomainAnswer()
     texts = [_render_answer(*item, arguments, screen) for item in domain_answer.answers]
     if answer.pools:
@@ -87,9 +87,8 @@ def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:
     first_error = f"{errors[0].summary}, {errors[0].address}" if errors[0].address else errors[0].summary
     return build_warning(
         "plan-rejected",
-        f"The plan that was looked at has {format_count(len(errors), 'error')} (the first: {first_error}), "
-        f"so it cannot "
-        "be applied. The answer says what its rules do all the same; `nexusform plan` shows what is wrong.",
+        f"The plan has {format_count(len(errors), 'error')} (first: {first_error}) and cannot be applied. "
+        "The explanation is still valid. Run `nexusform plan` to list the errors.",
     )
 
 
@@ -157,7 +156,7 @@ def _render_object(reason: VmExplanation, arguments: ExplainArguments, screen: S
             *([certainty] if certainty else []),
             *_describe_trigger(reason),
         ]
-        remedies = [f"Tried just now: {remedy['text']}" for remedy in reason.remedies]
+        remedies = [f"Tested: {remedy['text']}" for remedy in reason.remedies]
         lines = [*alternatives, *remedies]
         return render_report_markdown(build_explanation_report(reason.object, explanation, facts, lines))
     return _render_text(reason, alternatives, arguments, screen)
@@ -181,13 +180,13 @@ def _render_text(
     first_lines = [escape_control_characters(line) for line in _describe_current_placement(reason)]
     last_lines = _describe_trigger(reason)
     if alternatives:
-        last_lines.append("To stand elsewhere:")
+        last_lines.append("To place it elsewhere:")
     for line in alternatives:
         first_part, *further_parts = wrap_lines(escape_control_characters(line), screen.width - 4)
         last_lines.append(f"  - {first_part}")
         last_lines += [f"    {part}" for part in further_parts]
     if reason.remedies:
-        last_lines.append("Ways out, tried just now:")
+        last_lines.append("Suggested fixes (tested):")
     for number, remedy in enumerate(reason.remedies, 1):
         first_part, *further_parts = wrap_lines(escape_control_characters(remedy["text"]), screen.width - 4)
         last_lines.append(f" {number}. {first_part}")
@@ -232,8 +231,8 @@ def _describe_current_placement(reason: VmExplanation) -> list[str]:
             f"serial {serial}; "
         )
     return [
-        f"{reason.object} stands on {location} ({details}state serial {reason.serial}).",
-        "Placed again today, with everything else where it is:",
+        f"{reason.object} runs on {location} ({details}state serial {reason.serial}).",
+        "If placed again now, with everything else unchanged:",
     ]
 
 

@@ -48,7 +48,7 @@ def export(arguments: ExportArguments) -> int:
     if has_errors(exported.diagnostics):
         return 1
     if not exported.text:
-        screen.print_error(f"The plan holds nothing for -format={arguments.format}: nothing was written.")
+        screen.print_error(f"The plan has no data for -format={arguments.format}. No file was written.")
         return 0
     if arguments.out:
         write_output(arguments.out, exported.text.encode())

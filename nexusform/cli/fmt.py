@@ -40,7 +40,7 @@ def fmt(arguments: FmtArguments) -> int:
     paths, check, diff = arguments.paths, arguments.check, arguments.diff
     if "-" in paths:
         if len(paths) > 1:
-            raise click.UsageError("- stands for stdin and goes with no other path.")
+            raise click.UsageError("- is stdin and cannot be combined with other paths.")
         list_files, write = False, False
         formatting = _format_stdin()
     else:

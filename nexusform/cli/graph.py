@@ -42,6 +42,6 @@ def graph(arguments: GraphArguments) -> int:
         try:
             drawing = render_dot_svg(drawing)
         except OSError as problem:
-            raise click.UsageError(f"-format=svg: {problem}. Take -format=dot or -format=mermaid.") from None
+            raise click.UsageError(f"-format=svg: {problem}. Use -format=dot or -format=mermaid.") from None
     screen.print_text(drawing, end="")
     return 0

@@ -29,8 +29,8 @@ from nexusform.workflow.runs.run import Notices, begin_run, build_base_request
 DONE = """
 Import successful!
 
-The object that was imported is in the state and from now on managed by nexusform.
-Run `nexusform plan` to see where the configuration says something else.
+The imported object is in the state and is now managed by nexusform.
+Run `nexusform plan` to compare it with the configuration.
 """
 
 
@@ -70,7 +70,7 @@ def import_(arguments: ImportArguments) -> int:
     if arguments.source:
         return _import_source(screen, arguments)
     if not arguments.address or not arguments.object_id:
-        raise click.UsageError("Say what to import: ADDRESS and ID, or -from=DIR and -generate-config-out=F.")
+        raise click.UsageError("Specify ADDRESS and ID, or -from=DIR and -generate-config-out=F.")
     opened = open_project(_create_context(arguments))
     screen.print_diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
@@ -113,12 +113,12 @@ def _import_object(screen: Screen, project: Project, arguments: ImportArguments)
 def _import_source(screen: Screen, arguments: ImportArguments) -> int:
     """Import everything of a source, and write its configuration."""
     if arguments.address:
-        raise click.UsageError("-from takes over whole sites: leave ADDRESS and ID out.")
+        raise click.UsageError("-from imports whole sites. Remove ADDRESS and ID.")
     if not arguments.generate_config_out:
-        raise click.UsageError("-from needs -generate-config-out=F: the file that the configuration goes to.")
+        raise click.UsageError("-from needs -generate-config-out=F, the file for the configuration.")
     importer = find_source_importer(arguments.source)
     if importer is None:
-        raise click.UsageError(f'-from: nothing that is installed takes over "{arguments.source}".')
+        raise click.UsageError(f'-from: no installed importer supports "{arguments.source}".')
     result = importer(
         _create_context(arguments),
         os.path.normpath(arguments.source),
@@ -137,10 +137,10 @@ def _import_source(screen: Screen, arguments: ImportArguments) -> int:
 
 def _print_imported(screen: Screen, imported: int, path: str) -> None:
     if not imported:
-        screen.print_text("\nNothing to import: the state holds everything of it already.")
+        screen.print_text("\nNothing to import: the state already has all of its objects.")
         return
     screen.print_text(
         f"\nImport successful! {format_count(imported, 'object')} in the state, nothing moved.\n"
-        f"Their configuration was written to {path}. Look it through and keep it;\n"
+        f"Wrote the configuration to {path}. Review and keep it;\n"
         "`nexusform plan` has no changes now."
     )

@@ -40,7 +40,7 @@ def init(arguments: InitArguments) -> int:
     Works without network. With the local backend, plan and apply do not need it.
     """
     if arguments.reconfigure and arguments.migrate_state:
-        raise click.UsageError("-reconfigure and -migrate-state do not go together.")
+        raise click.UsageError("-reconfigure and -migrate-state cannot be combined.")
     options = InitOptions(
         reconfigure=arguments.reconfigure,
         migrate=arguments.migrate_state or arguments.force_copy,
@@ -75,7 +75,7 @@ def _prompt_for_files(screen: Screen, directory: str) -> bool:
         return True
     names = " and ".join(missing)
     answer = screen.prompt_user(
-        f"Write {names}?", "  Nothing stands there yet. Only 'yes' will be accepted to confirm."
+        f"Write {names}?", "  The directory has no configuration. Only 'yes' will be accepted to confirm."
     )
     for name in missing if answer == "yes" else ():
         try:

@@ -16,11 +16,10 @@ from threading import Thread
 from typing import Final
 
 FIRST_INTERRUPT: Final = (
-    "Interrupt received.\nWaiting for the running steps to end; no further one is started. "
-    "Interrupt again to exit at once."
+    "Interrupt received.\nWaiting for running steps; no further step starts. Interrupt again to exit at once."
 )
 SECOND_INTERRUPT: Final = (
-    "Two interrupts received. Exiting at once; what the running steps did is looked up by the next run."
+    "Two interrupts received. Exiting at once. The next run checks the results of the running steps."
 )
 
 

@@ -72,9 +72,7 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
 _WRITE_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _STACK_BYTES: Final = 8 << 20  # bytes, the usual stack size of the main thread
 _RECURSION_LIMIT: Final = 3_000
-_NOTHING_LOST: Final = (
-    "Nothing that was recorded is lost: the state and its journal are as the last finished step left them."
-)
+_NOTHING_LOST: Final = "The state and its journal are intact up to the last finished step."
 # The subcommands of `nexusform state`.
 _STATE_COMMANDS: Final[dict[str, CommandEntry]] = {
     "list": CommandEntry("nexusform.cli.state_view:list_instances", "List resource instances"),
@@ -99,16 +97,15 @@ _COMMAND_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
 }
 # Terraform commands without an equivalent, and their replacements.
 _HINTS: Final[dict[str, str]] = {
-    "login": "Nothing is signed in to: backends and providers read their own credentials "
+    "login": "nexusform has no login: backends and providers read their own credentials "
     "(docs/state-and-teams.md).",
-    "logout": "Nothing is signed in to, so there is nothing to sign out of.",
-    "env": 'Workspaces are "nexusform workspace".',
-    "cloud": "There is no service behind nexusform: state lies in a backend of yours, many sites are planned "
-    'with "nexusform sites".',
-    "push": 'State is replaced with "nexusform state push".',
-    "query": 'What stands on a site is captured with "nexusform inventory".',
-    "stacks": 'Many configurations under one plan are "nexusform sites".',
-    "debug": "NF_LOG=debug writes what happens to stderr.",
+    "logout": "nexusform has no login, so there is no logout.",
+    "env": 'Use "nexusform workspace".',
+    "cloud": 'nexusform has no service: state is in your backend. Use "nexusform sites" for many sites.',
+    "push": 'Use "nexusform state push".',
+    "query": 'Use "nexusform inventory" to export a site.',
+    "stacks": 'Use "nexusform sites".',
+    "debug": "NF_LOG=debug logs to stderr.",
 }
 # Commands that change neither state nor any site.
 _READ_ONLY_COMMANDS: Final = frozenset(
@@ -129,9 +126,8 @@ STATE: Final = LazyGroup(
     _STATE_COMMANDS,
     summary="Inspect and edit the state.",
     hints={
-        "replace-provider": "A block's provider argument says who carries it out; the next plan takes that "
-        "over.",
-        "identities": 'Ids are among the attributes: "nexusform state show ADDRESS".',
+        "replace-provider": "Change the provider argument of the block; the next plan applies it.",
+        "identities": 'Use "nexusform state show ADDRESS"; ids are attributes.',
     },
 )
 
@@ -201,7 +197,7 @@ def _run_command(arguments: Sequence[str]) -> int:
         return exit_request.exit_code
     except (click.Abort, KeyboardInterrupt):
         was_read_only = remaining[:1] != [] and remaining[0] in _READ_ONLY_COMMANDS
-        unchanged_note = " Nothing was changed." if was_read_only else ""
+        unchanged_note = " No changes were made." if was_read_only else ""
         click.echo(f"\nInterrupted.{unchanged_note}", err=True)
         return 1
     return result if isinstance(result, int) else 0
@@ -215,7 +211,7 @@ def _start_log(arguments: Sequence[str]) -> None:
     for terraform_variable in ("TF_LOG", "TF_LOG_PATH"):
         own_variable = terraform_variable.replace("TF_", "NF_")
         if terraform_variable in os.environ and own_variable not in os.environ:
-            click.echo(f"{terraform_variable} is set and not read: nexusform reads {own_variable}.", err=True)
+            click.echo(f"{terraform_variable} is ignored. Use {own_variable}.", err=True)
     words = [word.partition("=")[0] if word.startswith("-") else word for word in arguments]
     flags = [word for word in words if word.startswith("-")]
     log_event("info", "command", name=words[0] if words else "", flags=flags, version=nexusform.__version__)
@@ -224,7 +220,7 @@ def _start_log(arguments: Sequence[str]) -> None:
 def _report_bug(bug: Exception) -> int:
     """Report a bug in one paragraph and write the traceback to a file. Lack of memory is not a bug."""
     if isinstance(bug, MemoryError):
-        _print_error(f"Error: The memory of this machine does not suffice for this. {_NOTHING_LOST}")
+        _print_error(f"Error: Out of memory. {_NOTHING_LOST}")
         return 1
     from traceback import format_exception
 
@@ -232,9 +228,7 @@ def _report_bug(bug: Exception) -> int:
     if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
         click.echo(traceback_text, err=True)
     name = type(bug).__name__
-    _print_error(
-        f"Error: nexusform met a bug of its own ({name}). {_NOTHING_LOST} {_save_traceback(traceback_text)}"
-    )
+    _print_error(f"Error: Internal error ({name}). {_NOTHING_LOST} {_save_traceback(traceback_text)}")
     return 1
 
 
@@ -286,7 +280,7 @@ def _prepare_streams() -> None:
 
 def _report_usage_error(problem: click.UsageError) -> int:
     command_path = problem.ctx.command_path if problem.ctx else "nexusform"
-    text = f"Error: {problem.format_message()}\n\nRun {command_path} -help for what it takes."
+    text = f"Error: {problem.format_message()}\n\nRun {command_path} -help for usage."
     _print_error(text)
     return 1
 
@@ -303,8 +297,8 @@ def _handle_full_disk(problem: OSError) -> int:
     """Report a full disk (`nexusform plan > FILE`)."""
     _redirect_stdout()
     _print_error(
-        f"Error: the output cannot be written: {problem.strerror}. Nothing that was recorded is lost; make "
-        "room and run the command again."
+        f"Error: the output cannot be written: {problem.strerror}. State and journal are intact. "
+        "Free disk space and run the command again."
     )
     return 1
 

@@ -32,7 +32,7 @@ class SchemaArguments(Struct, frozen=True, kw_only=True):
 def schema(arguments: SchemaArguments) -> int:
     """Print the schemas of all types in Terraform's JSON format."""
     if not arguments.as_json:
-        raise click.UsageError("The schemas are printed as JSON only: add -json.")
+        raise click.UsageError("Schemas are printed as JSON only. Add -json.")
     from nexusform.rendering.json.json_configuration import build_providers_schema
     from nexusform.rendering.notation.json_values import encode_document
     from nexusform.resource_types.registry import build_registries

@@ -33,7 +33,7 @@ class OutputArguments(Struct, frozen=True, kw_only=True):
 def output(arguments: OutputArguments) -> int:
     """Show the outputs of the last apply, or the output NAME."""
     if arguments.as_json and arguments.raw:
-        raise click.UsageError("-json and -raw do not go together.")
+        raise click.UsageError("-json and -raw cannot be combined.")
     if arguments.raw and not arguments.name:
         raise click.UsageError("-raw needs the NAME of an output.")
     screen = arguments.view.create_screen()
@@ -58,9 +58,7 @@ def _show_all(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, 
         screen.print_text(_encode_json(document))
         return 0
     if not outputs:
-        detail = (
-            "The state holds no outputs: the configuration declares none, or was not applied since it does."
-        )
+        detail = "The state has no outputs. Declare an output and apply the configuration."
         screen.print_diagnostics([build_warning("no-outputs-found", detail)], {})
         return 0
     from nexusform.rendering.text.state_text import render_outputs
@@ -73,7 +71,7 @@ def _show_one(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, 
     name = arguments.name
     output_state = outputs.get(name)
     if output_state is None:
-        detail = f'The state holds no output "{name}".{suggest_name(name, outputs)}'
+        detail = f'The state has no output "{name}".{suggest_name(name, outputs)}'
         screen.print_diagnostics(
             [build_error("output-not-found", detail, headline=f'Output "{name}" not found')], {}
         )
@@ -87,7 +85,7 @@ def _show_one(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, 
         screen.print_text(render_hcl_value(output_state.value, output_state.type))
         return 0
     if output_state.value is None or isinstance(output_state.value, (list, dict)):
-        detail = f'-raw prints strings, numbers and booleans; the output "{name}" is none of them. Use -json.'
+        detail = f'-raw prints strings, numbers and booleans only. Use -json for the output "{name}".'
         screen.print_diagnostics([build_error("unsupported-value-for-raw-output", detail)], {})
         return 1
     # Print it unchanged, because scripts read it.

@@ -129,10 +129,10 @@ def plan(arguments: PlanArguments) -> int:
     if arguments.sign.startswith("key:"):
         file = arguments.sign.removeprefix("key:") or "KEYFILE"
         raise click.UsageError(
-            f"-sign takes the file alone: -sign={file}. (key: is for apply -verify=key:FILE.)"
+            f"-sign takes a file: -sign={file}. The prefix key: is for apply -verify=key:FILE."
         )
     if arguments.sign and not arguments.out:
-        raise click.UsageError("-sign signs a plan that is saved: add -out=FILE.")
+        raise click.UsageError("-sign needs a saved plan. Add -out=FILE.")
     limits = parse_limit_flag(arguments.fail_on)
     options = arguments.planning.build_options(
         generate_config_out=arguments.generate_config_out,

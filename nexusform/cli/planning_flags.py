@@ -56,7 +56,7 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
         return PlanOptions(
             mode=self.mode,
             refresh=self.refresh,
-            dry_run_skip_reason="" if self.refresh else "-refresh=false asks no provider",
+            dry_run_skip_reason="" if self.refresh else "-refresh=false skips providers",
             targets=(*self.target, *_read_addresses(self.target_file)),
             excludes=(*self.exclude, *_read_addresses(self.exclude_file)),
             replaces=self.replace,
@@ -76,15 +76,15 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
         targets = self.target or self.target_file
         excludes = self.exclude or self.exclude_file
         conflicts = (
-            (self.destroy and self.refresh_only, "-destroy and -refresh-only do not go together."),
+            (self.destroy and self.refresh_only, "-destroy and -refresh-only cannot be combined."),
             (
                 self.refresh_only and not self.refresh,
-                "-refresh-only and -refresh=false do not go together.",
+                "-refresh-only and -refresh=false cannot be combined.",
             ),
-            (targets and excludes, "-target and -exclude do not go together."),
+            (targets and excludes, "-target and -exclude cannot be combined."),
             (
                 self.replace and self.mode is not Mode.NORMAL,
-                "-replace goes with an ordinary plan only.",
+                "-replace cannot be combined with -destroy or -refresh-only.",
             ),
             ((self.samples or 0) < 0, "-samples cannot be negative."),
         )

@@ -184,10 +184,10 @@ def _parse_report(flag: str, formats: Collection[str]) -> ReportFlag:
     if name not in formats:
         suggestion = suggest_name(name, formats)
         raise click.UsageError(
-            f'-report: there is no format "{name}". Known are: {", ".join(formats)}.{suggestion}'
+            f'-report: unknown format "{name}". Formats: {", ".join(formats)}.{suggestion}'
         )
     if not colon or not path:
-        raise click.UsageError(f"-report={name} names no file: write -report={name}:PATH, with - for stdout.")
+        raise click.UsageError(f"-report={name} needs a path: -report={name}:PATH (- is stdout).")
     if path != "-" and (reason := explain_unwritable(path)):
         raise click.UsageError(f"-report: {reason}")
     return ReportFlag(name, path)

@@ -97,6 +97,6 @@ def parse_duration(text: str) -> float:
         return float(text)
     match = _DURATION.fullmatch(text)
     if not text or match is None:
-        raise click.UsageError(f'"{text}" is no duration; write for example 30s, 5m or 1h30m.')
+        raise click.UsageError(f'"{text}" is not a duration. Examples: 30s, 5m, 1h30m.')
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds

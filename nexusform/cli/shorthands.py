@@ -23,6 +23,6 @@ class DestroyArguments(Struct, frozen=True, kw_only=True):
 def destroy(arguments: DestroyArguments) -> int:
     """Destroy all resources in the state. The same as `apply -destroy`."""
     if arguments.planning.refresh_only:
-        raise click.UsageError("-refresh-only does not go with destroy.")
+        raise click.UsageError("destroy does not support -refresh-only.")
     planning = replace(arguments.planning, destroy=True)
     return apply_new_plan(arguments.flags, planning.build_options())

@@ -74,7 +74,7 @@ def show(arguments: ShowArguments) -> int:
     if has_errors(target.diagnostics):
         return 1
     if reports and target.saved is None:
-        raise click.UsageError("-report shows a saved plan: name its file.")
+        raise click.UsageError("-report needs a plan file.")
     if reports:
         write_reports(reports, _build_subject(target, arguments))
     if has_stdout_report(reports):
@@ -93,7 +93,7 @@ def _show_plans(arguments: ShowArguments, reports: Sequence[ReportFlag], screen:
     from nexusform.rendering.answers.plan_set_report import build_plan_set_report
 
     if arguments.as_json or any(report.format not in ("text", "markdown") for report in reports):
-        raise click.UsageError("Several plans are shown together as text or Markdown: -report=markdown:PATH.")
+        raise click.UsageError("Several plans support text and Markdown only: -report=markdown:PATH.")
     plans: list[tuple[str, Plan]] = []
     for target in arguments.targets:
         show_target = find_show_target(create_context(arguments.state), target)
@@ -101,7 +101,7 @@ def _show_plans(arguments: ShowArguments, reports: Sequence[ReportFlag], screen:
         if has_errors(show_target.diagnostics):
             return 1
         if show_target.saved is None:
-            raise click.UsageError(f'"{target}" is no saved plan, and only plans are shown together.')
+            raise click.UsageError(f'"{target}" is not a saved plan. Several arguments must all be plans.')
         plans.append((target, show_target.saved.plan))
     report_summary = build_plan_set_report(plans, build_registries())
     for report in reports:

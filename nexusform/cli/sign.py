@@ -27,7 +27,7 @@ def sign(arguments: SignArguments) -> int:
     from jobs that read unreviewed input.
     """
     if arguments.planfile is None or not arguments.key:
-        raise click.UsageError("Name the plan and the key: nexusform sign -key=KEYFILE PLANFILE.")
+        raise click.UsageError("Specify the plan and the key: nexusform sign -key=KEYFILE PLANFILE.")
     from nexusform.workflow.plan_files.plan_signing import sign_plan
 
     screen = arguments.view.create_screen()

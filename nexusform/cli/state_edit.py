@@ -242,7 +242,7 @@ def rollback_to(arguments: RollbackArguments) -> int:
     """
     screen = Screen()
     if not arguments.serial.isdigit():
-        detail = f'"{arguments.serial}" is not a serial. `nexusform state history` lists them.'
+        detail = f'"{arguments.serial}" is not a serial. `nexusform state history` lists the serials.'
         screen.print_diagnostics([build_error("no-such-version", detail)], {})
         return 1
     context = create_context(arguments.state)
@@ -253,8 +253,6 @@ def rollback_to(arguments: RollbackArguments) -> int:
     result = run_state_change(screen, "state rollback", change, context, arguments.lock.build_options())
     if result.after is None:
         return 1
-    screen.print_wrapped(
-        f"The state is that of serial {arguments.serial} again, under serial {result.after.serial}."
-    )
-    screen.print_text("No object was changed. `nexusform plan` shows how they differ from it.")
+    screen.print_wrapped(f"Restored the state of serial {arguments.serial} as serial {result.after.serial}.")
+    screen.print_text("No object was changed. `nexusform plan` shows the differences.")
     return 0

@@ -28,15 +28,15 @@ def force_unlock(arguments: ForceUnlockArguments) -> int:
     screen = Screen()
     holder, problems, sources = find_lock_holder(create_context(arguments.state))
     if holder is None and not problems:
-        screen.print_error("Unlocked state: nothing to unlock.")
+        screen.print_error("The state is not locked.")
         return 1
     if not arguments.force:
         if not is_input_allowed(flag=True):
-            screen.print_error("Questions are turned off (NF_INPUT). Break the lock without one: -force.")
+            screen.print_error("Input is disabled (NF_INPUT). Use -force to unlock without a prompt.")
             return 1
         answer = screen.prompt_user(
             "Do you really want to force-unlock?",
-            "The lock is removed. Another run that still goes on would then write\n"
+            "This removes the lock. A run that is still active could then write\n"
             "the same state. Only 'yes' will be accepted to confirm.",
         )
         if answer != "yes":

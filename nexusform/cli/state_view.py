@@ -26,8 +26,8 @@ from nexusform.workflow.states.state_history import Version, read_history
 
 NO_STATE = build_error(
     "no-state-file-was-found",
-    "These commands need a state, which the first `nexusform apply` makes. Run them in the directory of the "
-    "configuration, or name the file with -state=FILE.",
+    "This command needs a state. The first `nexusform apply` creates it. Run it in the directory of the "
+    "configuration, or use -state=FILE.",
 )
 
 
@@ -120,12 +120,11 @@ def _find_instance(state: State, text: str) -> tuple[Address | None, list[Diagno
     addresses = edits.select_instances(state, [pattern])
     if len(addresses) == 1 and pattern.type:
         return addresses[0], []
-    count_text = f"names {len(addresses)} of them" if addresses else "names none"
+    count_text = f"matches {len(addresses)}" if addresses else "matches none"
     return None, [
         build_error(
             "no-instance-found-for-the-given-address",
-            f"One resource instance must be named; {pattern} {count_text}. `nexusform state list` shows "
-            f"them.",
+            f"Specify one resource instance; {pattern} {count_text}. `nexusform state list` lists them.",
         )
     ]
 
@@ -168,7 +167,7 @@ def verify(arguments: VerifyArguments) -> int:
         return 1
     if reading.diagnostics:
         return 2
-    screen.print_text("The state agrees with itself.")
+    screen.print_text("The state is consistent.")
     return 0
 
 
@@ -210,7 +209,7 @@ def history(arguments: HistoryArguments) -> int:
     for version in state_versions.versions:
         screen.print_text(_format_version(version))
     if not state_versions.versions and not state_versions.diagnostics:
-        screen.print_text("There is no state yet.")
+        screen.print_text("No state exists.")
     return 1 if has_errors(state_versions.diagnostics) else 0
 
 

@@ -61,7 +61,7 @@ def _list_directories(paths: Iterable[str]) -> list[str]:
         elif Path(path).exists():
             directories[str(Path(path).parent)] = None
         else:
-            raise click.UsageError(f'There is no file or directory "{path}".')
+            raise click.UsageError(f'No such file or directory: "{path}".')
     return list(directories)
 
 

@@ -66,7 +66,7 @@ _NOTES: Final = (
     "backend-configuration-ignored",
     "generated-configuration-exists",
     "guard-rails-not-checked",
-    "development-state",
+    "outdated-state",
     "resource-targeting-is-in-effect",
     "forgotten-vms-keep-running",
     "sku-catalogue-ignored",

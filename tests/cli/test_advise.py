@@ -100,7 +100,7 @@ def test_a_rule_that_is_silenced_says_nothing(lab: Path, capsys: pytest.CaptureF
         MAIN.replace('resource "nexus_kub', '# nexusform:ignore zones-pinned\nresource "nexus_kub')
     )
     assert run_command_line(["advise"]) == 0
-    assert "No advice" in capsys.readouterr().out
+    assert "No findings" in capsys.readouterr().out
 
 
 def test_a_saved_plan_is_judged_by_what_it_places(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:

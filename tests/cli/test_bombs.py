@@ -57,7 +57,7 @@ CASES = {
 # One process for all of them: each is met with what the ones before have left.
 SCRIPT = """\
 import contextlib, io, json, os, resource, sys
-from nexusform.cli.main import run
+from nexusform.cli.main import run_command_line as run
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
 for directory in sys.argv[2:]:
     os.chdir(directory)

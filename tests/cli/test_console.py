@@ -293,9 +293,7 @@ def test_explain_follows_names_to_what_made_a_value_unknown_or_sensitive(
 def test_explain_says_what_a_name_is_made_of_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _, tree, _ = _explain(tmp_path, capfd, "[local.place, local.place]")
     assert tree.count('"at ${nexus_site.s.id}"') == 1
-    assert tree.endswith(
-        "  local.place = (known after apply)  (string, unknown)\n    (what it is made of stands above)\n"
-    )
+    assert tree.endswith("  local.place = (known after apply)  (string, unknown)\n    (parts shown above)\n")
 
 
 def test_explain_shows_nothing_of_what_is_sensitive(
@@ -403,4 +401,4 @@ def test_explain_of_a_mistake(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     assert code == 1
     assert "Invalid operand" in said
     assert run_command_line([f"-chdir={tmp_path}", "console", "-json"]) == 1
-    assert "-json goes with -explain." in capfd.readouterr().err
+    assert "-json needs -explain." in capfd.readouterr().err

@@ -47,7 +47,7 @@ def test_it_is_complete(dies_at_the_end: Dies, capsys: pytest.CaptureFixture[str
     dies_at_the_end("p")
     capsys.readouterr()
     assert run_command_line(["apply", "p"]) == 0
-    assert "All steps of this plan were done" in capsys.readouterr().out
+    assert "All steps of this plan were complete" in capsys.readouterr().out
     assert run_command_line(["output", "-raw", "id"]) == 0
     assert capsys.readouterr().out == "lab"
     assert run_command_line(["apply", "p"]) == 1  # applied once, and wholly
@@ -80,6 +80,6 @@ def test_what_is_left_of_it_may_be_dropped(dies_at_the_end: Dies, capsys: pytest
     dies_at_the_end("-auto-approve")
     capsys.readouterr()
     assert run_command_line(["apply", "-discard"]) == 0
-    assert "Dropped what was left of an earlier apply: its end" in capsys.readouterr().out
+    assert "Recorded the end of an earlier apply" in capsys.readouterr().out
     assert run_command_line(["apply", "-discard"]) == 0
-    assert "No apply had left anything to do." in capsys.readouterr().out
+    assert "No unfinished apply." in capsys.readouterr().out

@@ -62,7 +62,7 @@ def test_what_is_new_is_explained_from_the_plan(ask: Any) -> None:
         assert f"  {step}" in text
     assert "Same rack in 100 of 100 samples" in text
     assert "Trigger: new." in text
-    assert "that are not among {r0}: r1 (2)." in " ".join(text.split())
+    assert "outside {r0}: r1 (2)." in " ".join(text.split())
 
 
 def test_over_a_plan_that_is_refused_the_answer_says_so(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,17 +73,17 @@ def test_over_a_plan_that_is_refused_the_answer_says_so(capsys: pytest.CaptureFi
     assert said.out.startswith("a-p-1 ")
     told = " ".join((said.out + said.err).replace("│", " ").split())
     assert "Warning: Plan rejected" in told
-    assert "has 1 error (the first: Division by zero)" in told
+    assert "has 1 error (first: Division by zero)" in told
 
 
 def test_what_stands_is_explained_by_the_rules_of_today(ask: Any) -> None:
     assert run_command_line(["apply", "-auto-approve"]) == 0
     text = ask(A, "a-p-1")
-    assert text.startswith("a-p-1 stands on r0 / ")
+    assert text.startswith("a-p-1 runs on r0 / ")
     assert "(predicted, trigger new at serial 1; state serial 1)." in " ".join(text.split())
-    assert "Placed again today" in text
+    assert "If placed again now" in text
     assert "Trigger" not in text
-    assert "To stand elsewhere:" in text
+    assert "To place it elsewhere:" in text
 
 
 def test_a_saved_plan_is_explained_by_replaying_it(ask: Any) -> None:
@@ -107,7 +107,12 @@ def test_as_data_every_machine_is_named(ask: Any) -> None:
 def test_as_markdown(ask: Any) -> None:
     text = ask(A, "a-p-1", "-format=markdown")
     assert text.startswith("### a-p-1 (NC\\_P46\\_224\\_v1")
-    for title in ("#### Step 3: rack", "#### Step 5: cells", "#### To stand elsewhere", "2 machines refused"):
+    for title in (
+        "#### Step 3: rack",
+        "#### Step 5: cells",
+        "#### To place it elsewhere",
+        "2 machines rejected",
+    ):
         assert title in text
 
 
@@ -117,14 +122,14 @@ def test_what_fits_nowhere_says_what_would_have_to_change(
     Path("main.nf.hcl").write_text(MAIN.replace("count              = 2", "count              = 5"))
     text = ask(A, "a-p-4")
     assert "fits nowhere" in text
-    assert "2 machines would have room if 1 VM left" in " ".join(text.split())
+    assert "2 machines would have capacity with 1 VM fewer" in " ".join(text.split())
     # The plan, explain and advise offer the same.
     offered = "1. count = 4 fits with this SKU"
     assert "Suggested fixes (tested):" in text
     assert offered in text
     (first, *_) = json.loads(ask(A, "a-p-4", "-format=json"))["ways_out"]
     assert first["counts"][0]["count"] == 4
-    assert f"Tried just now: {offered[3:]}" in ask(A, "a-p-4", "-format=markdown").replace("\\", "")
+    assert f"Tested: {offered[3:]}" in ask(A, "a-p-4", "-format=markdown").replace("\\", "")
     for command in ("plan", "advise"):
         assert run_command_line([command]) == 1
         assert offered in capsys.readouterr().err
@@ -135,11 +140,11 @@ def test_a_cluster_and_a_pool_are_explained_by_how_they_spread(ask: Any) -> None
     assert text.startswith(f"{A}\n3 VMs on ")
     assert "Racks: r0 2." in text
     assert "Availability zones: r0." in text
-    assert "Why they came: new (2 VMs by this plan)." in text
+    assert "Triggers: new (2 VMs by this plan)." in text
     assert "Objects: a-p-0 and a-p-1." in text
     assert run_command_line(["apply", "-auto-approve"]) == 0
     pool = ask(A, "p")
-    assert "Why they came: new (2 VMs at serial 1)." in pool
+    assert "Triggers: new (2 VMs at serial 1)." in pool
     assert "control-plane" not in pool
     data = json.loads(ask(A, "-format=json"))
     assert [(p["pool"], p["total_count"], p["objects"]) for p in data["pools"]] == [
@@ -243,7 +248,7 @@ def test_members_whose_nodes_are_unknown_are_named(
         plans.append(request)
         return make_plan(request)
 
-    for module in ("domains.fleet.workflow.explain_workloads", "workflow.explain"):
+    for module in ("domains.fleet.workflow.explain_workloads", "workflow.placement_explanation"):
         monkeypatch.setattr(f"nexusform.{module}.make_plan", make_counted_plan)
     assert run_command_line(["explain", placement, "a/redis-0"]) == 0
     assert len(plans) == 1
@@ -266,8 +271,8 @@ def test_what_a_plan_removes_is_explained(ask: Any, *, saved: bool) -> None:
     text = " ".join(ask(*of_plan, A, "a-p-1").split())
     assert "a-p-1 (NC_P46_224_v1)" in text
     assert "the pool's count was lowered; the highest numbers are removed (scale_in)" in text
-    assert "It stands on r0 / r0-bm0" in text
-    assert "the platform chooses which VMs" in text
+    assert "It runs on r0 / r0-bm0" in text
+    assert "Azure picks the VMs" in text
     document = json.loads(ask(*of_plan, "-format=json", A, "a-p-1"))
     assert (document["action"], document["trigger"]) == ("remove", "scale_in")
     assert document["stands"]["rack"] == "r0"

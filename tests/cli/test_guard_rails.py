@@ -50,14 +50,14 @@ def test_a_broken_guard_rail_denies_the_plan_in_every_report(nf: Callable[..., t
     reports = [f"-report={name}:p.{name}" for name in formats]
     code, text, _ = nf("plan", "-fail-on=capacity:5000000", "-out=p.nfplan", *reports)
     assert code == 1
-    assert "Denied:      by guard rail capacity:5000000." in text
-    assert "(apply refuses it)" in text
+    assert "by guard rail capacity:5000000." in text
+    assert "(cannot be applied)" in text
     assert "nexusform apply" not in text
     reads = {name: Path(f"p.{name}").read_text() for name in formats}
     for name in formats:
         assert "guard rail" in reads[name], name
         assert "capacity:5000000" in reads[name], name
-    assert "> [!CAUTION]\n> **Denied** by guard rail capacity:5000000.\n" in reads["markdown"]
+    assert "> [!CAUTION]\n> **Blocked** by guard rail capacity:5000000.\n" in reads["markdown"]
     assert "Allowed" not in reads["markdown"]
     assert 'class="verdict denied"' in reads["html"]
     assert 'name="capacity:5000000"><failure' in reads["junit"]

@@ -20,7 +20,7 @@ def test_a_directory_that_no_domain_reads_is_refused(
     monkeypatch.setattr(object_import, "SOURCE_IMPORTERS", {})
     assert run_command_line(list(IMPORT)) == 1
     told = capsys.readouterr().err
-    assert 'nothing that is installed takes over "export"' in " ".join(told.split())
+    assert 'no installed importer supports "export"' in " ".join(told.split())
     assert [path.name for path in tmp_path.iterdir()] == ["export"]
 
 

@@ -11,10 +11,10 @@ import pytest
 # Signals go to another thread, as they may at any time: the main thread sleeps on.
 WAITING = """
 import signal, sys, threading, time
-from nexusform.cli.interrupts import graceful_interrupts
+from nexusform.cli.interrupts import handle_interrupts
 
 threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-with graceful_interrupts(lambda text: print(text, flush=True)) as interrupts:
+with handle_interrupts(lambda text: print(text, flush=True)) as interrupts:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     print("waiting", flush=True)
     time.sleep(600)
@@ -23,11 +23,11 @@ with graceful_interrupts(lambda text: print(text, flush=True)) as interrupts:
 # Whoever was to read what is told does not, and the pipe is full.
 UNREAD = """
 import sys, threading, time
-from nexusform.cli.interrupts import graceful_interrupts
+from nexusform.cli.interrupts import handle_interrupts
 
-with graceful_interrupts(lambda text: time.sleep(600)) as interrupts:
+with handle_interrupts(lambda text: time.sleep(600)) as interrupts:
     print("waiting", flush=True)
-    while not interrupts.stopping():
+    while not interrupts.is_stopping():
         time.sleep(0.01)
     print("stopping", flush=True)
     time.sleep(600)
@@ -35,14 +35,14 @@ with graceful_interrupts(lambda text: time.sleep(600)) as interrupts:
 
 AFTERWARDS = """
 import os, signal
-from nexusform.cli.interrupts import graceful_interrupts
+from nexusform.cli.interrupts import handle_interrupts
 
 # Who starts the tests in the background may have told them to ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 for _ in range(2):
-    with graceful_interrupts(print) as interrupts:
-        assert not interrupts.stopping()
+    with handle_interrupts(print) as interrupts:
+        assert not interrupts.is_stopping()
 assert signal.set_wakeup_fd(-1) == -1
 try:
     os.kill(os.getpid(), signal.SIGINT)

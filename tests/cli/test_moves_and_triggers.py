@@ -63,13 +63,13 @@ def record(steps: Sequence[Step], tool: Tool) -> str:
 
 
 def paragraph(step: Step, tool: Tool) -> str:
-    """One plan: what it does and why, and what stands once it was applied; or why it was refused."""
+    """One plan: what it does and why, and current placement once it was applied; or why it was refused."""
     tool.write(step.files)
     lines = [" ".join(["plan", *step.options])]
     code, _, complaint = tool.call("plan", "-no-color", "-out=p", *step.options)
     if code:
         summaries = set(re.findall(r"Error: (.*)", complaint))
-        return "".join(f"{line}\n" for line in lines + [f"  refused: {each}" for each in sorted(summaries)])
+        return "".join(f"{line}\n" for line in lines + [f"  rejected: {each}" for each in sorted(summaries)])
     plan = json.loads(tool.call("show", "-json", "p")[1])
     found = sorted(rows(plan, "-refresh-only" in step.options))
     if "-destroy" in step.options:

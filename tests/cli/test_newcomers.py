@@ -323,11 +323,11 @@ def test_a_vm_that_lacks_an_argument(nf: Callable[..., tuple[int, str]], tmp_pat
 @pytest.mark.parametrize(
     ("words", "advice"),
     [
-        (["plan", "-chdir=lab"], "-chdir stands before the command: nexusform -chdir=lab plan ..."),
+        (["plan", "-chdir=lab"], "-chdir must precede the command: nexusform -chdir=lab plan ..."),
         (["state", "list", "-chdir", "lab"], "nexusform -chdir=DIR state list ..."),
-        (["plan", "-confine", "true"], 'There is no place for "true" here. Write -confine=true.'),
+        (["plan", "-confine", "true"], "Unexpected argument: true. Write -confine=true."),
         (["plan", "-lock", "false"], "Write -lock=false."),
-        (["plan", "lab"], 'There is no place for "lab" here.'),
+        (["plan", "lab"], "Unexpected argument: lab."),
         pytest.param(["simulate", "failure", "rack1"], "-rack=rack1", marks=WHATIF),
         pytest.param(["simulate", "runtime-upgrade", "lab"], "Write -site=lab.", marks=WHATIF),
         (["plan", "-out=a", "-sign=key:me.pem"], "-sign=me.pem."),

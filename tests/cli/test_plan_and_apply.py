@@ -306,7 +306,7 @@ def test_a_begun_saved_plan_is_resumed_on_request_only(nf: Callable[..., Told]) 
     assert "Steps: 0 done, 1 failed" in out
     Path("other.nf.hcl").write_text('output "more" {\n  value = 1\n}\n')
     nf("plan", "-out=q.nfplan")
-    assert '"q.nfplan" is not the plan that was begun last.' in nf("apply", "q.nfplan", "-resume")[2]
+    assert '"q.nfplan" is not the plan of the last apply.' in nf("apply", "q.nfplan", "-resume")[2]
 
 
 def test_drift_is_shown_and_adopted(nf: Callable[..., Told]) -> None:

@@ -24,4 +24,4 @@ def test_an_unknown_command_that_begins_like_a_removed_one_is_unknown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run_command_line(["refreshing"]) == 1
-    assert 'There is no command "refreshing" here.' in capsys.readouterr().err
+    assert 'Unknown command "refreshing".' in capsys.readouterr().err

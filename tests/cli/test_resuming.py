@@ -187,7 +187,7 @@ def test_what_is_left_can_be_dropped(nf: Shell) -> None:
     assert "Nothing to resume" in nf("apply", "-resume")[1]
     code, told = nf("plan")
     assert "Apply interrupted" not in told
-    assert nf("apply", "-discard")[1] == "No apply had left anything to do."
+    assert nf("apply", "-discard")[1] == "No unfinished apply."
 
 
 def test_a_state_that_was_changed_since_is_not_resumed(nf: Shell) -> None:

@@ -106,7 +106,7 @@ def test_show_prints_the_block_of_one_instance(capsys: pytest.CaptureFixture[str
     assert text.startswith('# nexus_rack.r[1]:\nresource "nexus_rack" "r" {\n')
     assert '"lab/r1"' in text
     assert run_command_line(["state", "show", "nexus_rack.r"]) == 1
-    assert "names 2 of them" in capsys.readouterr().err
+    assert "matches 2" in capsys.readouterr().err
 
 
 def test_a_broken_state_is_told_and_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,7 +191,7 @@ def test_pull_and_push_give_the_state_back(capsys: pytest.CaptureFixture[str]) -
     ("changes", "summary"),
     [
         ({"lineage": "other"}, "Unrelated state"),
-        ({"serial": 2}, "Older state"),
+        ({"serial": 2}, "Outdated state"),
         ({"catalogue": "d"}, "Conflicting state serial"),
     ],
 )

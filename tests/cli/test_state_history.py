@@ -35,14 +35,14 @@ def test_the_history_lists_what_is_kept_newest_first(capsys: pytest.CaptureFixtu
 
 def test_a_rollback_brings_an_earlier_state_under_a_new_serial(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "rollback", "1"]) == 0
-    assert "that of serial 1 again, under serial 3" in capsys.readouterr().out
+    assert "state of serial 1 as serial 3" in capsys.readouterr().out
     assert run_command_line(["state", "list"]) == 0
     assert capsys.readouterr().out.split() == ["nexus_site.lab"]
     assert run_command_line(["plan"]) == 0
     assert "Plan: 1 to add, 0 to change, 0 to destroy." in capsys.readouterr().out
     # And back: what was current became the version before.
     assert run_command_line(["state", "rollback", "2"]) == 0
-    assert "under serial 4" in capsys.readouterr().out
+    assert "as serial 4" in capsys.readouterr().out
     assert run_command_line(["plan"]) == 0
     assert "No changes." in capsys.readouterr().out
 
@@ -58,4 +58,4 @@ def test_a_version_that_is_not_kept_is_refused(serial: str, capsys: pytest.Captu
 
 def test_an_empty_place_has_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "history", f"-state={tmp_path / 'other'}"]) == 0
-    assert capsys.readouterr().out == "There is no state yet.\n"
+    assert capsys.readouterr().out == "No state exists.\n"

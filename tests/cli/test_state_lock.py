@@ -61,5 +61,5 @@ def test_nobody_is_asked_about_a_lock_that_is_not_there(
     answer(monkeypatch, "yes\n")
     assert run_command_line(["force-unlock", "id-1"]) == 1
     both = capsys.readouterr()
-    assert "Unlocked state" in both.err
+    assert "The state is not locked" in both.err
     assert "Do you really" not in both.out

@@ -43,7 +43,7 @@ def in_cell(cell: int) -> None:
 
 def test_a_state_that_is_well_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "verify"]) == 0
-    assert capsys.readouterr().out == "The state agrees with itself.\n"
+    assert capsys.readouterr().out == "The state is consistent.\n"
 
 
 def test_a_cell_that_is_not_there_is_named_and_neither_planned_on_nor_applied(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.cli.main import run_command_line
 from nexusform.resource_types.registry import DATA_SOURCES, RESOURCE_TYPES
 from tests.rendering.real_plans import EXAMPLES, inside
-from nexusform.cli.main import run_command_line
 
 EXAMPLE = EXAMPLES / "every-type"
 README = (EXAMPLE / "README.md").read_text(encoding="utf-8")

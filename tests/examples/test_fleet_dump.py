@@ -45,9 +45,7 @@ def test_the_readme_s_commands_say_what_it_shows(capsys: pytest.CaptureFixture[s
         ),
     ],
 )
-def test_mistakes_are_told(
-    arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_told(arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(list(arguments)) == 1
     assert says in " ".join(capsys.readouterr().err.replace("│", " ").split())
 

@@ -123,10 +123,13 @@ def test_places_of_vnfcs_are_called_decided_by_every_report(here: Path) -> None:
     done = nexusform(here, "plan", "-no-color", "-fail-on=certainty:1", *reports)
     assert done.returncode == 0, done.stdout + done.stderr
     details = nexusform(here, "plan", "-no-color", "-details").stdout
-    assert "Where VMs land on lab (decided here):" in done.stdout
-    assert "Sure of: every place, as it is decided here and not predicted." in done.stdout
-    assert "Decided here: their sites are told where VMs go." in details
-    assert "**VMs**: 3 placed. Sure of every place, as it is decided here and not predicted." in (here / "c.md").read_text()
+    assert "VM placement on lab (decided by nexusform):" in done.stdout
+    assert "exact; nexusform decides every location." in done.stdout
+    assert "Decided by nexusform and sent to the sites." in details
+    assert (
+        "**VMs**: 3 placed. Sure of every place, as it is decided here and not predicted."
+        in (here / "c.md").read_text()
+    )
     page = (here / "p.html").read_text()
     assert "VMs are placed as decided here" in page
     assert "Placements are predicted" not in page

@@ -27,7 +27,9 @@ def test_what_runs_leaves_room_for_one_replica_on_the_only_node_with_vfs(tmp_pat
     here = tmp_path / "real-nodes"
     shutil.copytree(EXAMPLE, here, ignore=shutil.ignore_patterns("state", ".nexusform"))
     planned = nexusform(here, "plan", "-no-color")
-    assert "upf-0                 -> rack1-bm02 (new)\n  + upf-1                 stays Pending (new)" in planned
+    assert (
+        "upf-0                 -> rack1-bm02 (new)\n  + upf-1                 stays Pending (new)" in planned
+    )
     nexusform(here, "apply", "-auto-approve")
     shown = json.loads(nexusform(here, "output", "-json"))["node_of_each_replica"]["value"]
     assert shown["upf-0"] == "core-workers-1"

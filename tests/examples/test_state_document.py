@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from msgspec.structs import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from nexusform.state import codec
 from tests import commands

@@ -16,7 +16,7 @@ from tests.examples.test_every_type import FIRST, copied_every_type
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COLUMNS = 80
-# Values are printed as configuration has them: `name = "..."`, `"key" = [` and what stands in a heredoc.
+# Values are printed as configuration has them: `name = "..."`, `"key" = [` and current placement in a heredoc.
 VALUE = re.compile(r'\s*([+~-] )?\s*("[^"]*"|[\w.-]+)\s+= ')
 HEREDOC = re.compile(r"<<-?EOT$")
 COMMAND = re.compile(r"\s+(kubectl|nexusform) ")  # to be copied as it stands
@@ -128,7 +128,7 @@ def typed(commands: Sequence[str], capfd: pytest.CaptureFixture[str]) -> list[st
     for command in commands:
         run_command_line(command.split())
         printed = capfd.readouterr()
-        assert "bug of its own" not in printed.err
+        assert "Internal error" not in printed.err
         lines = [*printed.out.splitlines(), *printed.err.splitlines()]
         wide += [f"{command}: {line}" for line in too_wide(lines)]
     return wide
@@ -257,5 +257,5 @@ def test_the_message_of_a_bug_fits_a_terminal(
     monkeypatch.setattr("nexusform.cli.main.ROOT.main", broken)
     assert run_command_line(["version"]) == 1
     text = capfd.readouterr().err
-    assert "bug of its own" in text
+    assert "Internal error" in text
     assert list(too_wide(text.splitlines())) == []

@@ -85,7 +85,7 @@ def test_people_are_told_which_is_which(plan: Plan) -> None:
     boxes = re.findall(r"^(?:│ (\w+): |(Not caused by this plan):)", details, re.MULTILINE)
     assert ["".join(box) for box in boxes] == ["Warning", "Advice", "Not caused by this plan", "Warning"]
     comment = render_markdown(plan, {})
-    assert "> **Mind:** new/p: an upgrade would fail (no-surge-capacity).\n" in comment
+    assert "> **Warning:** new/p: an upgrade would fail (no-surge-capacity).\n" in comment
     assert comment.startswith("### nexusform: 1 to add, nothing moves\n> [!NOTE]\n")
 
 

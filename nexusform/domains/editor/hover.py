@@ -47,7 +47,7 @@ def _list_placements(preview: PlacementPreview, address: str) -> list[str]:
     """Return the placement of all objects of a block."""
     texts = [text for (block, _), text in preview.texts.items() if block == address]
     hint = preview.hints.get((address, ""))
-    return [*texts, *([f"lands on {hint} (predicted)"] if hint else [])]
+    return [*texts, *([f"on {hint} (predicted)"] if hint else [])]
 
 
 def _quote_arguments(block: Block, names: tuple[str, ...], module: ModuleText) -> list[str]:

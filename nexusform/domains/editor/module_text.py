@@ -258,15 +258,17 @@ def rename_symbol(module: ModuleText, occurrence: Occurrence, name: str) -> list
     """
     symbol = occurrence.symbol
     if not _IDENTIFIER.fullmatch(name):
-        raise RenameError(f'"{name}" is not a name: letters, digits, _ and -, beginning with a letter.')
+        raise RenameError(
+            f'"{name}" is not a valid name. Use letters, digits, _ and -, starting with a letter.'
+        )
     if symbol.kind == "provider":
-        raise RenameError("A provider's name says which provider it is.")
+        raise RenameError("Providers cannot be renamed.")
     new_symbol = symbol._replace(name=name)
     declarations = module.list_symbols()
     if symbol not in declarations:
         raise RenameError(f"{symbol.reference} is not declared in this module.")
     if new_symbol in declarations and new_symbol != symbol:
-        raise RenameError(f"{new_symbol.reference} is declared already.")
+        raise RenameError(f"{new_symbol.reference} is already declared.")
     changes = [TextChange(item.range, name) for item in module.list_occurrences() if item.symbol == symbol]
     if symbol.kind == "resource" and new_symbol != symbol:
         changes.append(_create_moved_block(module, symbol, new_symbol))

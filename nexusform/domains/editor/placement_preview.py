@@ -22,7 +22,7 @@ from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import PlanOptions, begin_run
 
 _MAX_NAMES = 4
-_SAVED_TEXT_NOTE = "This is of the text as it was saved; what was typed since is not planned yet."
+_SAVED_TEXT_NOTE = "Prediction for the saved text; unsaved changes are not included."
 
 
 class PlacementPreview(Struct, frozen=True):
@@ -104,7 +104,7 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
         (row.after for row in plan.capacity if (row.site_id, row.sku) == (table.site_id, table.vm_sku_name)),
         None,
     )
-    capacity_text = f"; room for {capacity.free:,} more" if capacity is not None else ""
+    capacity_text = f"; capacity for {capacity.free:,} more" if capacity is not None else ""
     zones_text = f" on {'zone' if len(zones) == 1 else 'zones'} {', '.join(zones)}" if zones else ""
     return (
         f"{table.cluster}/{table.pool}: "
@@ -114,7 +114,7 @@ def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
 
 
 def _format_location(row: PlacementChange) -> str:
-    assert row.target is not None, "only rows with a target are told"
+    assert row.target is not None, "only rows with a target"
     return format_location_text(row.target)
 
 

@@ -40,7 +40,7 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
     blocks = module.find_blocks(range_in_file.path, range_in_file.start)
     if move and blocks:
         old, new = str(move["from"]), str(move["to"])
-        yield QuickFix(f"Keep {old} as {new}: write the moved block", create_moved_block(blocks[0], old, new))
+        yield QuickFix(f"Add a moved block from {old} to {new}", create_moved_block(blocks[0], old, new))
 
 
 def _suggest_name(text: bytes, range_in_file: Range, name: str) -> Iterator[QuickFix]:
@@ -57,7 +57,7 @@ def _suggest_name(text: bytes, range_in_file: Range, name: str) -> Iterator[Quic
     current_word = word[0].decode(errors="replace")
     if best_ratio >= _MIN_SIMILARITY and is_unique and current_word != name:
         location = Range(range_in_file.path, word.start(), word.end())
-        yield QuickFix(f'Write "{name}" in place of "{current_word}"', TextChange(location, name))
+        yield QuickFix(f'Replace "{current_word}" by "{name}"', TextChange(location, name))
 
 
 def _replace_curly_quotes(text: bytes, range_in_file: Range) -> Iterator[QuickFix]:
@@ -68,4 +68,4 @@ def _replace_curly_quotes(text: bytes, range_in_file: Range) -> Iterator[QuickFi
     new_line = "".join('"' if letter in CURLY_QUOTES else letter for letter in line)
     if new_line != line:
         location = Range(range_in_file.path, start, start + len(line.encode()))
-        yield QuickFix("Write straight quotes", TextChange(location, new_line))
+        yield QuickFix("Replace by straight quotes", TextChange(location, new_line))

@@ -16,27 +16,27 @@ from nexusform.schemas.value_types import describe_type
 
 # Meta-arguments and blocks of every resource, with descriptions.
 META_ARGUMENTS: Final[Mapping[str, str]] = {
-    "count": "Number of instances; `count.index` is the number of each.",
-    "for_each": "A map or a set of texts: an instance for each; `each.key` and `each.value` are its own.",
-    "depends_on": "What must be there before, beyond what is referred to.",
-    "provider": "The provider's configuration, where it is not the default one.",
+    "count": "Number of instances; `count.index` is the index.",
+    "for_each": "A map or set of strings; one instance per element, with `each.key` and `each.value`.",
+    "depends_on": "Dependencies in addition to references.",
+    "provider": "Provider configuration other than the default.",
 }
 META_BLOCKS: Final[Mapping[str, str]] = {
     "lifecycle": "prevent_destroy, ignore_changes, create_before_destroy, conditions.",
-    "dynamic": "Blocks of one type, one for each element of a collection.",
+    "dynamic": "Blocks of one type, one per element of a collection.",
 }
 TOP_LEVEL: Final[Mapping[str, str]] = {
-    "resource": "An object that is planned and kept in state.",
-    "data": "Something that is read.",
+    "resource": "A managed object.",
+    "data": "A data source.",
     "variable": "An input of the module.",
-    "locals": "Names for expressions.",
-    "output": "A value that the module gives.",
-    "module": "Another directory's configuration, called with inputs.",
+    "locals": "Named expressions.",
+    "output": "An output of the module.",
+    "module": "A call of a module in another directory.",
     "provider": "Settings of a provider.",
-    "moved": "An object that has another address now.",
-    "removed": "An object that is to be forgotten or destroyed.",
-    "import": "An object that stands already and is to be taken over.",
-    "check": "Assertions that only warn.",
+    "moved": "A changed address of an object.",
+    "removed": "An object to forget or destroy.",
+    "import": "An existing object to import.",
+    "check": "Assertions that warn.",
     "nexusform": "The backend, encryption, lint and versions.",
 }
 

@@ -139,10 +139,10 @@ class Exploration:
         """
         texts, _ = self._compute_texts(request)
         if _compute_digest(self._format_difference(texts)) != digest:
-            raise ExplorationRequestError("That is not the change that was shown. Look at it again.")
+            raise ExplorationRequestError("The change differs from the one shown. Review it again.")
         for name in texts:
             if Path(name).read_text(encoding="utf-8") != self.configuration.files[name].text:
-                raise ExplorationRequestError(f"{name} was changed meanwhile. Start explore again.")
+                raise ExplorationRequestError(f"{name} has changed. Restart explore.")
         for name, text in texts.items():
             write_file(Path(name), text.encode(), 0o666)
         return tuple(texts)
@@ -168,11 +168,11 @@ class Exploration:
             key for key in (*request.lost, *request.active, *request.added) if key not in self._racks
         ]
         if unknown_keys:
-            raise ExplorationRequestError(f'There is no pool or rack "{unknown_keys[0]}".')
+            raise ExplorationRequestError(f'Unknown pool or rack "{unknown_keys[0]}".')
         if any(not 0 <= count <= MAX_VMS for count in request.counts.values()):
-            raise ExplorationRequestError(f"A pool has 0 to {MAX_VMS:,} VMs here.")
+            raise ExplorationRequestError(f"A pool can have 0 to {MAX_VMS:,} VMs.")
         if any(not 0 <= count <= MAX_ADDED_RACKS for count in request.added.values()):
-            raise ExplorationRequestError(f"0 to {MAX_ADDED_RACKS} racks can be added at once.")
+            raise ExplorationRequestError(f"At most {MAX_ADDED_RACKS} racks can be added at a time.")
 
     def _list_adjustments(self, request: ExplorationRequest) -> list[Adjustment]:
         counts = [Adjustment(*self._count_paths[key], count) for key, count in request.counts.items()]
@@ -202,7 +202,7 @@ class Exploration:
         self._check_request(request)
         edits: list[TextEdit] = []
         unwritable = [
-            f"{count} x {self._racks[key].name}: added racks are not written."
+            f"{count} x {self._racks[key].name}: added racks cannot be written."
             for key, count in request.added.items()
             if count
         ]
@@ -214,7 +214,7 @@ class Exploration:
                 edits.append(edit)
             else:
                 path = ".".join(str(step) for step in adjustment.path)
-                unwritable.append(f"{adjustment.address}: {path} is no literal value of this one object.")
+                unwritable.append(f"{adjustment.address}: {path} is not a literal value of this object.")
         changed_edits = [edit for edit in edits if edit.before != edit.after]
         return apply_edits(self.configuration.files, changed_edits), unwritable
 

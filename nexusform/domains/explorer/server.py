@@ -59,7 +59,7 @@ class ExplorerServer(ThreadingHTTPServer):
             build_element("h1", f"Explore: {content.overview.headline}", id="headline"),
             build_element(
                 "p",
-                "Change a count, lose or add a rack: the engine plans it at once, and nothing is applied.",
+                "Change a count, or remove or add a rack. The plan updates at once; nothing is applied.",
                 class_="quiet",
             ),
             build_element("div", id="explore"),
@@ -71,9 +71,7 @@ class ExplorerServer(ThreadingHTTPServer):
             "nexusform explore",
             header,
             content.main,
-            build_element(
-                "footer", "Planned by the engine on the recorded state; nothing is applied.", class_="quiet"
-            ),
+            build_element("footer", "Planned on the recorded state; nothing is applied.", class_="quiet"),
             content.data,
             extra_scripts=script,
             policy=_POLICY,
@@ -107,7 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
         url_parts = urlsplit(self.path)
         token = parse_qs(url_parts.query).get("token", [""])[0]
         if url_parts.path != "/":
-            self._reject(HTTPStatus.NOT_FOUND, "There is nothing here.")
+            self._reject(HTTPStatus.NOT_FOUND, "Not found.")
             return
         if not self._has_access(token):
             return
@@ -121,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         handler = handlers.get(self.path)
         length = self.headers.get("Content-Length", "")
         if handler is None or not length.isdigit() or int(length) > _MAX_REQUEST_BYTES:
-            self._reject(HTTPStatus.NOT_FOUND, "There is nothing here.")
+            self._reject(HTTPStatus.NOT_FOUND, "Not found.")
             return
         try:
             body = msgspec.json.decode(self.rfile.read(int(length)), type=_RequestBody)
@@ -158,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _is_same_origin(self) -> bool:
         if self.headers.get("Origin") != f"http://{self.headers.get('Host')}":
-            self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may ask.")
+            self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may send requests.")
             return False
         return True
 

@@ -17,7 +17,7 @@ def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> AnswerRe
     """Build a report with a count by rule, then every finding with its location."""
     title = f"Advice ({origin})"
     if not findings:
-        return AnswerReport(title, "No advice: every rule is content.", is_finding=False)
+        return AnswerReport(title, "No findings.", is_finding=False)
     by_rule = Counter(finding.id for finding in findings)
     counts = ", ".join(f"{rule} ({count:,})" for rule, count in sorted(by_rule.items()))
     rows = tuple(Row((finding.id, _format_location(finding), finding.address)) for finding in findings)
@@ -26,7 +26,7 @@ def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> AnswerRe
         Section(finding.summary, tuple(finding.detail.split("\n")), is_folded=True) for finding in findings
     ]
     verdict = f"{format_count(len(findings), 'finding')}: {counts}."
-    hint = "A rule is silenced by `# nexusform:ignore ID` on the line before the block, or in the lint block."
+    hint = "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in the lint block."
     return AnswerReport(title, verdict, is_finding=True, facts=(hint,), sections=(table, *details))
 
 
@@ -44,12 +44,12 @@ def render_advice(
 ) -> str:
     """Render every finding in its box without merging, and a closing line with a final newline."""
     if not findings:
-        return "No advice: every rule is content with this configuration.\n"
+        return "No findings.\n"
     boxes = "".join(render_diagnostic(finding, files, colour=colour, width=width) for finding in findings)
     by_rule = Counter(finding.id for finding in findings)
     counts = ", ".join(
         f"{escape_control_characters(rule)}: {count:,}" for rule, count in sorted(by_rule.items())
     )
     closing = Painter(colour)(f"{len(findings):,} {select_form(len(findings), 'finding')}", "bold")
-    hint = "Silence a rule by `# nexusform:ignore ID` on the line before the block, or in\nthe lint block."
+    hint = "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in\nthe lint block."
     return f"{boxes}\n{closing} ({counts}).\n{hint}\n"

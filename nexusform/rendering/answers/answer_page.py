@@ -20,9 +20,7 @@ def render_answer_page(
 ) -> str:
     """Render the page of an answer: verdict, picture, text and tables, then `appendix`."""
     header = build_element("header", build_element("h1", report.title))
-    footer = build_element(
-        "footer", "Made by nexusform. What it says of the future is a prediction.", class_="quiet"
-    )
+    footer = build_element("footer", "Made by nexusform. Future placements are predictions.", class_="quiet")
     main = build_answer_main(report, picture, appendix)
     return render_page(report.title, header, main, footer, data or build_simulation_data(()))
 

@@ -125,7 +125,10 @@ def render_report_text(report: AnswerReport, *, colour: bool = False, width: int
             lines += ["", *_render_section(section, paint, width)]
     if hidden_sections:
         first_title = escape_control_characters(hidden_sections[0].title)
-        lines += ["", f"{len(hidden_sections)} more parts, from: {first_title}. -format=markdown shows all."]
+        lines += [
+            "",
+            f"{len(hidden_sections)} more sections, from: {first_title}; -format=markdown lists all.",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -143,7 +146,7 @@ def _render_section(section: Section, paint: Painter, width: int) -> Iterable[st
     yield from (f"{_INDENT}{line}" for line in render_table(table, paint, inner_width))
     hidden_count = len(section.table.rows) - len(table.rows)
     if hidden_count:
-        yield f"{_INDENT}... and {hidden_count} more; -format=markdown shows all."
+        yield f"{_INDENT}... and {hidden_count} more; -format=markdown lists all."
 
 
 def _truncate_table(table: Table) -> Table:

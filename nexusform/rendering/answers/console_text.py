@@ -192,7 +192,7 @@ def _render_lines(part: TracedPart, indent: int, width: int) -> Iterator[str]:
     if part.omitted:
         yield f"{margin}  ... and {part.omitted} more"
     if part.is_repeated:
-        yield f"{margin}  (what it is made of stands above)"
+        yield f"{margin}  (parts shown above)"
 
 
 def _format_value(part: TracedPart) -> str:

@@ -26,7 +26,7 @@ from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
 from nexusform.snapshots.machine_alternatives import MachineAlternative, Requirement
 
 _INDENT = " " * 15
-_UNKNOWN_CELLS_TEXT = "not known: nobody told those of the VMs that stand there"
+_UNKNOWN_CELLS_TEXT = "unknown: the site does not report the cells of its VMs"
 # Limits of rejection lines and tied names without -every.
 _MAX_LINES = 8
 _MAX_TIED_NAMES = 6
@@ -145,10 +145,10 @@ def _render_rack_rejections(explanation: Explanation) -> list[str]:
     rack_rejections = [
         rejection for rejection in explanation.rejections if rejection.candidate in rack_machines
     ]
-    lines = [f"{_INDENT}refused  : {text}" for text in _format_rejections(rack_rejections)[:_MAX_LINES]]
+    lines = [f"{_INDENT}rejected : {text}" for text in _format_rejections(rack_rejections)[:_MAX_LINES]]
     other_count = len(explanation.rejections) - len(rack_rejections)
     if other_count:
-        lines.append(f"{_INDENT}elsewhere: {other_count} machines refused")
+        lines.append(f"{_INDENT}elsewhere: {other_count} machines rejected")
     return lines
 
 
@@ -175,9 +175,9 @@ def _render_rejections(explanation: Explanation, *, show_all: bool) -> list[str]
     visible_groups = groups if show_all else groups[:_MAX_LINES]
     if not visible_groups:
         return []
-    lines = [f"  refused: {visible_groups[0]}", *(f"           {text}" for text in visible_groups[1:])]
+    lines = [f"  rejected: {visible_groups[0]}", *(f"            {text}" for text in visible_groups[1:])]
     if len(groups) > len(visible_groups):
-        lines.append(f"           and {len(groups) - len(visible_groups):,} more reasons")
+        lines.append(f"            and {len(groups) - len(visible_groups):,} more reasons")
     return lines
 
 
@@ -265,12 +265,12 @@ def build_explanation_report(
         sections.append(_build_ranking(f"Step 4: machine of {placement.rack}", explanation.machines))
         fitting = ", ".join(str(cell) for cell in sorted(explanation.fitting_cells))
         chosen_cells = " and ".join(str(cell) for cell in placement.cells)
-        line = f"Cells with room: {fitting}. The least free memory, then the lowest number: {chosen_cells}."
+        line = f"Cells that fit: {fitting}. Chosen by least free memory, then lowest number: {chosen_cells}."
         if not placement.cells:
             line = f"The cells are {_UNKNOWN_CELLS_TEXT}."
         sections.append(Section("Step 5: cells", (line,)))
     if alternatives:
-        sections.append(Section("To stand elsewhere", tuple(alternatives)))
+        sections.append(Section("To place it elsewhere", tuple(alternatives)))
     if explanation.rejections:
         sections.append(_build_rejection_section(explanation))
     title = f"{name} ({format_sku(explanation.demand.sku)})"
@@ -282,9 +282,9 @@ def build_explanation_report(
 def build_removal_report(row: PlacementChange) -> AnswerReport:
     """Build the report of a VM removed by a plan."""
     verdict = f"is removed, because {row.reason or row.trigger} ({row.trigger})"
-    facts = [f"It stands on {format_location_text(row.source)}."] if row.source is not None else []
+    facts = [f"It runs on {format_location_text(row.source)}."] if row.source is not None else []
     if row.trigger == "scale_in" and row.provenance != "decided":
-        facts.append("On a real site the platform chooses which VMs of the pool go.")
+        facts.append("On a real site Azure picks the VMs to remove.")
     return AnswerReport(f"{row.object} ({row.sku})", verdict, is_finding=False, facts=tuple(facts))
 
 
@@ -325,7 +325,7 @@ def _build_rejection_section(explanation: Explanation) -> Section:
     rows = tuple(Row((rule, reason, ", ".join(names))) for (rule, reason), names in by_reason.items())
     table = Table(("rule", "reason", "machines"), rows)
     return Section(
-        f"{format_count(len(explanation.rejections), 'machine')} refused", table=table, is_folded=True
+        f"{format_count(len(explanation.rejections), 'machine')} rejected", table=table, is_folded=True
     )
 
 
@@ -334,7 +334,7 @@ _NEED_TEXTS: Mapping[Requirement, str] = {
     Requirement.OPEN: "the machine takes VMs again",
     Requirement.HARDWARE: "another SKU",
     Requirement.SIZE: "a smaller SKU",
-    Requirement.LEAVE: "VMs leave",
+    Requirement.LEAVE: "fewer VMs on the machine",
     Requirement.ZONE: "a wider availability_zones",
     Requirement.HINT: "another placement hint",
     Requirement.RULE: "a rule about the VMs there",
@@ -373,7 +373,7 @@ def describe_alternatives(
         if need in alternatives_by_need
     ]
     if multiple_count:
-        lines.append(f"{format_count(multiple_count, 'machine')} would need more than one such change.")
+        lines.append(f"{format_count(multiple_count, 'machine')} would need several such changes.")
     return lines
 
 
@@ -389,13 +389,13 @@ def _describe_need(
     )
     match need:
         case None:
-            return f"{count} {verb} room, and the rule only ranks others first: {machines}."
+            return f"{count} {verb} capacity but a lower rank: {machines}."
         case Requirement.ZONE:
             zones = ", ".join(sorted(demand.zones or ()))
             return (
-                f"{count} {verb} room in zones that are not among {{{zones}}}: "
+                f"{count} {verb} capacity in zones outside {{{zones}}}: "
                 f"{_format_by_rack(alternatives)}. A wider "
-                f"availability_zones would let it go there; {consequence}."
+                f"availability_zones allows them; {consequence}."
             )
         case Requirement.LEAVE:
             return _describe_departures(alternatives)
@@ -408,19 +408,19 @@ def _describe_need(
                 ],
                 format_list,
             )
-            return f"{count} {verb} room once {they_take} VMs: {reasons}."
+            return f"{count} {verb} capacity once {they_take} VMs: {reasons}."
         case Requirement.HINT:
             reasons = _join_first(
                 [f"{alternative.machine} ({alternative.hint})" for alternative in alternatives], format_list
             )
-            return f"{count} {verb} room without a hard placement hint: {reasons}."
+            return f"{count} {verb} capacity without a hard placement hint: {reasons}."
         case Requirement.RULE:
             reasons = _join_first(
                 [f"{alternative.machine} ({alternative.rule})" for alternative in alternatives], format_list
             )
-            return f"{count} {verb} room, but a rule refuses: {reasons}."
+            return f"{count} {verb} capacity, but a rule rejects the VM: {reasons}."
         case Requirement.HARDWARE:
-            return f"A SKU that its hardware lists would fit {count} more: {machines}; {consequence}."
+            return f"A SKU of its hardware would fit {count} more: {machines}; {consequence}."
         case Requirement.SIZE:
             return f"A smaller SKU would fit {count} more: {machines}; {consequence}."
 
@@ -440,9 +440,9 @@ def _describe_departures(alternatives: Sequence[MachineAlternative]) -> str:
         ", ".join,
     )
     other_count = len(alternatives) - len(best)
-    other_note = f"; {other_count} more if several did" if other_count else ""
+    other_note = f"; {other_count} more if several were removed" if other_count else ""
     count = format_count(len(best), "machine")
-    return f"{count} would have room if {format_count(minimum, 'VM')} left: {machines}{other_note}."
+    return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
 
 
 def _format_by_rack(alternatives: Iterable[MachineAlternative]) -> str:

@@ -53,7 +53,7 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
     moves = format_effect_clauses(count_effects(rows), LOSS_EFFECTS) or ["nothing moves"]
     changed_count = sum(plan.has_changes for _, plan in plans)
     if not changed_count:
-        return "No changes in any of them."
+        return "No plan has changes."
     return (
         f"{changed_count} of {len(plans)} {select_form(changed_count, 'has', 'have')} changes; "
         f"{', '.join(moves)}."
@@ -63,7 +63,7 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
 def _format_note(overview: Overview) -> str:
     """Return the reason why a plan is rejected, or its checks and risks."""
     if overview.rejection:
-        return f"denied by {overview.rejection}"
+        return f"blocked by {overview.rejection}"
     return "; ".join([*overview.checks, *overview.risks])
 
 
@@ -89,4 +89,4 @@ def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Secti
                 rows.append(Row((site, named_plan.path, figure.label, before, after)))
     if rows:
         headers = ("site", "plan", "room", "before", "after")
-        yield Section("Room on the sites", (), table=Table(headers, tuple(rows), frozenset((3, 4))))
+        yield Section("Spare capacity of the sites", (), table=Table(headers, tuple(rows), frozenset((3, 4))))

@@ -14,7 +14,7 @@ from nexusform.rendering.report.placement_rows import build_table_row
 
 _HEADERS = ("pool", "SKU", "count", "racks", "VMs per rack")
 _RULE = (
-    'A rack is chosen by the fewest VMs of the pool (with rack_spread = "cluster": of the cluster first), '
+    'The rack with the fewest VMs of the pool wins (with rack_spread = "cluster": of the cluster first), '
     "then a machine by the fewest VMs of the cluster."
 )
 
@@ -30,10 +30,7 @@ def build_pools_report(address: str, pools: Sequence[PoolReason]) -> AnswerRepor
     sections = [Section("How its pools spread (expected / actual)", table=table)]
     sections += [_build_pool_section(pool, has_several) for pool in pools]
     examples = format_list([pool.objects[0] for pool in pools if pool.objects], 4)
-    hint = (
-        f"Why one stands where it does, rule by rule: nexusform explain '{address}' OBJECT, such as "
-        f"{examples}."
-    )
+    hint = f"To explain one placement: nexusform explain '{address}' OBJECT, such as {examples}."
     has_missing = any(pool.missing_count for pool in pools)
     return AnswerReport(address, _format_verdict(pools), has_missing, (_RULE, hint), tuple(sections))
 
@@ -64,7 +61,7 @@ def _build_pool_section(pool: PoolReason, has_several: bool) -> Section:
     zones = ", ".join(sorted(pool.zones, key=compute_natural_key)) if pool.zones else "all"
     lines = [f"Racks: {racks or 'none'}.", f"Availability zones: {zones}."]
     if pool.origins:
-        lines.append(f"Why they came: {'; '.join(_format_cause(cause) for cause in pool.origins)}.")
+        lines.append(f"Triggers: {'; '.join(_format_cause(cause) for cause in pool.origins)}.")
     lines.append(f"Objects: {format_list(pool.objects, 5)}.")
     name = f"{pool.table.cluster}/{pool.table.pool}" if has_several else pool.table.pool
     return Section(name, tuple(lines))

@@ -22,28 +22,28 @@ def describe_samples(sampling: NumaSampling | None) -> str:
     """Describe how far a plan depends on unknown NUMA cells; "" without unknown cells."""
     if sampling is None:
         return ""
-    unknown_cells = f"not known on {format_count(sampling.machines, 'machine')}"
+    unknown_cells = f"unknown on {format_count(sampling.machines, 'machine')}"
     is_sample = isinstance(sampling.displayed_sample, int)
     shown_sample = (
-        f"draw {sampling.displayed_sample} is shown"
+        f"sample {sampling.displayed_sample} is shown"
         if is_sample
-        else f"the run `{sampling.displayed_sample}` is shown"
+        else f"layout `{sampling.displayed_sample}` is shown"
     )
     if not sampling.sample_count:
-        return f"{unknown_cells}; {shown_sample}, no others were tried."
+        return f"{unknown_cells}; {shown_sample}, no other layout was sampled."
     fits = (
-        f"everything fits in {sampling.fitting_count:,} of {sampling.sample_count:,} draws of them, "
+        f"everything fits in {sampling.fitting_count:,} of {sampling.sample_count:,} sampled layouts, "
         f"{shown_sample}"
     )
-    return f"{unknown_cells}; {fits}. Shares are of these draws, samples that make no place there sure."
+    return f"{unknown_cells}; {fits}. Shares are of these samples; no location there is certain."
 
 
 def describe_sampled_capacity(sampled_capacity: SampledCapacity) -> str:
-    """Describe how far a what-if depends on unknown NUMA cells, and how many Insufficient capacity."""
+    """Describe how far a what-if depends on unknown NUMA cells, and the number of VMs without capacity."""
     if sampled_capacity.missing_count.is_exact and not sampled_capacity.missing_count.maximum:
         return describe_samples(sampled_capacity.numa_sampling)
-    scope = "however VMs lie there" if sampled_capacity.is_exact else "over these draws"
+    scope = "in any layout" if sampled_capacity.is_exact else "in these samples"
     return (
-        f"{describe_samples(sampled_capacity.numa_sampling)} VMs without room, {scope}: "
+        f"{describe_samples(sampled_capacity.numa_sampling)} VMs without capacity {scope}: "
         f"{sampled_capacity.missing_count}."
     )

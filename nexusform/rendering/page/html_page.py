@@ -227,7 +227,7 @@ def _build_sections(
         (heading, sentence) for heading, sentence in sentences if heading not in tile_headings
     ]
     parts: list[Part] = [build_verdict(report, overview, visible_sentences, tiles)]
-    title = "What stands" if report.is_errored else "Map"
+    title = "Current placement" if report.is_errored else "Map"
     map_part = build_section("racks", title, build_script_placeholder("map")) if maps else None
     if report.is_errored:
         return [*parts, findings, build_rules_section(plan.separation_verdicts), map_part]
@@ -252,7 +252,7 @@ def _build_sections(
 
 def build_script_placeholder(identifier: str) -> Markup:
     """Build an element that a script fills."""
-    note = "This part is drawn by a script, which is turned off here."
+    note = "This section needs JavaScript, which is disabled."
     return build_element("div", build_element("noscript", note), id=identifier)
 
 
@@ -260,9 +260,9 @@ def _build_footer(plan: Plan) -> Markup:
     """Build the version and a note about predictions."""
     version = f"nexusform {plan.nexusform_version}" if plan.nexusform_version else "nexusform"
     catalogue = f", SKU catalogue {plan.catalogue}" if plan.catalogue else ""
-    prediction_note = "Placements are predicted: the platform breaks ties unseen."
+    prediction_note = "Placements are predicted: Azure breaks ties."
     if is_fully_decided(plan.placement_tables):
-        prediction_note = "VMs are placed as decided here: their sites are told where they go."
+        prediction_note = "nexusform decides the placements and sends them to the sites."
     return build_element(
         "footer",
         build_element("p", f"Made by {version}{catalogue}. {prediction_note}"),

@@ -192,5 +192,5 @@ def render_mark_legend(unmarked: Mark | None) -> list[Markup]:
         parts.append(build_svg_element("text", label, x=left + 31, y=11))
     left = len(signs) * 104
     parts.append(build_svg_element("rect", class_="cell refused", x=left + 1, y=1, width=24, height=12))
-    parts.append(build_svg_element("text", "takes no new VMs", x=left + 31, y=11))
+    parts.append(build_svg_element("text", "cordoned", x=left + 31, y=11))
     return parts

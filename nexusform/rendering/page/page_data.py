@@ -241,8 +241,8 @@ def _build_details(vm: MapVm) -> dict[str, Any] | None:
 _RECREATED_WITH_POOL: Final = "re-created with its pool"
 # Effects without a mark of their own.
 _EFFECT_TEXTS: Final = {
-    Effect.LOST: "without its machine",
-    Effect.FORGOTTEN: "forgotten, runs on",
+    Effect.LOST: "host lost",
+    Effect.FORGOTTEN: "forgotten, still runs",
 }
 
 

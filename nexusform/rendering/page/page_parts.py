@@ -196,7 +196,7 @@ def build_verdict(
         verdict_lines.append(build_element("p", wording.format_thousands(report.verdict), class_="plan-line"))
         if overview.placements and not tiles:
             lines.append(build_element("li", overview.placements))
-        tile_headings = ("At stake", "Denied") if tiles else ()
+        tile_headings = ("Risk", "Blocked") if tiles else ()
         lines += [
             build_element("li", build_element("b", f"{heading}: "), sentence)
             for heading, sentence in sentences
@@ -219,7 +219,7 @@ def build_sites_section(rows: Sequence[SiteRow]) -> Part:
     rows_with_changes = select_changed_rows(rows)
     if not rows_with_changes:
         return None
-    headers = ("site", "what happens", "VMs")
+    headers = ("site", "changes", "VMs")
     cells = [_build_site_cells(row) for row in rows_with_changes]
     other_text = "; ".join(describe_other_sites(rows))
     other_paragraph = build_element("p", f"{other_text}.") if other_text else None
@@ -236,7 +236,9 @@ def build_overview_section(overview: Overview) -> Part:
     """Build tables of spare capacity and of changes."""
     tables = [*_build_capacity_tables(overview), *_build_count_tables(overview)]
     content = build_element("div", tables, class_="columns")
-    return build_section("overview", "Room and counts", content, data_short="Room") if tables else None
+    return (
+        build_section("overview", "Capacity and counts", content, data_short="Capacity") if tables else None
+    )
 
 
 _IMPACT_CLASSES: Final = {Impact.NONE: "allowed", Impact.MOVES: "look", Impact.LOSES: "caution"}
@@ -274,7 +276,7 @@ def _build_capacity_tables(overview: Overview) -> list[Markup]:
         prefix = f"{overview.sites[position]} " if len(overview.sites) > 1 else ""
         headers += [f"{prefix}before", f"{prefix}after"]
     rows = [_build_capacity_cells(row, visible_positions) for row in overview.capacity]
-    return [build_table("Room before and after", headers, rows, figures=len(headers) - 1)]
+    return [build_table("Capacity before and after", headers, rows, figures=len(headers) - 1)]
 
 
 def _build_capacity_cells(row: CapacityRow, positions: Sequence[int]) -> list[Part]:
@@ -336,7 +338,7 @@ def _build_remaining_findings(findings: Sequence[Finding]) -> Markup:
     diagnostic = findings[0].diagnostic
     summary = f"{_LEVEL_TAGS[findings[0].level]} {diagnostic.summary}: {len(findings):,} more"
     names = format_instances((finding.diagnostic.address for finding in findings), len(findings))
-    hint = ["What each says: ", build_element("code", "nexusform plan -details"), "."]
+    hint = ["Details: ", build_element("code", "nexusform plan -details"), "."]
     name_list = build_element("p", build_element("code", build_breakable_name(names))) if names else None
     return build_element(
         "details", build_element("summary", summary), name_list, build_element("p", hint), class_="reasons"
@@ -489,7 +491,7 @@ def build_upgrades_section(upgrades: Sequence[Upgrade]) -> Part:
     """Build tables of upgraded clusters and of clusters with re-created pools."""
     if not upgrades:
         return None
-    headers = ("Pool", "SKU", "Nodes", "Batches", "Away at once", "Fewest up")
+    headers = ("Pool", "SKU", "Nodes", "Batches", "Down at a time", "Minimum up")
     parts: list[Part] = []
     for upgrade in upgrades:
         caption = f"{format_upgrade_heading(upgrade)}: {describe_upgrade_course(upgrade)}"
@@ -500,7 +502,7 @@ def build_upgrades_section(upgrades: Sequence[Upgrade]) -> Part:
         )
     return build_section(
         "upgrades",
-        "Upgrades" if all(cluster_upgrade.is_rolling for cluster_upgrade in upgrades) else "Made anew",
+        "Upgrades" if all(cluster_upgrade.is_rolling for cluster_upgrade in upgrades) else "Re-created",
         parts,
     )
 
@@ -520,7 +522,10 @@ def build_rules_section(verdicts: Sequence[SeparationVerdict]) -> Part:
     rows = [_build_rule_row(verdict) for verdict in verdicts]
     lists = [_build_violations(verdict) for verdict in verdicts if verdict.violations]
     return build_section(
-        "separation", "Separation rules", build_table("Who must not share hardware", headers, rows), lists
+        "separation",
+        "Separation rules",
+        build_table("Tenants that must not share hardware", headers, rows),
+        lists,
     )
 
 
@@ -592,9 +597,9 @@ def render_diff(text: str, label: str) -> Markup:
 def build_rollouts_section(report: Report) -> Part:
     """Build the rollout steps of placements; None without any."""
     tables = [build_table(rollout.title, HEADERS, rollout.rows) for rollout in report.rollouts]
-    note = "Times are the earliest: what waits tell, without the time that updates take."
+    note = "Earliest start; update time not included."
     return (
-        build_section("rollouts", "How it rolls out", build_element("p", note), tables, data_short="Rollouts")
+        build_section("rollouts", "Rollout", build_element("p", note), tables, data_short="Rollouts")
         if tables
         else None
     )

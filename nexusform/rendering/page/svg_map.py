@@ -58,15 +58,15 @@ def render_svg(plan: Plan) -> str:
     """Render the rack map of a plan as an SVG document with a final newline."""
     maps = build_rack_maps(plan)
     denied = describe_rejection(plan)
-    verdict = f"Denied by {denied}" if denied else ""
+    verdict = f"Blocked by {denied}" if denied else ""
     if plan.errored:
-        return render_maps(maps, f"{verdict}. Nothing is changed", empty_text="Nothing stands yet.")
+        return render_maps(maps, f"{verdict}. No changes were made", empty_text="The site has no VMs.")
     pictures = () if maps else (part.picture(plan, verdict) for part in load_domain_parts(plan))
     return next(filter(None, pictures), "") or render_maps(maps, verdict)
 
 
 def render_maps(
-    maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan knows no site."
+    maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site."
 ) -> str:
     """Render an SVG document of maps, one below the other, under a verdict. If the file would be too large,
     render racks only.
@@ -189,7 +189,7 @@ class _Side(Struct, frozen=True):
 
 _BEFORE_AND_AFTER: Final = (_Side("Before", is_after=False), _Side("After", is_after=True))
 _AFTER: Final = (_Side("After the plan", is_after=True),)
-_CURRENT: Final = (_Side("What stands", is_after=True),)
+_CURRENT: Final = (_Side("Current placement", is_after=True),)
 
 
 def _select_sides(site: SiteMap, *, has_both: bool) -> Sequence[_Side]:
@@ -298,7 +298,7 @@ class _SiteDrawing:
         facts = machine.facts
         lines = [f"{facts.name}{_describe_hardware(machine)}"]
         if facts.unschedulable_reason:
-            lines.append(f"takes no new VMs: {facts.unschedulable_reason}")
+            lines.append(f"cordoned: {facts.unschedulable_reason}")
         if not self._scale.has_texts:
             lines += [vm.name for vm in vms]
         return "\n".join(lines)

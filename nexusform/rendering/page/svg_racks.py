@@ -12,7 +12,7 @@ from nexusform.rendering.page.rack_map import MapMachine, MapRack, Mark, SiteMap
 
 MAX_BYTES: Final = 5_000_000
 NOTE: Final = (
-    "Racks alone, with their VMs; the bar is the memory that they take. With every machine this picture "
+    "Racks alone, with their VMs; the bar is the memory that they take. With all machines this picture "
     "would be larger than 5 MB."
 )
 MAX_RACKS: Final = 8_000  # in one picture
@@ -39,9 +39,9 @@ class RackDrawing:
         """Render the elements of the site from `top` down."""
         hidden_count = len(self._site.racks) - len(self._racks)
         hidden_note = (
-            f" {format_count(hidden_count, 'more rack')} of this site left out." if hidden_count else ""
+            f" {format_count(hidden_count, 'more rack')} of this site omitted." if hidden_count else ""
         )
-        side = "what stands" if self._site.is_current_only else "after the plan"
+        side = "current placement" if self._site.is_current_only else "after the plan"
         parts = [
             build_svg_element(
                 "text", f"Site {self._site.name}, {side}", class_="heading", x=margin, y=top + 16

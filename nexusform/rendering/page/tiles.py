@@ -26,7 +26,6 @@ from nexusform.rendering.report.placement_rows import OUTCOMES
 from nexusform.rendering.report.plan_report import Report
 from nexusform.rendering.report.summary_sentences import describe_capacity
 
-_AMOUNT_SEPARATOR: Final = " more of "
 _MAX_NAMES: Final = 3
 _MAX_LARGE_LENGTH: Final = 60  # letters; longer texts use the font size of sentences
 
@@ -82,12 +81,12 @@ def _build_moves_tile(plan: Plan, report: Report, overview: Overview) -> Tile:
                 texts = placed if outcome == OUTCOMES[Effect.PLACED] else kept
                 texts = disruptive if outcome in summary.disruptive_outcomes else texts
                 texts.append(f"{format_count(count, noun)} {outcome}")
-    title = "What would move" if overview.rejection else "What moves"
+    title = "Moves if applied" if overview.rejection else "Moves"
     cluster_note = _describe_touched(plan)
     if disruptive:
         return Tile(title, disruptive[0], ", ".join([*disruptive[1:], *placed, *kept]) + cluster_note, "look")
     if placed:
-        title = "What would come" if overview.rejection else "What comes"
+        title = "New if applied" if overview.rejection else "New"
         return Tile(
             title, placed[0], ", ".join([*placed[1:], *kept, "nothing moves"]) + cluster_note, "allowed"
         )
@@ -95,12 +94,12 @@ def _build_moves_tile(plan: Plan, report: Report, overview: Overview) -> Tile:
 
 
 def _describe_touched(plan: Plan) -> str:
-    """Return `. Touched: c37` with the clusters of changed VMs if there are very many clusters."""
+    """Return `. Affected: c37` with the clusters of changed VMs if there are very many clusters."""
     names = {pool.cluster for site in plan.sites for pool in site.pools}
     vms = [row for row in plan.placements if row.kind == VM and row.action is not PlacementAction.KEEP]
     clusters = sorted({row.cluster for row in vms}, key=compute_natural_key)
     return (
-        f". Touched: {format_first(clusters, _MAX_CLUSTERS)}."
+        f". Affected: {format_first(clusters, _MAX_CLUSTERS)}."
         if clusters and len(names) > _MIN_CLUSTERS
         else ""
     )
@@ -113,15 +112,14 @@ def _build_capacity_tiles(plan: Plan) -> list[Tile]:
     if not changed_sites:
         return []
     site = max(changed_sites, key=_compute_loss)
-    amount, is_split, remainder = describe_capacity(site).partition(_AMOUNT_SEPARATOR)
-    large, text = (amount, f"more of {remainder}") if is_split else ("0", amount)
+    amount, _, remainder = describe_capacity(site).partition(" x ")
     other_count = len(changed_sites) - 1
     other_note = f" {format_count(other_count, 'more site')} below." if other_count else ""
     return [
         Tile(
-            f"Room on {site.name}",
-            large,
-            f"{text}{other_note}",
+            f"Spare capacity on {site.name}",
+            amount,
+            f"x {remainder}{other_note}",
             "look" if _compute_loss(site) > 0 else "allowed",
         )
     ]
@@ -166,7 +164,7 @@ def _build_risk_tile(plan: Plan, report: Report, overview: Overview) -> Tile:
         kind = "look" if kind == "allowed" else kind
     else:
         large_text, details = _describe_no_risk(plan), []
-    return Tile("What is at risk", large_text, _join_texts([*details, findings]), kind, link)
+    return Tile("Impact", large_text, _join_texts([*details, findings]), kind, link)
 
 
 _LOSS_EFFECTS: Final = (Effect.REMOVED, Effect.LOST, Effect.UNPLACED, Effect.FORGOTTEN)
@@ -177,9 +175,9 @@ def _describe_no_risk(plan: Plan) -> str:
     if plan.to_destroy:
         return describe_destroyed(plan)
     if count_objects(count_effects(select_rows_outside_upgrades(plan)), Effect.MOVED, Effect.RECREATED):
-        return "what moves is away for a while"
+        return "moved VMs are down while re-created"
     if not plan.upgrades:
-        return "nothing that runs is touched"
+        return "no running workload affected"
     pools_without_surge = [
         f"{upgrade.cluster}/{pool.pool}"
         for upgrade in plan.upgrades
@@ -187,8 +185,8 @@ def _describe_no_risk(plan: Plan) -> str:
         if not pool.surges
     ]
     if pools_without_surge:
-        return f"nodes of {format_first(pools_without_surge, _MAX_NAMES)} are away for a while"
-    return "no node is missing: new ones come before old ones leave"
+        return f"nodes of {format_first(pools_without_surge, _MAX_NAMES)} are down while re-created"
+    return "rolling surge: capacity never drops"
 
 
 def _join_texts(texts: Sequence[str]) -> str:

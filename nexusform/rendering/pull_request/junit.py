@@ -52,7 +52,7 @@ def render_junit(plan: Plan) -> str:
 def _build_check_case(check: CheckResult) -> JunitCase:
     outcome = _OUTCOMES.get(check.status, "error")
     # A plan evaluates conditions on predictions; apply evaluates them on results.
-    message = "; ".join(check.messages) or f"{check.status}, as far as the plan predicts"
+    message = "; ".join(check.messages) or f"{check.status}, predicted"
     return JunitCase(check.kind, check.address, outcome, message)
 
 
@@ -125,8 +125,8 @@ def _format_name(diagnostic: Diagnostic) -> str:
 def _explain_skip(rule: str, plan: Plan) -> str:
     """Return the reason why a lint rule was not evaluated, or ""."""
     if rule in plan.disabled_rules:
-        return "switched off in the configuration"
-    return "not judged, as planning failed" if plan.errored else ""
+        return "disabled in the configuration"
+    return "not checked: planning failed" if plan.errored else ""
 
 
 def _build_lint_case(rule: str, findings: Iterable[Finding], skip_reason: str) -> JunitCase:

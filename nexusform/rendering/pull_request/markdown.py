@@ -75,7 +75,7 @@ from nexusform.rendering.text.stanza_text import render_outputs, render_stanza
 
 MAX_BYTES: Final = 65_000
 _NO_REGISTRIES = Registries()
-_ALL_VMS_TITLE: Final = "Every VM, and how sure its machine is"
+_ALL_VMS_TITLE: Final = "Every VM, with machine certainty"
 _MAX_OPEN_LINES: Final = 20  # lines of changes that are not folded
 _MAX_BOXES: Final = 20
 
@@ -107,7 +107,7 @@ def render_markdown(
             "Changes", 60, tuple(render_changes(plan, create_schema_lookup(registries))), _fold_changes
         ),
         ReportPart(
-            "What changed outside",
+            "Changed outside",
             60,
             tuple(render_drift(plan, create_schema_lookup(registries))),
             create_heading_renderer("Changed outside of nexusform"),
@@ -123,7 +123,7 @@ def _build_failure_parts(
 ) -> list[ReportPart]:
     """Build the parts of the report of a failed plan."""
     return [
-        ReportPart("Errors and ways out", 95, tuple(render_errors(_list_diagnostics(plan), origin))),
+        ReportPart("Errors and suggested fixes", 95, tuple(render_errors(_list_diagnostics(plan), origin))),
         *_build_finding_parts(entries, origin, 60),
         _build_source_part(plan, sources),
     ]
@@ -138,12 +138,10 @@ def _build_placement_parts(plan: Plan, report: Report, origin: CodeOrigin) -> li
         ReportPart("VMs", 92, tuple(render_vm_table(plan))),
         ReportPart("Causes", 91, tuple(render_causes(plan, origin))),
         ReportPart("New VMs", 88, tuple(new_pools)),
-        ReportPart("VMs that leave", 82, tuple(render_other_vms(report))),
-        ReportPart("Pools that are spread otherwise than expected", 70, tuple(unexpected)),
+        ReportPart("Removed VMs", 82, tuple(render_other_vms(report))),
+        ReportPart("Pools with an unexpected spread", 70, tuple(unexpected)),
         ReportPart("Fleet bindings", 87, tuple(render_bindings(plan))),
-        ReportPart(
-            "Rollouts", 83, tuple(render_rollouts(report)), create_heading_renderer("How it rolls out")
-        ),
+        ReportPart("Rollouts", 83, tuple(render_rollouts(report)), create_heading_renderer("Rollout")),
         ReportPart("Pods", 82, tuple(render_pods(report)), create_heading_renderer("Pods")),
         ReportPart("Racks", 65, tuple(picture), lambda text: format_code_block(text, "text"), is_atomic=True),
         _build_counts_part(plan, report),
@@ -160,14 +158,14 @@ def _render_sites(plan: Plan) -> list[str]:
         (f"**{escape_plain_text(row.name)}**", row.delta, escape_plain_text(row.summary))
         for row in rows_with_changes
     ]
-    lines = render_table(("site", "VMs", "what happens"), cells)
+    lines = render_table(("site", "VMs", "changes"), cells)
     other_texts = [f"{escape_plain_text(sentence)}." for sentence in describe_other_sites(rows)]
     return [*lines, "", " ".join(other_texts)] if other_texts else lines
 
 
 def _build_counts_part(plan: Plan, report: Report) -> ReportPart:
     lines = tuple(render_kinds(plan, report))
-    return ReportPart("Counts", 86, lines, create_heading_renderer("In all") if len(lines) > 1 else str)
+    return ReportPart("Counts", 86, lines, create_heading_renderer("Totals") if len(lines) > 1 else str)
 
 
 def _build_consequence_parts(
@@ -176,7 +174,7 @@ def _build_consequence_parts(
     """Build the parts about capacity, rules and warnings."""
     rules = [_render_rule(rule) for rule in plan.separation_verdicts]
     return [
-        ReportPart("Room", 85, tuple(render_capacity(overview.sites, overview.capacity))),
+        ReportPart("Spare capacity", 85, tuple(render_capacity(overview.sites, overview.capacity))),
         ReportPart("Separation rules", 75, tuple(rules), create_heading_renderer("Separation rules")),
         *_build_finding_parts(entries, origin, 90),
     ]
@@ -187,7 +185,7 @@ def _build_finding_parts(entries: Entries, origin: CodeOrigin, importance: int) 
     caused = tuple(render_findings(entries.caused, origin))
     return [
         ReportPart("Warnings", importance, caused, create_heading_renderer("Warnings and advice")),
-        ReportPart("What held before", 50, tuple(render_existing(entries.existing))),
+        ReportPart("Existing issues", 50, tuple(render_existing(entries.existing))),
     ]
 
 
@@ -211,7 +209,7 @@ def _build_folded_parts(
     outputs = "\n".join(render_outputs(report.outputs))
     return [
         _build_source_part(plan, sources),
-        _build_folded_part("Room of every site", 45, render_all_capacity(overview)),
+        _build_folded_part("Spare capacity of every site", 45, render_all_capacity(overview)),
         ReportPart(
             "Every VM", 35, tuple(render_all_vms(plan)), lambda text: fold_details(_ALL_VMS_TITLE, text)
         ),
@@ -234,7 +232,7 @@ def _render_pools(report: Report) -> str:
 def _build_source_part(plan: Plan, sources: Mapping[str, SourceFile]) -> ReportPart:
     """Build the folded boxes of findings with source lines, by level."""
     findings = collect_findings(plan)[:_MAX_BOXES]
-    return _build_folded_part("Source lines and what to do", 50, render_boxes(findings, sources))
+    return _build_folded_part("Source lines and suggested fixes", 50, render_boxes(findings, sources))
 
 
 def _build_folded_part(title: str, importance: int, body: str, language: str = "") -> ReportPart:
@@ -378,7 +376,7 @@ _MAX_NEW_RACKS: Final = 12
 _NO_MACHINE: Final = "."
 _CLOSED: Final = "x"
 _TEN_OR_MORE: Final = "+"
-_SIGN_MEANINGS: Final = ((_CLOSED, "takes no VM"), (_NO_MACHINE, "no machine"), (_TEN_OR_MORE, "ten or more"))
+_SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_TEN_OR_MORE, "ten or more"))
 
 
 def render_rack_picture(racks: Sequence[RackCounts], *, has_several_sites: bool = False) -> list[str]:
@@ -401,7 +399,7 @@ def render_rack_picture(racks: Sequence[RackCounts], *, has_several_sites: bool 
     figures = "".join(_list_figures(visible_racks))
     if len(racks) > len(visible_racks):
         lines.append(f"and {format_count(len(racks) - len(visible_racks), 'more rack')}")
-    lines.append("a figure: VMs on a machine")
+    lines.append("digit: VMs on that machine")
     lines += [f"{sign}: {meaning}" for sign, meaning in _SIGN_MEANINGS if sign in figures]
     return lines
 

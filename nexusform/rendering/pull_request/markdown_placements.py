@@ -92,10 +92,10 @@ def _render_vms(rows: Sequence[PlacementChange], plan: Plan, *, has_shares: bool
     moves = list_vm_moves(rows, plan.samples)
     if not moves:
         return []
-    headers = ["VM", "leaves → goes to" if any(move.origin for move in moves) else "goes to"]
+    headers = ["VM", "from → to" if any(move.origin for move in moves) else "to"]
     has_certainty = has_shares and any(move.machine_share is not None for move in moves)
     if has_certainty:
-        headers.append("this machine")
+        headers.append("machine certainty")
     cells = [_build_vm_cells(move, has_certainty=has_certainty) for move in moves]
     return render_table(headers, cells, figures=1 if has_certainty else 0)
 
@@ -114,7 +114,7 @@ def _render_moved_pools(rows: Sequence[PlacementChange]) -> list[str]:
     visible_cells = cells[:_MAX_ROWS]
     if len(cells) > len(visible_cells):
         visible_cells[-1] = [f"and {len(cells) - len(visible_cells) + 1:,} more", "", ""]
-    return render_table(["Pool", "leave → go to", "VMs"], visible_cells, figures=1)
+    return render_table(["Pool", "from → to", "VMs"], visible_cells, figures=1)
 
 
 def _format_rack_moves(rows: Sequence[PlacementChange], effect: Effect) -> str:
@@ -152,7 +152,7 @@ def _format_move(move: VmMove) -> str:
 
 
 def render_causes(plan: Plan, origin: CodeOrigin) -> list[str]:
-    """Render the causes of moves: `Because of main.nf.hcl:26.`."""
+    """Render the causes of moves: `Cause: main.nf.hcl:26.`."""
     moves = [row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE]
     if not moves:
         return []
@@ -161,7 +161,7 @@ def render_causes(plan: Plan, origin: CodeOrigin) -> list[str]:
     )
     causes = [location for location in locations if location]
     causes += [format_code("-replace")] if any(row.trigger in _FLAG_TRIGGERS for row in moves) else []
-    sentences = [f"Because of {format_first(causes, _MAX_CAUSES)}."] if causes else []
+    sentences = [f"Cause: {format_first(causes, _MAX_CAUSES)}."] if causes else []
     return [" ".join(sentences)] if sentences else []
 
 
@@ -215,7 +215,7 @@ def _build_folded_cells(equal_pools: Sequence[tuple[PlacementGroup, int]]) -> tu
     racks = dict.fromkeys(chain.from_iterable(pool.actual_vms_per_rack for pool in tables))
     name = f"{format_names(pool.cluster for pool in tables)}/{tables[0].pool}"
     unexpected_count = sum(bool(_format_expected(pool)) for pool in tables)
-    note = f" ({unexpected_count:,} otherwise than expected)" if unexpected_count else ""
+    note = f" ({unexpected_count:,} unexpected)" if unexpected_count else ""
     count = f"{len(equal_pools):,} x {new:,}"
     if new != tables[0].total_count:
         count += f" of {tables[0].total_count:,}"
@@ -364,7 +364,7 @@ def render_kinds(plan: Plan, report: Report) -> list[str]:
         kind = summary.kind or total_kind
         counts_text = ", ".join(f"{count:,} {outcome}" for count, outcome in summary.outcomes)
         certainty_text = describe_certainty(plan) if kind == VM and summary.place + summary.move else ""
-        certainty = f" Sure of {certainty_text}" if certainty_text else ""
+        certainty = f" Confidence: {certainty_text}" if certainty_text else ""
         prediction_suffix, prediction_text = (
             (prediction_text, "") if certainty_text else ("", prediction_text)
         )
@@ -387,13 +387,13 @@ def _describe_predictions(plan: Plan) -> Iterator[str]:
     for site, predictions in scores:
         site_note = f" on {site}" if len(scores) > 1 else ""
         certain_note = (
-            f", {predictions.certain_correct:,} of the {predictions.certain:,} that were sure"
+            f", {predictions.certain_correct:,} of {predictions.certain:,} certain ones"
             if predictions.certain
             else ""
         )
         yield (
-            f"Of {format_count(predictions.verified, 'earlier claim')}{site_note} {predictions.correct:,} "
-            f"held{certain_note}."
+            f"{predictions.correct:,} of {format_count(predictions.verified, 'earlier prediction')}"
+            f"{site_note} correct{certain_note}."
         )
 
 
@@ -455,17 +455,11 @@ def _select_sites(count: int, rows: Sequence[CapacityRow]) -> tuple[list[int], s
         further_count = count - len(selected_sites)
         return (
             selected_sites,
-            f"and {format_count(further_count, 'more site')}, with as much room as before"
-            if further_count
-            else "",
+            f"and {format_count(further_count, 'more site')} unchanged" if further_count else "",
         )
     unchanged_count, hidden_count = count - len(changed_sites), len(changed_sites) - len(selected_sites)
-    clauses = (
-        [f"{format_count(hidden_count, 'more site')} with other room than before"] if hidden_count else []
-    )
-    clauses += (
-        [f"{format_count(unchanged_count, 'site')} with as much room as before"] if unchanged_count else []
-    )
+    clauses = [f"{format_count(hidden_count, 'more site')} changed"] if hidden_count else []
+    clauses += [f"{format_count(unchanged_count, 'site')} unchanged"] if unchanged_count else []
     return selected_sites, f"and {' and '.join(clauses)}" if clauses else ""
 
 
@@ -507,7 +501,7 @@ def render_all_capacity(overview: Overview) -> str:
                 tuple(f"  {label}: {after}" for label, _, after in figures), []
             ).append(site)
     for figure_lines, names in unchanged_sites.items():
-        lines += [f"{format_names(names, _MAX_SITE_NAMES)}, as before:", *figure_lines]
+        lines += [f"{format_names(names, _MAX_SITE_NAMES)} (unchanged):", *figure_lines]
     return "\n".join(lines)
 
 

@@ -12,7 +12,6 @@ from nexusform.plans.impact.effects import (
     REMOVAL_EFFECTS,
     Effect,
     compute_effect,
-    count_objects,
     describe_state,
     format_effect_clauses,
     format_verb,
@@ -46,16 +45,15 @@ def render_title(overview: Overview) -> str:
 def render_alert(plan: Plan, report: Report, overview: Overview) -> list[str]:
     """Render GitHub's alert box with the verdict; its kind is the impact."""
     if overview.rejection:
-        lines = [f"**Denied** by {escape_plain_text(overview.rejection)}."]
+        lines = [
+            f"**Blocked** by {escape_plain_text(overview.rejection)}.",
+            *map(escape_plain_text, overview.guard_rail_violations),
+            f"If applied: {_build_sentences(plan, report)}",
+        ]
         if report.is_errored:
-            lines.append("Nothing is changed.")
-        else:
-            lines += [
-                *map(escape_plain_text, overview.guard_rail_violations),
-                f"If it were applied: {_build_sentences(plan, report)}",
-            ]
+            lines = ["**Plan failed.** No changes were made."]
         return _render_box("CAUTION", [*lines, *_render_inventory_age(overview)])
-    lines = [f"**Allowed.** {_build_sentences(plan, report)}".replace("** **", " ", 1)]
+    lines = [_build_sentences(plan, report)]
     lines += [
         f"**{escape_plain_text(text)}.**"
         for text in (*overview.weakened_rules, *overview.availability_losses[:_MAX_NAMES])
@@ -64,7 +62,7 @@ def render_alert(plan: Plan, report: Report, overview: Overview) -> list[str]:
         reasons = "; ".join(overview.checks)
         lines.append(f"{escape_plain_text(reasons[0].upper() + reasons[1:])}.")
     if overview.first_warning:
-        lines.append(f"**Mind:** {escape_plain_text(overview.first_warning)}.")
+        lines.append(f"**Warning:** {escape_plain_text(overview.first_warning)}.")
     lines += _render_inventory_age(overview)
     return _render_box(overview.impact.value.upper(), lines)
 
@@ -88,7 +86,7 @@ def _render_inventory_age(overview: Overview) -> list[str]:
     )
 
 
-# --- what happens to what runs -----------------------------------------------------------------
+# --- effects on running objects ----------------------------------------------------------------
 
 
 def _build_sentences(plan: Plan, report: Report) -> str:
@@ -107,9 +105,9 @@ def _build_sentences(plan: Plan, report: Report) -> str:
         disruptions.append(f"**{describe_destroyed(plan)}.**")
     waiting = [f"**{clause}.**" for clause in format_effect_clauses(counts, [Effect.WAITING])]
     placed = [f"{clause}." for clause in format_effect_clauses(counts, [Effect.PLACED])]
-    kept = _describe_kept(report)
-    sentences = [*(disruptions or ["**Nothing moves.**"]), *waiting, *placed, kept]
-    return " ".join(sentence for sentence in sentences if sentence).replace(".** **", ". ")
+    kept = [f"{clause}." for clause in format_effect_clauses(counts, [Effect.UNCHANGED])]
+    sentences = [*(disruptions or ["**Nothing moves.**"]), *waiting, *placed, *kept]
+    return " ".join(sentences).replace(".** **", ". ")
 
 
 def _select_vms(plan: Plan, effect: Effect) -> list[PlacementChange]:
@@ -149,12 +147,11 @@ def _describe_moves(plan: Plan) -> list[str]:
     machines = {source.machine for source in sources}
     racks = {source.rack for source in sources}
     source_names = machines if len(machines) <= _MAX_NAMES else racks
-    subject = f"{format_count(len(moves), 'VM')} {select_form(len(moves), 'leaves', 'leave')}"
+    subject = f"{format_count(len(moves), 'VM')} to move from"
     names = format_list(
         [escape_plain_text(name) for name in sorted(source_names, key=compute_natural_key)], _MAX_NAMES
     )
-    target_clause = f"{select_form(len(moves), 'is', 'are')} re-created {_describe_targets(moves)}"
-    return [f"**{subject} {names}**{_format_triggers(moves)} and {target_clause}."]
+    return [f"**{subject} {names}**{_format_triggers(moves)}, re-created {_describe_targets(moves)}."]
 
 
 def _describe_recreations(plan: Plan) -> list[str]:
@@ -186,16 +183,7 @@ def _describe_targets(moves: Sequence[PlacementChange]) -> str:
     if any(source != target for source, target in changes):
         return f"on {select_form(len(moves), 'another machine', 'other machines')}"
     racks = {source for source, _ in changes}
-    return f"inside {escape_plain_text(racks.pop())}" if len(racks) == 1 else "inside the same racks"
-
-
-def _describe_kept(report: Report) -> str:
-    """Return `14 VMs and 10 pods stay where they are.`, or "" if none are kept."""
-    counts = report.summaries[0].effects
-    subject_verb = select_form(count_objects(counts, Effect.UNCHANGED), "it is", "they are")
-    return "".join(
-        f"{clause} where {subject_verb}." for clause in format_effect_clauses(counts, [Effect.UNCHANGED])
-    )
+    return f"in {escape_plain_text(racks.pop())}" if len(racks) == 1 else "in the same racks"
 
 
 # --- last line ---------------------------------------------------------------------------------

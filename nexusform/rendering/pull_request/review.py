@@ -95,7 +95,7 @@ def build_review(
 def _build_line_comment(diagnostic: Diagnostic, diff: DiffLines) -> list[dict[str, Any]]:
     """Build a comment on the line of the diagnostic."""
     span = diagnostic.subject
-    assert span is not None, "only these are asked for"
+    assert span is not None, "only these are requested"
     path = diff.find_path(span.filename)
     if not path or not diff.contains_lines(path, span.start.line, span.start.line):
         return []
@@ -141,9 +141,7 @@ def _build_suggestion(
     suggestion = format_code_block("\n".join(line.rstrip("\r") for line in lines), "suggestion")
     if disable_commands(suggestion) != suggestion:
         return None  # the button must commit the exact text
-    body = (
-        f"{_describe_diagnostic(diagnostic)}\n\nTried just now: {escape_markdown(remedy_text)}\n{suggestion}"
-    )
+    body = f"{_describe_diagnostic(diagnostic)}\n\nTested: {escape_markdown(remedy_text)}\n{suggestion}"
     return _build_comment(path, first_line, last_line, body)
 
 

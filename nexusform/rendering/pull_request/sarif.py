@@ -52,7 +52,7 @@ def _build_document(findings: Sequence[Finding], version: str, blocks: Mapping[s
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "originalUriBaseIds": {"SRCROOT": {"description": {"text": "Where nexusform was run."}}},
+        "originalUriBaseIds": {"SRCROOT": {"description": {"text": "Directory of the nexusform run."}}},
         "results": [_build_result(finding, numbers[finding.diagnostic.id], blocks) for finding in findings],
     }
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
@@ -87,12 +87,12 @@ def _format_page(rule: str) -> str:
 def _build_help(rule: str, summary: str) -> dict[str, str]:
     """Build the help text of a rule."""
     if rule not in _RULE_HELP:
-        text = f"{summary}. The finding says what to do; docs/reference/diagnostics.md explains common ids."
+        text = f"{summary}. See the finding for a fix, and docs/reference/diagnostics.md for common ids."
         return {"text": text, "markdown": text}
     silence = _SILENCE_HINT.format(rule)
     return {
         "text": f"{_RULE_HELP[rule]} {silence}",
-        "markdown": f"{_RULE_HELP[rule]}\n\n{silence}\n\n`nexusform advise` measures what it costs.",
+        "markdown": f"{_RULE_HELP[rule]}\n\n{silence}\n\n`nexusform advise` measures the cost.",
     }
 
 

@@ -64,10 +64,11 @@ def _find_lost_quorums(plan: Plan) -> Iterator[str]:
         if table.pool != _CONTROL_PLANE or not after:
             continue
         if lost and lost * 2 >= after:
-            yield f"{table.cluster} loses its quorum: {lost} of {after} control-plane VMs at once"
+            yield f"{table.cluster} loses etcd quorum: {lost} of {after} control-plane VMs down at once"
         elif after <= _MAX_FRAGILE < before:
-            remaining = f"{format_count(after, 'control-plane VM')} of {before}"
-            yield f"{table.cluster} keeps {remaining}: its quorum survives no lost machine from now on"
+            yield (
+                f"{table.cluster} keeps {after} of {before} control-plane VMs; losing one breaks etcd quorum"
+            )
 
 
 def _find_empty_pools(plan: Plan) -> Iterator[str]:
@@ -75,8 +76,8 @@ def _find_empty_pools(plan: Plan) -> Iterator[str]:
     for upgrade in plan.upgrades:
         for pool in upgrade.pools:
             if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
-                nodes = select_form(pool.vms, "its only node is", f"all {pool.vms:,} are")
-                yield f"{upgrade.cluster}/{pool.pool} has no node for a while: {nodes} made anew at once"
+                nodes = select_form(pool.vms, "its only node is", f"all {pool.vms:,} nodes are")
+                yield f"{upgrade.cluster}/{pool.pool} has no node for some time: {nodes} re-created at once"
 
 
 # --- workloads -----------------------------------------------------------------------------------
@@ -113,7 +114,7 @@ def _find_lost_workloads(plan: Plan) -> Iterator[str]:
             replica_text = select_form(
                 replicas.removed, "its only replica is", f"all of its {replicas.removed:,} replicas are"
             )
-            yield f"{name} is down for a while: {replica_text} made anew"
+            yield f"{name} is down for some time: {replica_text} re-created"
         if replicas.up or not replicas.effects:
             continue
         text = _describe_effects(replicas.effects)
@@ -122,7 +123,7 @@ def _find_lost_workloads(plan: Plan) -> Iterator[str]:
         elif len(replicas.removal_times) == 1 and not (
             name in protected_workloads and _IMMEDIATE not in replicas.removal_times
         ):
-            yield f"{name} is down for a while: {text}"
+            yield f"{name} is down for some time: {text}"
 
 
 def _count_pod(replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]) -> None:
@@ -161,7 +162,7 @@ def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
 
 _VERBS: Final = {
     Effect.MOVED: ("moves", "move"),
-    Effect.RECREATED: ("is made anew", "are made anew"),
+    Effect.RECREATED: ("is re-created", "are re-created"),
     Effect.UNPLACED: ("loses its node", "lose their nodes"),
     Effect.LOST: ("loses its node", "lose their nodes"),
 }
@@ -191,6 +192,6 @@ def find_weakened_rules(plan: Plan) -> Iterator[str]:
             continue
         before, after = change.before or {}, change.after or {}
         if change.action in _REMOVALS:
-            yield f"Separation rule {change.address} ends"
+            yield f"Separation rule {change.address} is deleted"
         elif before.get("enforcement") == "deny" and after.get("enforcement") == "warn":
-            yield f"Separation rule {change.address} only warns from now on"
+            yield f"Separation rule {change.address} changes from deny to warn"

@@ -59,28 +59,28 @@ def build_capacity_rows(capacity: Sequence[SiteCapacity]) -> tuple[CapacityRow, 
     if not sites:
         return ()
     skus = {site.sku for site in sites}
-    largest = f" ({sites[0].sku})" if len(skus) == 1 else ""
+    largest = sites[0].sku if len(skus) == 1 else "the largest SKU"
     return (
         _build_row(
-            f"more of your largest VM{largest} that fit",
+            f"spare capacity for {largest}",
             sites,
             _format_free,
             lambda state: -state.largest.free,
         ),
         _build_row(
-            "the same if any one rack is lost",
+            "with one rack down",
             sites,
             _format_rack_lost,
             lambda state: -state.largest.free_after_rack_loss,
         ),
-        _build_row("room to upgrade every cluster", sites, _format_surge, _compute_surge_deficit),
+        _build_row("surge capacity for every cluster", sites, _format_surge, _compute_surge_deficit),
     )
 
 
 # Labels of the rows of other kinds of capacity.
 _OTHER_LABELS: Final[Mapping[OtherResourceKind, str]] = {
     OtherResourceKind.NODE_ADDRESSES: "addresses left for nodes, at most",
-    OtherResourceKind.POD_BLOCKS: "blocks of pod addresses left (one a node)",
+    OtherResourceKind.POD_BLOCKS: "blocks of pod addresses left (one per node)",
     OtherResourceKind.STORAGE: "GiB left on storage",
     OtherResourceKind.CLAIMS: "GiB left for claims of pods, at most",
 }
@@ -182,5 +182,5 @@ def _format_surge(state: CapacityState) -> str:
     if state.no_surge_clusters:
         return f"no: {format_first(state.no_surge_clusters, _MAX_NAMES)}"
     if state.uncertain_surge_clusters:
-        return f"perhaps not: {format_first(state.uncertain_surge_clusters, _MAX_NAMES)}"
+        return f"unknown: {format_first(state.uncertain_surge_clusters, _MAX_NAMES)}"
     return "yes" if state.clusters else "-"

@@ -17,7 +17,7 @@ from nexusform.plans.impact.guard_rails import GUARD_RAIL
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import render_moved_block
 
-PREEXISTING_NOTE: Final = "Not caused by this plan: it held before."
+PREEXISTING_NOTE: Final = "Not caused by this plan."
 
 
 class Finding(Struct, frozen=True):

@@ -177,13 +177,13 @@ _REASON_NOTES: Final = {
     "replace_because_tainted": "tainted",
     "replace_by_request": "as requested",
     "replace_by_triggers": "by replace_triggered_by",
-    "replace_with_its_place": "with what holds it",
+    "replace_with_its_place": "with its parent",
     "delete_because_no_resource_config": "not in configuration",
     "delete_because_no_module": "its module is not in configuration",
     "delete_because_count_index": "out of range for count",
     "delete_because_each_key": "not in for_each",
     "delete_because_wrong_repetition": "count or for_each changed",
-    "delete_because_no_move_target": "moved to what is not in configuration",
+    "delete_because_no_move_target": "moved to an address that is not in configuration",
     "delete_because_enabled_false": "enabled is false",
     "read_because_config_unknown": "read during apply",
     "read_because_dependency_pending": "read during apply",
@@ -195,7 +195,7 @@ def _format_note(change: Change) -> str:
     """Format the reason of the change, its import id and its previous address."""
     notes = []
     if change.action is Action.FORGET:
-        notes.append("leaves the state, is not destroyed")
+        notes.append("removed from state, not destroyed")
     elif change.reason in _REASON_NOTES:
         notes.append(f"({_REASON_NOTES[change.reason]})")
     if change.importing:
@@ -330,12 +330,12 @@ def _describe_manifest_changes(change: Change, tree: Difference) -> dict[str, tu
 def _describe_unfinished(change: Change) -> tuple[str, ...]:
     """Return a clause if an earlier apply began the change and did not finish it."""
     progress = (change.private or {}).get(UNFINISHED_KEY) or {}
-    return ("what an earlier apply began goes on",) if progress.get("goes_on") else ()
+    return ("continues an earlier apply",) if progress.get("goes_on") else ()
 
 
 def _describe_computed(tree: Difference) -> tuple[str, ...]:
     """Return a clause if only computed values change; `-details` lists them."""
-    return ("its computed figures follow",) if any(child.symbol for child in tree.children) else ()
+    return ("computed values change",) if any(child.symbol for child in tree.children) else ()
 
 
 def _build_clauses(

@@ -169,17 +169,14 @@ def build_headline(plan: Plan, report: Report) -> str:
         clauses = [*moving, *waiting, *objects]
     else:
         clauses = [*(objects or _describe_objectless_plan(plan)), "nothing moves", *waiting]
-    return ", ".join(["denied" if plan.is_rejected else "", *clauses]).removeprefix(", ")
+    return ", ".join(["blocked" if plan.is_rejected else "", *clauses]).removeprefix(", ")
 
 
 def describe_destroyed(plan: Plan) -> str:
-    """Return `2 objects are destroyed or replaced`, or only the applicable verb."""
+    """Return `2 objects to destroy or replace`, or only the applicable verb."""
     count, deleted = plan.to_destroy, plan.count(Action.DELETE)
-    both = {0: "replaced", count: "destroyed"}
-    return (
-        f"{format_count(count, 'object')} {select_form(count, 'is', 'are')} "
-        f"{both.get(deleted, 'destroyed or replaced')}"
-    )
+    verbs = {0: "replace", count: "destroy"}
+    return f"{format_count(count, 'object')} to {verbs.get(deleted, 'destroy or replace')}"
 
 
 def _describe_objectless_plan(plan: Plan) -> list[str]:
@@ -283,7 +280,7 @@ def _describe_samples(plan: Plan) -> Iterator[str]:
     sampling = plan.numa_sampling
     if sampling is not None and not plan.errored and sampling.fitting_count < sampling.sample_count:
         fitting = f"{sampling.fitting_count:,} of {sampling.sample_count:,}"
-        yield f"everything fits in {fitting} draws of unknown NUMA cells, not in all"
+        yield f"everything fits in {fitting} samples of unknown NUMA cells"
 
 
 def count_conditions(plan: Plan) -> list[tuple[int, str]]:

@@ -169,10 +169,10 @@ OUTCOMES: Mapping[Effect, str] = {
     Effect.RECREATED: "re-created in place",
     Effect.UNPLACED: "without a node",
     Effect.REMOVED: "removed",
-    Effect.LOST: "without their machine",
+    Effect.LOST: "host lost",
     Effect.FORGOTTEN: "forgotten",
     Effect.UPDATED: "updated",
-    Effect.NOT_CREATED: "not made",
+    Effect.NOT_CREATED: "not created",
     Effect.UNCHANGED: "kept",
 }
 _RECREATED_BY_POOL = "re-created pool by pool"
@@ -199,7 +199,7 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
     rejected = sum(
         effect_count.count for effect_count in summary.effects if effect_count.effect is Effect.NOT_CREATED
     )
-    return [*clauses, f"{rejected:,} not made"] if rejected else clauses
+    return [*clauses, f"{rejected:,} not created"] if rejected else clauses
 
 
 def _describe_count_outcome(effect_count: EffectCount) -> str:
@@ -360,8 +360,8 @@ def _get_group_name(row: PlacementChange) -> str:
 
 def format_certainty(table: PlacementTable) -> str:
     """Return `VMs per rack certain for 24 of 24, machines for 4 of 24`."""
-    racks = f"VMs per rack certain for {table.racks_certain:,} of {table.placed:,}"
-    return f"{racks}, machines for {table.machines_certain:,} of {table.placed:,}"
+    racks = f"rack count exact for {table.racks_certain:,} of {table.placed:,}"
+    return f"{racks}, machine for {table.machines_certain:,} of {table.placed:,}"
 
 
 def _build_lines(
@@ -463,7 +463,7 @@ _ORIGIN_EFFECTS = (Effect.MOVED, Effect.UNPLACED, Effect.REMOVED, Effect.LOST, E
 _DEPARTURE_VERBS: Mapping[Effect, tuple[str, str]] = {
     Effect.REMOVED: ("leaves", "leave"),
     Effect.LOST: ("loses", "lose"),
-    Effect.FORGOTTEN: ("is forgotten and runs on, on", "are forgotten and run on, on"),
+    Effect.FORGOTTEN: ("is forgotten and stays on", "are forgotten and stay on"),
 }
 # Objects without a node do not run.
 _UNSCHEDULED_STATES = ("Pending", "SchedulingGated", "Failed")

@@ -338,7 +338,7 @@ def _describe_unlisted(
     names = [name for name in new if name in old and (kind, name) not in counts.objects]
     kept = sum(1 for name in names if old[name] == new[name])
     changed = len(names) - kept
-    count_pairs = [(kept, "kept"), (changed, "otherwise changed")]
+    count_pairs = [(kept, "kept"), (changed, "other changes")]
     return [f"{count:,} {outcome}" for count, outcome in count_pairs if count]
 
 

@@ -132,7 +132,7 @@ def build_verdict_sentences(plan: Plan) -> list[tuple[str, str]]:
         *_describe_capacity(sites),
         *build_upgrade_sentences(plan),
         ("Upgrades", _describe_upgrades(sites)),
-        ("Sure of", describe_certainty(plan)),
+        ("Confidence", describe_certainty(plan)),
     ]
     sentences += [
         ("NUMA cells", describe_unknown_cells(plan.numa_sampling)),
@@ -142,14 +142,14 @@ def build_verdict_sentences(plan: Plan) -> list[tuple[str, str]]:
         (f"Predictions on {score.site}", _describe_accuracy(score))
         for score in plan.prediction_scores[:MAX_SITES]
     ]
-    sentences += [("Judged", judgement) for judgement in plan.dry_run_messages]
+    sentences += [("Dry run", judgement) for judgement in plan.dry_run_messages]
     sentences += _describe_separations(plan)
     sentences += [
-        ("At stake", f"{text}.") for text in (*find_weakened_rules(plan), *find_availability_losses(plan))
+        ("Risk", f"{text}.") for text in (*find_weakened_rules(plan), *find_availability_losses(plan))
     ]
     sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, _describe_inventory(plan))]
     denied = describe_rejection(plan)
-    sentences.append(("Denied", f"by {denied}." if denied else ""))
+    sentences.append(("Blocked", f"by {denied}." if denied else ""))
     return [(heading, sentence) for heading, sentence in sentences if sentence]
 
 
@@ -160,22 +160,21 @@ def _describe_accuracy(score: PredictionScore) -> str:
     )
     if not (score.verified_count or score.unverified_count):
         return prediction_text
-    unverified = f"{score.unverified_count:,} not judged"
+    unverified = f"{score.unverified_count:,} not verified"
     if not score.verified_count:
-        return f"nothing could be judged, {unverified}. {prediction_text}".rstrip()
+        return f"no VM could be verified, {unverified}. {prediction_text}".rstrip()
     share = _format_percent(score.hits / score.verified_count)
     certain_text = (
-        f"{score.certain_hits:,} for sure, " if score.certain_hits not in {None, score.hits} else ""
+        f"{score.certain_hits:,} of them certain, " if score.certain_hits not in {None, score.hits} else ""
     )
     chance = (
         f"by chance {_format_percent(score.random_hits / score.verified_count)}, "
         if score.random_hits is not None
         else ""
     )
-    verified = f"{score.hits:,} of {score.verified_count:,} judged VMs"
+    verified = f"{score.hits:,} of {score.verified_count:,} verified VMs"
     return (
-        f"{verified} ({share}) stood where the rule puts them, {certain_text}{chance}{unverified}. "
-        f"{prediction_text}"
+        f"{verified} ({share}) run where predicted, {certain_text}{chance}{unverified}. {prediction_text}"
     ).rstrip()
 
 
@@ -187,14 +186,16 @@ def _describe_capacity(sites: list[SiteSummary]) -> list[tuple[str, str]]:
     """Describe the capacity of every site; with several, only of changed sites."""
     changed_sites = [site for site in sites if site.before != site.after]
     selected_sites = changed_sites or sites
-    sentences = [(f"Room on {site.name}", describe_capacity(site)) for site in selected_sites[:MAX_SITES]]
+    sentences = [
+        (f"Spare capacity on {site.name}", describe_capacity(site)) for site in selected_sites[:MAX_SITES]
+    ]
     if len(selected_sites) > MAX_SITES:
         sentences.append(
-            ("Room", f"{len(selected_sites) - MAX_SITES} more sites: -report=html:FILE shows them.")
+            ("Spare capacity", f"{len(selected_sites) - MAX_SITES} more sites; -report=html:FILE lists them.")
         )
     unchanged_count = len(sites) - len(selected_sites)
     if unchanged_count:
-        sentences.append(("Room elsewhere", f"as before on {format_count(unchanged_count, 'other site')}."))
+        sentences.append((f"Other {format_count(unchanged_count, 'site')}", "unchanged."))
     return sentences
 
 
@@ -222,7 +223,7 @@ def _describe_separations(plan: Plan) -> list[tuple[str, str]]:
             if verdict.sample_count
             else ""
         )
-        verb = "is broken" if verdict.satisfied == "never" else "may be broken"
+        verb = "is violated" if verdict.satisfied == "never" else "may be violated"
         sentences.append(f"{verdict.address} {verb}{runs}: {violation_count} shared, {verdict.enforcement}.")
     if satisfied:
         names = format_names(f"{verdict.address.name}" for verdict in satisfied)
@@ -242,4 +243,4 @@ def _describe_conditions(plan: Plan) -> str:
     if all(check.status == "pass" for check in plan.checks):
         return ""
     texts = [f"{count:,} {verb}" for count, verb in count_conditions(plan)]
-    return f"{', '.join(texts)}, as far as the plan predicts." if texts else ""
+    return f"{', '.join(texts)} (predicted)." if texts else ""

@@ -48,7 +48,7 @@ class SiteRow(Struct, frozen=True):
             (self.moved, "moved"),
             (self.recreated, "re-created in place"),
             (self.removed, "removed"),
-            (self.host_lost, "without their machine"),
+            (self.host_lost, "host lost"),
         )
         return ", ".join(f"{count:,} {outcome}" for count, outcome in figures if count)
 

@@ -1,6 +1,4 @@
-"""Plain sentences about the certainty and the remaining capacity of a plan. Terms such as samples and shares
-appear with -details and in explain only.
-"""
+"""Sentences about the confidence and the spare capacity of a plan."""
 
 from __future__ import annotations
 
@@ -16,26 +14,24 @@ _MAX_NAMES: Final = 6
 
 
 def describe_certainty(plan: Plan) -> str:
-    """Return a sentence such as `the number of VMs per rack for 168 of 215. Which machine: the platform
-    decides`.
-    """
+    """Return a sentence such as `rack counts exact for 168 of 215 VMs; Azure picks the machines`."""
     placed = sum(table.placed for table in plan.placement_tables)
     if not placed:
         return ""
     if is_fully_decided(plan.placement_tables):
-        return "every place, as it is decided here and not predicted."
+        return "exact; nexusform decides every location."
     if not plan.samples:
-        return "nothing: how sure places are was not computed (-samples)."
+        return "not computed (-samples=0)."
     racks = sum(table.racks_certain for table in plan.placement_tables)
     machines = sum(table.machines_certain for table in plan.placement_tables)
     if not racks:
-        return "no number of VMs per rack: the platform decides where they go."
-    counts = f"the number of VMs per rack for {_format_share(racks, placed)}"
+        return "low; Azure picks rack and machine."
+    counts = f"rack counts exact for {_format_share(racks, placed)} {select_form(placed, 'VM')}"
     if not machines:
-        return f"{counts}. Which machine: the platform decides."
+        return f"{counts}; Azure picks the machines."
     if machines == placed:
-        return f"{counts}, and the machine of each."
-    return f"{counts}, the machine for {machines:,}. The rest the platform decides."
+        return f"{counts}, machines too."
+    return f"{counts}, machines for {machines:,}; Azure picks the others."
 
 
 def _format_share(part: int, total: int) -> str:
@@ -43,22 +39,18 @@ def _format_share(part: int, total: int) -> str:
 
 
 def describe_capacity(site: SiteSummary) -> str:
-    """Return a sentence such as `46 more of your largest VM (NC_P46_224_v1), 37 if any one rack is lost
-    (before: 46 and 37)`.
-    """
-    assert site.after is not None, "sites that stand"
-    free, rack_lost = _get_figures(site.after)
-    largest = f"your largest VM ({site.sku})"
-    if not free.maximum:
-        text = f"not one more of {largest}"
-    else:
-        text = (
-            f"{_format_amount(free)} more of {largest}, {_format_amount(rack_lost)} if any one rack is lost"
-        )
-    if site.before is None or _get_figures(site.before) == (free, rack_lost):
-        return f"{text}."
-    free_before, rack_lost_before = _get_figures(site.before)
-    return f"{text} (before: {_format_amount(free_before)} and {_format_amount(rack_lost_before)})."
+    """Return `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down).`, or one figure each if unchanged."""
+    assert site.after is not None, "only existing sites"
+    after = _get_figures(site.after)
+    before = after if site.before is None else _get_figures(site.before)
+    free, rack_lost = map(_format_change, before, after)
+    return f"{free} x {site.sku} ({rack_lost} with one rack down)."
+
+
+def _format_change(before: Interval, after: Interval) -> str:
+    if before == after:
+        return _format_amount(after)
+    return f"{_format_amount(before)} -> {_format_amount(after)}"
 
 
 def _get_figures(state: CapacityState) -> tuple[Interval, Interval]:
@@ -81,18 +73,15 @@ def describe_surge_capacity(sites: list[SiteSummary], names: str, uncertain_name
     if not clusters:
         return ""
     if not lacking and not uncertain:
-        return "every cluster has room for one."
+        return "surge capacity for every cluster."
     clauses: list[str] = []
     if lacking:
-        clauses.append(f"{names} {select_form(lacking, 'has', 'have')} no room for one")
+        clauses.append(f"no surge capacity for {names}")
     if uncertain:
-        reason = "the site does not tell which NUMA cells are taken"
-        clauses.append(f"{uncertain_names} may have no room for one ({reason})")
+        clauses.append(f"surge capacity unknown for {uncertain_names} (NUMA use unknown)")
     remaining = clusters - lacking - uncertain
     if remaining:
-        clauses.append(
-            f"the other {format_count(remaining, 'cluster')} {select_form(remaining, 'has', 'have')}"
-        )
+        clauses.append(f"sufficient for the other {remaining:,}")
     return f"{'; '.join(clauses)}."
 
 
@@ -100,22 +89,16 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
     """Return a sentence about the effect of unknown NUMA cells."""
     if sampling is None:
         return ""
-    unknown_cells = f"the site does not tell which are taken on {format_count(sampling.machines, 'machine')}"
+    unknown_cells = f"NUMA use unknown on {format_count(sampling.machines, 'machine')}"
     if not sampling.sample_count:
-        return f"{unknown_cells}, and how VMs may lie there was not tried."
+        return f"{unknown_cells}; no other layout was sampled."
+    fitting = f"{sampling.fitting_count:,} of {sampling.sample_count:,}"
     rule = RULE_DESCRIPTIONS.get(str(sampling.displayed_sample))
     if rule is not None:
-        return (
-            f"{unknown_cells}. Everything fits {rule}, and in {sampling.fitting_count:,} of "
-            f"{sampling.sample_count:,} other ways."
-        )
-    sample_count = f"of the {sampling.sample_count:,} ways that were tried"
-    fitting_count = (
-        f"each {sample_count}"
-        if sampling.fitting_count == sampling.sample_count
-        else f"{sampling.fitting_count:,} {sample_count}"
-    )
-    return f"{unknown_cells}. Everything fits in {fitting_count}."
+        return f"{unknown_cells}. Everything fits {rule}, and in {fitting} sampled layouts."
+    if sampling.fitting_count == sampling.sample_count:
+        fitting = f"all {sampling.sample_count:,}"
+    return f"{unknown_cells}; everything fits in {fitting} sampled layouts."
 
 
 def describe_scale_in(plan: Plan) -> str:
@@ -127,7 +110,4 @@ def describe_scale_in(plan: Plan) -> str:
     ]
     if not worst_cases:
         return ""
-    return (
-        f"the platform chooses which VMs go; at worst it leaves a rack with "
-        f"{format_first(worst_cases, _MAX_NAMES)}."
-    )
+    return f"Azure picks the VMs to remove; at worst a rack keeps {format_first(worst_cases, _MAX_NAMES)}."

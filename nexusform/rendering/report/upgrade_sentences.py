@@ -13,7 +13,7 @@ ROLLING: Final = "kubernetes_version_changed"
 AT_ONCE: Final = "re-created all at once:"
 # Triggers that re-create all nodes of a pool, and the text before the new locations.
 RECREATION_VERBS: Final[Mapping[str, str]] = {
-    ROLLING: "upgraded batch by batch, re-created",
+    ROLLING: "rolling upgrade, re-created",
     **dict.fromkeys(
         ("sku_changed", "zones_changed", "labels_changed", "taints_changed", "mode_changed"),
         AT_ONCE,
@@ -71,7 +71,7 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
         return [*clauses, *map(describe_upgrade, recreations)]
     nodes = sum(upgrade.vms for upgrade in recreations)
     clusters = len({(upgrade.site_id, upgrade.cluster) for upgrade in recreations})
-    return [*clauses, f"{format_count(nodes, 'node')} of {format_count(clusters, 'cluster')} are made anew"]
+    return [*clauses, f"{format_count(nodes, 'node')} of {format_count(clusters, 'cluster')} are re-created"]
 
 
 def is_blocked(upgrade: Upgrade) -> bool:
@@ -83,7 +83,7 @@ def describe_blocked_upgrades(upgrades: Iterable[Upgrade]) -> list[str]:
     """Return clauses about blocked upgrades: `the upgrade of amf to 1.30.5 is held up`."""
     blocked_upgrades = [upgrade for upgrade in upgrades if is_blocked(upgrade)]
     if len(blocked_upgrades) > _MAX_TITLE_NAMES:
-        return [f"the upgrades of {len(blocked_upgrades):,} clusters do not go through"]
+        return [f"the upgrades of {len(blocked_upgrades):,} clusters cannot complete"]
     return [
         f"the upgrade of {blocked.cluster} to {blocked.after} {_format_verdict(blocked)}"
         for blocked in blocked_upgrades
@@ -92,7 +92,7 @@ def describe_blocked_upgrades(upgrades: Iterable[Upgrade]) -> list[str]:
 
 def format_upgrade_heading(upgrade: Upgrade) -> str:
     """Return the heading of the sentence of an upgrade."""
-    return f"{'Upgrade of' if upgrade.is_rolling else 'Made anew in'} {upgrade.cluster}"
+    return f"{'Upgrade of' if upgrade.is_rolling else 'Re-creation in'} {upgrade.cluster}"
 
 
 def format_versions(upgrade: Upgrade) -> str:
@@ -126,10 +126,10 @@ def _describe_recreation(upgrade: Upgrade) -> str:
     pools = []
     for pool in upgrade.pools:
         node_text = f"all {format_count(pool.vms, 'node')}" if pool.vms > 1 else "its node"
-        remaining_note = f", {pool.minimum_up:,} stay" if pool.minimum_up else ""
-        blocked_note = ", and not all find room again" if pool.failed_batch else ""
+        remaining_note = f", {pool.minimum_up:,} stay up" if pool.minimum_up else ""
+        blocked_note = ", and capacity is too low for all" if pool.failed_batch else ""
         pools.append(
-            f"{pool.pool}: {node_text} {select_form(pool.vms, 'is', 'are')} away at "
+            f"{pool.pool}: {node_text} {select_form(pool.vms, 'is', 'are')} down at "
             f"once{remaining_note}{blocked_note}"
         )
     return f"{'; '.join(pools)} ({upgrade.trigger})."
@@ -141,10 +141,10 @@ def _format_verdict(upgrade: Upgrade) -> str:
         return f"stops at batch {blocked_pool.failed_batch} of {blocked_pool.pool}"
     uncertain_pools = tuple(dict.fromkeys(chain.from_iterable(pool.scale_in_pools for pool in upgrade.pools)))
     if uncertain_pools:
-        selection = f"which VMs of {format_first(uncertain_pools, _MAX_NAMES)} the platform takes"
-        budget_note = "is held up, and " if upgrade.budgets else ""
-        return f"{budget_note}may find no room: that hangs on {selection}"
-    return "is held up" if upgrade.budgets else "goes through"
+        selection = f"the VMs of {format_first(uncertain_pools, _MAX_NAMES)} that Azure removes"
+        budget_note = "is blocked, and " if upgrade.budgets else ""
+        return f"{budget_note}may lack surge capacity, depending on {selection}"
+    return "is blocked" if upgrade.budgets else "fits"
 
 
 def _describe_pace(upgrade: Upgrade) -> str:
@@ -152,12 +152,9 @@ def _describe_pace(upgrade: Upgrade) -> str:
     pools_without_surge = [pool for pool in upgrade.pools if not pool.surges]
     if not pools_without_surge:
         maximum_surge = max((pool.concurrent_vms for pool in upgrade.pools), default=0)
-        return (
-            f"{maximum_surge:,} new before {maximum_surge:,} old "
-            f"{select_form(maximum_surge, 'leaves', 'leave')}, so none is missing"
-        )
+        return f"max surge {maximum_surge:,}, capacity never drops"
     return "; ".join(_describe_unavailable(pool) for pool in pools_without_surge[:_MAX_NAMES])
 
 
 def _describe_unavailable(pool: PoolUpgrade) -> str:
-    return f"{pool.pool}: {pool.concurrent_vms:,} away at once, never fewer than {pool.minimum_up:,} up"
+    return f"{pool.pool}: at most {pool.concurrent_vms:,} down at a time, at least {pool.minimum_up:,} up"

@@ -51,7 +51,7 @@ _REPLACEMENT_HEADLINES: Final = {
     "replace_because_tainted": "is tainted, so it must be replaced",
     "replace_by_request": "will be replaced, as requested",
     "replace_by_triggers": "will be replaced due to changes in replace_triggered_by",
-    "replace_with_its_place": "will be replaced with what holds it",
+    "replace_with_its_place": "will be replaced with its parent",
 }
 
 _REASONS: Final = {
@@ -175,26 +175,26 @@ _NO_CHANGES: Final = {
 }
 _NO_SELECTED_CHANGES: Final = {
     Mode.NORMAL: (
-        "No changes. What is selected matches the configuration.",
-        "nexusform has compared what -target and -exclude leave in, and nothing else.",
+        "No changes. The selected resources match the configuration.",
+        "nexusform has compared only the resources that -target and -exclude select.",
     ),
     Mode.REFRESH_ONLY: (
-        "No changes. What is selected still matches the configuration.",
-        "nexusform has checked what -target and -exclude leave in, and nothing else.",
+        "No changes. The selected resources still match the configuration.",
+        "nexusform has checked only the resources that -target and -exclude select.",
     ),
     Mode.DESTROY: (
-        "No changes. Nothing that is selected needs to be destroyed.",
-        "-target and -exclude leave out all that the state holds, or what it needs: it stays as it is.",
+        "No changes. No selected object needs to be destroyed.",
+        "-target and -exclude select no object that can be destroyed.",
     ),
 }
 
 
 _PENDING_CHANGE_IDS: Final = frozenset({"change-in-progress", "change-failed-before"})
 _UNFINISHED: Final = (
-    "Nothing to record. What an earlier apply began is not done yet.",
+    "Nothing to record. An earlier apply is not finished yet.",
     (
         "nexusform has checked that the objects still match the result of your most recent changes, and "
-        "found no differences. `nexusform plan` says what is due."
+        "found no differences. `nexusform plan` lists the remaining changes."
     ),
 )
 
@@ -236,9 +236,9 @@ UNSAVED: Final = (
 
 def format_prediction_accuracy(score: RecordScore) -> str:
     """Return the numbers of correct predictions, with the Brier score and the score by chance (0 is best)."""
-    text = f"{score.correct:,} of {format_count(score.verified, 'settled claim')} held"
-    text += f", {score.certain_correct:,} of the {score.certain:,} that were sure" if score.certain else ""
-    adjustment_note = "; shares are stated as low as they held" if score.has_lowered_shares else ""
+    text = f"{score.correct:,} of {format_count(score.verified, 'verified prediction')} correct"
+    text += f", {score.certain_correct:,} of {score.certain:,} certain ones" if score.certain else ""
+    adjustment_note = "; shares are lowered to the measured accuracy" if score.has_lowered_shares else ""
     return f"{text}; Brier score {score.brier:.3f}, by chance {score.chance:.3f} (0 is best){adjustment_note}"
 
 
@@ -246,7 +246,7 @@ def format_prediction_accuracy(score: RecordScore) -> str:
 
 # The trigger concerns one cluster, the row another.
 _OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {
-    "cluster_left": "another cluster left",
+    "cluster_left": "another cluster was removed",
 }
 # What happened tells more than what it is called: `moved on the hub: par1 -> lon1`.
 # What is forgotten is not removed.

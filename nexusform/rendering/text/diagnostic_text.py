@@ -139,8 +139,8 @@ def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
     total = count_columns(before) + count_columns(highlight) + count_columns(after)
     if total <= width:
         return before, highlight, after
-    # What is marked comes first, then what stands before it, then what follows, a third of the room each
-    # at least where they need it.
+    # The marked lines come first, then the lines before and after them, at least a third of the
+    # width each if they need it.
     third = width // 3
     highlight = _truncate_end(
         highlight, width - min(count_columns(before), third) - min(count_columns(after), third)

@@ -46,7 +46,7 @@ def render_placements(report: Report, paint: Painter = PLAIN, width: int = 80) -
     lines = _render_groups(report.groups, width, paint)
     lines += _render_certainty(report, width)
     if report.has_folded_lines:
-        lines.append("  -placements=all lists every one.")
+        lines.append("  List every object: -placements=all.")
     if lines:
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
@@ -175,13 +175,13 @@ def _describe_total_certainty(report: Report, width: int) -> list[str]:
     if not report.placed_vms:
         return []
     if report.is_decided:
-        return ["  Decided here: their sites are told where VMs go."]
+        return ["  Decided by nexusform and sent to the sites."]
     if not report.samples:
-        return ["  Predicted. Certainty was not computed: no samples were repeated."]
+        return ["  Predicted. Confidence not computed: no samples."]
     placed = report.placed_vms
-    racks = f"VMs per rack certain for {report.racks_certain:,} of {placed:,}"
+    racks = f"rack counts exact for {report.racks_certain:,} of {placed:,}"
     machines = f"machines for {report.machines_certain:,} of {placed:,}"
-    text = f"Predicted. Certainty over {report.samples} samples: {racks}, {machines}."
+    text = f"Predicted. Confidence over {report.samples} samples: {racks}, {machines}."
     if report.numa_sampling is not None:
         text += f" NUMA cells: {describe_samples(report.numa_sampling)}"
     return [f"  {line}" for line in wrap_lines(text, width - 2)]
@@ -189,8 +189,7 @@ def _describe_total_certainty(report: Report, width: int) -> list[str]:
 
 def _describe_worst_case(pool: str, minimum: int) -> str:
     return (
-        f"{escape_control_characters(pool)}: the platform chooses which VMs go; in the worst case "
-        f"{minimum} stay on a rack."
+        f"{escape_control_characters(pool)}: Azure picks the VMs to remove; at worst a rack keeps {minimum}."
     )
 
 

@@ -116,7 +116,7 @@ def format_destroy_complete(destroyed: int, paint: Painter = PLAIN) -> str:
 
 def format_nothing_sent(provider: str = "simulated") -> str:
     """Return the line after an apply with a provider that contacts no site."""
-    return f'Nothing was sent to a site: provider "{provider}" only recorded this.'
+    return f'No site was changed: provider "{provider}" only recorded this.'
 
 
 _OUTCOME_COLOURS: Final = {

@@ -38,7 +38,7 @@ _RIGHT_ALIGNED: Final = (3, 5)
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "=": "grey", ".": "red"}
 _MAX_LABEL_WIDTH: Final = 30
 _MAX_LINES: Final = 60
-_ROLLOUT_TITLE: Final = "How it rolls out (times at the earliest):"
+_ROLLOUT_TITLE: Final = "Rollout (earliest start; update time not included):"
 _MAX_STEPS: Final = 12
 
 
@@ -56,9 +56,9 @@ def render_placement_parts(report: ShortReport, width: int, paint: Painter) -> l
 
 def _render_site(site: SitePools, report: ShortReport, width: int, paint: Painter) -> str:
     """Render the table of one site under its title."""
-    source_note = " (decided here)" if site.is_decided else " (predicted)"
+    source_note = " (decided by nexusform)" if site.is_decided else " (predicted)"
     source_note = source_note if report.placed_vms else ""
-    title = f"{paint(f'Where VMs land on {escape_control_characters(site.site)}', 'bold')}{source_note}:"
+    title = f"{paint(f'VM placement on {escape_control_characters(site.site)}', 'bold')}{source_note}:"
     lines = [title, *(f"  {line}" for line in _render_table(site.rows, width - 2, paint))]
     if site.hidden_pools:
         lines.append(f"  and {format_count(site.hidden_pools, 'more pool')}; -details shows each.")
@@ -124,8 +124,8 @@ def _build_detail_note(report: ShortReport) -> str:
     """Return a hint about flags with more detail about the VMs."""
     if not report.placed_vms:
         return ""
-    certainty_hint = " -details says how sure each is." if report.samples else ""
-    return f"  -placements=all lists every VM.{certainty_hint}"
+    certainty_hint = " Certainty per pool: -details." if report.samples else ""
+    return f"  List every VM: -placements=all.{certainty_hint}"
 
 
 # --- lines -------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def _render_groups(groups: Sequence[PlacementGroup], width: int, paint: Painter)
         lines.append(
             f"    and {format_count(hidden_count, 'more placement')}; -details -placements=all lists each."
         )
-    title = paint("What goes where, and why:", "bold")
+    title = paint("Placement changes:", "bold")
     return [title, *lines] if lines else []
 
 

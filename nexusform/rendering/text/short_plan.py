@@ -157,8 +157,8 @@ def _build_hint(report: ShortReport, saved_path: str) -> str:
     """Return a hint about the command with more detail. Without a plan file `advise` checks the state."""
     if any(entry.id in RULE_IDS for entry in (*report.entries.caused, *report.entries.existing)):
         plan_option = f" -plan={shlex.quote(escape_control_characters(saved_path))}" if saved_path else ""
-        return f"nexusform advise{plan_option} says what to do; -details shows every argument."
-    return "-details shows every warning and every argument in full."
+        return f"Suggested fixes: nexusform advise{plan_option}. All arguments: -details."
+    return "All warnings and arguments: -details."
 
 
 def _render_entries(report: ShortReport, width: int, paint: Painter) -> list[str]:
@@ -303,14 +303,12 @@ def build_next_step(report: ShortReport, options: PlanTextOptions) -> str:
     if options.saved_path:
         name = escape_control_characters(options.saved_path)
         if report.is_rejected:
-            return f"Saved the plan to: {name}   (apply refuses it)"
+            return f"Saved the plan to: {name}   (cannot be applied)"
         hint = f'   (nexusform {options.apply_command} "{name}")' if options.hints else ""
         return f"Saved the plan to: {name}{hint}"
     if not options.hints or not options.next_step or not report.plan_line or report.is_rejected:
         return ""
-    return "\n".join(
-        wrap_lines("Not saved: with -out=FILE, apply does exactly this and nothing else.", options.width)
-    )
+    return "\n".join(wrap_lines("Not saved. Use -out=FILE to apply exactly this plan.", options.width))
 
 
 # Limits of the object rows.
@@ -397,7 +395,7 @@ def _summarize_value(output: Difference) -> str:
         note += (
             f", {changed} of them {select_form(changed, 'changes', 'change')}" if 0 < changed < total else ""
         )
-        note += f", {removed} {select_form(removed, 'is', 'are')} gone" if removed else ""
+        note += f", {removed} removed" if removed else ""
     match output.kind:
         case NodeKind.MAP | NodeKind.OBJECT:
             return f"{{{format_count(total, 'key')}{note}}}"

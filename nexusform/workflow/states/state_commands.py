@@ -398,7 +398,7 @@ def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
         )
     if pushed.serial < state.serial:
         return build_error(
-            "development-state",
+            "outdated-state",
             f"{name} has the serial {pushed.serial}, but the current state has {state.serial}. {remedy}",
         )
     if pushed.serial == state.serial and pushed != state:

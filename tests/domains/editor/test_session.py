@@ -234,7 +234,7 @@ def test_where_things_land_is_shown_beside_the_text(drive: Drive) -> None:
         pools = {hint.position.line: hint.label for hint in hints}
         assert pools[7] == "räck1,2: 2 each"
         assert "web/pool1: 4 VMs on zones" in await session.hover("cluster.nf.hcl", "agent_pool")
-        assert "; room for" in await session.hover("cluster.nf.hcl", "agent_pool")
+        assert "; capacity for" in await session.hover("cluster.nf.hcl", "agent_pool")
         assert "**`NC_P22_112_v1`** 22 vCPUs" in await session.hover("cluster.nf.hcl", '"NC_P22')
         assert "required" in await session.hover("cluster.nf.hcl", "  site_id")
         session.type("cluster.nf.hcl", CLUSTER.replace("count       = 4", "count       = 8"))
@@ -272,7 +272,7 @@ def test_what_only_a_plan_finds_is_told_of_what_is_saved(drive: Drive) -> None:
 
 
 def test_what_a_plan_says_is_of_the_text_as_it_was_saved(drive: Drive) -> None:
-    said = "of the text as it was saved"
+    said = "Prediction for the saved text"
 
     async def story(session: Session) -> None:
         session.open("cluster.nf.hcl")
@@ -323,12 +323,12 @@ def test_a_file_has_an_outline(drive: Drive) -> None:
 
 def test_what_was_meant_is_a_quick_fix(drive: Drive) -> None:
     mistakes = [
-        ("machine_count = var", "machine_cont = var", 'Write "machine_count" in place of "machine_cont"'),
+        ("machine_count = var", "machine_cont = var", 'Replace "machine_cont" by "machine_count"'),
         ("= var.machines", "= var.machine", 'Write "machines" in place of "machine"'),
         ('"nexus_rack"', '"nexus_rak"', 'Write "nexus_rack" in place of "nexus_rak"'),
         ("toset(", "tosett(", 'Write "toset" in place of "tosett"'),
         ("for_each      =", "for_eech      =", 'Write "for_each" in place of "for_eech"'),
-        ('"Machines of a rack"', "\u201cMachines of a rack\u201d", "Write straight quotes"),
+        ('"Machines of a rack"', "\u201cMachines of a rack\u201d", "Replace by straight quotes"),
     ]
 
     async def story(session: Session) -> None:
@@ -385,7 +385,7 @@ def test_names_lead_to_their_declaration_and_are_renamed_everywhere(drive: Drive
         ((_, changes),) = (edit.changes or {}).items()
         renamed = _edited(MAIN, changes)
         assert renamed == MAIN.replace("var.machines", "var.servers").replace('"machines"', '"servers"')
-        with pytest.raises(Exception, match="is not a name"):
+        with pytest.raises(Exception, match="is not a valid name"):
             await session.client.text_document_rename_async(lsp.RenameParams(new_name="1x", **place))
 
     drive(story)

@@ -121,7 +121,7 @@ def test_only_literals_are_written_and_only_what_was_shown(exploration: Explorat
     assert "-    count       = 2\n+    count       = 5\n" in change.difference
     assert "+  machine_count = 0 # as bought\n" in change.difference
     assert len(change.left_out) == 1
-    assert "agent_pool.workers.count is no literal value" in change.left_out[0]
+    assert "agent_pool.workers.count is not a literal value" in change.left_out[0]
     with pytest.raises(ExplorationRequestError, match="not the change that was shown"):
         exploration.write_files(ExplorationRequest(counts={LARGE: 6}), change.digest)
     assert Path("main.nf.hcl").read_text() == MAIN
@@ -134,7 +134,7 @@ def test_a_file_that_was_edited_meanwhile_is_left_alone(exploration: Exploration
     wish = ExplorationRequest(counts={LARGE: 5})
     change = exploration.compute_file_changes(wish)
     Path("main.nf.hcl").write_text(MAIN + "# mine\n")
-    with pytest.raises(ExplorationRequestError, match="changed meanwhile"):
+    with pytest.raises(ExplorationRequestError, match="has changed"):
         exploration.write_files(wish, change.digest)
     assert Path("main.nf.hcl").read_text() == MAIN + "# mine\n"
 
@@ -202,7 +202,7 @@ def test_a_person_plays_with_counts_and_racks(width: int, server: ExplorerServer
         browser.click('button[aria-label="One more VM of web / large"]')
         browser.wait_for("document.getElementById('headline').textContent.includes('1 to change')")
         assert browser.text(".pool.changed small") == "NC_P46_224_v1, was 2"
-        assert "1 VM placed" in browser.text("#verdict")
+        assert "1 VM to place" in browser.text("#verdict")
         browser.click('button[aria-label="lose right"]')
         browser.wait_for("document.querySelectorAll('.machine.going').length === 4")
         assert browser.text(".chip.lost b") == "right"
@@ -262,10 +262,10 @@ def test_a_configuration_with_mistakes_is_not_explored(
 def test_what_there_is_not_is_answered_at_once(ask: Callable[..., tuple[int, Any]]) -> None:
     for path in ("/favicon.ico", "/plan"):
         status, text = ask(path)
-        assert (status, json.loads(text)) == (404, {"problem": "There is nothing here."})
+        assert (status, json.loads(text)) == (404, {"problem": "Not found."})
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "99999"])
 def test_a_port_that_there_is_not(port: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explore", f"-port={port}"]) == 1
-    assert "a port is a number from 1 to 65535" in capfd.readouterr().err
+    assert "must be a number from 1 to 65535" in capfd.readouterr().err

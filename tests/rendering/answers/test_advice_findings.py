@@ -7,7 +7,7 @@ from nexusform.rendering.answers.advice_findings import render_advice
 
 
 def test_nothing_to_say() -> None:
-    assert render_advice([], {}).startswith("No advice")
+    assert render_advice([], {}).startswith("No findings")
 
 
 def test_every_finding_and_a_count(plans: SimpleNamespace) -> None:

@@ -44,7 +44,7 @@ def test_no_line_is_wider_than_the_terminal_unless_a_cell_is() -> None:
 def test_long_details_are_cut_in_text_and_whole_in_markdown() -> None:
     text, markdown = render_report_text(SAMPLE), render_report_markdown(SAMPLE)
     assert "vm20" in text  # part of the finding
-    assert "... and 24 more; -format=markdown shows all." in text
+    assert "... and 24 more; -format=markdown lists all." in text
     assert markdown.count("| vm") + markdown.count("| **vm") == 25
     assert "```sh\nrun --this\n```" in markdown
     assert markdown.startswith("### Title \\| &lt;b>\n\n\u274c **It is `so`.**")

@@ -66,8 +66,8 @@ def test_refused_machines_of_the_rack_are_told_whatever_they_are_called() -> Non
     ]
     explanation = RackScheduler(machines).explain(Demand(VmName("d", "d", "p1", 7), LARGE))
     text = render_explanation("x", explanation)
-    assert "refused  : green: schedulable: cordoned" in text
-    assert "elsewhere: 1 machines refused" in text
+    assert "rejected : green: schedulable: cordoned" in text
+    assert "elsewhere: 1 machines rejected" in text
 
 
 def test_document_is_plain_json() -> None:

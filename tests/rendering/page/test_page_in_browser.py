@@ -252,7 +252,7 @@ def test_a_refused_plan_shows_what_stands_and_what_does_not_fit(browser: Browser
     opened(browser, page)
     assert browser.text("h1") == "Plan: planning failed: cluster-e/pool1 does not fit"
     assert "150 x NC_P46_224_v1 do not fit: 78 of 150 placed" in browser.text("#diagnostics")
-    assert browser.text("#racks-title") == "What stands"
+    assert browser.text("#racks-title") == "Current placement"
     assert browser.text("#map [role=status]") == "Nothing is changed: 178 VMs on lab."
     assert browser.count("button.vm") == 178
     assert browser.count("button.vm.placed, button.vm.ghost, .arrows .arrow") == 0

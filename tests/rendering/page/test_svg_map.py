@@ -53,7 +53,7 @@ def test_it_tells_itself_to_screen_readers(examples: dict[str, RealPlan]) -> Non
     tips = [t.text or "" for t in root.iter(f"{SVG}title")]
     assert any(tip.startswith("web-workers-8\n") and "is removed (scale_in) from r1" in tip for tip in tips)
     assert any("moves (machine_evacuated): r1 / r1-bm01 / cell 0 to" in tip for tip in tips)
-    assert any("takes no new VMs" in tip for tip in tips)
+    assert any("cordoned" in tip for tip in tips)
 
 
 def test_what_most_vms_do_bears_no_mark(examples: dict[str, RealPlan]) -> None:
@@ -124,7 +124,7 @@ def test_racks_alone_of_a_refused_plan_are_what_stands(
 ) -> None:
     monkeypatch.setattr(svg_map, "MAX_BYTES", 1)
     root = ET.fromstring(render_svg(replace(examples["nexus-document"].saved.plan, errored=True)))
-    assert "Site lab, what stands" in [t.text for t in root.iter(f"{SVG}text")]
+    assert "Site lab, current placement" in [t.text for t in root.iter(f"{SVG}text")]
     assert not any(marked(root, kind) for kind in ("placed", "moved", "removed"))
 
 
@@ -134,13 +134,13 @@ def test_racks_beyond_a_picture_are_counted(tmp_path: Path, monkeypatch: pytest.
     root = ET.fromstring(render_svg(many(tmp_path, 40).saved.plan))
     assert len([r for r in root.iter(f"{SVG}rect") if r.get("class") == "cell"]) == 1 + 30
     assert any(
-        (t.text or "").endswith("10 more racks of this site left out.") for t in root.iter(f"{SVG}text")
+        (t.text or "").endswith("10 more racks of this site omitted.") for t in root.iter(f"{SVG}text")
     )
 
 
 def test_a_plan_without_a_site() -> None:
     root = ET.fromstring(render_svg(Plan()))
-    assert "The plan knows no site." in [t.text for t in root.iter(f"{SVG}text")]
+    assert "The plan has no site." in [t.text for t in root.iter(f"{SVG}text")]
 
 
 @pytest.mark.of_domains("fleet")
@@ -177,9 +177,9 @@ def test_a_refused_plan_is_drawn_as_it_stands(examples: dict[str, RealPlan]) -> 
     refused = replace(examples["nexus-document"].saved.plan, errored=True)
     root = ET.fromstring(render_svg(refused))
     texts = [t.text or "" for t in root.iter(f"{SVG}text")]
-    assert texts.count("What stands") == 1
-    assert "Denied by an error. Nothing is changed" in texts
+    assert texts.count("Current placement") == 1
+    assert "Blocked by an error. No changes were made" in texts
     assert "After" not in texts
     assert not any(marked(root, kind) for kind in ("placed", "moved", "removed"))
     nothing = ET.fromstring(render_svg(replace(refused, sites=())))
-    assert "Nothing stands yet." in [t.text for t in nothing.iter(f"{SVG}text")]
+    assert "The site has no VMs." in [t.text for t in nothing.iter(f"{SVG}text")]

@@ -38,12 +38,12 @@ def test_a_long_sentence_is_not_written_in_large_letters(plans: SimpleNamespace)
 
 def test_an_upgrade_with_surge_leaves_no_node_missing(plans: SimpleNamespace) -> None:
     said = tiles(upgraded(plans, surges=True))
-    assert said["What moves"][0] == "1 VM re-created pool by pool"
-    assert said["What is at risk"][0] == "no node is missing: new ones come before old ones leave"
+    assert said["Moves"][0] == "1 VM re-created pool by pool"
+    assert said["Impact"][0] == "rolling surge: capacity never drops"
     plan = upgraded(plans, surges=False)
     pool = f"{plan.upgrades[0].cluster}/{plan.upgrades[0].pools[0].pool}"
-    only = f"{pool} has no node for a while: its only node is made anew at once"
-    assert tiles(plan)["What is at risk"][0] == only
+    only = f"{pool} has no node for some time: its only node is re-created at once"
+    assert tiles(plan)["Impact"][0] == only
 
 
 @pytest.mark.of_domains("fleet")
@@ -51,7 +51,7 @@ def test_pods_that_wait_on_do_not_move(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
     waits = [row for row in plan.placements if row.kind == "pod" and not row.target.node]
     still = replace(waits[0], action=PlacementAction.KEEP, source=waits[0].target)
-    large, words = tiles(replace(plan, placements=(still,)))["What moves"]
+    large, words = tiles(replace(plan, placements=(still,)))["Moves"]
     assert large == "nothing"
     assert "1 pod Pending" in words
 
@@ -62,8 +62,8 @@ def test_what_is_refused_would_move(plans: SimpleNamespace) -> None:
     )
     plan = replace(plans.changed_placements(), diagnostics=(limit,))
     said = tiles(plan)
-    assert "What moves" not in said
-    assert said["What is at risk"][1].startswith(
+    assert "Moves" not in said
+    assert said["Impact"][1].startswith(
         "by guard rail moved:0; 1 VM moves; -fail-on=moved:0 allows 0 at most;"
     )
     assert build_page_content(plan, {}, Registries()).data["denied"]
@@ -71,4 +71,4 @@ def test_what_is_refused_would_move(plans: SimpleNamespace) -> None:
 
 def test_where_an_object_goes_nobody_reads_that_nothing_is_touched(plans: SimpleNamespace) -> None:
     member = plans.change(plans.address("thing", "m"), Action.DELETE, {"id": "m"}, None)
-    assert tiles(Plan(changes=(member,)))["What is at risk"][0] == "1 object is destroyed"
+    assert tiles(Plan(changes=(member,)))["Impact"][0] == "1 object to destroy"

@@ -61,7 +61,7 @@ def test_an_open_condition_is_said_to_be_predicted(plans: SimpleNamespace) -> No
     found = cases(render_junit(replace(plans.added_cluster(), checks=checks)))
     skipped = found["checks", "output.o"].find("skipped")
     assert skipped is not None
-    assert skipped.get("message") == "unknown, as far as the plan predicts"
+    assert skipped.get("message") == "unknown, predicted"
 
 
 def test_checks(plans: SimpleNamespace) -> None:
@@ -120,7 +120,7 @@ def test_a_rule_that_is_switched_off_is_skipped_and_says_why(plans: SimpleNamesp
     found = cases(render_junit(replace(plans.added_cluster(), disabled_rules=("shared-machine",))))
     skipped = found["lint", "shared-machine"].find("skipped")
     assert skipped is not None
-    assert skipped.get("message") == "switched off in the configuration"
+    assert skipped.get("message") == "disabled in the configuration"
 
 
 def test_a_table_of_a_plan_in_error_has_no_row(plans: SimpleNamespace) -> None:

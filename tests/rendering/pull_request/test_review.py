@@ -129,4 +129,4 @@ def test_the_heaviest_comes_first_and_what_held_before_says_so() -> None:
     )
     review = build_review(Plan(diagnostics=found), None, {}, DiffLines({"main.nf.hcl": frozenset({1})}), "")
     said = [comment["body"].split("\n\n")[1:] for comment in review["comments"]]
-    assert said == [["None."], ["New."], ["Old.", "Not caused by this plan: it held before."]]
+    assert said == [["None."], ["New."], ["Old.", "Not caused by this plan."]]

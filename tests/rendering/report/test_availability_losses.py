@@ -64,7 +64,7 @@ def test_an_upgrade_node_by_node_leaves_replicas_on_other_nodes_up() -> None:
 
 @pytest.mark.of_domains("fleet")
 def test_the_only_replica_is_away_while_its_node_is_upgraded() -> None:
-    down = ["a/default/Deployment/shop is down for a while: its only replica "]
+    down = ["a/default/Deployment/shop is down for some time: its only replica "]
     (said,) = at_stake(text(OLD, shop(1)), text(NEW, shop(1)))
     assert said.startswith(down[0])
 
@@ -72,7 +72,7 @@ def test_the_only_replica_is_away_while_its_node_is_upgraded() -> None:
 @pytest.mark.of_domains("fleet")
 def test_replicas_of_one_batch_go_together_unless_a_budget_keeps_one_up() -> None:
     (said,) = at_stake(text(OLD, shop(4), ALL), text(NEW, shop(4), ALL))
-    assert said.startswith("a/default/Deployment/shop is down for a while: all of its 4 replicas ")
+    assert said.startswith("a/default/Deployment/shop is down for some time: all of its 4 replicas ")
     assert at_stake(text(OLD, shop(4), PAIRS), text(NEW, shop(4), PAIRS)) == []
     assert at_stake(text(OLD, shop(4, BUDGET), ALL), text(NEW, shop(4, BUDGET), ALL)) == []
 
@@ -80,8 +80,8 @@ def test_replicas_of_one_batch_go_together_unless_a_budget_keeps_one_up() -> Non
 @pytest.mark.of_domains("fleet")
 def test_a_pool_that_is_made_anew_at_once_takes_all_replicas_with_it() -> None:
     of_pool, said = at_stake(text(OLD, shop(3)), text(OLD, shop(3), sku="NC_P22_112_v1"))
-    assert of_pool == "a/p has no node for a while: all 4 are made anew at once"
-    assert said.startswith("a/default/Deployment/shop is down for a while: all of its 3 replicas ")
+    assert of_pool == "a/p has no node for some time: all 4 nodes are re-created at once"
+    assert said.startswith("a/default/Deployment/shop is down for some time: all of its 3 replicas ")
     # The budget holds for evictions, and these are none.
     guarded = text(OLD, shop(3, BUDGET))
     assert len(at_stake(guarded, guarded.replace("NC_P10_56_v1", "NC_P22_112_v1"))) == 2
@@ -111,7 +111,7 @@ def planes(count: int, sku: str = "NC_G6_28_v1") -> str:
 
 def test_a_control_plane_that_none_may_be_missing_of_from_now_on() -> None:
     (said,) = at_stake(planes(3), planes(1))
-    assert said == "a keeps 1 control-plane VM of 3: its quorum survives no lost machine from now on"
+    assert said == "a keeps 1 of 3 control-plane VMs; losing one breaks etcd quorum"
     assert at_stake(planes(5), planes(3)) == []
     assert at_stake(planes(1), planes(3)) == []
     assert at_stake(planes(1), planes(1)) == []
@@ -122,7 +122,7 @@ def test_pods_of_a_manifest_that_is_made_anew_are_away_meanwhile() -> None:
     state = state_of(text(OLD, shop(3)))
     replaced = good(plan(text(OLD, shop(3)), state, replaces=("fleet_hub_manifest.shop",))).plan
     (said,) = find_availability_losses(replaced)
-    assert said == "a/default/Deployment/shop is down for a while: all of its 3 replicas are made anew"
+    assert said == "a/default/Deployment/shop is down for some time: all of its 3 replicas are re-created"
     # Taken away for good is no outage, and neither is a new workload.
     assert list(find_availability_losses(good(plan(text(OLD, ""), state)).plan)) == []
     assert at_stake(text(OLD, ""), text(OLD, shop(3))) == []

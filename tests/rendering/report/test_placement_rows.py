@@ -261,8 +261,8 @@ def test_counts_that_are_too_many_for_a_line_go_on_below(plans: SimpleNamespace)
 @pytest.mark.parametrize(
     ("origin", "count", "said"),
     [
-        ("r1-bm01", 1, "is forgotten and runs on, on"),
-        ("r1-bm01: 1, r1-bm02: 1", 2, "are forgotten and run on, on"),
+        ("r1-bm01", 1, "is forgotten and stays on"),
+        ("r1-bm01: 1, r1-bm02: 1", 2, "are forgotten and stay on"),
         ("Pending", 1, "is forgotten and stays"),
         ("Pending: 2", 2, "are forgotten and stay"),
     ],

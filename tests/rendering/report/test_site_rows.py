@@ -49,8 +49,8 @@ def test_sites_that_stay_are_folded_within_the_width_and_by_their_room() -> None
     text = render_plan(made, {}, PlanTextOptions(registries=all_types()))
     assert "8 sites unchanged: location-1, location-2," in text
     assert max(map(len, text.split("\n"))) <= 80
-    _, _, rooms = render_markdown(made, {}, all_types()).partition("Room of every site")
+    _, _, rooms = render_markdown(made, {}, all_types()).partition("Spare capacity of every site")
     rooms = rooms.partition("</details>")[0]
-    assert rooms.count("that fit: ") == 2
+    assert rooms.count("spare capacity for ") == 2
     assert "location-3:" in rooms
-    assert "location-1,2,4..9, as before:" in rooms
+    assert "location-1,2,4..9 (unchanged):" in rooms

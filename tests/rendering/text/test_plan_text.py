@@ -128,9 +128,9 @@ def test_no_changes(mode: Mode, sentence: str, plans: SimpleNamespace) -> None:
 @pytest.mark.parametrize(
     ("mode", "sentence"),
     [
-        (Mode.NORMAL, "No changes. What is selected matches the configuration."),
-        (Mode.REFRESH_ONLY, "No changes. What is selected still matches the configuration."),
-        (Mode.DESTROY, "No changes. Nothing that is selected needs to be destroyed."),
+        (Mode.NORMAL, "No changes. The selected resources match the configuration."),
+        (Mode.REFRESH_ONLY, "No changes. The selected resources still match the configuration."),
+        (Mode.DESTROY, "No changes. No selected object needs to be destroyed."),
     ],
 )
 def test_of_a_part_it_is_said_that_only_it_was_looked_at(

@@ -66,7 +66,7 @@ def test_closing_lines() -> None:
         "Apply complete! Resources: 2 imported, 0 added, 0 changed, 0 destroyed, 1 forgotten."
     )
     assert format_destroy_complete(5) == "Destroy complete! Resources: 5 destroyed."
-    assert format_nothing_sent() == ('Nothing was sent to a site: provider "simulated" only recorded this.')
+    assert format_nothing_sent() == ('No site was changed: provider "simulated" only recorded this.')
 
 
 def test_outcome_table_names_what_failed_and_why() -> None:

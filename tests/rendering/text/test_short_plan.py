@@ -206,7 +206,7 @@ def test_what_fails_stands_before_advice_and_names_everyone(plans: SimpleNamespa
 def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
     long = build_warning("incomplete-rollout", "word " * 200, plans.span_of("agent_pool"), address="a.b")
     text = short(replace(plans.added_cluster(), diagnostics=(long,)), plans)
-    entry = text[text.index("! incomplete-rollout") : text.index("  -details")].rstrip("\n").split("\n")
+    entry = text[text.index("! incomplete-rollout") : text.index("  All warnings")].rstrip("\n").split("\n")
     assert len(entry) == 3
     assert entry[-1].endswith("...  main.nf.hcl:4")
 
@@ -224,7 +224,7 @@ def test_an_entry_has_three_lines_at_most(plans: SimpleNamespace) -> None:
 def test_a_long_entry_ends_with_a_whole_thought(text: str, end: str, plans: SimpleNamespace) -> None:
     told = build_warning("not-captured", text, plans.span_of("agent_pool"), address="a.b")
     drawn = short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
-    entry = drawn[drawn.index("! not-captured") : drawn.index("  -details")]
+    entry = drawn[drawn.index("! not-captured") : drawn.index("  All warnings")]
     assert " ".join(entry.split()).endswith(f"{end} main.nf.hcl:4")
     assert "..." not in entry
 
@@ -268,8 +268,9 @@ def test_what_held_before_is_not_blamed_on_the_plan(
     text = short(mark_existing_findings(plan), plans)
     assert ("! no-surge-capacity" in text) is caused
     assert ("not caused by this plan: no-surge-capacity cluster-d/pool1" in text) is not caused
-    assert "Upgrades:    cluster-d has no room for one." in text
-    assert "Room on lab: 3 more of your largest VM (NC_P46_224_v1), 1 if any one rack is" in text
+    assert "no surge capacity for cluster-d." in text
+    assert "Spare capacity on lab: " in text
+    assert "3 x NC_P46_224_v1 (" in text
 
 
 def test_expected_figures_stand_where_they_differ(plans: SimpleNamespace) -> None:
@@ -286,14 +287,14 @@ _SPOT = {"machine": "r1-bm01", "rack": "r1", "availability_zone": "1", "numa_cel
 
 def test_uncomputed_certainty_is_never_beside_figures(plans: SimpleNamespace) -> None:
     text = short(replace(plans.added_cluster(), samples=0), plans)
-    assert "Sure of: nothing: how sure places are was not computed" in text
+    assert "Confidence: not computed (-samples=0)." in text
     assert " of 53" not in text
 
 
 def test_conditions_are_predictions(plans: SimpleNamespace) -> None:
     checks = (CheckResult("resource", "a.b", "pass"), CheckResult("check", "check.c", "fail", ("no",)))
     text = short(replace(plans.added_cluster(), checks=checks), plans)
-    assert re.search(r"Conditions: +1 holds, 1 fails, as far as the plan predicts\.", text)
+    assert re.search(r"Conditions: +1 holds, 1 fails \(predicted\)\.", text)
 
 
 def test_terraforms_header_is_there_for_its_tools(plans: SimpleNamespace) -> None:

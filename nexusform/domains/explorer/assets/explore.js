@@ -10,7 +10,7 @@
   const active = new Set();
   const added = new Map();
   const note = make("p", { class: "note", role: "status" });
-  const difference = make("pre", { class: "difference", hidden: "", tabindex: "0", role: "group", "aria-label": "The change to the files" });
+  const difference = make("pre", { class: "difference", hidden: "", tabindex: "0", role: "group", "aria-label": "Changes to the files" });
   let digest = "";
   let asked = 0;
 
@@ -50,7 +50,7 @@
   async function look() {
     try {
       const change = await ask("/change", { wish: wish() });
-      const nothing = change.difference ? "" : "Nothing of this can be written to the files.";
+      const nothing = change.difference ? "" : "None of these changes can be written to the files.";
       note.textContent = [nothing, ...change.left_out].filter(Boolean).join(" ");
       difference.textContent = change.difference;
       difference.hidden = !change.difference;
@@ -63,7 +63,7 @@
     try {
       const answer = await ask("/write", { wish: wish(), digest });
       forgetDifference();
-      note.textContent = `Written: ${answer.files.join(", ")}. Start explore again to go on from there.`;
+      note.textContent = `Written: ${answer.files.join(", ")}. Restart explore to continue.`;
     } catch (problem) { note.textContent = problem.message; }
   }
 
@@ -121,15 +121,15 @@
 
   /** A field that shows only the knobs with a name, where they are many. */
   function narrow() {
-    const field = make("input", { type: "search", class: "narrow", placeholder: "Which cluster or rack", "aria-label": "Which cluster or rack" });
+    const field = make("input", { type: "search", class: "narrow", placeholder: "Filter clusters and racks", "aria-label": "Filter clusters and racks" });
     field.addEventListener("input", () => box.querySelectorAll("[data-names]").forEach((knob) => { knob.hidden = !knob.dataset.names.includes(field.value.trim()); }));
     return field;
   }
 
   const clusters = new Map();
   for (const pool of knobs.pools) clusters.set(pool.cluster, [...(clusters.get(pool.cluster) || []), pool]);
-  const show = make("button", { type: "button" }, "Show the change to the files");
-  const write = make("button", { type: "button", hidden: "" }, "Write it");
+  const show = make("button", { type: "button" }, "Show changes to the files");
+  const write = make("button", { type: "button", hidden: "" }, "Write to files");
   const reset = make("button", { type: "button" }, "Start over");
   show.addEventListener("click", look);
   write.addEventListener("click", save);

@@ -33,7 +33,7 @@ def explore(arguments: ExploreArguments) -> int:
     values can be written back to the files after a diff. Press Ctrl-C to end.
     """
     if not 0 <= (arguments.port or 0) <= _LAST_PORT:
-        raise click.UsageError(f"-port: a port is a number from 1 to {_LAST_PORT}; 0 takes a free one.")
+        raise click.UsageError(f"-port: must be a number from 1 to {_LAST_PORT}, or 0 for a free port.")
     from nexusform.domains.explorer.exploration import open_exploration
     from nexusform.domains.explorer.server import ExplorerServer
 

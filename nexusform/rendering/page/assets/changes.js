@@ -74,7 +74,7 @@ function startChanges(into) {
     const printed = new Set([listed, standing, []].find((rows) => lines(rows) <= MOST_LINES));
     holder.replaceChildren(...[...printed].map((change) => { const item = changeItem(change); item.open = true; item.fill(); return item; }));
     const left = listed.length - printed.size;
-    status.textContent = `${counted(changes.filter(shown).length, "object")}${left ? `; the arguments of ${left.toLocaleString("en")} of them are not printed: the page has them` : ""}.`;
+    status.textContent = `${counted(changes.filter(shown).length, "object")}${left ? `; the arguments of ${left.toLocaleString("en")} of them are not printed; see the page` : ""}.`;
     return draw;
   });
 

@@ -30,7 +30,7 @@ function share(part) { return `${Math.round(part * 100)} %`; }
 function showVm(site, vm, opener) {
   const more = vm.more;
   const sure = more.certainty
-    ? `${STEPS[vm.sure]}: that many of its pool on the rack in ${share(more.certainty[0])}, this machine in ${share(more.certainty[1])} of ${plan.samples} samples` : "";
+    ? `${STEPS[vm.sure]}: same rack count of its pool in ${share(more.certainty[0])}, same machine in ${share(more.certainty[1])} of ${plan.samples} samples` : "";
   const scores = Object.entries(more.scores || {}).map(([name, value]) => `${name} ${value}`).join(", ");
   const refused = (more.rejected || []).map(([who, rule, why]) => make("div", {}, `${who}: ${why} (${rule})`));
   const pods = podsOf(vm).map((pod) => make("div", {}, pod.object, make("span", { class: "quiet" }, ` ${pod.group}`)));
@@ -39,9 +39,9 @@ function showVm(site, vm, opener) {
   detail.show(vm.name, [
     ["Cluster", vm.paint.name], ["Pool", vm.pool],
     ["SKU", `${vm.sku.name}: ${vm.sku.cpus} host vCPUs, ${vm.sku.memory} GiB`],
-    ["What happens", happens(vm)], ["Why", more.reason || ""],
+    ["Change", happens(vm)], ["Why", more.reason || ""],
     ["Before", placeText(vm.before)], ["After", placeText(vm.after)],
-    ["Certainty", sure], ["Scores", scores], ["Known from", more.provenance || ""],
+    ["Certainty", sure], ["Scores", scores], ["Source", more.provenance || ""],
     ["Declared at", vm.address ? make("code", {}, vm.address) : ""],
     ["Pods", pods.length ? make("div", {}, pods) : ""],
     ["Fleet", bindings.length ? make("div", {}, bindings) : ""],

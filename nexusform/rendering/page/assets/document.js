@@ -6,7 +6,7 @@ let plan = null;
 const MARKS = ["kept", "placed", "moved", "removed"];
 const SIGNS = ["", "+", "~", "\u2212"];
 // How sure a place is: 0 is not computed, or not of this plan.
-const STEPS = ["", "count certain", "likely", "by lot"];
+const STEPS = ["", "rack count exact", "likely", "tie-break"];
 const CHUNK = 100;
 // What is called before the page is printed, to show lists as paper has them; each gives what draws them again.
 const printers = [];

@@ -33,12 +33,12 @@ function paintCells(model, machine, side, cells) {
   const free = freeOf(model, machine, side);
   const largest = largestSku(siteShown());
   if (map.layer !== "load" && untold(model, machine, side)) {
-    cells.forEach((cell, at) => figure(cell, "is-taken", "?", `${machine.name} cell ${at}: nobody told the cells of a VM here`));
+    cells.forEach((cell, at) => figure(cell, "is-taken", "?", `${machine.name} cell ${at}: cells of a VM unknown`));
     return;
   }
   const load = Math.round(loadOf(model, machine, side) * 100);
   if (map.layer === "load" && untold(model, machine, side)) {
-    cells.forEach((cell) => figure(cell, `load-${loadStep(load / 100)}`, `${load}%`, `${machine.name}: ${load} % of the memory is taken, in cells that nobody told`));
+    cells.forEach((cell) => figure(cell, `load-${loadStep(load / 100)}`, `${load}%`, `${machine.name}: ${load} % of the memory is used, cells unknown`));
     return;
   }
   free.forEach(([cpus, memory], at) => {
@@ -46,9 +46,9 @@ function paintCells(model, machine, side, cells) {
     const rest = `${Math.max(cpus, 0)} vCPU and ${Math.max(memory, 0)} GiB free`;
     const part = machine.memory ? 1 - Math.max(memory, 0) / machine.memory : 0;
     const { untouched, broken } = cellState(machine, [cpus, memory], largest);
-    if (map.layer === "load") figure(cells[at], `load-${loadStep(part)}`, `${Math.round(part * 100)}%`, `${where}: ${Math.round(part * 100)} % of the memory is taken`);
+    if (map.layer === "load") figure(cells[at], `load-${loadStep(part)}`, `${Math.round(part * 100)}%`, `${where}: ${Math.round(part * 100)} % of the memory is used`);
     else if (map.layer === "free") figure(cells[at], untouched && !machine.refusal ? "is-free" : "is-taken", untouched && !machine.refusal ? "free" : "", `${where}: ${machine.refusal ? `takes no new VMs: ${machine.refusal}` : rest}`);
-    else figure(cells[at], broken ? "is-broken" : "is-whole", broken ? `${memory}` : "", broken ? `${where}: broken, ${rest}, too little for ${largest.name}` : `${where}: ${rest}`);
+    else figure(cells[at], broken ? "is-broken" : "is-whole", broken ? `${memory}` : "", broken ? `${where}: fragmented, ${rest}, too little for ${largest.name}` : `${where}: ${rest}`);
   });
 }
 
@@ -75,10 +75,10 @@ function lossNote(model) {
 
 function layerLegend(site, model, layer) {
   if (layer === "load") return LOADS.map((word, step) => entry(`load-${step}`, "", word));
-  if (layer === "free") return [entry("is-free", "", "free"), entry("is-taken", "", "not wholly free"), entry("refusing", "", "takes no new VMs")];
+  if (layer === "free") return [entry("is-free", "", "free"), entry("is-taken", "", "partly used"), entry("refusing", "", "cordoned")];
   if (layer === "fragments") {
     const largest = largestSku(site);
-    return [entry("is-broken", "56", `GiB left, too little for ${largest ? largest.name : "a VM"}`), entry("is-whole", "", "whole, or full")];
+    return [entry("is-broken", "56", `GiB left, too little for ${largest ? largest.name : "a VM"}`), entry("is-whole", "", "free or full")];
   }
   return clusterLegend(site, model);
 }
@@ -127,14 +127,14 @@ function clusterLegend(site, model) {
   const verb = plan.denied ? "would be placed" : "placed";
   const words = site.steps.length ? plan.marks : ["", verb, ...[2, 3].map((mark) => fatesOf(model, mark).join(" or "))];
   if (site.steps.some((step) => step.down.length)) entries.push(entry("is-down", "", "machine down"));
-  if (model.plainMark) entries.push(make("li", { class: "quiet" }, `without a sign: ${verb}${model.plainStep > 0 ? `, ${STEPS[model.plainStep]}` : ""}`));
+  if (model.plainMark) entries.push(make("li", { class: "quiet" }, `unmarked: ${verb}${model.plainStep > 0 ? `, ${STEPS[model.plainStep]}` : ""}`));
   [1, 2, 3].filter((mark) => model.marks[mark] && mark !== model.plainMark).forEach((mark) => entries.push(entry(MARKS[mark], SIGNS[mark], words[mark])));
-  if (leavesAny(model)) entries.push(entry("ghost", "", "place it left"));
-  if (map.view === "change" && [...model.machines.values()].some((machine) => machine.mark === 3)) entries.push(entry("going", "", "machine that goes"));
+  if (leavesAny(model)) entries.push(entry("ghost", "", "previous location"));
+  if (map.view === "change" && [...model.machines.values()].some((machine) => machine.mark === 3)) entries.push(entry("going", "", "machine to be removed"));
   [1, 2, 3].filter((step) => model.steps[step] && step !== model.plainStep).forEach((step) => entries.push(entry(`sure-${step}`, "", STEPS[step])));
-  if ([...model.machines.values()].some((machine) => machine.refusal)) entries.push(entry("refusing", "", "takes no new VMs"));
-  if ([...model.machines.values()].some((machine) => untold(model, machine, "after"))) entries.push(entry("untold", "", "cells that nobody told"));
-  if (plan.shared.length) entries.push(entry("sharing", "", "shared against a rule"));
+  if ([...model.machines.values()].some((machine) => machine.refusal)) entries.push(entry("refusing", "", "cordoned"));
+  if ([...model.machines.values()].some((machine) => untold(model, machine, "after"))) entries.push(entry("untold", "", "unknown cells"));
+  if (plan.shared.length) entries.push(entry("sharing", "", "violates a separation rule"));
   return entries;
 }
 

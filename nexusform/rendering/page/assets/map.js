@@ -64,8 +64,8 @@ function tell() {
   const shown = standing.filter(passes).length.toLocaleString("en");
   const all = standing.length.toLocaleString("en");
   const words = filtered() ? `${shown} of ${all} VMs match the filter` : counted(standing.length, "VM");
-  const after = plan.denied ? "If it were applied" : "After the plan";
-  const when = plan.errored ? "Nothing is changed" : side === "before" ? "Before the plan" : after;
+  const after = plan.denied ? "If applied" : "After the plan";
+  const when = plan.errored ? "No changes were made" : side === "before" ? "Before the plan" : after;
   if (plan.marks) {
     const down = site.steps.length ? site.steps[map.step].down.length : 0;
     frame.status.textContent = `${words} on ${site.name}${down ? `, ${counted(down, "machine")} down` : ""}.`;
@@ -122,7 +122,7 @@ function drawMoves(model) {
 
 function fateOf(vm) {
   if (vm.after && (!vm.more.fate || vm.after[1] !== vm.before[1])) return `${short(vm.before)} \u2192 ${short(vm.after)}`;
-  return vm.more.fate ? `${vm.more.fate}: ${short(vm.before)}` : `leaves ${short(vm.before)}`;
+  return vm.more.fate ? `${vm.more.fate}: ${short(vm.before)}` : `removed from ${short(vm.before)}`;
 }
 
 function short(place) { return place[1].startsWith(place[0]) ? place[1] : `${place[0]} / ${place[1]}`; }
@@ -152,7 +152,7 @@ function stepFigures(step) {
   const figures = [...step.figures].sort((one, other) => other[2] - one[2]);
   const items = figures.slice(0, MOST_FIGURES).map(([pool, text, bad]) => make("li", { class: bad ? "bad" : null }, `${pool} `, make("b", {}, text)));
   if (figures.length > MOST_FIGURES) items.push(make("li", { class: "quiet" }, `and ${counted(figures.length - MOST_FIGURES, "more pool")}`));
-  return make("ul", { class: "step-figures", hidden: !figures.length, "aria-label": "What this step leaves" }, items);
+  return make("ul", { class: "step-figures", hidden: !figures.length, "aria-label": "After this step" }, items);
 }
 
 function stopPlaying() {
@@ -241,11 +241,11 @@ function filterTools() {
 
 function startMap(into) {
   frame.tools = make("div", { class: "tools" });
-  frame.crumbs = make("ol", { class: "crumbs", "aria-label": "Where on the site" });
+  frame.crumbs = make("ol", { class: "crumbs", "aria-label": "Location on the site" });
   frame.legend = make("ul", { class: "legend", "aria-label": "Legend" });
   frame.note = make("div", {});
   frame.stage = make("div", { class: "stage", id: "stage" });
-  frame.moves = make("ul", { class: "moves", "aria-label": "VMs that move or leave" });
+  frame.moves = make("ul", { class: "moves", "aria-label": "Moved or removed VMs" });
   frame.status = make("p", { role: "status", class: "quiet", id: "map-status" });
   into.append(frame.tools, filterTools(), frame.crumbs, frame.legend, frame.note, frame.stage, frame.status, frame.moves);
   frame.stage.addEventListener("click", (event) => {

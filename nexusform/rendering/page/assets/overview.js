@@ -72,7 +72,7 @@ function farArrows(model, squares) {
 
 function farLegend(site, model) {
   const entries = map.layer === "loss" ? layerLegend(site, model, "load") : layerLegend(site, model, map.layer);
-  if (document.querySelector("#overview .outline")) entries.push(entry("changing", "", "something changes here"));
+  if (document.querySelector("#overview .outline")) entries.push(entry("changing", "", "changes"));
   if (filtered()) entries.push(entry("passing", "", "has VMs that match the filter"));
   if (site.steps.some((step) => step.down.length)) entries.push(entry("is-down", "", "machine down"));
   return entries;

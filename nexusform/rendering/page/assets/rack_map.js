@@ -50,7 +50,7 @@ function vmBox(model, vm, machine, side, ghost, part, cell) {
   const sign = SIGNS[face.mark];
   const kind = ["vm", ghost ? "ghost" : "", `paint-${vm.paint.colour}`, ghost ? "" : vm.paint.pattern, MARKS[face.mark], face.sure ? `sure-${face.sure}` : "", passes(vm) ? "" : "faded"];
   const where = cell === undefined ? machine.name : `${machine.name} cell ${cell}`;
-  const words = `${vm.name}, ${vm.paint.name}${vm.pool ? ` ${vm.pool}` : ""}, ${where}, ${ghost ? "leaves here, " : ""}${happens(vm)}`;
+  const words = `${vm.name}, ${vm.paint.name}${vm.pool ? ` ${vm.pool}` : ""}, ${where}, ${ghost ? "removed here, " : ""}${happens(vm)}`;
   const box = make("button", {
     type: "button", tabindex: "-1", "data-vm": vm.number, "data-side": ghost ? "before" : side, class: kind.filter(Boolean).join(" "), "data-tip": vmTip(vm),
   }, make("span", { class: "unseen" }, words), make("span", { class: "key", "aria-hidden": "true" }, sign ? make("i", {}, sign) : null, make("span", vm.paint.key.length > 2 ? { class: "three" } : {}, vm.paint.key)),
@@ -82,9 +82,9 @@ function machineRow(model, machine, side) {
   if (loose.length) {
     // Cells in which nobody is known to stand would look free.
     if (cells.every((cell) => !cell.children.length)) cells.length = 0;
-    cells.push(make("div", { class: "cell loose", "data-tip": "Nobody told the cells of these VMs." }, loose));
+    cells.push(make("div", { class: "cell loose", "data-tip": "The cells of these VMs are unknown." }, loose));
   }
-  const refused = machine.refusal ? `, takes no new VMs: ${machine.refusal}` : "";
+  const refused = machine.refusal ? `, cordoned: ${machine.refusal}` : "";
   const number = String(machine.slot).padStart(2, "0");
   const slot = make("button", {
     type: "button", class: "slot", tabindex: "-1", "data-machine": machine.name,

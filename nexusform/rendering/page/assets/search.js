@@ -12,7 +12,7 @@ function hitsOf(text) {
   };
   for (const site of plan.sites) {
     const model = modelOf(site);
-    if (plan.sites.length > 1 && site.name.toLowerCase().includes(text)) add("site", site.name, siteChanges(site) ? "changes" : "stays as it is", linkTo(site, "site", site.name));
+    if (plan.sites.length > 1 && site.name.toLowerCase().includes(text)) add("site", site.name, siteChanges(site) ? "changes" : "unchanged", linkTo(site, "site", site.name));
     for (const paint of site.clusters) {
       const vms = model.vms.filter((vm) => vm.paint.name === paint.name);
       if (vms.length && paint.name.toLowerCase().includes(text)) add("cluster", paint.name, `${counted(vms.length, "VM")} on ${site.name}`, linkTo(site, "vm", vms[0].plain));
@@ -43,8 +43,8 @@ function startSearch() {
     list.replaceChildren(...hits.map((hit) => make("li", {}, make("a", { href: hit.href, onclick: () => { close(); if (hit.kind === "change") showChange(hit.name); follow(); } },
       make("span", { class: "kind" }, hit.kind), make("b", {}, hit.name), make("span", { class: "quiet" }, ` ${hit.words}`)))));
     const rest = count - hits.length;
-    if (rest > 0) list.append(make("li", { class: "quiet" }, `${rest.toLocaleString("en")} more: write more of the name.`));
-    if (!count) list.append(make("li", { class: "quiet" }, "Nothing has that name."));
+    if (rest > 0) list.append(make("li", { class: "quiet" }, `${rest.toLocaleString("en")} more; type more of the name.`));
+    if (!count) list.append(make("li", { class: "quiet" }, "No match."));
     note.textContent = counted(count, "hit");
     list.hidden = false;
   };

@@ -7,11 +7,11 @@ const KINDS_OF_MARKS = ["", "mark-place", "mark-move", "mark-remove"];
 // What a `plain` one says needs no name before it, where a row is a few lines.
 const COLUMNS = [
   { head: "VM" },
-  { head: "What happens", plain: true, cell: (vm) => `${SIGNS[vm.mark]} ${happens(vm)}`.trim(), kind: (vm) => KINDS_OF_MARKS[vm.mark] },
+  { head: "Change", plain: true, cell: (vm) => `${SIGNS[vm.mark]} ${happens(vm)}`.trim(), kind: (vm) => KINDS_OF_MARKS[vm.mark] },
   { head: "Before", cell: (vm) => placeText(vm.before), needs: (vm) => vm.before },
   { head: "After", cell: (vm) => placeText(vm.after), needs: (vm) => vm.after },
   { head: "SKU", plain: true, cell: (vm) => vm.sku.name },
-  { head: "How sure", cell: (vm) => STEPS[vm.sure], needs: (vm) => vm.sure },
+  { head: "Certainty", cell: (vm) => STEPS[vm.sure], needs: (vm) => vm.sure },
   { head: "This machine", cell: (vm) => (vm.more.certainty ? share(vm.more.certainty[1]) : ""), needs: (vm) => vm.more.certainty, kind: () => "n" },
 ];
 
@@ -76,7 +76,7 @@ function startVmList(into) {
     // A column in which nobody has anything is left out.
     const has = (key) => rows.some(([, vm]) => key(vm));
     columns = COLUMNS.filter((column) => !column.needs || has(column.needs));
-    const table = make("table", {}, make("caption", { class: "quiet" }, "VMs and where they stand"),
+    const table = make("table", {}, make("caption", { class: "quiet" }, "VMs and their locations"),
       make("thead", {}, make("tr", {}, columns.map((column) => make("th", { scope: "col" }, column.head)))), body);
     holder.replaceChildren(make("div", { class: "scroll firm stack", tabindex: "0", role: "region", "aria-label": "VMs" }, table));
     chunked(holder, rows, row, body, FIRST_VMS);
@@ -89,7 +89,7 @@ function startVmList(into) {
   };
 
   const search = searchBox("Search VMs, machines, racks, triggers", "vm-search", (text) => { state.text = text; draw(); });
-  const kept = tick("list VMs that stay too", (value) => { state.kept = value; draw(); });
+  const kept = tick("include unchanged VMs", (value) => { state.kept = value; draw(); });
   kept.input.checked = state.kept;
   into.append(make("div", { class: "tools" }, search.label, kept.label), status, holder);
   listeners.push(draw);

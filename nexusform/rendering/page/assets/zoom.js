@@ -9,14 +9,14 @@ function machineView(site, model, machine) {
   const columns = free.map(([cpus, memory], cell) => {
     const vms = machine[side].map((number) => model.vms[number]).filter((vm) => vm[side].slice(3).includes(cell));
     const ghosts = map.view === "change" ? machine.before.map((number) => model.vms[number]).filter((vm) => leaves(vm) && vm.before.slice(3).includes(cell)) : [];
-    const rest = make("li", { class: "rest" }, untold(model, machine, side) ? "How much is free is not known" : `${Math.max(cpus, 0)} of ${machine.cpus} vCPU and ${Math.max(memory, 0)} of ${machine.memory} GiB free`);
+    const rest = make("li", { class: "rest" }, untold(model, machine, side) ? "Free capacity unknown" : `${Math.max(cpus, 0)} of ${machine.cpus} vCPU and ${Math.max(memory, 0)} of ${machine.memory} GiB free`);
     return make("section", { class: "cell-card", "aria-label": `Cell ${cell}` }, make("h4", {}, `Cell ${cell}`),
       make("ul", {}, vms.map((vm) => vmCard(site, model, vm, side, false)), ghosts.map((vm) => vmCard(site, model, vm, "before", true)), rest));
   });
   for (const number of machine[side]) if (model.vms[number][side].length === 3) loose.push(vmCard(site, model, model.vms[number], side, false));
-  if (loose.length) columns.push(make("section", { class: "cell-card" }, make("h4", {}, "Cells that nobody told"), make("ul", {}, loose)));
+  if (loose.length) columns.push(make("section", { class: "cell-card" }, make("h4", {}, "Unknown cells"), make("ul", {}, loose)));
   const hardware = `${machine.sku ? `${machine.sku}: ` : ""}${machine.cells} x ${machine.cpus} vCPU / ${machine.memory} GiB`;
-  const facts = [`${machine.rack.name}, zone ${machine.rack.zone}, slot ${machine.slot}`, hardware, machine.refusal ? `takes no new VMs: ${machine.refusal}` : "takes new VMs"];
+  const facts = [`${machine.rack.name}, zone ${machine.rack.zone}, slot ${machine.slot}`, hardware, machine.refusal ? `cordoned: ${machine.refusal}` : "schedulable"];
   const rules = sharedOn(machine.name).map((each) => make("p", { class: "broken" }, `${each.rule}: ${each.members.join(", ")} must not share it.`));
   return make("div", { class: "machine-view", id: "machine-view" }, make("p", { class: "quiet" }, facts.join(" \u00b7 ")), rules, make("div", { class: "cell-cards" }, columns));
 }
