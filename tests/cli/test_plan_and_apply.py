@@ -60,7 +60,7 @@ def test_plan_apply_and_a_second_plan(nf: Callable[..., Told]) -> None:
     assert not Path("state").exists()
     code, out, _ = nf("apply", "-auto-approve")
     assert code == 0
-    assert "Apply complete! Resources: 3 added, 0 changed, 0 destroyed.\nNothing was sent to a site:" in out
+    assert "Apply complete! Resources: 3 added, 0 changed, 0 destroyed.\nNo site was changed:" in out
     assert 'racks = [\n  "lab/r0",' in out
     assert (state()["serial"], len(state()["lineage"])) == (1, 36)
     code, out, _ = nf("plan", "-detailed-exitcode")

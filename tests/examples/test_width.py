@@ -16,7 +16,7 @@ from tests.examples.test_every_type import FIRST, copied_every_type
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COLUMNS = 80
-# Values are printed as configuration has them: `name = "..."`, `"key" = [` and current placement in a heredoc.
+# Values are printed as configuration has them: `name = "..."`, `"key" = [` and in a heredoc.
 VALUE = re.compile(r'\s*([+~-] )?\s*("[^"]*"|[\w.-]+)\s+= ')
 HEREDOC = re.compile(r"<<-?EOT$")
 COMMAND = re.compile(r"\s+(kubectl|nexusform) ")  # to be copied as it stands

@@ -164,18 +164,18 @@ class PlacementSummary(Struct, frozen=True):
 
 
 OUTCOMES: Mapping[Effect, str] = {
-    Effect.PLACED: "placed",
-    Effect.MOVED: "moved",
-    Effect.RECREATED: "re-created in place",
+    Effect.PLACED: "to place",
+    Effect.MOVED: "to move",
+    Effect.RECREATED: "to re-create in place",
     Effect.UNPLACED: "without a node",
-    Effect.REMOVED: "removed",
+    Effect.REMOVED: "to remove",
     Effect.LOST: "host lost",
-    Effect.FORGOTTEN: "forgotten",
-    Effect.UPDATED: "updated",
+    Effect.FORGOTTEN: "to forget",
+    Effect.UPDATED: "to update",
     Effect.NOT_CREATED: "not created",
     Effect.UNCHANGED: "kept",
 }
-_RECREATED_BY_POOL = "re-created pool by pool"
+_RECREATED_BY_POOL = "to re-create pool by pool"
 
 
 def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str]:

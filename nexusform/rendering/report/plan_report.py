@@ -286,7 +286,7 @@ def _count_placements(plan: Plan) -> dict[Address, _PlacementCounts]:
 
 
 def describe_placements(plan: Plan) -> dict[Address, tuple[str, ...]]:
-    """Return clauses such as `2 VMs moved` by resource with changed placements."""
+    """Return clauses such as `2 VMs to move` by resource with changed placements."""
     clauses_by_address: dict[Address, tuple[str, ...]] = {}
     for address, counts in _count_placements(plan).items():
         clauses = []
@@ -306,8 +306,8 @@ _Side: TypeAlias = Mapping[str, Any] | None
 def _build_condensed_texts(
     before: _Side, after: _Side, counts: _PlacementCounts, *, placements_follow: bool
 ) -> dict[str, str]:
-    """Return texts such as `(53 placed, see below)` for the placement maps of one object. A map with changes
-    in observed figures only is shown in full.
+    """Return texts such as `(53 to place, see below)` for the placement maps of one object. A map with
+    changes in observed figures only is shown in full.
     """
     texts: dict[str, str] = {}
     for name, kind in MAPS.items():

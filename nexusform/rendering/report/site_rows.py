@@ -42,12 +42,12 @@ class SiteRow(Struct, frozen=True):
 
     @property
     def summary(self) -> str:
-        """The changes in short form: `12 removed, 3 moved`."""
+        """The changes in short form: `12 to remove, 3 to move`."""
         figures = (
-            (self.placed, "placed"),
-            (self.moved, "moved"),
-            (self.recreated, "re-created in place"),
-            (self.removed, "removed"),
+            (self.placed, "to place"),
+            (self.moved, "to move"),
+            (self.recreated, "to re-create in place"),
+            (self.removed, "to remove"),
             (self.host_lost, "host lost"),
         )
         return ", ".join(f"{count:,} {outcome}" for count, outcome in figures if count)
@@ -95,8 +95,8 @@ def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
     if further_rows:
         placed, removed = sum(row.placed for row in further_rows), sum(row.removed for row in further_rows)
         yield (
-            f"{format_count(len(further_rows), 'more site')} change: {placed:,} VMs placed, {removed:,} "
-            f"removed"
+            f"{format_count(len(further_rows), 'more site')} change: {placed:,} VMs to place, "
+            f"{removed:,} to remove"
         )
     unchanged_names = [row.name for row in rows if not row.has_changes]
     if unchanged_names:

@@ -83,7 +83,7 @@ def test_the_words_stand_in_it_without_scripts(examples: dict[str, RealPlan]) ->
     words = "".join(outline.words)
     for expected in (
         "Plan: 1 to add, 0 to change, 0 to destroy.",
-        "New53 VMs placed125 VMs kept, nothing moves",
+        "New53 VMs to place125 VMs kept, nothing moves",
         "spare capacity for NC_P46_224_v113182",
         "zones-pinned: pool pinned to availability zones",
         '    availability_zones = ["7", "8"]',
@@ -278,7 +278,7 @@ def test_three_tiles_say_what_moves_what_room_is_left_and_what_is_at_risk(plans:
     moved = plans.changed_placements()
     text, _, _ = page_of(moved)
     tiles = re.findall(r'<section class="tile (\w+)"><h2>(.*?)</h2><p class="large">(.*?)</p>', text)
-    assert tiles[0][1:] == ("Moves", "1 VM moved")
+    assert tiles[0][1:] == ("Moves", "1 VM to move")
     assert tiles[-1][1] == "Impact"
     assert tiles[-1][2] == "3 VMs are removed"
     assert tiles[-1][0] == "caution"

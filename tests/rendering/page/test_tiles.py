@@ -33,12 +33,12 @@ def upgraded(plans: SimpleNamespace, *, surges: bool) -> Plan:
 def test_a_long_sentence_is_not_written_in_large_letters(plans: SimpleNamespace) -> None:
     page = render_html(upgraded(plans, surges=False), {}, Registries())
     assert '<p class="large sentence">' in page
-    assert '<p class="large">1 VM re-created pool by pool</p>' in page
+    assert '<p class="large">1 VM to re-create pool by pool</p>' in page
 
 
 def test_an_upgrade_with_surge_leaves_no_node_missing(plans: SimpleNamespace) -> None:
     said = tiles(upgraded(plans, surges=True))
-    assert said["Moves"][0] == "1 VM re-created pool by pool"
+    assert said["Moves"][0] == "1 VM to re-create pool by pool"
     assert said["Impact"][0] == "rolling surge: capacity never drops"
     plan = upgraded(plans, surges=False)
     pool = f"{plan.upgrades[0].cluster}/{plan.upgrades[0].pools[0].pool}"

@@ -149,8 +149,8 @@ def test_certainty_is_told_or_not_computed_never_both(examples: dict[str, RealPl
 def test_certainty_is_that_of_vms_alone(examples: dict[str, RealPlan]) -> None:
     fleet = render_markdown(examples["end-to-end"].saved.plan, {}, REGISTRIES)
     sure = "Confidence: rack counts exact for 4 of 14 VMs; Azure picks the machines."
-    assert f"- **VMs**: 14 placed. {sure}\n" in fleet
-    assert "- **Pods**: 10 placed.\n" in fleet
+    assert f"- **VMs**: 14 to place. {sure}\n" in fleet
+    assert "- **Pods**: 10 to place.\n" in fleet
 
 
 def test_moves_are_told_from_place_to_place(examples: dict[str, RealPlan]) -> None:
@@ -313,10 +313,10 @@ resource "nexus_kubernetes_cluster" "NAME" {
     assert tables == ["| e | before | after |"]
     assert "\nand 5 sites unchanged\n" in text
     head = text.split("```text")[0]
-    assert "| **e** | 3 (+2) | 2 placed |\n\n5 sites unchanged: a, b, c, d, f.\n" in head
+    assert "| **e** | 3 (+2) | 2 to place |\n\n5 sites unchanged: a, b, c, d, f.\n" in head
     assert "\ne/e     1\nbefore  " in text
     shown = render_short_plan(real.saved.plan, real.sources, PlanTextOptions(registries=REGISTRIES, width=80))
-    assert shown.startswith("Sites:\n  e  VMs 3 (+2)  2 placed\n  5 sites unchanged: a, b, c, d, f\n")
+    assert shown.startswith("Sites:\n  e  VMs 3 (+2)  2 to place\n  5 sites unchanged: a, b, c, d, f\n")
     assert "\nOther 5 sites:" in shown
     page = render_html(real.saved.plan, real.sources, REGISTRIES)
     assert '<a href="#site=e">e</a>' in page

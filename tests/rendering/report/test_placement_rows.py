@@ -231,11 +231,11 @@ def test_nodes_that_an_upgrade_tells_of_are_no_moves(plans: SimpleNamespace) -> 
     row = moves[0]
     pool = PoolUpgrade(row.pool, "NC_G6_28_v1", 1, 1, 1, surges=True, minimum_up=1)
     upgrade = Upgrade(row.address, row.cluster, row.site_id, "1.29.4", "1.30.1", (pool,), trigger=row.trigger)
-    told = [(count, words) for count, words in build_summaries(plan)[0].outcomes if words == "moved"]
+    told = [(count, words) for count, words in build_summaries(plan)[0].outcomes if words == "to move"]
     now = build_summaries(replace(plan, upgrades=(upgrade,)))[0].outcomes
-    assert told == [(1, "moved")]
-    assert (1, "re-created pool by pool") in now
-    assert not [words for _, words in now if words == "moved"]
+    assert told == [(1, "to move")]
+    assert (1, "to re-create pool by pool") in now
+    assert not [words for _, words in now if words == "to move"]
 
 
 @pytest.mark.of_domains("fleet")

@@ -251,7 +251,7 @@ def test_a_place_that_is_given_up_and_taken_again_is_not_kept(plans: SimpleNames
         for cluster in ("east", "west")
     ]
     plan = Plan(changes=(plans.change(web, Action.REPLACE, before, after),), placements=tuple(rows))
-    assert "bindings = (2 placed, 2 removed, see below)" in render_plan(plan, {}, detailed())
+    assert "bindings = (2 to place, 2 to remove, see below)" in render_plan(plan, {}, detailed())
 
 
 def test_the_nodes_of_a_cluster_that_is_gone_are_counted(plans: SimpleNamespace) -> None:
