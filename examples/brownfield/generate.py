@@ -18,7 +18,7 @@ from typing import Any
 
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Machine, Placement, Terms, VmName
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, VmName
 
 SUBSCRIPTION = "/subscriptions/3f6c0f0e-0000-4000-8000-000000000001"
 NETWORKCLOUD = "providers/Microsoft.NetworkCloud"
@@ -80,7 +80,7 @@ class Site:
         while name in self.nodes:
             name = self.name(cluster, pool)
         demand = Demand(
-            VmName(cluster, cluster, pool, number), self.skus[sku], Terms(frozenset(zones) if zones else None)
+            VmName(cluster, cluster, pool, number), self.skus[sku], PlacementConstraints(frozenset(zones) if zones else None),
         )
         answer = self.scheduler.place(demand)
         if not isinstance(answer, tuple):

@@ -55,7 +55,7 @@ def test_a_broken_guard_rail_denies_the_plan_in_every_report(nf: Callable[..., t
     assert "nexusform apply" not in text
     reads = {name: Path(f"p.{name}").read_text() for name in formats}
     for name in formats:
-        assert "guard rail" in reads[name], name
+        assert "guard rail" in reads[name].lower(), name
         assert "capacity:5000000" in reads[name], name
     assert "> [!CAUTION]\n> **Blocked** by guard rail capacity:5000000.\n" in reads["markdown"]
     assert "Allowed" not in reads["markdown"]

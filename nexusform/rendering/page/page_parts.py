@@ -248,7 +248,7 @@ def _build_verdict_line(overview: Overview, *, has_tiles: bool) -> Markup:
     """Build the line with the verdict and its reasons. With tiles, risks are omitted."""
     if overview.rejection:
         return build_element(
-            "p", build_element("strong", "Denied"), f" by {overview.rejection}", class_="verdict denied"
+            "p", build_element("strong", "Blocked"), f" by {overview.rejection}", class_="verdict denied"
         )
     reasons = [] if has_tiles else [*overview.weakened_rules, *overview.availability_losses]
     reasons += [

@@ -324,10 +324,10 @@ def test_a_file_has_an_outline(drive: Drive) -> None:
 def test_what_was_meant_is_a_quick_fix(drive: Drive) -> None:
     mistakes = [
         ("machine_count = var", "machine_cont = var", 'Replace "machine_cont" by "machine_count"'),
-        ("= var.machines", "= var.machine", 'Write "machines" in place of "machine"'),
-        ('"nexus_rack"', '"nexus_rak"', 'Write "nexus_rack" in place of "nexus_rak"'),
-        ("toset(", "tosett(", 'Write "toset" in place of "tosett"'),
-        ("for_each      =", "for_eech      =", 'Write "for_each" in place of "for_eech"'),
+        ("= var.machines", "= var.machine", 'Replace "machine" by "machines"'),
+        ('"nexus_rack"', '"nexus_rak"', 'Replace "nexus_rak" by "nexus_rack"'),
+        ("toset(", "tosett(", 'Replace "tosett" by "toset"'),
+        ("for_each      =", "for_eech      =", 'Replace "for_eech" by "for_each"'),
         ('"Machines of a rack"', "\u201cMachines of a rack\u201d", "Replace by straight quotes"),
     ]
 

@@ -171,7 +171,7 @@ def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]
     _, outline, data = page_of(broken)
     words = "".join(outline.words)
     assert "Plan: planning failed: a/p does not fit" in words
-    assert "Denied by an error: a/p does not fit" in words
+    assert "Blocked by an error: a/p does not fit" in words
     assert "No room." in words
     assert "1 to add" not in words
     assert (data["changes"], data["rows"]) == ([], [])
