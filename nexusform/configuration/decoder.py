@@ -343,10 +343,9 @@ class _Decoder:
             )
         else:
             detail = (
-                f'A default (non-aliased) provider configuration for "{provider.name}" was already given at '
-                f'{position}. If multiple configurations are required, set the "alias" argument for '
-                f"alternative "
-                "configurations."
+                f'A default (non-aliased) provider configuration for "{provider.name}" was already given '
+                f'at {position}. If multiple configurations are required, set the "alias" argument for '
+                "alternative configurations."
             )
         self._add_error("duplicate-provider-configuration", detail, provider.span)
 

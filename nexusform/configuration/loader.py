@@ -197,8 +197,7 @@ class _FileReader:
         files = [self._read_file(directory, name) for name in names if _is_configuration(name)]
         if not files:
             detail = (
-                f'The directory "{directory}" contains no nexusform configuration files '
-                f"(*{NATIVE} or "
+                f'The directory "{directory}" contains no nexusform configuration files (*{NATIVE} or '
                 f"*{JSON}).{describe_unread_configuration(names) or ('' if call else _INIT_HINT)}"
             )
             self._add_error("no-configuration-files", detail, call)
@@ -289,8 +288,8 @@ def _read_source(
     except UnicodeDecodeError as problem:
         line = raw.count(b"\n", 0, problem.start) + 1
         detail = (
-            f'The file "{display_path}" is not UTF-8: byte {problem.start}, on line {line}, belongs to no '
-            "character. Save it as UTF-8."
+            f'The file "{display_path}" is not UTF-8: byte {problem.start} on line {line} is invalid. Save '
+            "it as UTF-8."
         )
         column = len(raw[raw.rfind(b"\n", 0, problem.start) + 1 : problem.start].decode()) + 1
         position = Position(line, column, problem.start)

@@ -98,8 +98,7 @@ def _report_missing_base(block: Block) -> Diagnostic:
     labels = " ".join(f'"{label.value}"' for label in block.labels)
     detail = (
         f"There is no {noun} {labels}. An override file can only override a {noun} that was already {verb} "
-        f"in "
-        "a primary configuration file."
+        "in a primary configuration file."
     )
     return build_error(kind, detail, block.header_span)
 

@@ -377,9 +377,8 @@ def _report_duplicate_labels(name: str, blocks: Sequence[tuple[str, Span]]) -> I
         if label in first_spans:
             yield build_error(
                 "duplicate-block",
-                f'A block {name} "{label}" was already given at {place_of(first_spans[label])}; each needs a '
-                f"label "
-                "of its own.",
+                f'Duplicate block {name} "{label}": the first is at {place_of(first_spans[label])}. Use '
+                "another label.",
                 span,
                 headline=f"Duplicate {name} block",
             )

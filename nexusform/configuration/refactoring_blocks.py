@@ -68,7 +68,7 @@ def decode_removed(block: Block, problems: list[Diagnostic]) -> RemovedBlock | N
     if source.key is not None or any(step.key is not None for step in source.module):
         is_module = source.key is None
         kind = "module-instance-keys-not-allowed" if is_module else "resource-instance-keys-not-allowed"
-        detail = "A removed block names all instances: write the address without keys in brackets."
+        detail = "A removed block applies to all instances. Write the address without keys in brackets."
         problems.append(build_error(kind, detail, attribute.expression.span))
         return None
     return RemovedBlock(source, destroy, block.header_span)
@@ -168,5 +168,5 @@ def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModuleStep
 
 def _report_invalid_address(traversal: Traversal, reason: str) -> Diagnostic:
     return build_error(
-        "invalid-address", f"This is no address of a resource or module: {reason}.", traversal.span
+        "invalid-address", f"This is not the address of a resource or module: {reason}.", traversal.span
     )

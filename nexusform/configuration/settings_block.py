@@ -317,7 +317,7 @@ def _decode_target(
     if method is None:
         return None
     if enforced and method[0] == UNENCRYPTED:
-        detail = "`enforced = true` forbids the method unencrypted for writing; name another one."
+        detail = "`enforced = true` does not allow the method unencrypted for writing. Use another method."
         problems.append(build_error("invalid-encryption-block", detail, block.header_span))
     return EncryptionTarget(method, tuple(fallbacks), enforced)
 
@@ -377,7 +377,7 @@ def _check_key_providers(
     return [
         build_error(
             "invalid-encryption-block",
-            f"The method {kind}.{name} takes its keys from key_provider.{keys[0]}.{keys[1]}: no such block.",
+            f"The method {kind}.{name} refers to key_provider.{keys[0]}.{keys[1]}, which is not declared.",
             span,
         )
         for (kind, name), keys in methods.items()

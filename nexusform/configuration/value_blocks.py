@@ -159,9 +159,7 @@ def _decode_validations(
     for validation in validations:
         references = list_traversals(validation.condition)
         if references and not any(_is_reference_to(reference, name) for reference in references):
-            detail = (
-                f'The condition for variable "{name}" must refer to var.{name}, whose values it is to test.'
-            )
+            detail = f'The condition for variable "{name}" must refer to var.{name}, the value to check.'
             span = validation.condition.span
             problems.append(build_error("invalid-variable-validation-condition", detail, span))
     return validations

@@ -113,7 +113,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "missing-attribute-separator": "A comma or a new line is missing between two attributes.",
     "missing-attribute-value": 'An attribute in { } has no value: write name = "value".',
     "missing-closing-parenthesis": _PARENTHESIS,
-    "missing-expression": 'A "${" has no expression or no "}"; as text it is written "$${".',
+    "missing-expression": 'A "${" has no expression or no "}"; for plain text write "$${".',
     "missing-item-separator": _COMMA,
     "missing-key-value-separator": 'There is no "=" between a name in { } and its value.',
     "missing-newline-after-argument": (
@@ -121,7 +121,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     ),
     "unbalanced-parentheses": _PARENTHESIS,
     "unclosed-configuration-block": _BRACKET,
-    "unclosed-template-interpolation-sequence": 'A "${" is not closed by "}"; as text it is written "$${".',
+    "unclosed-template-interpolation-sequence": 'A "${" is not closed by "}"; for plain text write "$${".',
     "unexpected-block": "A variables file cannot contain blocks. Declare variables in the configuration.",
     "unexpected-comma-after-argument": (
         "Remove the comma after the assignment, and write each assignment on its own line."

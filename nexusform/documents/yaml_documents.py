@@ -73,9 +73,8 @@ def parse_yaml(file: str, content: str | bytes) -> YamlStream:
             return YamlStream((large_document,), ())
     if size > MAX_BYTES:
         detail = (
-            f"the text has {size:,} bytes; at most {MAX_BYTES:,} are read, and {MAX_LARGE:,} of a List in "
-            f"JSON "
-            "(kubectl get -o json). Put it into several files."
+            f"the text has {size:,} bytes; the limit is {MAX_BYTES:,}, and {MAX_LARGE:,} for a List in "
+            "JSON (kubectl get -o json). Split it into several files."
         )
         return YamlStream((), (build_problem(file, None, "file-too-large", detail),))
     try:
@@ -186,7 +185,8 @@ class _DocumentReader:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             raise _InvalidDocument(
-                position, f"the document unfolds to more than {MAX_NODES:,} nodes. Put it into several files."
+                position,
+                f"the document expands to more than {MAX_NODES:,} nodes. Split it into several files.",
             )
 
     def _resolve_alias(self, anchor: str, position: TextPosition) -> tuple[Any, TextPosition]:

@@ -3,15 +3,13 @@
 # Public names of the package, by module.
 PUBLIC = {
     "matching": (
-        "validate_dns_label validate_dns_subdomain DOES_NOT_EXIST EQUAL EXISTS GREATER is_requirement_met IN "
-        "is_tolerated build_label_selector validate_label_value LabelSelector LESS MAX_NAME_LENGTH "
-        "is_selected "
-        "NO_SCHEDULE NOT_IN validate_qualified_name Requirement validate_requirement validate_selector "
-        "Taint is_matching_toleration Toleration select_untolerated_taint"
+        "validate_dns_label validate_dns_subdomain DOES_NOT_EXIST EQUAL EXISTS GREATER is_requirement_met "
+        "IN is_tolerated build_label_selector validate_label_value LabelSelector LESS MAX_NAME_LENGTH "
+        "is_selected NO_SCHEDULE NOT_IN validate_qualified_name Requirement validate_requirement "
+        "validate_selector Taint is_matching_toleration Toleration select_untolerated_taint"
     ),
     "quantity": (
         "IntOrPercent compute_amount build_cpu_quantity QuantityFormat MAX_INT32 MAX_INT64 build_quantity "
-        "MalformedQuantity "
-        "parse_int_or_percent parse_duration parse_quantity Quantity"
+        "MalformedQuantity parse_int_or_percent parse_duration parse_quantity Quantity"
     ),
 }

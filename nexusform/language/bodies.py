@@ -209,9 +209,8 @@ def _add_attribute(
         diagnostics.append(
             build_error(
                 "duplicate-argument",
-                f'The argument "{json_property.name}" was already set at {describe_span(earlier.name_span)}. '
-                f"Each "
-                "argument may be set only once.",
+                f'The argument "{json_property.name}" was already set at '
+                f"{describe_span(earlier.name_span)}. Each argument may be set only once.",
                 json_property.name_span,
             )
         )

@@ -182,8 +182,7 @@ class BodyParser:
             self.stream.add_problem(
                 "attribute-redefined",
                 f'The argument "{attribute.name}" was already set at {describe_span(earlier.name_span)}. '
-                f"Each "
-                "argument may be set only once.",
+                "Each argument may be set only once.",
                 attribute.name_span,
             )
 
@@ -341,9 +340,8 @@ class BodyParser:
         stream.add_problem(
             "argument-definition-required",
             "A single-line block definition can contain only a single argument. If you meant to define "
-            f'argument "{stream.tokens.get_text(first)}", use an equals sign to assign it a value. To define '
-            f"a "
-            "nested block, place it on a line of its own within its parent block.",
+            f'argument "{stream.tokens.get_text(first)}", use an equals sign to assign it a value. To '
+            "define a nested block, place it on a line of its own within its parent block.",
             stream.build_span(first, first + 1),
         )
         return MalformedError()

@@ -321,8 +321,7 @@ def _convert_object(value: syntax.JsonObject, diagnostics: list[Diagnostic]) -> 
                 build_error(
                     "duplicate-object-attribute",
                     f'An attribute named "{json_property.name}" was already defined at '
-                    f"{describe_span(earlier)}. Remove "
-                    "one of the two.",
+                    f"{describe_span(earlier)}. Remove one of the two.",
                     json_property.name_span,
                 )
             )

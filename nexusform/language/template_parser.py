@@ -204,9 +204,8 @@ class TemplateParser:
             container = "file" if kind == scanner.END else "quoted template"
             stream.add_problem(
                 "unclosed-template-interpolation-sequence",
-                f"There is no closing brace for this interpolation sequence before the end of the "
-                f"{container}. "
-                "This might be caused by incorrect nesting inside the given expression.",
+                "There is no closing brace for this interpolation sequence before the end of the "
+                f"{container}. This might be caused by incorrect nesting inside the given expression.",
                 stream.build_span(first, first),
             )
             return MalformedError()

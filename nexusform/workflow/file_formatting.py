@@ -155,6 +155,6 @@ def decode_source(raw: bytes, name: str, problems: list[Diagnostic]) -> SourceFi
     try:
         return SourceFile(name, raw.decode())
     except UnicodeDecodeError as problem:
-        detail = f'"{name}" is not UTF-8: byte {problem.start} belongs to no character. Save it as UTF-8.'
+        detail = f'"{name}" is not UTF-8: byte {problem.start} is invalid. Save it as UTF-8.'
         problems.append(build_error("invalid-character-encoding", detail))
         return None

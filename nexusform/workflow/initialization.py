@@ -411,7 +411,7 @@ output "machine_of_each_node" {
 }
 """
 _GITIGNORE: Final = """\
-# nexusform: its working directory, plans and local states, in which secrets may stand
+# nexusform: its working directory, plans and local states, which may contain secrets
 .nexusform/
 *.nfplan
 state/*.nfstate*

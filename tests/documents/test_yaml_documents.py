@@ -126,7 +126,7 @@ def test_a_key_written_twice_is_a_warning_and_the_last_one_counts() -> None:
 def test_aliases_cannot_explode() -> None:
     levels = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]\n" for n in range(1, 9))
     (finding,) = parse_yaml("f.yaml", "l0: &l0 [x, x]\n" + levels).findings
-    assert "unfolds to more than" in finding.detail
+    assert "expands to more than" in finding.detail
 
 
 def test_size_is_bounded_and_bytes_must_be_text() -> None:

@@ -358,13 +358,16 @@ def test_a_vault_wraps_the_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     [
         ('method "rot13" "m" {}', 'There is no method "rot13". Known are: aes_gcm, unencrypted.'),
         ('method "aes_gcm" "m" {}', "needs `keys = key_provider.TYPE.NAME`"),
-        ('method "aes_gcm" "m" {\n keys = key_provider.pbkdf2.x\n}', "key_provider.pbkdf2.x: no such block"),
+        (
+            'method "aes_gcm" "m" {\n keys = key_provider.pbkdf2.x\n}',
+            "key_provider.pbkdf2.x, which is not declared",
+        ),
         ("state {\n method = method.aes_gcm.m\n}", 'There is no block method "aes_gcm" "m".'),
         ("state {\n method = var.m\n}", "A reference of the form method.TYPE.NAME is needed here."),
         ("state {}", 'The argument "method" is required'),
         (
             'method "unencrypted" "u" {}\nstate {\n method = method.unencrypted.u\n enforced = true\n}',
-            "`enforced = true` forbids the method unencrypted",
+            "`enforced = true` does not allow the method unencrypted",
         ),
         ('key_provider "pbkdf2" "p" {\n passphrase = var.p\n}', "Variables may not be used here."),
         ("cipher {}", 'Blocks of type "cipher" are not expected here.'),

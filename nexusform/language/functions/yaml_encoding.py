@@ -255,7 +255,7 @@ class _Reader:
     def _count_nodes(self, nodes: int) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            raise FunctionProblem(f"the document unfolds to more than {MAX_NODES} nodes", 0)
+            raise FunctionProblem(f"the document expands to more than {MAX_NODES} nodes", 0)
 
     def _parse_node(self, depth: int) -> Value:
         """Parse the value at the next event, with its parts."""

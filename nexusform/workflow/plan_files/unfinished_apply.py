@@ -41,9 +41,7 @@ class RemainingSteps(Struct, frozen=True):
         """A clause such as `3 steps of it are left`, without a full stop."""
         if not self.step_count:
             return "All its steps are complete, but its end is not recorded"
-        return (
-            f"{format_count(self.step_count, 'step')} of it {select_form(self.step_count, 'is', 'are')} left"
-        )
+        return f"{format_count(self.step_count, 'step')} {select_form(self.step_count, 'remains', 'remain')}"
 
 
 def find_remaining_steps(

@@ -4,8 +4,7 @@
 PUBLIC = {
     "object_import": (
         "resolve_import_address CONFIGURATION_SUFFIX render_resource_block import_object "
-        "check_generated_path ImportResult "
-        "find_source_importer add_computed_attributes write_new_file"
+        "check_generated_path ImportResult find_source_importer add_computed_attributes write_new_file"
     ),
     "locking": "break_lock find_lock_holder LockOptions",
     "saved_plan_checks": "check_saved_plan",

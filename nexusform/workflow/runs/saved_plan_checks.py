@@ -100,7 +100,7 @@ def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
     if plan.nexusform_version != nexusform.__version__:
         return f"nexusform {plan.nexusform_version} created it."
     changed_files = _list_changed_files(plan.basis.files, run.project.files)
-    return f"It was made of another {format_first(changed_files, _MAX_NAMES)}." if changed_files else ""
+    return f"Its inputs changed: {format_first(changed_files, _MAX_NAMES)}." if changed_files else ""
 
 
 def _has_all_inputs(run: Run, plan: Plan) -> bool:
@@ -173,7 +173,7 @@ def _check_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
     if plan.lineage != state.lineage:
         return build_error(
             "saved-plan-state-mismatch",
-            f"The plan was made for {_format_lineage(plan.lineage)}, and here is "
+            f"The plan is for {_format_lineage(plan.lineage)}, but this is "
             f"{_format_lineage(state.lineage)}. Plan again.",
         )
     return None

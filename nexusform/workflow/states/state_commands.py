@@ -18,6 +18,7 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
+from nexusform.diagnostics.phrases import select_form
 from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import Clock, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
@@ -338,9 +339,9 @@ def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -
     return [
         build_warning(
             "forgotten-vms-keep-running",
-            f"{total:,} VM{'s' if total > 1 else ''} of these are not removed, only forgotten. They go on "
-            "running, and plans give their room to nobody until a provider or an inventory shows that it is "
-            f"free, or `nexusform state rm 'nexus_rack.NAME:VM'` says so:\n{listed_rows}",
+            f"{total:,} VM{select_form(total, '', 's')} of these objects are forgotten, not removed. They "
+            "keep running, and plans keep their capacity reserved. A provider or an inventory can release "
+            f"it, or `nexusform state rm 'nexus_rack.NAME:VM'`:\n{listed_rows}",
         )
     ]
 

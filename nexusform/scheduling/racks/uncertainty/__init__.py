@@ -4,8 +4,7 @@
 PUBLIC = {
     "certainty": (
         "compute_default_runs MIN_RUNS MAX_RUNS Operation PoolCertainty repeat_with_samples run_operations "
-        "OccupyOperation Token PlaceOperation "
-        "ReleaseOperation"
+        "OccupyOperation Token PlaceOperation ReleaseOperation"
     ),
     "splits": "count_blocked_vms name_choice PACKED Roomiest RULE_DESCRIPTIONS Splits SPREAD SplitChoice",
 }
