@@ -27,7 +27,7 @@ LOCKED = SiteDiagnostic("error", "state-lock-error", "", "")
 
 
 class Scripted:
-    """An engine of one worker that answers as told, and notes what it was asked."""
+    """Engine of one worker with given answers; records its tasks."""
 
     parallelism = 1
 
@@ -38,25 +38,25 @@ class Scripted:
     def run_tasks(
         self,
         tasks: Sequence[Task],
-        done: OnResult,
+        on_result: OnResult,
         *,
-        at_once: Callable[[], int],
-        stopping: Callable[[], bool],
+        max_running: Callable[[], int],
+        is_stopping: Callable[[], bool],
     ) -> list[Task]:
-        left = list(tasks)
-        while left and not stopping() and at_once():
-            task = left.pop(0)
+        remaining = list(tasks)
+        while remaining and not is_stopping() and max_running():
+            task = remaining.pop(0)
             self.asked.append((task.kind, task.site))
             held = SiteResult(task.site, SiteStatus.PLANNED, is_locked=True)
             applied = SiteResult(task.site, SiteStatus.APPLIED)
             usual = {TaskKind.PREPARE: held, TaskKind.APPLY: applied}.get(
                 task.kind, SiteResult(task.site, SiteStatus.SKIPPED)
             )
-            done(task, self.answers.get((task.kind, task.site), usual))
-        return left
+            on_result(task, self.answers.get((task.kind, task.site), usual))
+        return remaining
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no workers."""
 
 
 class Clock:

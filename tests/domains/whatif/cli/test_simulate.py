@@ -223,7 +223,7 @@ def test_answers_do_not_depend_on_the_configuration(ask: Any, lab: Path) -> None
         (["capacity", "-report=pdf:x"], 'there is no format "pdf"'),
         (["capacity", "-report=json"], "names no file"),
         (["capacity", "-report=json:-", "-report=text:-"], "only one report"),
-        (["capacity", "-plan=none"], "cannot be read"),
+        (["capacity", "-plan=none"], 'There is no file "none"'),
         (["kubernetes-upgrade", "b"], "Unknown cluster"),
         (["failure"], "exactly one of"),
         (["failure", "-rack=r1", "-site=lab"], "exactly one of"),

@@ -407,7 +407,7 @@ def test_a_search_whose_time_is_over_says_what_it_knows(seconds: int, known: boo
 def test_constraints_for_which_no_time_is_left_are_not_called_useless() -> None:
     site = site_with_history(4, 2, 3, filled=0.6)
     everything = frozenset(str(pool.address) for pool in site.pools)
-    made = plan_repack(site, request(2, spared=everything), time_budget=after(3))
+    made = plan_repack(site, request(2, excluded=everything), time_budget=after(3))
     assert made.blocking
     assert all(one.recreations is not None or one.undecided for one in made.blocking)
 
@@ -532,7 +532,7 @@ def test_windows_are_no_larger_than_asked() -> None:
 def test_what_is_spared_stays_and_is_named() -> None:
     site = site_with_history(4, 2, 3, filled=0.6)
     everything = frozenset(str(pool.address) for pool in site.pools)
-    made = plan_repack(site, request(2, spared=everything))
+    made = plan_repack(site, request(2, excluded=everything))
     assert made.status is RepackStatus.IMPOSSIBLE
     [spared] = [each for each in made.blocking if each.constraint is Constraint.NOT]
     assert spared.recreations == plan_repack(site, request(2)).recreations
@@ -552,7 +552,7 @@ def test_separation_rules_hold_for_whoever_is_re_created() -> None:
         keys = [(pool.owner.owner, pool.name) for pool in site.pools]
         rule = SeparationRule("machine", (RuleGroup(frozenset(keys[::4])), RuleGroup(frozenset(keys[1::4]))))
         want = site.scheduler.count_free_slots(request(1).demand).minimum + 2
-        free, bound = plan_repack(site, request(want)), plan_repack(site, request(want, apart=(rule,)))
+        free, bound = plan_repack(site, request(want)), plan_repack(site, request(want, separation_rules=(rule,)))
         assert bound.recreations is None or bound.recreations >= (free.bound or 0)
         standing = {vm.handle: vm for vm in site.scheduler.list_vms()}
         for window in bound.windows:

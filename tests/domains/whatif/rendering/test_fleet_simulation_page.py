@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from tests.domains.whatif.questions.test_fleet import with_nodes
+from tests.domains.whatif.questions.test_fleet_simulation import with_nodes
 
 from nexusform.domains.whatif.questions.fleet_edits import EditKind, parse_edits
 from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot, simulate_fleet
