@@ -165,4 +165,4 @@ def test_a_mistake_in_a_block_of_many_sites_is_said_once(
     assert definition is None
     assert said(problems) == expected
     further = "1 further site" if "share" in problems[0].id else "2 further sites"
-    assert problems[0].detail.endswith(f" So it is with {further} of this block.")
+    assert problems[0].detail.endswith(f" The same holds for {further} sites of this block.")

@@ -136,9 +136,9 @@ def _document(capsys: pytest.CaptureFixture[str], command: Callable[[list[str]],
     ("word", "words"),
     [
         ("ray", "There is no engine"),
-        ("dask://", "names no scheduler"),
-        ("tcp://10.0.0.1:8786", "let anybody on the way run what they like"),
-        ("dask://user@localhost:8786", "names no scheduler"),
+        ("dask://", "is not a scheduler"),
+        ("tcp://10.0.0.1:8786", "let anyone on the network run code here"),
+        ("dask://user@localhost:8786", "is not a scheduler"),
     ],
 )
 def test_an_engine_that_cannot_be_used_is_told_before_anything_is_read(word: str, words: str) -> None:

@@ -124,10 +124,8 @@ def test_a_site_that_comes_to_something_else_stops_its_wave_before_the_first_wri
     fleet({"par1": {}, "par2": {"workers": 1}})
     code, out, err = command("apply", "f.nfsites")
     assert code == 1
-    assert "another one than the plan was made of" in plain(out)
-    assert "par2: Planning again gives something else than was approved" in " ".join(
-        err.replace("│", "").split()
-    )
+    assert "changed after the plan" in plain(out)
+    assert "par2: The new plan differs from the approved one" in " ".join(err.replace("│", "").split())
     assert not Path("states/par1.nfstate").exists()
     assert not Path("states/par1.nfstate.lock.info").exists()
     assert Path("states/lon1.nfstate").exists()
@@ -143,7 +141,7 @@ def test_a_lock_held_elsewhere_stops_the_wave_and_lets_go_of_the_others(
     lock.write_text(json.dumps({"ID": "1", "Operation": "apply", "Who": "eve@elsewhere", "Info": ""}))
     code, _, err = command("apply", "f.nfsites")
     assert code == 1
-    assert "eve@elsewhere holds it. Nothing of it was written." in plain(err)
+    assert "eve@elsewhere holds it. No changes were made." in plain(err)
     assert not Path("states/par1.nfstate").exists()
     assert not Path("states/par1.nfstate.lock.info").exists()
     lock.unlink()
@@ -171,7 +169,7 @@ def test_a_wave_that_is_done_says_which_one_is_left(fleet: Fleet, command: Comma
     assert command("apply", "f.nfsites", "-wave=canary")[0] == 0
     code, _, err = command("apply", "f.nfsites", "-wave=canary")
     assert code == 1
-    assert "2 sites of it wait in other waves: `nexusform sites apply -wave=rest f.nfsites`" in plain(err)
+    assert "Continue with `nexusform sites apply -wave=rest f.nfsites`" in plain(err)
     # In a new plan nothing changes on the canary, and the other wave may be named.
     command("plan", "-out=g.nfsites")
     assert command("apply", "g.nfsites", "-wave=rest")[0] == 0
@@ -273,7 +271,7 @@ def test_a_platform_that_breaks_what_was_sure_stops_the_waves_after_it(
     assert command("plan", "-out=f.nfsites")[0] == 0
     code, _, err = command("apply", "f.nfsites")
     assert code == 1
-    assert "called sure did not hold. lon1: " in plain(err)
+    assert "certain prediction was wrong. lon1: " in plain(err)
     assert "predicted with certainty on rack r4" in plain(err)
     assert Path("states/lon1.nfstate").exists()
     assert not Path("states/par1.nfstate").exists()

@@ -78,7 +78,7 @@ def test_a_state_that_cannot_be_read_is_a_row_with_its_reason(
     Path("states/old.nfstate").write_text(state)
     code, out, _ = command("plan")
     assert code == 0
-    assert "old: its state states/old.nfstate may stand." in " ".join(out.split())
+    assert "old: its state states/old.nfstate may exist." in " ".join(out.split())
 
 
 def test_a_state_elsewhere_is_known_from_what_was_seen(
@@ -99,7 +99,7 @@ def test_where_nothing_leads_to_a_state_it_is_not_taken_for_gone() -> None:
     site = undeclared_states._read_undeclared_site("par9", seen, (), None)  # type: ignore[arg-type] # nothing is opened
     assert isinstance(site, UndeclaredSite)
     assert site.objects is None
-    assert "was not looked at" in site.reason
+    assert "was not read" in site.reason
 
 
 def test_a_renamed_site_that_keeps_its_state_is_no_other_one(fleet: Fleet, command: Command) -> None:

@@ -147,9 +147,9 @@ def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
                 "a",
                 SiteStatus.APPLIED,
                 correct_predictions=9,
-                wrong_certain=("vm1 was sure to stand on bm1",),
+                wrong_certain=("vm1 was certain to be on bm1",),
             ),
-            "1 prediction that was called sure did not hold. a: vm1 was sure to stand on bm1.",
+            "1 certain prediction was wrong. a: vm1 was certain to be on bm1.",
         ),
         (
             Wave("one", max_miss_rate=0.5),
@@ -179,7 +179,7 @@ def test_another_plan_or_a_lock_stops_it_whatever_it_tolerates(answer: SiteResul
     fixture = Fixture(tmp_path, Wave("one", max_failures=9), {(TaskKind.PREPARE, "c"): answer})
     stop = fixture.go()
     assert stop is not None
-    assert "Nothing of it was written." in stop.reason
+    assert "No changes were made." in stop.reason
     assert fixture.applied() == []
     assert (TaskKind.RELEASE, "a") in fixture.engine.asked
     assert (TaskKind.RELEASE, "b") in fixture.engine.asked
@@ -265,7 +265,7 @@ def test_nobody_is_asked_about_a_wave_that_cannot_begin(tmp_path: Path) -> None:
     fixture.sites[0] = PlannedSite("one", SiteResult("a", SiteStatus.REFUSED, "broken"))
     stop = fixture.go()
     assert stop is not None
-    assert "max_failures is 0. Nothing of it was written." in stop.reason
+    assert "max_failures is 0. No changes were made." in stop.reason
 
 
 def test_two_reasons_have_two_digests() -> None:

@@ -36,8 +36,7 @@ _TERRAFORM: Final = "-terraform-plan=FILE"
 _WHAT_IF: Final = "-arm-what-if=FILE"
 _STACK: Final = "-deployment-stack=FILE"
 _NO_CHANGES: Final = (
-    "There is nothing of Microsoft.NetworkCloud in {path}: nothing is foretold, and whatever else it makes "
-    "or changes takes no room on the site."
+    "{path} contains no Microsoft.NetworkCloud resources. There are no placements to predict."
 )
 
 
@@ -99,11 +98,13 @@ def _select_source(arguments: PredictArguments) -> tuple[str, ReadChanges]:
     """Return the other tool's file and its reader."""
     named_files = {flag: file for flag, file in _list_files(arguments).items() if file}
     if len(named_files) > 1:
-        raise click.UsageError(f"Name only one: {' or '.join(named_files)}.")
+        raise click.UsageError(f"Only one is allowed: {' or '.join(named_files)}.")
     if not named_files:
-        raise click.UsageError(f"Name what is to be foretold: {' or '.join(_list_files(arguments))}.")
+        raise click.UsageError(f"Specify one of {' or '.join(_list_files(arguments))}.")
     if not arguments.inventory:
-        raise click.UsageError("Name the site: -inventory=DIR, with what `az networkcloud ... list` printed.")
+        raise click.UsageError(
+            "No site given. Use -inventory=DIR with the output of `az networkcloud ... list`."
+        )
     [(flag, file)] = named_files.items()
     return file, _find_reader(flag)
 

@@ -50,14 +50,14 @@ def reconcile_(arguments: ReconcileArguments) -> int:
     """
     screen = arguments.view.create_screen()
     if not arguments.source:
-        raise click.UsageError("Say what to compare with: -from=DIR, -from=azure, or -from=hub.")
+        raise click.UsageError("No source given. Use -from=DIR, -from=azure or -from=hub.")
     location, notices = (
         create_context(arguments.state, arguments.variables),
         Notices(on_wait=screen.print_error),
     )
     if arguments.source in COMPARISON_SOURCES:
         if arguments.replay:
-            raise click.UsageError(f"-replay is for VMs, and -from={arguments.source} compares none.")
+            raise click.UsageError(f"-replay needs VMs, but -from={arguments.source} has none.")
         source_result = COMPARISON_SOURCES[arguments.source](
             location, arguments.lock.build_options(), notices
         )

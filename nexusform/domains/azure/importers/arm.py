@@ -88,7 +88,7 @@ class Item:
         if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_NUMBER:
             value = int(value)
         if not FieldKind.WHOLE.is_valid(value) or not 0 <= value <= MAX_NUMBER:
-            self._report_wrong_type(key, "a whole number from 0 on", value)
+            self._report_wrong_type(key, "a whole number, 0 or more", value)
             return None
         return int(value)
 
@@ -171,7 +171,7 @@ def read_resources(
         return [Item(file, path, document, findings)]
     error_message = _read_error_response(document)
     detail = (
-        f"this is no list of resources, but what Azure answered instead: {error_message}."
+        f"this is an Azure error, not a list of resources: {error_message}."
         if error_message
         else f'a list of resources or {{"value": [...]}} is needed, not {describe_type(document)}.'
     )
@@ -214,7 +214,7 @@ def _warn_of_more_pages(file: str, document: Mapping[str, Any], findings: list[P
     key = next((key for key in _NEXT_PAGE_KEYS if document.get(key)), None)
     if key is not None:
         detail = (
-            "this is one page of several. Capture the list with `az`, which follows the pages, or join all "
+            "this is one page of several. Capture the list with `az` (it reads all pages), or join all "
             "pages in one file."
         )
         findings.append(Problem((*path, key), INCOMPLETE, detail, Severity.WARNING, file=file))
@@ -248,7 +248,7 @@ def describe_type(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         if not _is_text(value):
-            return "a text with half a character"
+            return "a string with half a character"
         text = value if len(value) <= 40 else f"{value[:40]}..."
         return f'the text "{text}"'
     if isinstance(value, int | float):

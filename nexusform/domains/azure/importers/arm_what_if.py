@@ -71,8 +71,8 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[AzChange, ...],
         return _read_changes(file, {**document, **changes}, "resourceChanges", _parse_stack_change, command)
     if "actionOnUnmanage" in document or "deletedResources" in document:
         detail = (
-            "this is a stack as it stands: it lists ids and no bodies, so nothing of what an update makes "
-            f"can be told from it. Name the JSON of {command}."
+            "this is a deployed stack: it lists ids without bodies, so changes cannot be predicted. "
+            f"Use the JSON of {command}."
         )
         return (), [Problem((), _NOT_A_WHAT_IF, detail, file=file)]
     return (), [_build_missing_list_problem(file, "changes.resourceChanges", command)]
@@ -85,8 +85,8 @@ def _parse_document(file: str, content: bytes, command: str) -> tuple[Mapping[st
         return {}, problem
     if not isinstance(document, Mapping):
         detail = (
-            f"this is no what-if: an object is needed at its top, not {describe_type(document)}. Run "
-            f"{command}."
+            f"this is not a what-if: the top level must be an object, not {describe_type(document)}. "
+            f"Run {command}."
         )
         return {}, Problem((), _NOT_A_WHAT_IF, detail, file=file)
     properties = document.get("properties")
@@ -96,7 +96,7 @@ def _parse_document(file: str, content: bytes, command: str) -> tuple[Mapping[st
 def _build_missing_list_problem(file: str, list_name: str, command: str) -> Problem:
     """Build the problem for a document without the required list."""
     return Problem(
-        (), _NOT_A_WHAT_IF, f'this is no what-if: it has no list "{list_name}". Run {command}.', file=file
+        (), _NOT_A_WHAT_IF, f'this is not a what-if: it has no list "{list_name}". Run {command}.', file=file
     )
 
 
@@ -175,8 +175,7 @@ class _ChangeReader:
         if potential_names:
             detail = (
                 f"Azure does not know whether {format_first(potential_names, _MAX_NAMES)} will change "
-                f"(conditions that are "
-                "decided while it is deployed): that is not foretold here."
+                "(decided during deployment). Such changes are not predicted."
             )
             self._report(list_name, "unknown-in-plan", detail, is_warning=True)
 
@@ -185,24 +184,21 @@ class _ChangeReader:
         title = "/".join(names)
         action = _ACTIONS.get(resource.change)
         if resource.change == _UNSUPPORTED:
-            detail = f"Azure could not tell what becomes of {title}: {resource.reason or 'no reason said'}"
+            detail = f"Azure could not predict {title}: {resource.reason or 'no reason given'}"
             self._report(resource.path, "unknown-in-plan", detail)
             return
         if resource.change == _DEPLOY:
-            detail = (
-                f"{title} is deployed, and what it will be is left out (ResourceIdOnly). Run "
-                f"`{_FULL_WHAT_IF_COMMAND}`."
-            )
+            detail = f"{title} has no body in this what-if (ResourceIdOnly). Run `{_FULL_WHAT_IF_COMMAND}`."
             self._report(resource.path, "unknown-in-plan", detail)
             return
         if action is None:
-            detail = f'its changeType "{resource.change}" is none that is known.'
+            detail = f'its changeType "{resource.change}" is unknown.'
             self._report(resource.path, SHAPE, detail)
             return
         body: Mapping[str, Any] = {}
         if action in (AzAction.CREATE, AzAction.UPDATE):
             if not isinstance(resource.after, Mapping):
-                detail = f'{title}: its "after" must be an object and is {describe_type(resource.after)}.'
+                detail = f'{title}: "after" must be an object, not {describe_type(resource.after)}.'
                 self._report(resource.path, SHAPE, detail)
                 return
             body = {name: resource.after[name] for name in _BODY_FIELDS if name in resource.after}
@@ -222,10 +218,9 @@ class _ChangeReader:
         created = [change for change in self._changes if change.action is AzAction.CREATE]
         if _is_order_open(created):
             detail = (
-                f"a what-if does not say in which order {format_count(len(created), 'object')} are made "
-                f"({format_first([item.title for item in created], _MAX_NAMES)}); who comes first may take "
-                f"the better "
-                "place. Foretold in the order of their ids, clusters before pools."
+                f"a what-if has no order for {format_count(len(created), 'object')} to create "
+                f"({format_first([item.title for item in created], _MAX_NAMES)}). The order affects "
+                "placement. Predicted by id, clusters before pools."
             )
             self._report("", "ambiguous-creation-order", detail, is_warning=True)
         clusters = {item.title: item.address for item in created if item.kind == CLUSTERS}
@@ -276,4 +271,4 @@ def _is_expression(scalar: Any) -> bool:
 
 
 def _explain_unevaluated(expression: str) -> str:
-    return f"Azure left {expression} as it is written: it is known only once it is deployed"
+    return f"{expression} is known only after deployment"

@@ -173,8 +173,8 @@ _FILES: Final = {standard.kind: standard for standard in STANDARD_FILES}
 
 # Kinds that run on machines: plural, and consequence if not captured.
 WORKLOAD_KINDS: Final = {
-    "kubernetes_clusters": ("Kubernetes clusters", "the room of their nodes counts as free"),
-    "virtual_machines": ("virtual machines", "their room counts as free"),
+    "kubernetes_clusters": ("Kubernetes clusters", "the capacity of their nodes counts as free"),
+    "virtual_machines": ("virtual machines", "their capacity counts as free"),
 }
 
 
@@ -204,8 +204,8 @@ def find_missing_base_kinds(items: AzItems) -> list[Problem]:
         Problem(
             (),
             "missing-file",
-            f"No file of the export holds {kind.replace('bare_metal', 'bare-metal').replace('_', ' ')}, and "
-            f"nothing can be said of a site without. Capture them with: {build_capture_command(kind)}",
+            f"No file of the export holds {kind.replace('bare_metal', 'bare-metal').replace('_', ' ')}. "
+            f"A site cannot be read without them. Capture them with: {build_capture_command(kind)}",
         )
         for kind in missing
     ]
@@ -234,8 +234,7 @@ def find_uncaptured(
     without_nodes = [cluster for cluster in clusters if not cluster.has_node_list]
     if without_nodes:
         yield _build_warning(
-            f"{describe_missing_nodes(without_nodes)} on which machines they are is not known, and their "
-            f"room "
+            f"{describe_missing_nodes(without_nodes)} Their machines are unknown and their capacity "
             f"counts as free. {CAPTURE_NODES}"
         )
     without_times = [cluster for cluster in clusters if numbers_nodes and _has_untimed_nodes(cluster)]
@@ -247,12 +246,10 @@ def describe_missing_clusters(names: Sequence[str]) -> str:
     """Describe clusters known only from their agent pools."""
     themselves = select_form(len(names), "that cluster itself", "those clusters themselves")
     return (
-        f"The agent pools of {format_first(names, _MAX_NAMES)} were captured, and not {themselves}: the list "
-        f"of "
-        "clusters is not whole, and the room of nodes that neither it nor the state tells counts as free. "
-        f"Capture all clusters with: {build_capture_command('kubernetes_clusters')} (of a cluster that is "
-        f"gone, "
-        "delete the file of agent pools)."
+        f"The agent pools of {format_first(names, _MAX_NAMES)} were captured, but not {themselves}: the "
+        "list of clusters is incomplete. Capacity of unknown nodes counts as free. Capture all "
+        f"clusters with: {build_capture_command('kubernetes_clusters')} (for a deleted cluster, delete "
+        "its file of agent pools)."
     )
 
 
@@ -262,15 +259,15 @@ def _find_missing_workloads(kind: str, plural: str, consequence: str, items: AzI
     if not items.list_resources(kind):
         name = _FILES[kind].name
         yield _build_warning(
-            f"No file of the export lists {plural} ({name}): none is read, and {consequence}. Capture them "
+            f"The export has no list of {plural} ({name}): none is read and {consequence}. Capture them "
             f"with: {command} (where there are none, that is an empty list).",
-            brief=f"{plural}: not captured, and {consequence}: {command}",
+            brief=f"{plural}: not captured; {consequence}: {command}",
         )
     elif kind not in items.incomplete_kinds:  # a truncated list has a finding of its own
         yield _build_warning(
-            f"The export holds single {plural}, and no list of them: the room of others counts as free. "
-            f"Capture them with: {command}",
-            brief=f"{plural}: some are not captured, and their room counts as free: {command}",
+            f"The export contains single {plural}, but no list of them. Capacity of others counts as "
+            f"free. Capture them with: {command}",
+            brief=f"{plural}: some are not captured; their capacity counts as free: {command}",
         )
 
 
@@ -278,13 +275,10 @@ def _describe_missing_pools(clusters: Sequence[AzCluster]) -> str:
     names = format_first([cluster.name for cluster in clusters], _MAX_NAMES)
     clause = select_form(len(clusters), "it was", "they were")
     return (
-        f"The agent pools of {format_count(len(clusters), 'cluster')} were not captured ({names}). Their "
-        f"mode, "
-        f"zones, labels and taints are those that {clause} made with, and where only nodes tell of a pool "
-        f"those "
-        "of its nodes: an import would write them so, and a later plan would re-place the VMs of pools that "
-        "have others. Capture them, cluster by cluster: "
-        f"{build_pool_command(clusters[0])}"
+        f"The agent pools of {format_count(len(clusters), 'cluster')} were not captured ({names}). "
+        f"Their mode, zones, labels and taints are taken from when {clause} created, or else from their "
+        "nodes. Pools with other values would be re-placed by a plan after the import. Capture them "
+        f"for each cluster: {build_pool_command(clusters[0])}"
     )
 
 
@@ -314,10 +308,9 @@ def _has_untimed_nodes(cluster: AzCluster) -> bool:
 def _describe_missing_times(clusters: Sequence[AzCluster], total: int) -> str:
     names = format_first([cluster.name for cluster in clusters], _MAX_NAMES)
     return (
-        f"When nodes were made is not known for {len(clusters):,} of {format_count(total, 'cluster')} "
-        f"({names}): "
-        "numbers follow their names, and which node came first is unknown. Where the clusters can be "
-        f"reached: kubectl --context {shlex.quote(clusters[0].name)} get nodes --output json > "
+        f"Creation times of nodes are unknown for {len(clusters):,} of {format_count(total, 'cluster')} "
+        f"({names}): numbers follow their names, and the creation order is unknown. For reachable "
+        f"clusters run: kubectl --context {shlex.quote(clusters[0].name)} get nodes --output json > "
         f"{shlex.quote(f'nodes.{clusters[0].name}.json')}"
     )
 

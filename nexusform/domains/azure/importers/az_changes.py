@@ -207,7 +207,8 @@ class _Overlay:
             return None if owner is None else f"{owner}/agentpools/{change.names[-1].lower()}"
         if change.action is not AzAction.DELETE:  # a pool is deleted with its cluster
             detail = (
-                f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor made here.'
+                f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor created '
+                "by this plan."
             )
             self._report(change, "missing-pool-cluster", detail)
         return None
@@ -225,7 +226,8 @@ class _Overlay:
             keys = [key for key in keys if _read_item_location(self.bodies[kind][key]) == location]
         if len(keys) > 1:
             detail = (
-                f'the inventory holds {len(keys)} of the name "{name}", and nothing here tells which one.'
+                f'the inventory holds {len(keys)} of the name "{name}". This plan does not identify one '
+                "of them."
             )
             self._report(change, "unknown-object-state", detail)
             return None
@@ -236,17 +238,18 @@ class _Overlay:
         present, or deleted though absent.
         """
         if change.action in (AzAction.UPDATE, AzAction.REPLACE) and not exists:
-            detail = f'the inventory has no "{change.title}" to change. Capture it again, or name another.'
+            detail = (
+                f'the inventory has no "{change.title}" to change. Capture the inventory again, or use '
+                "another one."
+            )
             self._report(change, "not-in-inventory", detail)
             return False
         if change.action is AzAction.DELETE and not exists:
-            detail = f'the inventory has no "{change.title}" to remove: it is as if it were gone already.'
+            detail = f'the inventory has no "{change.title}" to remove: it counts as removed.'
             self._report(change, "not-in-inventory", detail, is_warning=True)
             return False
         if change.action is AzAction.CREATE and exists:
-            detail = (
-                f'"{change.title}" is to be made, and the inventory has it already: taken as a change of it.'
-            )
+            detail = f'"{change.title}" is to be created but is in the inventory: treated as a change.'
             self._report(change, "already-exists", detail, is_warning=True)
         return True
 
@@ -262,9 +265,7 @@ class _Overlay:
                 _is_path_overlap(property_path, decisive) for decisive in decisive_paths
             ):
                 is_complete = False
-                self._report(
-                    change, "unknown-in-plan", f"{reason}, so nobody can tell where the VMs land.", path
-                )
+                self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
         properties = change.body.get("properties")
         if properties is not None and not isinstance(properties, Mapping):
             detail = f"an object is needed here, not {describe_type(properties)}."
@@ -317,11 +318,9 @@ class _Overlay:
             # Locations of one name in two subscriptions or groups need their full ids.
             is_alike = bool(location) and extract_name(location) in names
             display_name = location if is_alike else extract_name(location)
-            message = (
-                f'its extended location is "{display_name}"' if location else "it names none that is known"
-            )
+            message = f'its extended location is "{display_name}"' if location else "it has no known one"
             sites = format_list(list(self.locations) if is_alike else names)
-            detail = f"{message}, and the inventory is of {sites}."
+            detail = f"{message}. The inventory is of {sites}."
             self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
     def _update_item(self, change: AzChange, key: str) -> Item:
@@ -340,11 +339,11 @@ class _Overlay:
             item = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
             count = item.read_number("count") if item is not None else None
             if count != entry.get("count"):
-                current = f"{count} stand" if item is not None else "there is no such pool"
+                current = f"{count} exist" if item is not None else "there is no such pool"
                 detail = (
-                    f'the pool "{entry.get("name")}" asks for {entry.get("count")} VMs here and {current}: '
-                    f"{INITIAL_POOLS} is read when a cluster is made, and changes nothing now. Give the "
-                    f"pool a resource of type {TYPE_OF_KIND[POOLS]}."
+                    f'the pool "{entry.get("name")}" requests {entry.get("count")} VMs here and {current}: '
+                    f"{INITIAL_POOLS} applies only when a cluster is created. Declare the pool as a resource "
+                    f"of type {TYPE_OF_KIND[POOLS]}."
                 )
                 self._report(
                     change, "read-at-creation-only", detail, ("properties", INITIAL_POOLS), is_warning=True

@@ -93,7 +93,9 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
             if isinstance(data, Mapping) and EXPORTED_AT in data:
                 export_times.append((name, data[EXPORTED_AT]))
             if kind == ANY and not isinstance(data, list | Mapping):
-                findings.append(Problem((), NOT_READ, "no list of resources: not read.", _WARNING, file=name))
+                findings.append(
+                    Problem((), NOT_READ, ("not a list of resources: not read."), _WARNING, file=name)
+                )
                 continue
             finding_count = len(findings)
             kinds = sorter.add_items(_read_document_items(name, data, kind, findings), kind)
@@ -229,8 +231,8 @@ class _ResourceSorter:
         if self._repeated:
             count = len(self._repeated)
             detail = (
-                f"{format_count(count, 'resource')} {select_form(count, 'stands', 'stand')} further up "
-                f"already, alike."
+                f"{format_count(count, 'resource')} {select_form(count, 'stands', 'stand')} earlier in "
+                "the export, identical."
             )
             self._repeated[0].report(
                 "id", "duplicate-inventory-resources", f"{detail} Each is read once.", _WARNING
@@ -241,16 +243,14 @@ def _report_unread_types(unread: Mapping[str, Item]) -> None:
     """Add a warning about each type of resource that is not read."""
     kubernetes_objects = {name: item for name, item in unread.items() if name and not _has_type(item)}
     for type_name, item in unread.items():
-        label = (
-            f'resources of the type "{type_name}"' if type_name else "what says neither its type nor its id"
-        )
+        label = f'resources of the type "{type_name}"' if type_name else "an object without type and id"
         if type_name not in kubernetes_objects:
             item.report("type", NOT_READ, f"{label}: not read.", _WARNING)
     if kubernetes_objects:
         kinds = format_first(list(kubernetes_objects), _MAX_NAMES)
         detail = (
-            f"objects of Kubernetes ({kinds}): not read here, but Nodes. `data fleet_hub_export` reads what "
-            "stands on a fleet's hub, `data kubernetes_nodes` what runs on nodes."
+            f"objects of Kubernetes ({kinds}): not read, except Nodes. Use `data fleet_hub_export` for "
+            "objects of a fleet's hub, `data kubernetes_nodes` for pods."
         )
         next(iter(kubernetes_objects.values())).report("kind", NOT_READ, detail, _WARNING)
 
@@ -342,7 +342,7 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
         return None, _build_invalid_json_problem(file, 1, 1, "the document is nested too deeply.")
     except ValueError as problem:
         return None, _build_invalid_json_problem(
-            file, 1, 1, f"a number cannot be read: {str(problem).split(';')[0]}."
+            file, 1, 1, f"a number is invalid: {str(problem).split(';')[0]}."
         )
 
 

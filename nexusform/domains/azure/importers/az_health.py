@@ -86,18 +86,17 @@ def _build_detail(kind: str, state: str, failures: Sequence[AzFailure], site: st
     if not state:
         verb = select_form(len(failures), "lacks", "lack")
         return (
-            f"{subject}{location} {verb} nodes: {names}. The platform did not make them; nothing is done "
-            f"by itself."
+            f"{subject}{location} {verb} nodes: {names}. Azure did not create them. They are not "
+            "changed automatically."
         )
     verb_be = select_form(len(failures), "is", "are")
     return (
-        f"{subject}{location} {verb_be} {state} by the platform's own word: {names}. "
-        f"{_build_advice(kind, failures)}"
+        f"{subject}{location} {verb_be} {state} (reported by Azure): {names}. {_build_advice(kind, failures)}"
     )
 
 
 def _build_advice(kind: str, failures: Sequence[AzFailure]) -> str:
     if kind != "virtual_machines":
-        return "Nothing is changed for that by itself."
+        return "Nothing is changed automatically."
     resource = f"nexus_virtual_machine.{failures[0].name}" if len(failures) == 1 else "ADDRESS"
-    return f"None is made anew by itself: `nexusform apply -replace={resource}` does it."
+    return f"None is re-created automatically. Use `nexusform apply -replace={resource}`."

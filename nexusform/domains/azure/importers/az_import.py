@@ -283,10 +283,10 @@ class _SiteImport:
 
     def _skip_cluster(self, cluster: AzCluster, missing: Sequence[str | None]) -> None:
         """Report a cluster with an unknown VM SKU and count its nodes as occupied capacity."""
-        reason = f"nothing tells the size of {missing[0]}" if missing and missing[0] else "it names no VM SKU"
+        reason = f"the size is unknown for {missing[0]}" if missing and missing[0] else "it names no VM SKU"
         self._warn(
             "not-imported",
-            f'the cluster "{cluster.name}" is not adopted: {reason}. Its nodes count as occupied.',
+            f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.',
         )
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
             self._add_occupied(node.name, node.placement, node.shape)
@@ -367,9 +367,8 @@ class _SiteImport:
             )
             self._warn(
                 "hint-not-imported",
-                f'the VM "{vm.name}" has a placement hint on "{missing_target}", which this site of the '
-                f"export lacks: "
-                "the hint is left out.",
+                f'the VM "{vm.name}" has a placement hint on "{missing_target}", which is not on '
+                "this site of the export: the hint is ignored.",
             )
         attributes = {
             "id": vm_id,

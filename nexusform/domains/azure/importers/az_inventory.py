@@ -252,7 +252,7 @@ def _find_export_time(
             continue
         excerpt = str(text)[:40]
         detail = (
-            f'"{excerpt}" is not a time such as 2026-03-01T08:00:00Z; the age is taken from the resources.'
+            f'"{excerpt}" is not a time such as 2026-03-01T08:00:00Z. The age is taken from the resources.'
         )
         findings.append(Problem((), "invalid-time", detail, Severity.WARNING, file=name))
     return min(moments, default=None)
@@ -351,9 +351,8 @@ def _report_unknown_machine(listed_vm: ListedVm) -> None:
     listed_vm.item.report(
         "bareMetalMachineId",
         "unknown-machine",
-        f'"{listed_vm.vm.name}" stands on the machine "{extract_name(listed_vm.machine_id)}", which the list '
-        f"of machines "
-        "does not have. Capture both lists again, at one time.",
+        f'"{listed_vm.vm.name}" runs on the machine "{extract_name(listed_vm.machine_id)}", which '
+        "is not in the list of machines. Capture both lists again at the same time.",
         Severity.WARNING,
     )
 
@@ -366,9 +365,8 @@ def _report_unplaced(vms: Sequence[ListedVm]) -> None:
     vms[0].item.report(
         "bareMetalMachineId",
         WITHOUT_A_MACHINE,
-        f"{format_count(len(vms), 'VM')} of the export {select_form(len(vms), 'is', 'are')} on no machine: "
-        f"{names}. The "
-        "room that they take, or will take, is not counted.",
+        f"{format_count(len(vms), 'VM')} of the export {select_form(len(vms), 'is', 'are')} on no "
+        f"machine: {names}. Their capacity is not counted.",
         Severity.WARNING,
     )
 
@@ -402,7 +400,7 @@ def _add_load(
         listed_vm.item.report(
             "name",
             "overcommitted-machine",
-            f'the VMs on the machine "{name}" add up to {after.cpu_cores} vCPUs, {after.memory_gib} GiB of '
+            f'the VMs on the machine "{name}" use {after.cpu_cores} vCPUs, {after.memory_gib} GiB of '
             f"memory and {after.disk_gib} GiB of disk, more than its hardware ({hardware.cells} x "
             f"{hardware.cpus_per_cell} vCPUs, {hardware.cells} x {hardware.memory_gib_per_cell} GiB, "
             f"{hardware.disk_gib} GiB). It counts as full. Check machine_sku_by_id.",

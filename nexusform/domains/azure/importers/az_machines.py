@@ -87,7 +87,9 @@ def read_rack_skus(items: Iterable[Item]) -> dict[str, RackSku]:
 
 _REQUIRED_MACHINE_FIELDS: Final = ("rackId", "rackSlot")
 AGGREGATOR: Final = "aggregator"
-_RACK_SKU_HINT: Final = " Rack SKUs may tell it: az networkcloud racksku list --output json > rack_skus.json"
+_RACK_SKU_HINT: Final = (
+    " Rack SKUs may contain it: az networkcloud racksku list --output json > rack_skus.json"
+)
 
 
 def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
@@ -100,7 +102,7 @@ def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
         if name is None or rack_id is None:
             continue
         if name in names:
-            item.report("name", "duplicate-rack", f'a rack "{name}" stands further up already.')
+            item.report("name", "duplicate-rack", f'the rack "{name}" is listed twice.')
             continue
         names.add(name)
         sku_id = item.read_text("rackSkuId")
@@ -149,7 +151,7 @@ def read_machines(items: Iterable[Item], options: MachineReadOptions) -> dict[st
         if machine is None:
             continue
         if machine.name in names:
-            item.report("name", "duplicate-machine", f'a machine "{machine.name}" stands further up already.')
+            item.report("name", "duplicate-machine", f'the machine "{machine.name}" is listed twice.')
             continue
         names.add(machine.name)
         machines[normalize_id(machine.id)] = machine
@@ -169,10 +171,9 @@ def _is_truncated_list(items: Sequence[Item]) -> bool:
     items[0].report(
         missing_fields[0],
         "missing-field",
-        f"none of {len(items):,} machines has {' and '.join(missing_fields)}: the list holds a part of each "
-        f"machine "
-        "alone (`az resource list`, or a --query). Capture it with: az networkcloud baremetalmachine list "
-        "--resource-group MANAGED_RESOURCE_GROUP --output json",
+        f"none of {len(items):,} machines has {' and '.join(missing_fields)}: the list contains only "
+        "part of each machine (`az resource list`, or a --query). Capture it with: az networkcloud "
+        "baremetalmachine list --resource-group MANAGED_RESOURCE_GROUP --output json",
     )
     return True
 
@@ -258,7 +259,7 @@ def _report_derived_roles(machines: Sequence[tuple[Item, AzMachine]]) -> None:
     with_role = sum(find_sku_role(machine.machine_sku_id) is not None for _, machine in machines)
     assumed_count = len(machines) - with_role
     assumed = (
-        f"; {format_count(assumed_count, 'machine')} without a telling SKU id counts as compute-plane"
+        f"; {format_count(assumed_count, 'machine')} with an uninformative SKU id counts as compute-plane"
         if assumed_count
         else ""
     )
@@ -276,24 +277,22 @@ def _report_unknown_rack(item: Item, name: str, rack_id: str) -> None:
     item.report(
         "rackId",
         "unknown-rack",
-        f'the machine "{name}" stands in the rack "{extract_name(rack_id)}", which the list of racks does '
-        f"not "
-        "have. Capture both lists again, at one time.",
+        f'the machine "{name}" is in the rack "{extract_name(rack_id)}", which is not in the list '
+        "of racks. Capture both lists again at the same time.",
     )
 
 
 def _report_unknown_sku(
     item: Item, name: str, sku_id: str | None, rack: AzRack, *, has_rack_skus: bool
 ) -> None:
-    remedy = (
-        f'machine_sku_by_id = {{ "{sku_id}" = "bom-1.7.3" }}' if sku_id else "a machine block of your own"
-    )
+    remedy = f'machine_sku_by_id = {{ "{sku_id}" = "bom-1.7.3" }}' if sku_id else "your own machine block"
     hint = "" if has_rack_skus else _RACK_SKU_HINT
     item.report(
         "machineSkuId" if sku_id else "name",
         "unknown-hardware",
-        f'what hardware the machine "{name}" is, neither its SKU nor the rack SKU '
-        f'"{extract_name(rack.rack_sku_id or "")}" tells. Say it, for example with {remedy}.{hint}',
+        f'the hardware of the machine "{name}" is unknown: neither its SKU nor the rack SKU '
+        f'"{extract_name(rack.rack_sku_id or "")}" identifies it. Set it, for example with '
+        f"{remedy}.{hint}",
         Severity.WARNING,
     )
 
@@ -337,10 +336,14 @@ def read_planned_site(
 
 def _report_planned(cluster: Item, options: MachineReadOptions, *, has_racks: bool) -> None:
     """Add one warning about machines taken from the definition of a Nexus cluster."""
-    missing_detail = "neither racks nor machines were captured, and this Nexus cluster defines none."
-    roles = "" if options.rack_skus else ", and as compute-plane, since no rack_skus.json tells the slots"
+    missing_detail = "racks and machines were not captured, and this Nexus cluster defines none."
+    roles = (
+        ""
+        if options.rack_skus
+        else (", and as compute-plane, because rack_skus.json with the slots is missing")
+    )
     planned_detail = (
-        f"no racks and machines were captured: those that it defines stand in, each taken as ready{roles}."
+        f"racks and machines were not captured: those that it defines are used, each counted as ready{roles}."
     )
     kind = "derived-value" if has_racks else "missing-field"
     cluster.report(

@@ -29,8 +29,8 @@ _UNKNOWN_POOL: Final = "workers"
 _MAX_NAMES: Final = 4
 _SYSTEM: Final = "System"
 _MODE_LABEL: Final = ("kubernetes.azure.com/mode", "system")
-_REASON_LABEL: Final = "its nodes' label says so"
-_REASON_MINIMUM: Final = "a cluster has one at least"
+_REASON_LABEL: Final = "the label of its nodes"
+_REASON_MINIMUM: Final = "a cluster has at least one"
 _KUBERNETES_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubernetes.azure.com")
 
 
@@ -94,11 +94,11 @@ class ClusterNodes:
             first.figures = tuple(map(max, zip(first.figures, record.figures, strict=True)))
         placed = [item for machine, item in by_machine.items() if machine]
         if len(records) > 1:
-            consequence = f"the room on {format_count(len(placed) - 1, 'other machine')} counts as taken"
+            consequence = f"the capacity on {format_count(len(placed) - 1, 'other machine')} counts as used"
             records[1].item.report(
                 "name",
                 "duplicate-node",
-                f'a node "{records[0].name}" of {self.cluster.name} stands further up already: '
+                f'a node "{records[0].name}" of {self.cluster.name} is listed twice: '
                 f"{consequence if len(placed) > 1 else 'it is read once'}.",
                 Severity.WARNING,
             )
@@ -125,10 +125,9 @@ def report_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]
         next(iter(items.values())).report(
             "agentPoolId",
             "nodes-in-unlisted-pools",
-            f"nodes are of {pools_are} that the captured list of the cluster's agent pools lacks "
-            f"({format_first(list(items), 4)}): taken as not captured. Capture clusters and agent pools "
-            f"again, "
-            "at one time.",
+            f"nodes are of {pools_are} not in the captured list of the cluster's agent pools "
+            f"({format_first(list(items), 4)}): treated as not captured. Capture clusters and agent "
+            "pools again at the same time.",
             Severity.WARNING,
         )
 
@@ -274,9 +273,8 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
         derived_nodes[0].item.report(
             "name",
             "derived-value",
-            f"{format_count(len(derived_nodes), 'worker')} without agentPoolId (exports before API 2024-07): "
-            f"the pool "
-            "comes from the name of the node.",
+            f"{format_count(len(derived_nodes), 'worker')} without agentPoolId (exports before API "
+            "2024-07): the pool is taken from the node name.",
             Severity.WARNING,
         )
     if derived:
@@ -293,9 +291,9 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
         derived[0].item.report(
             "agentPoolId",
             "derived-value",
-            f"only nodes tell of {format_count(len(derived), 'agent pool')} ({names}): count, VM SKU, labels "
-            f"and "
-            f"taints are theirs, zones are taken as all, and the mode as {modes}{other_modes}.",
+            f"only nodes are known of {format_count(len(derived), 'agent pool')} ({names}): count, VM "
+            "SKU, labels and taints come from nodes; zones count as all, and the mode as "
+            f"{modes}{other_modes}.",
             Severity.WARNING,
         )
 
@@ -325,12 +323,14 @@ def find_uncatalogued_sizes(readings: Sequence[ClusterNodes], catalogue: Mapping
     if skus:
         names = format_first([sku.name for sku in skus], 6)
         note = (
-            f" (nodes of {format_first(sorted(set(differing)), 3)} differ: the largest)" if differing else ""
+            (f" (nodes of {format_first(sorted(set(differing)), 3)} differ: the largest is used)")
+            if differing
+            else ""
         )
         items[skus[0].name].report(
             "name",
             "unknown-vm-sku",
-            f"the catalogue does not have {names}; the figures of the nodes themselves are used{note}.",
+            f"{names} is not in the catalogue; the sizes of the nodes are used{note}.",
             Severity.WARNING,
         )
     return skus

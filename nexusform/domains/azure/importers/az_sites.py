@@ -78,9 +78,9 @@ def select_site(items: AzItems, name: str | None) -> tuple[AzItems, list[Problem
         return items, []
     choice = format_first(sorted(candidates), _MAX_NAMES)
     detail = (
-        f"The export holds {format_count(len(candidates), 'site')} ({choice}). Say which one is meant."
+        f"The export holds {format_count(len(candidates), 'site')} ({choice}). Select one of them."
         if name is None
-        else f'The export does not show the site "{name}", but {choice or "none at all"}.'
+        else f'The export does not contain the site "{name}", but {choice or "no site"}.'
     )
     return replace(items, by_kind={}), [Problem(("site",), "ambiguous-site", detail)]
 
@@ -98,8 +98,8 @@ def _assign_unassigned(
         item.report(
             "extendedLocation",
             "unknown-site-assignment",
-            f'"{item.read_value("name")}" names no extendedLocation and no clusterId, and the export holds '
-            f"{len(sites)} sites: it is left out.",
+            f'"{item.read_value("name")}" has no extendedLocation and no clusterId, and the export '
+            f"contains {len(sites)} sites: it is ignored.",
             Severity.WARNING,
         )
 

@@ -27,15 +27,15 @@ def explain_upgrade_rejection(current: str, target: str) -> str:
         return ""
     shared = min(len(before), len(after))
     if after[:shared] < before[:shared]:
-        return f"{current} -> {target} goes back, and a Kubernetes cluster goes to no older version."
+        return f"{current} -> {target} is a downgrade; Kubernetes clusters cannot be downgraded."
     if after[0] != before[0] or after[1] - before[1] <= 1:
         return ""
     hops = [f"v{before[0]}.{minor}" for minor in range(before[1] + 1, after[1])]
     dots = ["..."] if len(hops) > _MAX_NAMES else []
     chain = " -> ".join([current, *hops[:_MAX_NAMES], *dots, target])
     return (
-        f"{current} -> {target} leaves out {format_first(hops, _MAX_NAMES)}: a cluster goes up one minor "
-        f"version at a time. Write and apply one after the other: {chain}."
+        f"{current} -> {target} skips {format_first(hops, _MAX_NAMES)}: upgrade one minor version at a "
+        f"time. Set and apply each version in turn: {chain}."
     )
 
 
@@ -49,7 +49,6 @@ def explain_not_offered(current: str, target: str, available_versions: Sequence[
     if any((_parse_version(version) or ())[: len(after)] == after for version in available_versions):
         return ""
     return (
-        f"{current} -> {target}: the platform offers {format_first(list(available_versions), _MAX_NAMES)} "
-        f"for this "
-        "cluster, and may refuse another."
+        f"{current} -> {target}: Azure offers {format_first(list(available_versions), _MAX_NAMES)} for "
+        "this cluster and may reject other versions."
     )

@@ -114,7 +114,7 @@ def _read_hugepages(options: Item) -> tuple[int, str]:
         options.read_text("hugepagesSize") or _PAGE_SIZES[0],
     )
     if size not in _PAGE_SIZES:
-        options.report("hugepagesSize", SHAPE, f'"{size}" is no size of pages: "2M" or "1G".')
+        options.report("hugepagesSize", SHAPE, f'"{size}" is not a page size: use "2M" or "1G".')
         return 0, ""
     return count, size
 
@@ -177,7 +177,7 @@ def _read_distinct_clusters(
         if name is None:
             continue
         if name in names:
-            item.report("name", "duplicate-cluster", f'a cluster "{name}" stands further up already.')
+            item.report("name", "duplicate-cluster", f'the cluster "{name}" is listed twice.')
             continue
         names.add(name)
         cluster_id = item.read_text("id") or name
@@ -258,8 +258,8 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzShape
         node.item.report(
             "cpuCores" if cpus != sku.vcpus else "memorySizeGB",
             "node-sku-difference",
-            f'the node "{node.name}" has {cpus} vCPUs and {memory} GiB, and its VM SKU {sku.name} '
-            f"{sku.vcpus} vCPUs and {sku.memory_gib} GiB. The larger figures are counted.",
+            f'the node "{node.name}" has {cpus} vCPUs and {memory} GiB, but its VM SKU {sku.name} '
+            f"{sku.vcpus} vCPUs and {sku.memory_gib} GiB has other sizes. The larger sizes are used.",
             Severity.WARNING,
         )
     return AzShape(
@@ -280,7 +280,7 @@ def read_virtual_machines(items: Iterable[Item]) -> list[ListedVm]:
         if name is None or cores is None or memory is None:
             continue
         if name in names:
-            item.report("name", "duplicate-vm", f'a VM "{name}" stands further up already.')
+            item.report("name", "duplicate-vm", f'the VM "{name}" is listed twice.')
             continue
         names.add(name)
         vm = AzVirtualMachine(

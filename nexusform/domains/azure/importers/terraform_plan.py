@@ -83,14 +83,16 @@ def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[AzChange, ...]
 def _explain_invalid_plan(document: Any) -> str:
     """Explain why a document is not a plan, "" if it is one."""
     if not isinstance(document, Mapping):
-        return f"this is no plan: an object is needed at its top, not {describe_type(document)}."
+        return f"this is not a plan: the top level must be an object, not {describe_type(document)}."
     if "planned_values" not in document:
         if "values" in document:
             return "this is a state."
-        return 'this is no plan: it has no "planned_values".'
+        return 'this is not a plan: it has no "planned_values".'
     for name, kind, expected in _TOP_LEVEL_FIELDS:
         if name in document and not isinstance(document[name], kind):
-            return f'this is no plan: its "{name}" is {expected} in one, not {describe_type(document[name])}.'
+            return (
+                f'this is not a plan: its "{name}" must be {expected}, not {describe_type(document[name])}.'
+            )
     return ""
 
 
@@ -140,7 +142,7 @@ class _PlanReader:
                 "",
                 "deferred-change",
                 f"Terraform defers {format_count(len(addresses), 'resource')} to a later plan "
-                f"({format_first(addresses, _MAX_NAMES)}): what becomes of {pronoun} is not foretold here.",
+                f"({format_first(addresses, _MAX_NAMES)}): changes of {pronoun} are not predicted.",
                 is_warning=True,
             )
 
@@ -157,7 +159,7 @@ class _PlanReader:
         }
         by_address = {change.address: change for change in change_list}
         if find_cycles(dependencies, position):
-            self._report("configuration", SHAPE, "its resources refer to each other in a circle.")
+            self._report("configuration", SHAPE, "its resources refer to each other in a cycle.")
             return ()
         changes = tuple(by_address[address] for address in sort_topologically(dependencies, position))
         self._report_open_order([change for change in changes if change.action in _CREATING_ACTIONS])
@@ -176,9 +178,8 @@ class _PlanReader:
             self._report(
                 "",
                 "ambiguous-creation-order",
-                f"which of {format_first(pairs, 2)} is made first is open. Foretold in the order of "
-                f"addresses; "
-                "depends_on settles it, large clusters first.",
+                f"the creation order of {format_first(pairs, 2)} is not defined. Predicted in address "
+                "order. Set depends_on to define it, large clusters first.",
                 is_warning=True,
             )
 
@@ -232,12 +233,12 @@ class _PlanReader:
             try:
                 body = json.loads(body)
             except ValueError:
-                self._report(entry.address, SHAPE, "its body is a text that is not JSON.")
+                self._report(entry.address, SHAPE, "its body is a string that is not JSON.")
                 return {}, {}
         if body is None:
             body = {}
         if not isinstance(body, Mapping):
-            self._report(entry.address, SHAPE, "its body is no object.")
+            self._report(entry.address, SHAPE, "its body is not an object.")
             return {}, {}
         location = entry.values.get("location")
         extra_fields = {"location": location} if location else {}
@@ -285,9 +286,8 @@ class _PlanReader:
         self._report(
             entry.address,
             "unknown-pool-cluster",
-            f"its parent_id is known only after apply, and {reason}. Let parent_id refer to the cluster "
-            f"itself, "
-            "for example azapi_resource.NAME.id.",
+            f"its parent_id is known only after apply, and {reason}. Let parent_id refer to the "
+            "cluster, for example azapi_resource.NAME.id.",
         )
         return ""
 
@@ -345,9 +345,7 @@ def _explain_malformed(value: Any) -> str:
     actions = change.get("actions")
     if _find_action(actions) is None:
         excerpt = json.dumps(actions) if isinstance(actions, list) and actions else ""
-        return _describe_wrong_field(
-            "change.actions", 'what Terraform does, such as ["create"],', actions, excerpt
-        )
+        return _describe_wrong_field("change.actions", 'the actions, such as ["create"],', actions, excerpt)
     return _explain_malformed_sides(change, is_deletion=actions in (["delete"], ["forget"]))
 
 
@@ -423,8 +421,8 @@ def _explain_unknown(path: Path) -> str:
     if path not in ((), ("properties",)):
         return "this is known only after apply"
     return (
-        "the whole body is known only after apply (what jsonencode() writes is unknown as soon as one part "
-        "of it is; the body of azapi 2 is an object, and its other parts stay known)"
+        "the whole body is known only after apply (one unknown part makes jsonencode() unknown; with "
+        "azapi 2 the body is an object and its other parts stay known)"
     )
 
 

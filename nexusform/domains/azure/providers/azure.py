@@ -35,7 +35,7 @@ SETTINGS: Final = BlockSchema(
             "-allow-remote.",
             optional=True,
             pattern=GUID_PATTERN,
-            pattern_hint="a GUID, as `az account show --query id` prints it",
+            pattern_hint="a GUID (see `az account show --query id`)",
         ),
         "resource_group": AttributeSchema(
             STRING,
@@ -122,12 +122,12 @@ def resolve_subscription(settings: Mapping[str, Any]) -> str:
     subscription = configured or _read_environment_subscription()
     if not subscription:
         raise ProviderProblem(
-            f"Which subscription is meant is not said: set {SUBSCRIPTION_VARIABLE}, or write subscription_id."
+            f"No subscription given: set {SUBSCRIPTION_VARIABLE}, or write subscription_id."
         )
     if not re.fullmatch(GUID_PATTERN, subscription):
         origin = "subscription_id" if configured else SUBSCRIPTION_VARIABLE
         raise ProviderProblem(
-            f'{origin} must be a GUID, as `az account show --query id` prints it; it is "{subscription}".'
+            f'{origin} must be a GUID (see `az account show --query id`), not "{subscription}".'
         )
     return subscription
 

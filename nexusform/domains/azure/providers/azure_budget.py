@@ -74,7 +74,7 @@ def read_environment_budget() -> Budget | None:
         return None
     match = _BUDGET_FORMAT.fullmatch(text)
     if match is None or not int(match[1]):
-        raise ProviderProblem(f'{BUDGET_VARIABLE} must be N:DIRECTORY, N requests a minute; it is "{text}".')
+        raise ProviderProblem(f'{BUDGET_VARIABLE} must be N:DIRECTORY (N requests per minute), not "{text}".')
     return Budget(int(match[1]), match[2])
 
 

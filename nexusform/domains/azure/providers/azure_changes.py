@@ -164,9 +164,8 @@ def _require_body(target: Target, values: Values) -> None:
         "virtual_machines": "vmImage, adminUsername, cloudServicesNetworkAttachment and keys",
     }
     raise ProviderProblem(
-        f"Azure needs more of {target.title} than nexusform knows: {required_fields[target.kind]}. Write it "
-        f"in the "
-        "block `azure { body = { properties = { ... } } }`."
+        f"{target.title} needs properties that nexusform does not know: {required_fields[target.kind]}. "
+        f"Set them in the block `azure {{ body = {{ properties = {{ ... }} }} }}`."
     )
 
 
@@ -245,11 +244,10 @@ def _check_max_unavailable(target: Target, prior: Values, planned: Values) -> No
     max_nodes = compute_max_unavailable(planned, count)
     if count > max_nodes:
         raise ProviderProblem(
-            f"Azure changes this only by deleting the pool {target.title} and making it anew: its "
-            f"{format_count(count, 'node')} would be away at once, and its max_unavailable allows "
-            f"{max_nodes}. Set "
-            'max_unavailable = "100%" in its upgrade_settings, or add a pool with another name, drain this '
-            "one and remove it."
+            f"Azure must re-create the pool {target.title} for this change: its "
+            f"{format_count(count, 'node')} would be down at once, but its max_unavailable allows "
+            f'{max_nodes}. Set max_unavailable = "100%" in its upgrade_settings, or add a pool with '
+            "another name, drain this one and remove it."
         )
 
 

@@ -8,7 +8,7 @@ from nexusform.backends.deadlines import Deadline, OperationAbandoned, compute_s
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
 
-_CANCELLED_MESSAGE = "It was given up before it was sent."
+_CANCELLED_MESSAGE = "The change was cancelled before it was sent."
 
 
 def build_deadline_policy(endpoint: str) -> Any:

@@ -98,7 +98,7 @@ def _read_content(path: str, confinement: Confinement) -> bytes:
     except NotRegular:
         raise FileProblem(f'"{path}" is not a regular file.') from None
     except TooLarge:
-        raise FileProblem(f'"{path}" is larger than {_MAX_BYTES} bytes, the most that is read.') from None
+        raise FileProblem(f'"{path}" is larger than {_MAX_BYTES} bytes, the limit.') from None
     except OSError as problem:
         raise FileProblem(f'"{path}" cannot be read: {problem.strerror}.') from None
 

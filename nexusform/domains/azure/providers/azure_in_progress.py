@@ -86,12 +86,14 @@ def _update_record(
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
     """Return code and message of a failed change, None if it succeeded."""
     state, names = read_provisioning_state(body), _extract_names(str(body.get("id")))
-    subject = f"What an earlier apply began of {'/'.join(names)}"
+    subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:
         return state, f"{subject} ended {state}: {read_status_message(body) or 'Azure does not say why'}."
     node_count_text = missing_counts.get(names[1] if len(names) > 1 else CONTROL_PLANE)
     return (
-        (NODES_MISSING, f"{subject} is over, and Azure shows {node_count_text}.") if node_count_text else None
+        (NODES_MISSING, (f"{subject} has ended, and Azure shows {node_count_text}."))
+        if node_count_text
+        else None
     )
 
 
@@ -150,7 +152,7 @@ def _build_progress_record(
     change = changes.get(_build_key(arm_id))
     verb = "delete" if request.is_being_deleted else "make" if not request.attributes else "change"
     status = f"{'/'.join(_extract_names(arm_id))} is {read_provisioning_state(body)}"
-    message = f"An earlier apply began to {verb} it, and Azure is not done: {status}."
+    message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
     record = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}
     if change is not None:
         record = build_failure_record(arm_id, "", "", change, _build_step(request))

@@ -88,8 +88,8 @@ def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -
 def describe_node_deletion() -> str:
     """Describe for messages how apply re-creates nodes."""
     if os.environ.get(KUBECONFIGS_VARIABLE):
-        return f"apply cordons and deletes them ({KUBECONFIGS_VARIABLE}), and does not drain them"
-    return "apply prints the commands for kubectl, drain among them, and waits until that is done"
+        return f"apply cordons and deletes them without a drain ({KUBECONFIGS_VARIABLE})"
+    return "apply prints the kubectl commands, including drain, and waits until they are done"
 
 
 def _is_newly_placed(node: Mapping[str, Any], planned: Mapping[str, Any] | None) -> bool:
@@ -137,7 +137,7 @@ def _read_pool_nodes(arm: ArmClient, cluster: Target, pool: str) -> list[Mapping
     """Read the current nodes of a pool."""
     body = arm.get_body(cluster)
     if body is None:
-        raise ProviderProblem(f"{cluster.title} is gone: Azure does not show it.")
+        raise ProviderProblem(f"{cluster.title} was deleted: Azure does not show it.")
     nodes = (body.get("properties") or {}).get("nodes") or ()
     return [node for node in nodes if _read_pool(node) == pool]
 
@@ -153,7 +153,7 @@ def _read_pool(node: Mapping[str, Any]) -> str:
 
 def _describe_wait(cluster: Target, remaining: Sequence[str]) -> str:
     verb = "is" if len(remaining) == 1 else "are"
-    return f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to be made anew"
+    return f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create"
 
 
 # --- deleting a node -----------------------------------------------------------------------------
@@ -169,12 +169,12 @@ def _delete_nodes(cluster: Target, names: Sequence[str], step: ChangeRequest, tr
         _delete_with_kubeconfig(Path(directory) / f"{cluster.names[0]}.yaml", names, trust)
         return
     message = (
-        f"Azure deletes no single node. It is made anew once it is deleted in {cluster.title}:\n"
+        f"Azure does not delete single nodes. To re-create it, delete it in {cluster.title}:\n"
         + "\n".join(_build_commands(names))
     )
     if not step.has_operator:
         raise StepPending(message)
-    step.report_progress(StepProgress(message=f"{message}\nWaiting until that is done."))
+    step.report_progress(StepProgress(message=f"{message}\nWaiting for the deletion."))
 
 
 def _build_commands(names: Sequence[str]) -> list[str]:

@@ -140,7 +140,7 @@ class ChangeFailed(ProviderProblem):
         self.change = change
         message = ": ".join(str(error_fields[key]) for key in ("code", "message") if error_fields.get(key))
         summary = f"Azure could not {_INFINITIVES[change.verb]} {change.target.title} ({status})"
-        text = f"{summary}: {message or 'it does not say why'}"
+        text = f"{summary}: {message or 'no reason given'}"
         super().__init__(text if text.endswith(".") else f"{text}.", object_exists=change.verb is Verb.CREATE)
 
 
@@ -220,7 +220,7 @@ class ArmClient:
         end_time = self._pace.read_time() + (self._pace.interval if seconds is None else seconds)
         while True:
             if step.should_stop():
-                raise StepPending(f"{reason}. `nexusform apply -resume` goes on with it.")
+                raise StepPending(f"{reason}. `nexusform apply -resume` continues it.")
             remaining = end_time - self._pace.read_time()
             if remaining <= 0:
                 return
@@ -263,8 +263,7 @@ class ArmClient:
                     raise ProviderProblem(_describe_missing(change))
                 if is_overdue():
                     raise StepPending(
-                        f"{change.target.title} is {read_provisioning_state(observed)} for long, and is not "
-                        f"done."
+                        f"{change.target.title} is {read_provisioning_state(observed)} for a long time."
                     )
                 self.wait(None, step, f"{change.target.title} is {read_provisioning_state(observed)}")
                 continue
@@ -272,7 +271,7 @@ class ArmClient:
                 url = self._send_change(change, observed, step)
             except _RetryLater as retry:
                 if is_overdue():
-                    raise ProviderProblem(f"Azure does not take the change: {retry}") from None
+                    raise ProviderProblem(f"Azure rejects the change: {retry}") from None
                 step.report_progress(StepProgress(message=f"{str(retry).rstrip('.')}. Trying again."))
                 self.wait(retry.seconds, step, f"{retry}")
                 was_sent = was_sent or retry.may_be_sent
@@ -308,7 +307,9 @@ class ArmClient:
                     return
                 # it may become visible later, and only a resumed step looks for it
                 if change.verb is Verb.CREATE:
-                    raise StepPending(f"{_describe_invisible(change)} `nexusform apply -resume` looks again.")
+                    raise StepPending(
+                        f"{_describe_invisible(change)} `nexusform apply -resume` checks again."
+                    )
                 raise ProviderProblem(_describe_invisible(change))
             self.wait(None, step, f"{change.target.title} does not show the change yet")
 
@@ -346,7 +347,7 @@ class ArmClient:
                 **conditions,
             )
         except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
-            message = f"The connection to Azure broke ({_extract_innermost(problem)})"
+            message = f"The connection to Azure failed ({_extract_innermost(problem)})"
             self._possibly_sent.add(target)
             raise _RetryLater(message, None, may_be_sent=True) from None
         except HttpResponseError as problem:
@@ -355,7 +356,7 @@ class ArmClient:
                 return self._record_operation(problem.response, target, operation, step)
             if code not in _RETRY_CODES or getattr(problem.error, "code", None) in _PERMANENT_CONFLICTS:
                 raise _Rejected(_format_error(problem)) from None
-            message = "It changed meanwhile" if code == _PRECONDITION_FAILED else _format_error(problem)
+            message = "It was changed meanwhile" if code == _PRECONDITION_FAILED else _format_error(problem)
             if code >= 500:
                 self._possibly_sent.add(target)
             raise _RetryLater(message, _read_retry_after(problem.response), may_be_sent=code >= 500) from None
@@ -400,8 +401,10 @@ class ArmClient:
                 last_status = status
             if is_overdue():
                 hours = f"{_MAX_SECONDS / 3600:.0f} hours"
-                raise StepPending(f"Azure has worked on {change.target.title} for {hours} and is not done.")
-            self.wait(_read_retry_after(response), step, f"Azure goes on with {change.target.title}")
+                raise StepPending(f"The change of {change.target.title} is still in progress after {hours}.")
+            self.wait(
+                _read_retry_after(response), step, (f"Azure continues the change of {change.target.title}")
+            )
 
     def _find_next_url(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
         """Find the URL of the next read: a response 202 may contain a new address."""
@@ -427,8 +430,8 @@ class ArmClient:
             return ProviderProblem(f"Azure refuses {change.target.title}: {_format_error(problem)}")
         message = _format_error(problem).rstrip(".")
         return StepPending(
-            f"Azure could not be asked about {change.target.title}: {message}. What was begun goes "
-            "on there; `nexusform apply -resume` looks at it."
+            f"Azure could not be queried about {change.target.title}: {message}. The started change "
+            "continues there; `nexusform apply -resume` checks it."
         )
 
 
@@ -448,8 +451,8 @@ def _determine_progress(
         return _determine_absent_progress(change, was_sent=was_sent)
     if change.verb is Verb.CREATE and not was_sent:
         raise ProviderProblem(
-            f"{change.target.title} stands in resource group {change.target.group} already, and was not made "
-            "by this configuration. Take it over by an import block, or give this one another name."
+            f"{change.target.title} already exists in resource group {change.target.group} and is not "
+            "in the state. Import it with an import block, or use another name."
         )
     if state not in FINAL_STATES:
         return _Progress.IN_PROGRESS
@@ -482,11 +485,11 @@ def read_provisioning_state(body: Mapping[str, Any] | None) -> str:
 
 
 def _describe_missing(change: ArmChange) -> str:
-    return f"{change.target.title} is gone: Azure does not show it."
+    return f"{change.target.title} was deleted: Azure does not show it."
 
 
 def _describe_invisible(change: ArmChange) -> str:
-    return f"{change.target.title} was {_PARTICIPLES[change.verb]}, and Azure does not show it so."
+    return f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not show that."
 
 
 def build_failure_record(
@@ -503,7 +506,7 @@ def build_failure_record(
     times = int(previous.get("times", 1)) + 1 if is_same else 1
     body = (change.body or {}).get("properties")
     part_names = sorted(change.expected or ()) if change.expected is not None else sorted(body or ())
-    repetition = f" It failed the same way before: {times} times by now." if is_same else ""
+    repetition = f" It failed the same way before: {times} times so far." if is_same else ""
     return {
         "id": arm_id,
         "parts": part_names,

@@ -84,21 +84,19 @@ if TYPE_CHECKING:  # the importers are loaded where a site is read
 
 _MAX_NAMES: Final = 4
 _MANUAL_ACTIONS: Final = {
-    CordonAction.CORDON: "apply cordons none, and waits until Azure shows it cordoned.",
-    CordonAction.UNCORDON: "apply uncordons none, and waits until Azure shows it uncordoned.",
+    CordonAction.CORDON: "apply does not cordon it. It waits until Azure shows it cordoned.",
+    CordonAction.UNCORDON: "apply does not uncordon it. It waits until Azure shows it uncordoned.",
     CordonAction.EMPTY: (
-        'to be emptied, and not cordoned: Azure may put VMs there again. Write cordon_status = "Cordoned" '
-        "beside "
-        "evacuate, and cordon it before the apply; or let apply do it, by act_on_machines = true in the "
-        "provider "
-        "block."
+        "to be emptied, but not cordoned: Azure may place VMs there again. Set cordon_status = "
+        '"Cordoned" next to evacuate and cordon it before the apply. Or set act_on_machines = true '
+        "in the provider block."
     ),
 }
 _AUTOMATIC_ACTIONS: Final = {
     CordonAction.CORDON: "cordons these machines",
     CordonAction.UNCORDON: "uncordons these machines",
     CordonAction.EMPTY: (
-        "cordons these machines before their VMs leave; they stay so until evacuate is taken away"
+        "cordons these machines before their VMs move; they stay cordoned until evacuate is removed"
     ),
 }
 _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
@@ -309,8 +307,8 @@ class AzureSites(ObservedSites):
         if arm_id is None:
             rack = request.id.split("/")[1]
             raise ProviderProblem(
-                f"Azure shows no machine {request.name} in rack {rack}: it cannot be cordoned or uncordoned. "
-                "Write the machine as Azure calls it (`nexusform import -from=azure` does)."
+                f"Azure shows no machine {request.name} in rack {rack}. It cannot be cordoned or "
+                "uncordoned. Use the machine name of Azure (see `nexusform import -from=azure`)."
             )
         return arm_id
 
@@ -356,15 +354,15 @@ class AzureSites(ObservedSites):
         requested_group = str((values.get("azure") or {}).get("resource_group") or "")
         if current_group and requested_group and current_group.lower() != requested_group.lower():
             raise ProviderProblem(
-                f"{owner} stands in resource group {current_group}, and its azure block says "
-                f"{requested_group}. Azure does "
-                "not move it: write the one that it stands in, or leave it out."
+                f"{owner} is in resource group {current_group}, but its azure block sets "
+                f"{requested_group}. Azure does not move it. Set its current resource group, or remove "
+                "the argument."
             )
         group = current_group or requested_group or self._subscription.default_group
         if not group and not missing_ok:
             raise ProviderProblem(
-                f"Nothing says in which resource group {owner} is made. Write it in its block "
-                '`azure { resource_group = "..." }`, or in the provider block.'
+                f"{owner} has no resource group. Set it in its block `azure "
+                f'{{ resource_group = "..." }}`, or in the provider block.'
             )
         return group
 
@@ -384,8 +382,8 @@ class AzureSites(ObservedSites):
             target = Target(VMS, self._created_groups[object_id], (object_id.rpartition("/")[2],))
             return target.build_path(self._subscription.id)
         raise ProviderProblem(
-            f'A placement hint names "{object_id}", and Azure shows no VM, machine or rack of that name. It '
-            "takes hints on these alone."
+            f'A placement hint refers to "{object_id}". Azure shows no VM, machine or rack with that '
+            "name. Hints must refer to one of these."
         )
 
     # --- reading back --------------------------------------------------------------------------
@@ -402,7 +400,7 @@ class AzureSites(ObservedSites):
                 with convert_azure_errors():
                     observation = self._read_observation(request, arm, group)
             except ProviderProblem as problem:  # the change is done even if this read fails
-                raise StepPending(f"{problem} `nexusform apply -resume` looks again.") from None
+                raise StepPending(f"{problem} `nexusform apply -resume` checks again.") from None
             is_complete = (
                 observation is not None and not observation.differing and _has_machines(observation, request)
             )
@@ -411,8 +409,8 @@ class AzureSites(ObservedSites):
             if observation is not None and observation.differing:
                 if not differing:
                     message = (
-                        f"Azure is done, and shows another {' and '.join(observation.differing)} than "
-                        f"was planned"
+                        f"Azure finished, but shows another {' and '.join(observation.differing)} than "
+                        "was planned"
                     )
                     request.report_progress(StepProgress(message=message))
                 differing.append(observation.differing)
@@ -420,10 +418,10 @@ class AzureSites(ObservedSites):
                     return observation.answer
             if is_overdue():
                 raise StepPending(
-                    f"Azure has done what was asked of {request.key.id}, and does not show it. "
-                    "`nexusform apply -resume` looks again."
+                    f"Azure finished the change of {request.key.id}, but does not show it. `nexusform "
+                    "apply -resume` checks again."
                 )
-            arm.wait(None, request, f"{request.key.id} is done, and where its VMs landed does not show yet")
+            arm.wait(None, request, f"{request.key.id} is done, but its VM placement is not visible yet")
 
     def _add_missing_nodes(
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
@@ -444,7 +442,7 @@ class AzureSites(ObservedSites):
             f"{len(nodes) - len(missing_nodes)} of {format_count(len(nodes), 'node')} of {request.key.id}"
         )
         names = format_first(missing_nodes, _MAX_NAMES)
-        message = f"Azure shows {present_text} and not {names}{f' ({reason})' if reason else ''}."
+        message = f"Azure shows {present_text} instead of {names}{f' ({reason})' if reason else ''}."
         change = ArmChange(Verb.UPDATE, target, {"properties": {part: None}}, {part: None})
         record = build_failure_record(
             target.build_path(self._subscription.id), NODES_MISSING, message, change, request
@@ -504,7 +502,7 @@ def _report_node_deletion(recreated_nodes: Mapping[int, Sequence[str]]) -> Itera
     names = list(chain.from_iterable(recreated_nodes.values()))
     if names:
         nodes = f"{format_count(len(names), 'node')} ({format_first(names, _MAX_NAMES)})"
-        detail = f"Azure deletes no single node: to make {nodes} anew, {describe_node_deletion()}."
+        detail = f"Azure does not delete single nodes: to re-create {nodes}, {describe_node_deletion()}."
         yield next(iter(recreated_nodes)), Problem((), "kubectl-deleted-nodes", detail, Severity.WARNING)
 
 

@@ -182,7 +182,7 @@ def read_endpoint() -> str:
     address = os.environ.get(ENDPOINT_VARIABLE, "") or PUBLIC_ENDPOINT
     if not _ADDRESS.fullmatch(address):
         raise ProviderProblem(
-            f'{ENDPOINT_VARIABLE} must begin with https:// and name a host; it is "{address}".'
+            f'{ENDPOINT_VARIABLE} must start with https:// and contain a host, not "{address}".'
         )
     return address.rstrip("/")
 
@@ -195,7 +195,7 @@ def read_poll_interval() -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= 3600:
-        raise ProviderProblem(f'{INTERVAL_VARIABLE} must be seconds from 0 to 3600; it is "{text}".')
+        raise ProviderProblem(f'{INTERVAL_VARIABLE} must be seconds from 0 to 3600, not "{text}".')
     return seconds
 
 

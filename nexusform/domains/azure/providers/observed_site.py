@@ -328,7 +328,7 @@ class ObservedSites:
             return ""
         if not cluster.has_node_list:
             return f" The nodes of {cluster.name} were not captured."
-        return f" The agent pools of {cluster.name} were not captured: of them only nodes show."
+        return f" The agent pools of {cluster.name} were not captured; only their nodes are known."
 
     def _describe_not_done(
         self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()
@@ -337,14 +337,13 @@ class ObservedSites:
         differences = f" ({', '.join(differing)} differ)" if differing else ""
         if "machine_count" in differing:
             differences += (
-                ". The machines of that rack have names of their own: set machine_count = 0 and write a "
-                "nexus_bare_metal_machine for each, as `nexusform import -from` does"
+                ". The machines of that rack have other names: set machine_count = 0 and declare a "
+                "nexus_bare_metal_machine for each (`nexusform import -from` does this)"
             )
         return (
             f"{request.key.type} {request.key.id} is not {participle} yet: {self.source} does not show "
-            f"it{differences}."
-            f"{self._describe_uncaptured(request.key)} "
-            f"This provider sends nothing: make the change on the site, {self._advice}, and apply."
+            f"it{differences}.{self._describe_uncaptured(request.key)} This provider sends no changes: "
+            f"make the change on the site, {self._advice}, and apply."
         )
 
 

@@ -88,17 +88,13 @@ class SiteView:
         for (site, _), ids in self.unobserved.items():
             if site not in self.sites:
                 counts[site] += len(ids)
-        present_sites = (
-            f"only {format_first(sorted(self.sites), _MAX_NAMES)}" if self.sites else "no site at all"
-        )
+        present_sites = f"only {format_first(sorted(self.sites), _MAX_NAMES)}" if self.sites else "no site"
         for site, count in sorted(counts.items()):
             yield (
-                f'{self.source[0].upper()}{self.source[1:]} does not show the site "{site}", but '
-                f"{present_sites}. "
-                f"{format_count(count, 'object')} of it {select_form(count, 'is', 'are')} planned as state "
-                f"has "
-                f"{select_form(count, 'it', 'them')}; what became of {select_form(count, 'it', 'them')} is "
-                f"not known."
+                f'{self.source[0].upper()}{self.source[1:]} does not contain the site "{site}", but '
+                f"{present_sites}. {format_count(count, 'object')} of it "
+                f"{select_form(count, 'is', 'are')} planned as recorded in the state; current data is "
+                "unknown."
             )
 
     def _describe_missing_kinds(self) -> Iterator[str]:
@@ -108,13 +104,12 @@ class SiteView:
                 continue
             kind, display_name = _KINDS[type_name]
             names = format_first(sorted(object_id.partition("/")[2] for object_id in ids), _MAX_NAMES)
-            verb, pronoun = select_form(len(ids), "was", "were"), select_form(len(ids), "it", "them")
+            verb = select_form(len(ids), "was", "were")
             yield (
                 f"{format_count(len(ids), display_name)} of {site} {verb} not captured and "
-                f"{select_form(len(ids), 'is', 'are')} "
-                f"planned as state has {pronoun} ({names}): {self.source} holds no whole list of "
-                f"{display_name}s. "
-                f"Capture it with: {build_capture_command(kind)}"
+                f"{select_form(len(ids), 'is', 'are')} planned as recorded in the state ({names}): "
+                f"{self.source} has no complete list of {display_name}s. Capture it with: "
+                f"{build_capture_command(kind)}"
             )
 
     def _describe_unlisted_kinds(self, site: AzSite) -> Iterator[str]:
@@ -126,10 +121,9 @@ class SiteView:
             is_contradicted = kind == "kubernetes_clusters" and site.inventory.unlisted_clusters
             if kind not in site.inventory.listed_kinds and kind not in recorded_kinds and not is_contradicted:
                 yield (
-                    f"{self.source[0].upper()}{self.source[1:]} holds no whole list of {plural}: "
-                    f"{consequence}. Capture it with: {build_capture_command(kind)} (where there are none, "
-                    f"that "
-                    "is an empty list)."
+                    f"{self.source[0].upper()}{self.source[1:]} has no complete list of {plural}: "
+                    f"{consequence}. Capture it with: {build_capture_command(kind)} (where there are "
+                    "none, that is an empty list)."
                 )
 
     def _describe_unlisted_pools(self, site: AzSite) -> Iterator[str]:
@@ -139,9 +133,8 @@ class SiteView:
             names = format_first([cluster.name for cluster in clusters], _MAX_NAMES)
             yield (
                 f"The agent pools of {format_count(len(clusters), 'cluster')} of {site.name} were not "
-                f"captured "
-                f"({names}): count, mode, zones, labels and taints are planned as state has them. Capture "
-                f"them, cluster by cluster: {build_pool_command(clusters[0])}"
+                f"captured ({names}): count, mode, zones, labels and taints are planned as recorded in "
+                f"the state. Capture them for each cluster: {build_pool_command(clusters[0])}"
             )
 
     def _describe_unlisted_nodes(self, site: AzSite) -> Iterator[str]:
@@ -151,11 +144,13 @@ class SiteView:
         unmanaged_clusters = [cluster for cluster in clusters if not self._is_managed(cluster, site)]
         if managed_clusters:
             yield (
-                f"{describe_missing_nodes(managed_clusters)} they are planned as state has them. "
+                f"{describe_missing_nodes(managed_clusters)} They are planned as recorded in the state. "
                 f"{CAPTURE_NODES}"
             )
         if unmanaged_clusters:
-            yield f"{describe_missing_nodes(unmanaged_clusters)} their room counts as free. {CAPTURE_NODES}"
+            yield (
+                f"{describe_missing_nodes(unmanaged_clusters)} Their capacity counts as free. {CAPTURE_NODES}"
+            )
 
     def _is_missing_pools(self, cluster: AzCluster, site: AzSite) -> bool:
         return not cluster.has_pool_list and self._is_managed(cluster, site)
@@ -180,9 +175,8 @@ class SiteView:
             [f"{name}: {number:,}" for name, number in sorted(owners.items())], _MAX_NAMES
         )
         yield (
-            f"{format_count(count, 'VM')} on {site.name} {select_form(count, 'belongs', 'belong')} to no "
-            f"resource "
-            f"({owner_counts}). {select_form(count, 'Its', 'Their')} room counts as taken. `nexusform import "
-            f"-from=... "
-            f"-generate-config-out=FILE` takes {select_form(count, 'it', 'them')} over."
+            f"{format_count(count, 'VM')} on {site.name} {select_form(count, 'belongs', 'belong')} to "
+            f"no resource ({owner_counts}). {select_form(count, 'Its', 'Their')} capacity counts as "
+            "used. `nexusform import -from=... -generate-config-out=FILE` imports "
+            f"{select_form(count, 'it', 'them')}."
         )

@@ -47,7 +47,7 @@ from nexusform.scheduling.racks.vms import (
 )
 
 _DAY = "2024-01-09"
-MISSING = "the export does not show it"
+MISSING = "it is not in the export"
 UNPLACED = "it has no machine"
 
 

@@ -23,10 +23,10 @@ from nexusform.scheduling.racks.vms import (
     VmSku,
 )
 
-NO_ORDER: Final = "nothing tells when it was created"
-LATER: Final = "nodes were added or made anew later: what stood before them is not known"
-NOT_ALL: Final = "not all that stands there was captured: what was free is not known"
-DELETED: Final = "VMs that stood then are gone: what was free is not known"
+NO_ORDER: Final = "its creation time is unknown"
+LATER: Final = "nodes were added or re-created later: the earlier placement is unknown"
+NOT_ALL: Final = "the site was captured incompletely: free capacity at that time is unknown"
+DELETED: Final = "VMs of that time are deleted: free capacity at that time is unknown"
 
 
 class ObservedVm(Struct, frozen=True):

@@ -21,7 +21,7 @@ from nexusform.domains.azure.rendering.azure_objects import (
 )
 
 _HEADER: Final = (
-    "Written by nexusform from a plan. Resources are made one after the other, as it foretold them."
+    "Written by nexusform from a plan. Resources are created one after another, in the predicted order."
 )
 
 

@@ -69,7 +69,7 @@ RESOURCE_GROUP: Final = Input(
 SUBSCRIPTION: Final = Input(("subscription", "id"), "", "Id of the subscription, a GUID.")
 KUBERNETES_VERSION: Final = Input(("kubernetes", "version"), "", "Kubernetes version of new clusters.")
 ADMIN_USERNAME: Final = Input(("admin", "username"), "", "Administrator of new VMs.")
-VM_IMAGE: Final = Input(("vm", "image"), "", "Image of new VMs, as a registry names it.")
+VM_IMAGE: Final = Input(("vm", "image"), "", "Image of new VMs, as named in a registry.")
 CLOUD_SERVICES: Final = Input(("cloud", "services", "network", "id"), "", "Id of the cloud services network.")
 
 
@@ -494,7 +494,7 @@ def _mask_unchanged_secrets(change: Change) -> Mapping[str, Any] | None:
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Build the body of a VM."""
-    targets = "Ids in Azure of what placement hints name, by the id here."
+    targets = "Azure ids of the targets of placement hints, by their id here."
     hints = build_placement_hints(attributes, partial(Input, ("resource", "ids"), meaning=targets))
     attachment = {"attachedNetworkId": CLOUD_SERVICES, "ipAllocationMethod": "Dynamic"}
     body = {

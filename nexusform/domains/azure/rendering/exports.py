@@ -32,9 +32,8 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     problems = list(_report_skipped(plan, objects.skipped))
     if missing_parts:
         detail = (
-            f"This form says what is to stand, not what goes or is cordoned: "
-            f"{format_first(missing_parts, 5)}. Do that "
-            "first, by the commands of -format=az."
+            f"This format cannot express deletions and cordons: {format_first(missing_parts, 5)}. Do "
+            "these first with the commands of -format=az."
         )
         problems.append(build_warning("missing-in-export", detail))
     if not objects.applied:
@@ -49,9 +48,8 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     script, unsupported = render_az_script(objects)
     if unsupported:
         detail = (
-            f"The commands of `az networkcloud` have no argument for {format_first(unsupported, 5)}. Nothing "
-            f"is "
-            "written, so that no script stops half way: export with -format=azapi, or use `nexusform apply`."
+            f"`az networkcloud` has no argument for {format_first(unsupported, 5)}. Nothing was "
+            "written. Export with -format=azapi, or use `nexusform apply`."
         )
         errors.append(build_error("incomplete-export", detail))
     if errors:
@@ -67,9 +65,8 @@ def _check_recreations(objects: AzureObjects) -> Iterator[Diagnostic]:
     ]
     if incomplete:
         detail = (
-            f"{_join_titles(incomplete)}: would be made anew without what Azure has beyond the plan's "
-            f"arguments "
-            f"(networks, keys, options). {_describe_missing_properties(incomplete)}"
+            f"{_join_titles(incomplete)}: would be re-created without properties that are not in the "
+            f"plan (networks, keys, options). {_describe_missing_properties(incomplete)}"
         )
         yield build_error("incomplete-export", detail)
 
@@ -84,7 +81,7 @@ def _describe_missing_properties(incomplete: Sequence[AzureObject]) -> str:
     for item in incomplete:
         by_parts.setdefault(item.unknown_properties, []).append(item)
     descriptions = [
-        f"of {_join_titles(objects)} says nothing of {', '.join(properties)}"
+        f"of {_join_titles(objects)} does not set {', '.join(properties)}"
         for properties, objects in by_parts.items()
     ]
     return f"The azure block {'; that '.join(descriptions[:3])} (write null where Azure has none)."
@@ -93,7 +90,9 @@ def _describe_missing_properties(incomplete: Sequence[AzureObject]) -> str:
 def _report_skipped(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
     """Report objects unknown to Azure, and scheduler settings absent in every body."""
     if vnfs:
-        detail = f"{format_first(vnfs, 5)}: a VNF is made by its VNF manager, not by Azure. It is left out."
+        detail = (
+            f"{format_first(vnfs, 5)}: a VNF is created by its VNF manager, not by Azure. It is not exported."
+        )
         yield build_warning("missing-in-export", detail)
     seeds = {
         change.id: scheduler
@@ -103,5 +102,7 @@ def _report_skipped(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
     for site, scheduler in seeds.items():
         spread = scheduler.get("rack_spread")
         flags = f"-seed={scheduler.get('tie_break_seed')}" + (f" -rack-spread={spread}" if spread else "")
-        detail = f"The scheduler block of {site} stands in no resource: give it to `predict` as {flags}."
+        detail = (
+            f"The scheduler block of {site} is not part of any resource. Pass it to `predict` with {flags}."
+        )
         yield build_warning("missing-in-export", detail)

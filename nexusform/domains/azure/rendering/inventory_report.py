@@ -23,7 +23,7 @@ def build_inventory_report(
         sections += _build_sections(site)
     if findings:
         lines = tuple(f"- {finding.summary}: {finding.detail}" for finding in findings)
-        sections.append(Section("Met while reading", lines, is_finding=True))
+        sections.append(Section("Findings", lines, is_finding=True))
     has_findings = bool(findings) or any(site.closed or site.unplaced for site in sites)
     names = f"{format_count(len(sites), 'site')}: {format_first([site.name for site in sites], _MAX_NAMES)}."
     return AnswerReport(f"Inventory {origin}", names, has_findings, (), tuple(sections))
@@ -43,8 +43,8 @@ def _build_sections(site: SiteCapture) -> Iterator[Section]:
     if site.closed:
         closed = tuple(Row(pair, is_finding=True) for pair in site.closed)
         yield Section(
-            f"Takes no new VM on {site.name}",
-            table=Table(("Machine", "Because it is"), closed),
+            f"Machines closed to new VMs on {site.name}",
+            table=Table(("Machine", "Reason"), closed),
             is_finding=True,
         )
 

@@ -27,7 +27,7 @@ from nexusform.rendering.report.wording import format_prediction_accuracy
 from nexusform.scheduling.racks.vms import Placement
 
 _MAX_ROWS: Final = 20
-_UNKNOWN_CAUSE: Final = "nothing in the export says why"
+_UNKNOWN_CAUSE: Final = "no reason in the export"
 
 
 def build_reconciliation_report(
@@ -51,15 +51,15 @@ def build_reconciliation_report(
         sections.append(_build_wrong_section(checks))
     if absent:
         lines = tuple(f"- {name}" for name in absent)
-        sections.append(Section("Not in the export, and left as state has it", lines, is_finding=True))
+        sections.append(Section("Not in the export (state kept)", lines, is_finding=True))
     if uncaptured:
         lines = tuple(f"- {name}" for name in uncaptured)
-        sections.append(Section("Not captured, and left as state has it", lines, is_finding=True))
+        sections.append(Section("Not captured (state kept)", lines, is_finding=True))
     if unfinished:
         lines = tuple(f"- {item}" for item in unfinished)
-        sections.append(Section("What applies began, and is not done", lines, is_finding=True))
+        sections.append(Section("Applies in progress", lines, is_finding=True))
     if warnings:
-        sections.append(Section("What was read", tuple(f"- {warning}" for warning in warnings)))
+        sections.append(Section("Sources read", tuple(f"- {warning}" for warning in warnings)))
     if rules:
         sections.append(_build_rules_section(rules))
     sections += [_build_replay_section(replay) for replay in replays]
@@ -75,27 +75,20 @@ def _build_summary(
     checks: Sequence[ClusterCheck], wrong_count: int, violated: int, uncaptured: int, unfinished: int
 ) -> str:
     """Build one sentence about all VMs, rules and unfinished changes."""
-    location_text = "Every VM stands where state has it"
+    location_text = "Every VM is where the state records it"
     if wrong_count:
         vms = format_count(sum(len(check.vms) for check in checks), "VM")
         location_text = (
-            f"{wrong_count:,} of {vms} {select_form(wrong_count, 'stands', 'stand')} elsewhere than state had"
+            f"{wrong_count:,} of {vms} {select_form(wrong_count, 'is', 'are')} not where the state "
+            f"recorded {select_form(wrong_count, 'it', 'them')}"
         )
     rules_text = (
         f"; {format_count(violated, 'separation rule')} {select_form(violated, 'does', 'do')} not hold"
         if violated
         else ""
     )
-    uncaptured_text = (
-        f"; {format_count(uncaptured, 'object')} {select_form(uncaptured, 'was', 'were')} not looked at"
-        if uncaptured
-        else ""
-    )
-    unfinished_text = (
-        f"; {format_count(unfinished, 'change')} of ours {select_form(unfinished, 'is', 'are')} not done"
-        if unfinished
-        else ""
-    )
+    uncaptured_text = f"; {format_count(uncaptured, 'object')} not checked" if uncaptured else ""
+    unfinished_text = f"; {format_count(unfinished, 'change')} in progress" if unfinished else ""
     return f"{location_text}{rules_text}{uncaptured_text}{unfinished_text}."
 
 
@@ -114,7 +107,9 @@ def _build_cluster_section(checks: Sequence[ClusterCheck]) -> Section:
         )
         rows.append(Row(cells, is_finding=on_machine < count))
     table = Table(
-        ("Cluster", "VMs", "Rack as told", "Machine as told", "Misses"), tuple(rows), frozenset({1, 2, 3, 4})
+        ("Cluster", "VMs", ("Rack as predicted"), ("Machine as predicted"), "Misses"),
+        tuple(rows),
+        frozenset({1, 2, 3, 4}),
     )
     return Section("Clusters", table=table)
 
@@ -145,7 +140,7 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
         )
         for rule in rules
     ]
-    table = Table(("Separation rule", "Scope", "On what is"), tuple(rows))
+    table = Table(("Separation rule", "Scope", "Observed on"), tuple(rows))
     return Section("Separation rules", table=table, is_finding=any(row.is_finding for row in rows))
 
 
@@ -154,26 +149,27 @@ def _build_replay_section(replay: Replay) -> Section:
     lines = [format_replay(replay.hits, replay.judged, sum(replay.unjudged.values()))]
     if replay.judged:
         expected = f"{replay.chance / replay.judged:.1%}".replace("%", " %")
-        lines.append(f"by chance alone, machines drawn at random from those with room: {expected}")
+        lines.append(f"expected for random machines with capacity: {expected}")
     if replay.sure < replay.hits:
-        lines.append(
-            f"{replay.sure:,} of them however the VMs lie in the NUMA cells, which nobody told; the others "
-            "for some legal split of the cells"
-        )
+        lines.append(f"{replay.sure:,} of them for every possible NUMA use (unknown), the others for some")
     lines += [
-        f"not judged: {format_count(count, 'VM')}: {reason}"
+        f"not checked: {format_count(count, 'VM')}: {reason}"
         for reason, count in sorted(replay.unjudged.items())
     ]
     rows = [
         Row(
-            (miss.vm.name, miss.vm.placement.machine, format_first(miss.best, 3) or "no machine had room"),
+            (
+                miss.vm.name,
+                miss.vm.placement.machine,
+                format_first(miss.best, 3) or ("no machine had capacity"),
+            ),
             is_finding=True,
         )
         for miss in replay.misses
     ]
     if len(rows) > _MAX_ROWS:
-        lines.append(f"the first {_MAX_ROWS} of {len(rows):,} that do not (-format=json has all):")
-    table = Table(("VM", "Is", "The rule's best"), tuple(rows[:_MAX_ROWS])) if rows else None
+        lines.append(f"the first {_MAX_ROWS} of {len(rows):,} that are not (-format=json has all):")
+    table = Table(("VM", "Is", "Best by rule"), tuple(rows[:_MAX_ROWS])) if rows else None
     title = f'Replay of {replay.site}, rack_spread = "{replay.spread.value}"'
     return Section(title, tuple(lines), table=table)
 
@@ -194,16 +190,15 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
     ]
     table = Table(("Claim", "Share", "Settled", "Held"), tuple(rows), frozenset({2, 3}))
     lines = (format_prediction_accuracy(score),) if score is not None else ()
-    return Section(f"Claims of applied plans on {site}", lines, table=table)
+    return Section(f"Predictions of applied plans on {site}", lines, table=table)
 
 
 def _build_new_predictions_section(predictions: VerifiedPredictions) -> Section:
     """Build the section of predictions verified in this run."""
-    lines = [f"{format_count(predictions.new_count, 'claim')} of applied plans settled by what was read now."]
+    lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
     if predictions.wrong_certain:
         lines.append(
-            "What was called sure and is not so: the platform does not follow the rule, or something else "
-            "has changed in between."
+            "Wrong certain predictions: Azure does not follow the rule, or something else changed in between."
         )
         lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
     return Section("Settled now", tuple(lines), is_finding=bool(predictions.wrong_certain))
@@ -227,11 +222,11 @@ _CERTAIN: Final = 100  # per cent
 def format_replay(hits: int, checked: int, unchecked: int) -> str:
     """Format the result of a replay with the number of checked VMs."""
     if not checked:
-        return f"nothing could be judged ({format_count(unchecked, 'VM')} not judged)"
+        return f"nothing could be checked ({format_count(unchecked, 'VM')} not checked)"
     share = f"{hits / checked:.1%}".replace("%", " %")
-    unchecked_text = f", {unchecked:,} not judged" if unchecked else ""
+    unchecked_text = f", {unchecked:,} not checked" if unchecked else ""
     return (
-        f"{hits:,} of {format_count(checked, 'judged VM')} ({share}) stand where the rule puts "
+        f"{hits:,} of {format_count(checked, 'checked VM')} ({share}) are where the rule places "
         f"them{unchecked_text}"
     )
 

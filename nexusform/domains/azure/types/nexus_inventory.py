@@ -106,8 +106,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             Problem(
                 ("machine_sku_by_id", sku_id),
                 "unknown-machine-sku",
-                f'The catalogue has no machine SKU "{sku}".{suggest_name(str(sku), names)} '
-                f"It lists {', '.join(names)}.",
+                f'The catalogue has no machine SKU "{sku}".{suggest_name(str(sku), names)} Known: '
+                f"{', '.join(names)}.",
             )
             for sku_id, sku in by_id.items()
             if is_known(sku) and sku not in names
@@ -116,7 +116,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     if isinstance(age, str) and parse_duration(age) is None:
         problems.append(
             Problem(
-                ("max_age",), "invalid-duration", f'Write a time such as "24h", "7d" or "1h30m", not "{age}".'
+                ("max_age",), "invalid-duration", f'The age must be like "24h", "7d" or "1h30m", not "{age}".'
             )
         )
     return problems
@@ -130,8 +130,8 @@ def _check_sources(attributes: Mapping[str, Any]) -> list[Problem]:
             Problem(
                 (name,),
                 "conflicting-arguments",
-                f'"directory" and "{name}" both say what to read. Keep "directory" with its standard file '
-                "names, or name every file.",
+                f'"directory" and "{name}" cannot both be set. Use "directory" with its standard '
+                "file names, or set every file.",
             )
             for name in files
         ]
@@ -142,8 +142,8 @@ def _check_sources(attributes: Mapping[str, Any]) -> list[Problem]:
         Problem(
             (),
             "missing-required-argument",
-            'Say what to read: either "directory", or "bare_metal_machines_file" and "racks_file" '
-            f"({' and '.join(missing)} missing).",
+            'No input given. Set either "directory", or "bare_metal_machines_file" and '
+            f'"racks_file" ({" and ".join(missing)} missing).',
         )
     ]
 
@@ -209,19 +209,19 @@ def _check_age(attributes: Mapping[str, Any], inventory: AzInventory, now: str) 
         yield Problem(
             ("max_age",),
             "unknown-inventory-age",
-            "Nothing in the export tells when it was made. Put the time into a file exported_at beside the "
-            "others: date -u +%Y-%m-%dT%H:%M:%SZ > exported_at",
+            "The export has no time. Write it into a file exported_at in the same directory: date -u "
+            "+%Y-%m-%dT%H:%M:%SZ > exported_at",
             Severity.WARNING,
         )
     elif current_time is not None and current_time - export_time > limit:
-        age_clause = "was made" if inventory.is_age_certain else "knows of nothing newer than"
+        age_clause = "was made" if inventory.is_age_certain else "has no data newer than"
         hours = int((current_time - export_time).total_seconds() // 3600)
         age = f"{hours // 24} days" if hours >= 48 else f"{hours} hours"
         yield Problem(
             ("max_age",),
             "old-inventory",
             f'The export {age_clause} {inventory.exported_at}, {age} ago; max_age is "{max_age}". '
-            "Capture it again before relying on this plan.",
+            "Capture it again before you use this plan.",
             Severity.WARNING,
         )
 

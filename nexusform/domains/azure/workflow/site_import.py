@@ -176,22 +176,20 @@ def _report_renamed_site(
     """Report machines in state at a site of another name."""
     machines = format_count(len(addresses), "machine")
     detail = (
-        f'{machines} of the site "{site}" have the rack and name of machines that the state has at the site '
-        f'"{old_site}" ({format_first(addresses, 3)}) and that are not shown there.'
+        f'{machines} of the site "{site}" have the rack and name of machines of the site "{old_site}" '
+        f"({format_first(addresses, 3)}) in the state, which that site no longer shows."
     )
     if is_certain:
         remedy = (
-            "Nothing was taken over: they would stand in the state twice, and plans would make the others "
-            f'anew. If "{site}" is right, forget those of "{old_site}" (nexusform state rm ADDRESS) and '
-            f"delete "
-            "their blocks; then import again."
+            "Nothing was imported: they would be in the state twice, and plans would re-create the "
+            f'others. If "{site}" is right, remove those of "{old_site}" (nexusform state rm '
+            "ADDRESS) and delete their blocks; then import again."
         )
         return build_error("machines-from-another-site", f"{detail} {remedy}")
     remedy = (
-        f'Where both sites are there, all is well. If "{site}" is "{old_site}" under another name, it stands '
-        f"in "
-        "the state twice now: forget what was just imported (nexusform state rm ADDRESS), delete its file, "
-        "and give the export to the provider that those machines have."
+        f'If both sites exist, ignore this. If "{site}" is "{old_site}" under another name, it is '
+        "now in the state twice. Remove the new objects (nexusform state rm ADDRESS), delete their "
+        "file, and configure the export in the provider of those machines."
     )
     return build_warning("machines-from-another-site", f"{detail} {remedy}")
 
@@ -304,7 +302,7 @@ def import_site(
 
 
 def _format_site(site: ImportedSite) -> str:
-    """Format the counts of a site: `lon1: 8 racks, 128 machines, 15 clusters; 900 VMs adopted, 2 without a
+    """Format the counts of a site: `lon1: 8 racks, 128 machines, 15 clusters; 900 VMs imported, 2 without a
     machine, 0 occupied`.
     """
     types = [item.type for item in site.objects]
@@ -313,7 +311,7 @@ def _format_site(site: ImportedSite) -> str:
         format_count(types.count("nexus_bare_metal_machine"), "machine"),
         format_count(types.count("nexus_kubernetes_cluster"), "cluster"),
     ]
-    vms = f"{format_count(site.imported, 'VM')} adopted, {site.unplaced:,} without a machine"
+    vms = f"{format_count(site.imported, 'VM')} imported, {site.unplaced:,} without a machine"
     return f"{site.name}: {', '.join(parts)}; {vms}, {site.occupied:,} occupied"
 
 
@@ -347,7 +345,11 @@ def _apply_import(run: Run, site_import: SiteImport) -> list[Diagnostic]:
     state = run.stored.state
     existing = _index_by_identity(state)
     if any((item.type, item.id) in existing for item in site_import.objects.values()):
-        return [build_error("state-changed-during-import", "Somebody else imported meanwhile. Run it again.")]
+        return [
+            build_error(
+                "state-changed-during-import", ("Another process imported meanwhile. Run the command again.")
+            )
+        ]
     start = Position(1, 1, 0)
     types = run.project.registries.resource_types
     attributes = {
@@ -395,9 +397,8 @@ class _SilentListener:
 def _build_change_error(differing: Sequence[str]) -> Diagnostic:
     return build_error(
         "import-with-changes",
-        f"An import changes nothing, and what was written for {format_first(differing, 5)} would. Nothing "
-        f"was "
-        "taken over. Please report this with the export.",
+        "An import must not change anything, but the configuration written for "
+        f"{format_first(differing, 5)} would. Nothing was imported. Please report this with the export.",
     )
 
 
@@ -406,9 +407,8 @@ def _check_target_file(path: str, root: str) -> Diagnostic | None:
     if path.endswith(CONFIGURATION_SUFFIX) and Path(path).resolve().parent == Path(root).resolve():
         return None
     detail = (
-        f'nexusform reads *{CONFIGURATION_SUFFIX} files of the root module\'s directory only, and "{path}" '
-        f"is none. Name "
-        f"for example site{CONFIGURATION_SUFFIX}."
+        f"nexusform reads *{CONFIGURATION_SUFFIX} files of the root module's directory only, and "
+        f'"{path}" is not one. Use for example site{CONFIGURATION_SUFFIX}.'
     )
     return build_error("generated-configuration-exists", detail)
 

@@ -81,7 +81,7 @@ def apply(arguments: ApplyArguments) -> int:
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
     if parse_verification(arguments.verify).replan:
-        raise click.UsageError("-verify=replan: plans of sites are made anew before every wave.")
+        raise click.UsageError("-verify=replan: every wave plans its sites again.")
     is_on_stderr = arguments.as_json or has_stdout_report(reports)
     if not arguments.engine.check_usable(screen):
         return 1
@@ -104,7 +104,7 @@ def apply(arguments: ApplyArguments) -> int:
             render_report_text(report_sections, colour=screen.colour, width=screen.width), end=""
         )
     if stop is not None:
-        resume_hint = f" `nexusform sites apply -resume {arguments.planfile}` goes on once that is mended."
+        resume_hint = f" `nexusform sites apply -resume {arguments.planfile}` continues once that is fixed."
         screen.print_diagnostics(
             [build_error(stop.id, f"{stop.reason}{resume_hint if stop.is_resumable else ''}")], {}
         )
@@ -118,7 +118,8 @@ def _open_job(
     """Open the plan, the current definition and the progress so far."""
     if arguments.planfile is None:
         detail = (
-            "Name the plan: nexusform sites plan -out=FILE makes one, nexusform sites apply FILE applies it."
+            "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform sites "
+            "apply FILE."
         )
         return None, [build_error("approval-required", detail)], {}
     location = create_context()
@@ -140,8 +141,8 @@ def _open_job(
         return None, problems, opened.sources
     if opened.definition.digest != plan.definition_digest:
         detail = (
-            "nexusform.sites.hcl, or a file that it reads, is another one than the plan was made of. Sites "
-            "whose plan comes to the same are applied as they were approved; waves run as they were planned."
+            "nexusform.sites.hcl, or a file that it reads, changed after the plan. Sites with an "
+            "unchanged plan are applied as approved. Waves run as planned."
         )
         problems.append(build_warning("sites-changed-since-plan", detail))
     try:
@@ -165,18 +166,18 @@ def _select_waves(
     pending_names = [name for name in unfinished_names if plan.has_work(name)]
     started_wave = progress.find_unfinished()
     if not unfinished_names or (progress.list_lines and not pending_names and not started_wave):
-        detail = "All of it was applied already. Plan again to see what else there is to do."
+        detail = "The whole plan was applied already. Plan again."
         return (), [build_error("saved-plan-already-applied", detail)]
     if arguments.wave in names and arguments.wave not in unfinished_names:
         return (), [_build_already_applied_error(arguments, plan, pending_names or unfinished_names)]
     if started_wave and not arguments.resume:
         detail = (
-            f'The wave "{started_wave}" was begun and did not come to its end. '
-            f"`nexusform sites apply -resume {arguments.planfile}` goes on with it."
+            f'The wave "{started_wave}" was started and did not finish. `nexusform sites apply '
+            f"-resume {arguments.planfile}` continues."
         )
         return (), [build_error("sites-apply-already-started", detail)]
     if not started_wave and arguments.resume and len(unfinished_names) == len(names):
-        return (), [build_error("nothing-to-resume", "No apply of this plan was begun.")]
+        return (), [build_error("nothing-to-resume", "No apply of this plan was started.")]
     if not arguments.wave:
         return waves_with_sites, []
     if arguments.wave not in names:
@@ -188,8 +189,8 @@ def _select_waves(
         ]
     if pending_names and arguments.wave in pending_names[1:]:
         detail = (
-            f'The wave "{pending_names[0]}" comes before "{arguments.wave}" and was not applied yet. To do '
-            f"without it, plan -wave={arguments.wave} alone."
+            f'The wave "{pending_names[0]}" is before "{arguments.wave}" and was not applied yet. '
+            f"To skip it, plan -wave={arguments.wave} alone."
         )
         return (), [build_error("stopped-wave", detail)]
     return (plan.find_wave(arguments.wave),), []
@@ -201,10 +202,9 @@ def _build_already_applied_error(
     """Build the error for a finished wave, with the remaining ones."""
     count = sum(len(plan.select_wave(name)) for name in pending_names)
     detail = (
-        f'The wave "{arguments.wave}" of this plan was applied already. {format_count(count, "site")} of it '
-        f"{select_form(count, 'waits', 'wait')} in other waves: `nexusform sites apply "
-        f"-wave={pending_names[0]} "
-        f"{arguments.planfile}` goes on."
+        f'The wave "{arguments.wave}" of this plan was applied already. {format_count(count, "site")} in '
+        f"other waves {select_form(count, 'is', 'are')} not applied. Continue with `nexusform sites apply "
+        f"-wave={pending_names[0]} {arguments.planfile}`."
     )
     return build_error("wave-already-applied", detail)
 
@@ -230,7 +230,7 @@ def _build_observer(
     job: _ApplyJob, arguments: ApplyArguments, screen: Screen, is_stopping: object
 ) -> ApplyObserver:
     """Build the observer on the screen."""
-    assert callable(is_stopping), "asked before each site"
+    assert callable(is_stopping), "checked before each site"
     lists_every_site = len(job.plan.sites) <= _MAX_LISTED_SITES
     print_message = screen.print_error if arguments.as_json else screen.print_text
 
@@ -270,7 +270,7 @@ def _build_outcome(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPlan:
             if site.result.status is not SiteStatus.PLANNED:
                 result = site.result
         elif result is None:
-            result = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not begun.")
+            result = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")
         sites.append(replace(site, result=_add_planned_rows(result, site.result)))
     undeclared = find_undeclared_sites(job.opened, create_context())
     return replace(job.plan, sites=tuple(sites), undeclared=undeclared)

@@ -50,7 +50,7 @@ class ReplayArguments(Struct, frozen=True, kw_only=True):
 def simulate_failure(arguments: FailureArguments) -> int:
     """Simulate the loss of each rack of the matching sites, one at a time; return the exit code."""
     if arguments.answer.plan or arguments.state or arguments.variables:
-        raise click.UsageError("-plan, -state and variables go with one site, not with -site=*.")
+        raise click.UsageError("-plan, -state and variables need one site; they cannot be used with -site=*.")
     targets = QuestionTargetFlags(
         selection=SelectionFlags(site=(arguments.site,), wave=""),
         sources=SourceFlags(allow_source=arguments.allow_source),
@@ -67,7 +67,7 @@ def replay(arguments: ReplayArguments) -> int:
     if a site fails.
     """
     if not arguments.source:
-        raise click.UsageError("Say what to compare with: -from=DIR, SITE in it being the site's name.")
+        raise click.UsageError("No source given. Write -from=DIR; SITE in DIR is replaced by the site name.")
     is_directory = arguments.source != "azure"
     source = os.path.abspath(arguments.source) if is_directory else arguments.source  # noqa: PTH100
     return _run_question(

@@ -112,7 +112,7 @@ def plan(arguments: PlanArguments) -> int:
 def _prepare_output(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnostic]]:
     """Return the signer, and check that the plan can be written, before planning. Raises UsageError."""
     if arguments.sign and not arguments.out:
-        raise click.UsageError("-sign signs a plan that is saved: add -out=FILE.")
+        raise click.UsageError("-sign needs a saved plan: add -out=FILE.")
     if arguments.out and (reason := explain_unwritable(arguments.out)):
         return None, [build_error("plan-save-failed", reason)]
     return create_signer(arguments.sign, create_context().confinement) if arguments.sign else (None, [])
@@ -173,7 +173,7 @@ def _print_next_steps(result: PlanningResult, screen: Screen, out: str) -> None:
     if out and not has_errors(result.diagnostics):
         screen.print_text(f"Saved the plan to: {out}   (nexusform sites apply {out})")
     elif result.plan.select_by_status(SiteStatus.PLANNED) and not out:
-        screen.print_text("Not saved: with -out=FILE, sites apply does exactly this.")
+        screen.print_text("Not saved. Use -out=FILE to apply exactly this plan.")
     screen.print_text(f"Digest: {result.plan.digest}")
 
 

@@ -34,7 +34,9 @@ class EngineFlags(Struct, frozen=True, kw_only=True):
         flags without effect on many sites.
         """
         if get_trust_flags().backend_config:
-            raise click.UsageError("-backend-config: nexusform.sites.hcl says where the states of sites are.")
+            raise click.UsageError(
+                "-backend-config cannot be used here: nexusform.sites.hcl sets the states of sites."
+            )
         try:
             check_engine(self.engine)
         except EngineError as problem:

@@ -37,12 +37,12 @@ def _parse_address(engine_name: str) -> tuple[str, bool]:
     except ValueError:
         host, port = "", 0
     if not host or parts.username or parts.path not in ("", "/"):
-        raise EngineError(f'"{engine_name}" names no scheduler. Write -engine=dask://HOST:8786.')
+        raise EngineError(f'"{engine_name}" is not a scheduler. Write -engine=dask://HOST:8786.')
     host_text = f"[{host}]" if ":" in host else host
     is_secure = parts.scheme == "tls" or not _is_loopback(host)
     if parts.scheme == "tcp" and is_secure:
         raise EngineError(
-            f'Plain tcp to "{host}" would let anybody on the way run what they like on the workers and here. '
+            f'Plain tcp to "{host}" would let anyone on the network run code here and on the workers. '
             f"Use tls://{host_text}:{port} with certificates ({', '.join(CERTIFICATES)})."
         )
     return f"{'tls' if is_secure else 'tcp'}://{host_text}:{port}", is_secure
@@ -191,7 +191,7 @@ class DaskCluster:
             self._homes.pop(task.site, None)
             on_result(
                 task,
-                build_lost_result(task, f"The cluster could not do it: {type(problem).__name__}: {problem}"),
+                build_lost_result(task, f"The cluster failed: {type(problem).__name__}: {problem}"),
             )
             return
         finally:
@@ -208,14 +208,14 @@ class DaskCluster:
             self._send_heartbeat(submitted.task)
             break
         if self._client.status != "running":
-            raise EngineError(f"{self._address} is gone; -resume goes on.")
+            raise EngineError(f"{self._address} is gone; -resume continues.")
         self._submit_lost_again(running)
         if self._client.nthreads():
             return monotonic() if self._client.processing() else last_progress
         if monotonic() - last_progress > _NO_WORKERS_TIMEOUT:
             raise EngineError(
                 f"The cluster at {self._address} has had no worker for two minutes. Start workers; "
-                "`sites apply -resume` goes on."
+                "`sites apply -resume` continues."
             )
         return last_progress
 
@@ -238,7 +238,7 @@ def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str
     if not all(values):
         missing = ", ".join(name for name, value in zip(CERTIFICATES, values, strict=True) if not value)
         raise EngineError(
-            f"{address} is on another machine, which takes TLS and certificates on both sides: set {missing}."
+            f"{address} is on another machine. It needs TLS and certificates on both sides: set {missing}."
         )
     for name, path in zip(CERTIFICATES, values, strict=True):
         if not Path(path).is_file():

@@ -17,8 +17,8 @@ def check_engine(name: str) -> None:
         return
     if scheme not in ("dask", "tcp", "tls"):
         raise EngineError(
-            f'There is no engine "{name}". Known are: {PROCESSES} (worker processes of this machine, the '
-            "default) and dask://HOST:PORT (the scheduler of a Dask cluster)."
+            f'There is no engine "{name}". Known engines: {PROCESSES} (worker processes of this '
+            "machine, the default) and dask://HOST:PORT (the scheduler of a Dask cluster)."
         )
     from nexusform.domains.sites.engines.dask_cluster import check_cluster
 

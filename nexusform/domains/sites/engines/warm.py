@@ -186,4 +186,4 @@ def _describe_exit(process: subprocess.Popen[bytes]) -> str:
         if code is not None and code < 0
         else f"ended with {code}"
     )
-    return f"The worker process that did this {exit_text}, and so did those that tried again."
+    return f"The worker process of this site {exit_text} (also after retries)."

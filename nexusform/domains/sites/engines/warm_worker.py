@@ -44,11 +44,9 @@ def run_safely(worker: SiteWorker, task: Task) -> SiteResult:
 
         if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
             click.echo("".join(format_exception(bug)), err=True)
-        cause = (
-            "the memory did not suffice" if isinstance(bug, MemoryError) else f"{type(bug).__name__}: {bug}"
-        )
+        cause = "memory was exhausted" if isinstance(bug, MemoryError) else f"{type(bug).__name__}: {bug}"
         return build_lost_result(
-            task, f"nexusform met a bug of its own with this site ({cause}). NF_LOG=debug tells more."
+            task, f"nexusform failed on this site because of a bug ({cause}). Use NF_LOG=debug for details."
         )
 
 

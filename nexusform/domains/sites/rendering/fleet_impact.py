@@ -87,8 +87,7 @@ def build_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable
     if by_loss:
         count = sum(len(names) for names in by_loss.values())
         title = (
-            f"Warning: {format_count(count, 'site')} {select_form(count, 'loses', 'lose')} something "
-            f"that runs"
+            f"Warning: {format_count(count, 'site')} {select_form(count, 'loses', 'lose')} running workload"
         )
         yield Section(title, _build_lines(by_loss, max_rows))
 
@@ -118,7 +117,7 @@ def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Itera
         else ()
     )
     existing_lines = (
-        (f"{format_count(len(sites_with_existing), 'site')}: findings that were there before.",)
+        (f"{format_count(len(sites_with_existing), 'site')}: existing issues.",)
         if sites_with_existing
         else ()
     )

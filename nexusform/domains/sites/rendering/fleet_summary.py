@@ -171,7 +171,7 @@ def _build_group_sections(groups: Sequence[SiteGroup], max_rows: int) -> Iterabl
         for group in other_groups[:max_rows]
     ]
     count = sum(len(group.sites) for group in other_groups)
-    title = f"{format_count(count, 'site')} with something of {select_form(count, 'its', 'their')} own"
+    title = f"{format_count(count, 'site')} with changes of {select_form(count, 'its', 'their')} own"
     yield Section(title, (*lines, *_build_hidden_line(len(other_groups) - max_rows, "more such row")))
 
 
@@ -212,7 +212,7 @@ def _build_wave_section(plan: FleetPlan) -> Section:
         ]
         rows.append(Row((wave.name, *(f"{figure:,}" for figure in figures))))
     table = Table(heads, tuple(rows), frozenset(range(1, len(heads))))
-    return Section("Waves, in their order", table=table)
+    return Section("Waves, in order", table=table)
 
 
 def build_fleet_markdown(plan: FleetPlan) -> str:

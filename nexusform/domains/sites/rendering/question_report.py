@@ -15,8 +15,8 @@ from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section
 _MAX_ROWS: Final = 40
 _TITLES: Final[Mapping[QuestionKind, str]] = {
     QuestionKind.CERTAINTY: "Certainty of the plans of {}",
-    QuestionKind.FAILURE: "Each rack of {} lost, one at a time",
-    QuestionKind.REPLAY: "{} placed once more",
+    QuestionKind.FAILURE: "Loss of each rack of {}, one at a time",
+    QuestionKind.REPLAY: "{} placed again",
 }
 _FAILED_STATUSES: Final = (SiteStatus.REFUSED, SiteStatus.SKIPPED, SiteStatus.FAILED)
 TableLine = tuple[tuple[str, ...], bool]
@@ -26,9 +26,9 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
     """Build the report: a summary over all sites, and one row per distinct result."""
     successful = [result for result in results if result.status not in _FAILED_STATUSES]
     failed = select_failed_results(results)
-    verdict = _SUMMARIES[question_kind](successful) if successful else "Nothing was found out."
+    verdict = _SUMMARIES[question_kind](successful) if successful else "No result."
     if failed:
-        verdict = f"{verdict.rstrip('.')}; {format_count(len(failed), 'site')} could not be asked."
+        verdict = f"{verdict.rstrip('.')}; {format_count(len(failed), 'site')} failed."
     has_problems = bool(failed) or any(
         finding.is_problem for result in successful for finding in result.findings
     )
@@ -69,7 +69,7 @@ def _build_failed_section(results: Iterable[SiteResult]) -> Section:
         f"{reason if len(same_reason) > 1 else same_reason[0].reason}"
         for reason, same_reason in by_reason.items()
     )
-    return Section("Could not be asked", lines, is_finding=True)
+    return Section("Failed sites", lines, is_finding=True)
 
 
 def _build_table_section(question_kind: QuestionKind, results: Iterable[SiteResult]) -> Section:
@@ -107,13 +107,13 @@ def _summarize_certainty(results: Sequence[SiteResult]) -> str:
     machine = _count_constant(findings, "machine")
     site, least_certain = min(_list_site_findings(results), key=lambda pair: _compute_share(pair[1]))
     constant_text = (
-        f"{machine:,} of {format_count(len(findings), 'VM')} {select_form(machine, 'stands', 'stand')} on "
-        f"one machine in "
-        f"all {runs} samples, {_count_constant(findings, 'rack'):,} in one rack."
+        f"{machine:,} of {format_count(len(findings), 'VM')} {select_form(machine, 'is', 'are')} on one "
+        f"machine in all {runs} samples, {_count_constant(findings, 'rack'):,} in one rack."
     )
     vm_text = f"{least_certain.name} of {site} on {least_certain.texts[0]}"
     return (
-        f"{constant_text} Least sure: {vm_text}, in {_format_percent(_compute_share(least_certain))} of them."
+        f"{constant_text} Least certain: {vm_text}, in {_format_percent(_compute_share(least_certain))} "
+        "of them."
     )
 
 
@@ -154,9 +154,8 @@ def _summarize_failures(results: Sequence[SiteResult]) -> str:
             f"No site loses a control plane or a pool with any one of {format_count(len(findings), 'rack')}."
         )
     return (
-        f"The loss of {len(problems):,} of {format_count(len(findings), 'rack')} loses availability or "
-        f"leaves VMs "
-        f"without room, on {format_count(sites, 'site')}."
+        f"Losing {len(problems):,} of {format_count(len(findings), 'rack')} breaks availability or "
+        f"leaves VMs without capacity, on {format_count(sites, 'site')}."
     )
 
 
@@ -164,7 +163,7 @@ def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
     problems = [finding for finding in result.findings if finding.is_problem]
     harmless_count = len(result.findings) - len(problems)
     if harmless_count or not problems:
-        yield ((format_count(harmless_count, "rack"), "nothing is lost for good"), False)
+        yield ((format_count(harmless_count, "rack"), "availability is kept"), False)
     for finding in problems:
         yield ((finding.name.rpartition("/")[2], finding.texts[0]), True)
 
@@ -177,13 +176,12 @@ def _summarize_replay(results: Sequence[SiteResult]) -> str:
     checked = round(sum(finding.figures["judged"] for finding in best_findings))
     hits = round(sum(finding.figures["hits"] for finding in best_findings))
     if not checked:
-        return "Nothing could be judged."
+        return "Nothing could be checked."
     chance = sum(finding.figures["by_chance"] for finding in best_findings) / checked
     share, chance_share = _format_percent(hits / checked), _format_percent(chance)
     return (
-        f"{hits:,} of {format_count(checked, 'judged VM')} ({share}) stand where the rule puts them, each "
-        f"site "
-        f"under the spread that explains most; by chance {chance_share}."
+        f"{hits:,} of {format_count(checked, 'checked VM')} ({share}) are where the rule places them "
+        f"(best rack_spread per site); expected by chance: {chance_share}."
     )
 
 
@@ -215,9 +213,9 @@ _SUMMARIES: Final[Mapping[QuestionKind, Callable[[Sequence[SiteResult]], str]]] 
 }
 _TABLES: Final[Mapping[QuestionKind, tuple[tuple[str, ...], Callable[[SiteResult], Iterable[TableLine]]]]] = {
     QuestionKind.CERTAINTY: (("VMs", "same machine", "same rack", "rack count"), _build_certainty_rows),
-    QuestionKind.FAILURE: (("rack", "what its loss does"), _build_failure_rows),
+    QuestionKind.FAILURE: (("rack", "effect of losing it"), _build_failure_rows),
     QuestionKind.REPLAY: (
-        ("rack_spread", "explained", "surely", "by chance", "not judged"),
+        ("rack_spread", "explained", "surely", "by chance", "not checked"),
         _build_replay_rows,
     ),
 }

@@ -24,7 +24,7 @@ from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section
 
 _STATUS_TEXTS = {
     SiteStatus.APPLIED: "applied",
-    SiteStatus.FAILED: "begun and not ended",
+    SiteStatus.FAILED: "interrupted",
     SiteStatus.REFUSED: "cannot be read",
     SiteStatus.SKIPPED: "nothing applied yet",
 }
@@ -36,7 +36,7 @@ def build_status_report(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -
     sections = []
     if failed:
         lines = tuple(f"{format_names(names)}: {reason}" for reason, names in group_by_reason(failed))
-        sections.append(Section("To be looked at", lines, is_finding=True))
+        sections.append(Section("To review", lines, is_finding=True))
     sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
     heads = ("wave", "sites", *_STATUS_TEXTS.values())
     rows = []
@@ -64,7 +64,8 @@ def build_status_report(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -
 
 _SITE: Final = RecordForm(
     PlannedSite,
-    "name wave status=result.status reason=result.reason serial=result.serial state=result.state_location labels",
+    "name wave status=result.status reason=result.reason serial=result.serial "
+    "state=result.state_location labels",
 )
 
 

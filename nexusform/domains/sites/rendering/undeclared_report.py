@@ -16,8 +16,8 @@ from nexusform.rendering.answers.answer_report import Section
 
 UNDECLARED: Final = "site-no-longer-declared"
 _ADVICE: Final = (
-    "Nothing is done to it, and what it has runs on. To take it down, declare it again with destroy = true "
-    "and apply that; to keep it, declare it again; to give it up, move its state away."
+    "It is not changed; its workload keeps running. To delete it, declare it with destroy = true and "
+    "apply. To keep it, declare it again. To forget it, move its state away."
 )
 
 
@@ -39,11 +39,11 @@ def build_undeclared_sections(sites: Sequence[UndeclaredSite], max_rows: int) ->
 def _describe_state(site: UndeclaredSite) -> str:
     """Describe the state of a site and its number of objects and placements."""
     if site.objects is None:
-        return f"its state {site.state_location} may stand. {site.reason}"
+        return f"its state {site.state_location} may exist. {site.reason}"
     kinds = sorted(site.placement_counts, key=get_order)
     placement_texts = [format_count(site.placement_counts[kind], get_noun(kind)) for kind in kinds]
     return (
-        f"its state {site.state_location} stands, with "
+        f"its state {site.state_location} exists, with "
         f"{format_list([format_count(site.objects, 'object'), *placement_texts])}."
     )
 

@@ -65,7 +65,7 @@ class NameScope(Struct, frozen=True):
         if value is not None:
             return value, 0, []
         candidates = ", ".join(f"{candidate}.*" for candidate in self.values) or "functions alone"
-        detail = f'"{name}" means nothing here. In this place {FILE_NAME} knows: {candidates}.'
+        detail = f'"{name}" is not known here. {FILE_NAME} accepts: {candidates}.'
         return (
             DYNAMIC_UNKNOWN,
             len(traversal.steps),
@@ -145,8 +145,8 @@ def read_definition(
 
 
 _FILE_HINT: Final = (
-    f"{FILE_NAME} names the sites: a `defaults` block, `site` or `sites` blocks and a `strategy` "
-    "(docs/many-sites.md shows one)."
+    f"{FILE_NAME} declares the sites: a `defaults` block, `site` or `sites` blocks and a `strategy` "
+    "(example: docs/many-sites.md)."
 )
 
 
@@ -176,7 +176,7 @@ def _read_blocks(body: Body, reading: _FileReading) -> tuple[list[SiteEntry], li
             problems.append(build_error("too-many-sites", detail, block.header_span))
             break
     if not sites and not has_errors(problems):
-        problems.append(build_error("no-sites", f"There is no site in it. {_FILE_HINT}", body.span))
+        problems.append(build_error("no-sites", f"It declares no site. {_FILE_HINT}", body.span))
     problems += _find_shared_states(sites.values())
     return list(sites.values()), waves
 
@@ -188,15 +188,15 @@ def _add_site(
     earlier = sites.get(site.name)
     if earlier is not None:
         location = describe_span(earlier.span)
-        detail = f'A site "{site.name}" was already given at {location}. Every site needs a name of its own.'
+        detail = f'The site "{site.name}" is already declared at {location}. Site names must be unique.'
         problems.append(build_error("duplicate-site-argument", detail, site.span))
     else:
         sites[site.name] = site
     if site.wave not in wave_names:
         waves = ", ".join(f'"{name}"' for name in sorted(wave_names))
         detail = (
-            f'The site "{site.name}" is to be applied in the wave "{site.wave}", which the strategy does not '
-            f"have. It has: {waves}.{suggest_name(site.wave, wave_names)}"
+            f'The site "{site.name}" is in the wave "{site.wave}", which is not in the strategy. '
+            f"Waves: {waves}.{suggest_name(site.wave, wave_names)}"
         )
         problems.append(build_error("unknown-wave", detail, site.span))
 
@@ -213,7 +213,7 @@ def _fold_problems(problems: Iterable[Diagnostic], sites: set[str]) -> Iterator[
         groups.setdefault((problem.id, problem.subject, neutral_detail), []).append(problem)
     for first, *further_problems in groups.values():
         count = format_count(len(further_problems), "further site")
-        detail = f"{first.detail} So it is with {count} of this block."
+        detail = f"{first.detail} The same holds for {count} sites of this block."
         yield replace(first, detail=detail) if further_problems else first
 
 
@@ -228,8 +228,8 @@ def _find_shared_states(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic]:
         earlier = first.setdefault(key, site)
         if earlier is not site:
             detail = (
-                f'"{earlier.name}" and "{site.name}" would keep their states at the same place. Let the '
-                'settings of the backend hold the name: path = "states/${site.name}.nfstate".'
+                f'"{earlier.name}" and "{site.name}" have the same state location. Use the site name in '
+                f'the backend settings: path = "states/${{site.name}}.nfstate".'
             )
             yield build_error("shared-site-state", detail, site.span)
 
@@ -300,7 +300,7 @@ def _add_backend(site: _SiteBlock, backend: Block, problems: list[Diagnostic]) -
     if kind not in BACKENDS or kind == "memory":
         backend_names = ", ".join(backend_name for backend_name in BACKENDS if backend_name != "memory")
         detail = (
-            f'There is no backend "{kind}" for sites. Known are: '
+            f'There is no backend "{kind}" for sites. Known backends: '
             f"{backend_names}.{suggest_name(kind, BACKENDS)}"
         )
         problems.append(build_error("unknown-backend", detail, backend.header_span))
@@ -369,7 +369,7 @@ def _evaluate_name(
         return key
     value, problems = evaluate_expression(expression, names)
     if not has_errors(problems) and (not isinstance(value.raw, str) or collect_marks(value)):
-        detail = "The name of a site must be a text that is known and not sensitive."
+        detail = "The name of a site must be a known string that is not sensitive."
         problems.append(build_error("invalid-site-name", detail, expression.span))
     reading.problems += problems
     return None if has_errors(problems) else str(value.raw)
@@ -383,13 +383,13 @@ def _evaluate_for_each(expression: Expression, reading: _FileReading) -> Sequenc
         return ()
     reason = ""
     if not value.is_wholly_known:
-        reason = "its value is not known before anything is applied"
+        reason = "its value is known only after apply"
     elif collect_marks(value) and isinstance(value.type, SetType):
-        reason = "its value is sensitive, and names of sites are shown"
+        reason = "its value is sensitive, but site names are printed"
     elif value.is_null or not isinstance(value.type, MapType | ObjectType | SetType):
-        reason = "a map, an object or a set of texts is needed (toset(...) makes one of a list)"
+        reason = "it must be a map, an object or a set of strings (toset(...) converts a list)"
     elif isinstance(value.type, SetType) and not all(isinstance(member.raw, str) for member in value.raw):
-        reason = "the members of a set must be texts"
+        reason = "the members of the set must be strings"
     if reason:
         detail = f"for_each cannot be used: {reason}."
         reading.problems.append(build_error("invalid-for-each-argument", detail, expression.span))
@@ -433,7 +433,7 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
         problems += _check_source(name, source, block, reading)
     backend, settings = _read_backend(name, block, scope, reading, problems)
     if has_unknown([inputs, labels, settings]):
-        detail = "It holds something that is not known before anything is applied, such as timestamp()."
+        detail = "A value in it is known only after apply, such as timestamp()."
         problems.append(build_error("unknown-value", detail, inputs_span))
     reading.problems += problems
     if has_errors(problems):
@@ -487,17 +487,14 @@ def _check_source(name: str, source: Any, block: _SiteBlock, reading: _FileReadi
         yield build_error("missing-required-argument", detail, block.header)
         return
     if "://" in source or "::" in source:
-        detail = f'"{source}" is no local directory. Sources of sites are local paths such as "./site".'
+        detail = f'"{source}" is not a local directory. Site sources are local paths such as "./site".'
         yield build_error("remote-module-source", detail, span)
         return
     root = os.path.realpath(reading.root)
     real = os.path.realpath(Path(reading.root, source))
     allowed_roots = (root, *(os.path.realpath(directory) for directory in reading.allowed_sources))
     if not any(Path(real).is_relative_to(directory) for directory in allowed_roots):
-        detail = (
-            f'"{source}" leads out of the directory of {FILE_NAME}. Whoever runs the command may allow it: '
-            "-allow-source=DIR."
-        )
+        detail = f'"{source}" is outside the directory of {FILE_NAME}. To allow it, use -allow-source=DIR.'
         yield build_error("source-outside-root", detail, span)
 
 

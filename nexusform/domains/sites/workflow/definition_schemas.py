@@ -17,37 +17,31 @@ def _make_count_attribute(description: str, *, minimum: int) -> AttributeSchema:
 
 _SITE_ATTRIBUTES: Final = {
     "source": AttributeSchema(
-        STRING, "The directory of the site's root module, from the directory of this file.", optional=True
+        STRING, "Root module directory of the site, relative to this file.", optional=True
     ),
-    "inputs": AttributeSchema(DYNAMIC, "Values of the root module's variables, by name.", optional=True),
+    "inputs": AttributeSchema(DYNAMIC, "Values of the root module's variables by name.", optional=True),
     "labels": AttributeSchema(
-        MapType(STRING), "What the site is known by in reports and maps.", optional=True
+        MapType(STRING), "Display name of the site in reports and maps.", optional=True
     ),
-    "wave": AttributeSchema(
-        STRING, "The wave that it is applied in; the last one when absent.", optional=True
-    ),
+    "wave": AttributeSchema(STRING, "Wave of the site. Default: the last one.", optional=True),
 }
-DEFAULTS: Final = BlockSchema(
-    _SITE_ATTRIBUTES, description="What holds for every site that says nothing else."
-)
+DEFAULTS: Final = BlockSchema(_SITE_ATTRIBUTES, description="Defaults for all sites.")
 SITE: Final = BlockSchema(
     {
         **_SITE_ATTRIBUTES,
-        "destroy": AttributeSchema(BOOL, "Everything that the site has is taken down.", optional=True),
+        "destroy": AttributeSchema(BOOL, "Delete everything of the site.", optional=True),
     },
     description="One site.",
 )
 _LIMITS: Final = {
-    "max_unavailable": _make_count_attribute(
-        "How many sites may be being applied, or have failed, at a time.", minimum=1
-    ),
-    "max_parallel": _make_count_attribute("How many sites may be being applied at a time.", minimum=1),
+    "max_unavailable": _make_count_attribute("Maximum number of sites in progress or failed.", minimum=1),
+    "max_parallel": _make_count_attribute("Maximum number of sites in progress.", minimum=1),
     "max_failures": _make_count_attribute(
-        "How many sites may fail or be refused before the wave stops.", minimum=0
+        "Maximum number of failed or rejected sites before the wave stops.", minimum=0
     ),
     "max_miss_rate": AttributeSchema(
         NUMBER,
-        "Which part of the predictions may be missed, from 0 to 1.",
+        "Maximum share of wrong predictions, from 0 to 1.",
         optional=True,
         minimum=0,
         maximum=1,
@@ -58,28 +52,28 @@ _WAVE: Final = BlockSchema(
         **_LIMITS,
         "soak": AttributeSchema(
             STRING,
-            "How long to wait after it before the next wave.",
+            "Wait time before the next wave.",
             optional=True,
             pattern=DURATION,
             pattern_hint='a duration such as "30s", "5m" or "1h30m"',
         ),
         "gate": AttributeSchema(
             STRING,
-            "`approve`: somebody must say that it may begin.",
+            "`approve`: the wave waits for approval.",
             optional=True,
             choices=("approve", "none"),
         ),
     },
-    description="Sites that are applied together.",
+    description="Sites applied together.",
 )
 STRATEGY: Final = BlockSchema(
     {
         **_LIMITS,
         "max_requests_per_minute": _make_count_attribute(
-            "How many requests an Azure subscription may be sent in a minute, by all workers together.",
+            "Maximum number of requests per minute to an Azure subscription, from all workers.",
             minimum=1,
         ),
     },
-    {"wave": NestedBlock(_WAVE, Nesting.MAP, "A wave; they run in the order in which they stand.", "name")},
-    description="How the sites are applied.",
+    {"wave": NestedBlock(_WAVE, Nesting.MAP, "Wave; waves run in file order.", "name")},
+    description="Rules for applying the sites.",
 )

@@ -161,10 +161,12 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
         manifest = msgspec.json.decode(content, type=_Manifest)
     except msgspec.MsgspecError as problem:
         raise DiagnosticsError(
-            _build_damaged_problem(path, f"Its first part cannot be read ({problem}).")
+            _build_damaged_problem(path, f"Its header cannot be read ({problem}).")
         ) from None
     if (manifest.format, manifest.kind) != (_FORMAT, _KIND) or manifest.version > _VERSION:
-        detail = f"{path} was made by nexusform {manifest.nexusform_version}; plan again with this one."
+        detail = (
+            f"{path} was written by nexusform {manifest.nexusform_version}; plan again with this version."
+        )
         raise DiagnosticsError(build_error("newer-plan-format", detail))
     return manifest.plan
 
@@ -177,20 +179,18 @@ def _select_signed_parts(digests: Mapping[str, str]) -> Mapping[str, str]:
 def _check_parts(path: str, content: _FileContent) -> list[Diagnostic]:
     """Check the parts of a plan against its digests."""
     if compute_fleet_digest(content.plan.sites, content.plan.waves) != content.plan.digest:
-        return [_build_damaged_problem(path, "Its sites are not those that its digest stands for.")]
+        return [_build_damaged_problem(path, "Its sites do not match its digest.")]
     for site in content.plan.sites:
         digest = content.digests.get(f"{_FOLDER}{site.name}{PLAN_SUFFIX}")
         if site.result.plan_digest and digest != site.result.plan_digest:
             return [
-                _build_damaged_problem(
-                    path, f'The plan of the site "{site.name}" is not the one that it names.'
-                )
+                _build_damaged_problem(path, f'The plan of the site "{site.name}" does not match its digest.')
             ]
     return []
 
 
 def _build_not_a_plan_error(path: str) -> DiagnosticsError:
-    detail = f"{path} is not a plan of sites, as `nexusform sites plan -out=FILE` writes them."
+    detail = f"{path} is not a plan of sites written by `nexusform sites plan -out=FILE`."
     return DiagnosticsError(build_error("not-a-plan-file", detail))
 
 

@@ -92,11 +92,11 @@ def select_sites(
                 if fnmatchcase(item.name, pattern)
             ]
             hint = (
-                f" What was: {format_list(existing_states)} stands."
+                f" Existing states: {format_list(existing_states)} stands."
                 if existing_states
                 else suggest_name(pattern, names)
             )
-            detail = f'-site: no site is called "{pattern}".{hint}'
+            detail = f'-site: there is no site "{pattern}".{hint}'
             problems.append(build_error("unknown-site", detail))
     selected_names = [
         site.name
@@ -105,7 +105,7 @@ def select_sites(
         and (not wave or site.wave == wave)
     ]
     if not selected_names and not problems:
-        detail = "No site is both in that wave and called so: nothing was planned."
+        detail = "No site of that wave has such a name. Nothing was planned."
         problems.append(build_error("unknown-site", detail))
     return selected_names, problems
 
@@ -141,7 +141,7 @@ def plan_fleet(
         try:
             spool.mkdir(mode=0o700, parents=True)
         except OSError as problem:
-            detail = f'Plans cannot be gathered in "{spool}": {problem.strerror}.'
+            detail = f'Plans cannot be stored in "{spool}": {problem.strerror}.'
             return PlanningResult(
                 _build_plan(definition, fleet, {}), (build_error("plan-save-failed", detail),)
             )
@@ -161,7 +161,7 @@ def plan_fleet(
         )
         for task in remaining:
             results[task.site] = SiteResult(
-                task.site, SiteStatus.SKIPPED, "It was interrupted before this site."
+                task.site, SiteStatus.SKIPPED, "It was interrupted before this site was planned."
             )
         fleet_plan = _build_plan(definition, fleet, {name: results[name] for name in names})
         fleet_plan = replace(fleet_plan, undeclared=undeclared)

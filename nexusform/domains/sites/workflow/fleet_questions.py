@@ -58,7 +58,7 @@ def _split_question(question: Question, sites: int, workers: int) -> list[Questi
 def merge_results(name: str, parts: Mapping[int, SiteResult], count: int) -> SiteResult:
     """Merge the parts of one site's result."""
     if len(parts) < count:
-        return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was asked whole.")
+        return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was finished.")
     ordered = [parts[part] for part in range(count)]
     rejected = next(
         (part_result for part_result in ordered if part_result.status is SiteStatus.REFUSED), None
@@ -66,7 +66,7 @@ def merge_results(name: str, parts: Mapping[int, SiteResult], count: int) -> Sit
     if rejected is not None:
         return rejected
     if len({(part_result.status, part_result.digest) for part_result in ordered}) > 1:
-        reason = "What it is planned from changed while it was asked. Ask again."
+        reason = "Its plan input changed during the run. Run the command again."
         return SiteResult(name, SiteStatus.REFUSED, reason)
     return replace(ordered[0], findings=tuple(_merge_findings(ordered)))
 

@@ -28,13 +28,13 @@ def check_order(definition: FleetDefinition, dependencies: Mapping[str, Sequence
     cycle = _find_cycle(dependencies)
     if cycle:
         chain = " -> ".join(f'"{name}"' for name in (*cycle, cycle[0]))
-        detail = f"These sites read each other's states, so that none can come first: {chain}."
+        detail = f"These sites read each other's states in a cycle: {chain}."
         return [build_error("cycle", detail, spans[cycle[0]])]
     return [
         build_error(
             "site-in-later-wave",
-            f'The site "{name}" (wave "{waves[name]}") reads the state of "{other}", which is applied later, '
-            f'in the wave "{waves[other]}". Put it into that wave or a later one.',
+            f'The site "{name}" (wave "{waves[name]}") reads the state of "{other}", which is applied '
+            f'later, in the wave "{waves[other]}". Move it to that wave or a later one.',
             spans[name],
         )
         for name, other_sites in dependencies.items()

@@ -150,8 +150,8 @@ def _build_assignments(
     problems = [
         build_error(
             "value-for-undeclared-variable",
-            f'"{site.source}" declares no variable "{name}", which is an input of the site "{site.name}".'
-            f"{suggest_name(name, variables)}",
+            f'"{site.source}" declares no variable "{name}", an input of the site '
+            f'"{site.name}".{suggest_name(name, variables)}',
             site.inputs_span,
         )
         for name in site.inputs
@@ -181,7 +181,7 @@ def _locate_at_inputs(problem: Diagnostic, site: SiteEntry) -> Diagnostic:
     if problem.subject is not None and problem.subject.filename == _build_label(site):
         return replace(problem, subject=site.inputs_span, context=None)
     if problem.id == "no-value-for-required-variable":
-        detail = f"{problem.detail.partition('. Use a -var')[0]}. Give it in the inputs of the site."
+        detail = f"{problem.detail.partition('. Use a -var')[0]}. Set it in the inputs of the site."
         return replace(problem, detail=detail)
     return problem
 
@@ -195,8 +195,8 @@ def _check_module_backend(configuration: Configuration) -> list[Diagnostic]:
     if block is None:
         return []
     detail = (
-        f"The state of a site is where {FILE_NAME} says, so that sites may share a root module: the backend "
-        "block of the module itself has no effect here."
+        f"The state location of a site comes from {FILE_NAME}. The backend block of the root module has "
+        "no effect here."
     )
     return [build_warning("backend-configuration-ignored", detail, block.header_span)]
 

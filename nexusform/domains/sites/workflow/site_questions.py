@@ -33,7 +33,7 @@ from nexusform.state.objects import State
 from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 
-NO_STATE = "Nothing was applied yet, so there is nothing to ask about."
+NO_STATE = "Nothing was applied yet."
 
 
 def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
@@ -134,7 +134,7 @@ def _run_replay(question: Question, site: SiteEntry, run: Run) -> SiteResult:
     reconciliation = run_site_replays(run, source)
     problems: list[Diagnostic] = list(reconciliation.diagnostics)
     if not reconciliation.replays and not has_errors(problems):
-        detail = f'"{source}" shows no site that the state of "{site.name}" has.'
+        detail = f'"{source}" contains no site of the state of "{site.name}" has.'
         problems.append(build_error("refresh-failed", detail))
     if has_errors(problems):
         return build_rejected_result(site.name, problems)

@@ -60,10 +60,9 @@ _LINE: Final = re.compile(r"""(?<![^\s"'(])([^\s"'():,]+):(\d+,\d+)""")
 _MAX_RECURSION: Final = 3_000
 _MAX_WRONG_PREDICTIONS: Final = 5  # named per site
 _CHANGED_MESSAGE: Final = (
-    "nexusform.sites.hcl, or a file that it reads, is another one here than when this began. Run the command "
-    "again."
+    "nexusform.sites.hcl, or a file that it reads, changed since the command started. Run the command again."
 )
-_UNDECLARED_MESSAGE: Final = "nexusform.sites.hcl does not name it any more: nothing is done to it."
+_UNDECLARED_MESSAGE: Final = "nexusform.sites.hcl no longer declares it. Nothing was done."
 
 
 class _PreparedSite(Struct):
@@ -235,7 +234,7 @@ def _build_options(task: Task, site: SiteEntry) -> PlanOptions:
 
 
 def _build_source_error(site: SiteEntry, problem: OSError) -> Diagnostic:
-    detail = f'The source "{site.source}" of the site cannot be entered: {problem.strerror}.'
+    detail = f'The source "{site.source}" of the site cannot be opened: {problem.strerror}.'
     return build_error("unreadable-configuration-directory", detail, site.span)
 
 
@@ -319,9 +318,8 @@ def _compare_with_approval(
         return replace(result, status=SiteStatus.APPLIED, is_locked=False, serial=run.stored.state.serial)
     if remaining is not None and remaining.was_interrupted:
         reason = (
-            f"An earlier apply of this site was interrupted. {remaining.summary}. Go on with the plan that "
-            f"was begun "
-            "(-resume)."
+            f"An earlier apply of this site was interrupted. {remaining.summary}. Continue that apply "
+            "with -resume."
         )
         return SiteResult(name, SiteStatus.REFUSED, reason)
     plan = run.plan(_build_options(task, site)).plan
@@ -331,9 +329,7 @@ def _compare_with_approval(
     if digest != task.digest:
         rows = build_site_rows(plan, name, run.project.registries)
         current_rows = "; ".join(rows[:3]) or "nothing"
-        reason = (
-            f"Planning again gives something else than was approved. Now it is: {current_rows}. Plan again."
-        )
+        reason = f"The new plan differs from the approved one. New plan: {current_rows}. Plan again."
         return SiteResult(name, SiteStatus.REFUSED, reason, digest=digest, rows=rows)
     prepared.plan = plan
     return result if plan.has_changes else replace(result, status=SiteStatus.UNCHANGED, is_locked=False)
@@ -410,7 +406,7 @@ def _read_status(task: Task, site: SiteEntry) -> SiteResult:
     elif stored.remaining is not None:
         status, reason = (
             SiteStatus.FAILED,
-            f"An apply was begun and left {stored.remaining.remaining_steps} steps undone.",
+            f"An apply was started and left {stored.remaining.remaining_steps} steps.",
         )
     return SiteResult(
         site.name,

@@ -41,7 +41,7 @@ from nexusform.workflow.opening.system_io import write_output
 _STATE_LIST: Final = "sites/.seen.json"  # not a valid name of a site
 _MAX_BYTES: Final = 64 << 20  # bytes
 _OTHER_SUFFIXES: Final = (".backup", ".journal", ".lock.info", ".tmp")
-_UNREACHABLE_MESSAGE: Final = "No backend of nexusform.sites.hcl leads there, so it was not looked at."
+_UNREACHABLE_MESSAGE: Final = "No backend of nexusform.sites.hcl covers it, so it was not read."
 
 
 class _KnownState(Struct, frozen=True):

@@ -23,10 +23,9 @@ def check_unsaved_state(location: CommandContext) -> list[Diagnostic]:
     if not Path(location.rescue_path).exists():
         return []
     detail = (
-        f"An earlier apply of this site ended in a state that its backend did not take: "
-        f'"{location.rescue_path}". '
-        "`nexusform sites apply -resume FILE` with the plan that was applied puts it there. What is in that "
-        "file stands, and no other state knows of it."
+        "An earlier apply of this site could not save its state to the backend: "
+        f'"{location.rescue_path}". `nexusform sites apply -resume FILE` with the applied plan saves '
+        "it. Only that file records what was applied."
     )
     return [build_error(_ID, detail)]
 

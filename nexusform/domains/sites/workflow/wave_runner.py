@@ -100,7 +100,7 @@ def _check_rejected(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     if not tally.stop_reason:
         return None
     tally.is_resumable = False
-    return _build_stop(fleet_apply, tally, f"{tally.explain_stop()} Nothing of it was written.")
+    return _build_stop(fleet_apply, tally, f"{tally.explain_stop()} No changes were made.")
 
 
 def _count_rejected(fleet_apply: FleetApply, wave: Wave, tally: _Tally) -> None:
@@ -132,7 +132,7 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
         )
     while (delay := start_time - fleet_apply.clock.read_time().timestamp()) > 0:
         if fleet_apply.observer.is_stopping():
-            return WaveStop(f'It was interrupted while the wave "{wave.name}" waited.')
+            return WaveStop(f'The run was interrupted while the wave "{wave.name}" waited.')
         fleet_apply.clock.sleep(min(delay, _POLL_SECONDS))
     return None
 
@@ -145,7 +145,7 @@ def _request_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
         return None
     count = len(fleet_apply.plan.select_wave(wave.name))
     if not fleet_apply.observer.approve_wave(wave, count):
-        reason = f'The wave "{wave.name}" waits for approval: -wave={wave.name} gives it.'
+        reason = f'The wave "{wave.name}" waits for approval. Approve it with -wave={wave.name}.'
         return WaveStop(reason, "wave-waits-for-approval", is_resumable=False)
     fleet_apply.record_event(ProgressEvent.APPROVED, wave.name)
     return None
@@ -177,19 +177,18 @@ class _Tally(Struct):
         """Explain why no further site may start, "" if one may."""
         if self.failure_count > self.wave.max_failures:
             sites = format_count(self.failure_count, "site")
-            verb = select_form(self.failure_count, "is refused or has failed", "are refused or have failed")
-            return f"{sites} {verb}, and max_failures is {self.wave.max_failures}."
-        if self.wrong_certain:
-            count = format_count(len(self.wrong_certain), "prediction")
-            verb = select_form(len(self.wrong_certain), "was", "were")
-            return (
-                f"{count} that {verb} called sure did not hold. "
-                f"{format_first(self.wrong_certain, _MAX_NAMES, '; ')}."
+            verb = select_form(
+                self.failure_count, "was rejected or has failed", "were rejected or have failed"
             )
+            return f"{sites} {verb}; max_failures is {self.wave.max_failures}."
+        if self.wrong_certain:
+            count = format_count(len(self.wrong_certain), "certain prediction")
+            verb = select_form(len(self.wrong_certain), "was", "were")
+            return f"{count} {verb} wrong. {format_first(self.wrong_certain, _MAX_NAMES, '; ')}."
         verified = self.correct_predictions + self.wrong_predictions
         if verified and self.wrong_predictions / verified > self.wave.max_miss_rate:
             return (
-                f"{self.wrong_predictions:,} of {verified:,} predictions were missed, and max_miss_rate is "
+                f"{self.wrong_predictions:,} of {verified:,} predictions were wrong; max_miss_rate is "
                 f"{self.wave.max_miss_rate:g}."
             )
         return ""
@@ -257,9 +256,9 @@ def _apply_round(
     not_started = {task.site for task in remaining}
     _release_sites(fleet_apply, [site for site in prepared if site.name in not_started])
     if tally.stop_reason or fleet_apply.observer.is_stopping():
-        return tally.stop_reason or "It was interrupted; the sites that were under way were finished."
+        return tally.stop_reason or "The run was interrupted; sites in progress were finished."
     return (
-        f"{format_count(tally.failure_count, 'site')} failed, and max_unavailable is "
+        f"{format_count(tally.failure_count, 'site')} failed; max_unavailable is "
         f"{tally.wave.max_unavailable}."
     )
 
@@ -288,13 +287,13 @@ def _prepare_sites(
         tasks, record_result, max_running=lambda: fleet_apply.engine.parallelism, is_stopping=is_stopping
     )
     final = [result for result in rejected if _is_final(result)]
-    no_changes_note = " Nothing of it was written." if is_first else ""
+    no_changes_note = " No changes were made." if is_first else ""
     if final:
         names = format_list((result.site for result in final), _MAX_NAMES)
         tally.stop_reason = f"{names}: {final[0].reason}{no_changes_note}"
         tally.is_resumable = not any(result.digest for result in final)
     elif remaining:
-        tally.stop_reason = f"It was interrupted.{no_changes_note}"
+        tally.stop_reason = f"The run was interrupted.{no_changes_note}"
     elif tally.stop_reason:
         tally.stop_reason += no_changes_note
     return prepared

@@ -50,7 +50,7 @@ def repack(arguments: RepackArguments) -> int:
     from nexusform.domains.whatif.questions.repack_planning import has_solver
 
     if not arguments.sku:
-        raise click.UsageError("Name the VM SKU that wants room: -sku=SKU, and how many with -want=N.")
+        raise click.UsageError("No VM SKU given. Use -sku=SKU, and -want=N for the number.")
     if not has_solver():
         message = "Error: simulate repack needs the extra optimize: pip install 'nexusform[optimize]'."
         arguments.view.create_screen().print_error(message)
@@ -76,7 +76,7 @@ def repack(arguments: RepackArguments) -> int:
         site = require_found(find_only_site(snapshot, arguments.site))
         [sku, *further_skus] = require_found(find_skus(site.skus, (arguments.sku,)))
         if further_skus:
-            raise click.UsageError("One SKU at a time: -sku=SKU.")
+            raise click.UsageError("Only one SKU is allowed: -sku=SKU.")
         request = RepackRequest(
             sku=sku,
             want=arguments.want,

@@ -241,7 +241,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
     capacity, or if availability is lost.
     """
     if len(arguments.cluster) > 1 and not arguments.to:
-        raise click.UsageError("Several clusters: say to which version, by -to=V.")
+        raise click.UsageError("Several clusters need a version: -to=V.")
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.questions.lookup import find_kubernetes_cluster
@@ -296,7 +296,9 @@ def _build_path_answer(
 
     sites = {site.id: site for site, _ in selected}
     if len(sites) > 1:
-        raise click.UsageError(f"One site at a time; these clusters are on {' and '.join(sorted(sites))}.")
+        raise click.UsageError(
+            f"Only one site is allowed; these clusters are on {' and '.join(sorted(sites))}."
+        )
     path = find_path(selected[0][0], [cluster for _, cluster in selected], target_version, inputs.pods)
     report = build_upgrade_path_report(path, inputs.origin)
     return Answer("kubernetes-upgrade", inputs.origin, report, build_upgrade_path_document(path))
@@ -336,11 +338,11 @@ def failure(arguments: FailureArguments) -> int:
         name for name in (arguments.machine, arguments.rack, arguments.cluster, arguments.site) if name
     ]
     if len(lost_names) != 1:
-        raise click.UsageError("Name what is lost by exactly one of -machine, -rack, -cluster and -site.")
+        raise click.UsageError("Specify exactly one of -machine, -rack, -cluster and -site.")
     if {"*", "?"} & set(arguments.site) and "failure" in SITE_QUESTIONS:
         return SITE_QUESTIONS["failure"](arguments)
     if arguments.engine or arguments.workers or arguments.allow_source:
-        raise click.UsageError("-engine, -workers and -allow-source go with -site=*.")
+        raise click.UsageError("-engine, -workers and -allow-source need -site=*.")
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
@@ -422,7 +424,7 @@ def fleet(arguments: FleetArguments) -> int:
     flags = {verb: getattr(arguments, verb.value) for verb in EditKind}
     if not any(flags.values()):
         flag_list = ", ".join(f"-{verb}" for verb in EditKind)
-        raise click.UsageError(f"Say what happens to a member, by one or more of {flag_list}.")
+        raise click.UsageError(f"No change given. Specify one or more of {flag_list}.")
     screen = arguments.view.create_screen()
     snapshot, inputs = open_fleet(create_context(arguments.state, arguments.variables), arguments.answer.plan)
     screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=arguments.answer.is_document)

@@ -99,7 +99,7 @@ def parse_edits(flags: Mapping[EditKind, Sequence[str]]) -> tuple[list[Edit], li
         for text in texts:
             edit = _PARSERS[verb](verb, text)
             if edit is None:
-                detail = f"-{verb}={text} does not say what happens. Write {_SYNTAX[verb]}."
+                detail = f"-{verb}={text} is not a valid change. Write {_SYNTAX[verb]}."
                 problems.append(build_error("invalid-simulation", detail))
             else:
                 edits.append(edit)
@@ -109,10 +109,10 @@ def parse_edits(flags: Mapping[EditKind, Sequence[str]]) -> tuple[list[Edit], li
 _SYNTAX: Final[Mapping[EditKind, str]] = {
     EditKind.LEAVE: "-leave=MEMBER",
     EditKind.DRAIN: "-drain=MEMBER",
-    EditKind.JOIN: "-join=MEMBER, or -join=MEMBER=LIKE with another member or a cluster that it is like",
-    EditKind.TAINT: "-taint=MEMBER:KEY[=VALUE][:NoSchedule], and -taint=MEMBER:KEY- to take one away",
-    EditKind.LABEL: "-label=MEMBER:KEY=VALUE, and -label=MEMBER:KEY- to take one away",
-    EditKind.PROPERTY: "-property=MEMBER:NAME=VALUE, and -property=MEMBER:NAME- to take one away",
+    EditKind.JOIN: "-join=MEMBER, or -join=MEMBER=LIKE to copy another member or a cluster",
+    EditKind.TAINT: "-taint=MEMBER:KEY[=VALUE][:NoSchedule], and -taint=MEMBER:KEY- to remove one",
+    EditKind.LABEL: "-label=MEMBER:KEY=VALUE, and -label=MEMBER:KEY- to remove one",
+    EditKind.PROPERTY: "-property=MEMBER:NAME=VALUE, and -property=MEMBER:NAME- to remove one",
     EditKind.HEALTH: f"-health=MEMBER:HEALTH, with {format_list((str(h) for h in Health), _MAX_NAMES)}",
 }
 
@@ -205,7 +205,7 @@ def _apply_edit(
     if edit.kind is EditKind.JOIN:
         member = _join_member(simulated_fleet, edit)
     elif edit.member in departed:
-        detail = f"-{edit.kind}: {edit.member} leaves the fleet already; nothing more can happen to it."
+        detail = f"-{edit.kind}: {edit.member} already leaves the fleet. Remove the other changes of it."
         return build_error("invalid-simulation", detail)
     elif edit.member not in members:
         return _build_unknown_error("member", edit.member, members)
@@ -242,8 +242,8 @@ def _restore_member(existing: SimulatedMember, edit: Edit) -> SimulatedMember | 
     """Make an existing ineligible member eligible; anything else is an error."""
     is_healthy = existing.record.health is Health.HEALTHY
     if edit.value or is_healthy:
-        reason = "has joined already" if is_healthy else "is a member already"
-        detail = f"{edit.member} {reason}: choose another name for one that joins."
+        reason = "already joins" if is_healthy else "is already a member"
+        detail = f"{edit.member} {reason}. Choose another name for the new member."
         return build_error("invalid-simulation", detail)
     return replace(existing, record=replace(existing.record, health=Health.HEALTHY))
 
@@ -327,7 +327,7 @@ def _build_not_removable_error(
         derived = build_member(member.record, member.cluster, (0, 0)).properties
         if edit.key in derived:
             detail = (
-                f"{edit.text}: it follows from the nodes of {member.cluster.name}; give it another value."
+                f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set another value."
             )
             return build_error("invalid-simulation", detail)
     return _build_missing_key_error(edit, existing)
@@ -340,13 +340,13 @@ def _set_resource(member: SimulatedMember, edit: Edit) -> SimulatedMember | Diag
     if member.cluster is not None:
         return build_error(
             "invalid-simulation",
-            f"{edit.text}: this figure follows from the nodes of {member.cluster.name} and the pods on them.",
+            f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and their pods.",
         )
     if amount_kind not in ("total", "allocatable", "available") or not resource:
         return build_error(
             "invalid-simulation",
-            f"{edit.text}: there is no such property. Resources are {RESOURCE_PREFIX}available-cpu and the "
-            "like, with total, allocatable or available.",
+            f"{edit.text}: unknown property. Resource properties are {RESOURCE_PREFIX}available-cpu and "
+            "so on, with total, allocatable or available.",
         )
     amounts = {name: amount for name, amount in getattr(usage, amount_kind).items() if name != resource}
     if edit.value is not None:
@@ -361,13 +361,13 @@ def _set_resource(member: SimulatedMember, edit: Edit) -> SimulatedMember | Diag
 def _build_missing_key_error(edit: Edit, keys: Iterable[str]) -> Diagnostic:
     """Build the error for removing a missing key; `keys` are the existing ones."""
     names = sorted(set(keys), key=str.encode)
-    choice = f"It has: {format_list(names, _MAX_NAMES)}." if names else f"It has no {edit.kind} at all."
+    choice = f"It has: {format_list(names, _MAX_NAMES)}." if names else f"It has no {edit.kind}."
     detail = f'{edit.member} has no {edit.kind} "{edit.key}".{suggest_name(edit.key, names)} {choice}'
     return build_error("invalid-simulation", detail)
 
 
 def _build_unknown_error(noun: str, name: str, candidates: Iterable[str]) -> Diagnostic:
     names = sorted(set(candidates), key=str.encode)
-    choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "There is none."
+    choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "None exists."
     detail = f'There is no {noun} "{name}".{suggest_name(name, names)} {choice}'
     return build_error("invalid-simulation", detail)

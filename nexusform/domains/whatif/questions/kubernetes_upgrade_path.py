@@ -74,7 +74,7 @@ class Hop(Struct, frozen=True):
 
     @property
     def has_findings(self) -> bool:
-        """Whether the hop fails, or takes something down."""
+        """Whether the hop fails, or takes workload down."""
         return self.upgrade.has_findings or self.needs_intermediate_bundle or self.is_unavailable
 
     @property
@@ -126,7 +126,7 @@ def find_path(
     """
     target = parse_version(target_text)
     if target is None:
-        detail = f'"{target_text}" is no version. Write -to=1.31 or -to=1.31.4.'
+        detail = f'"{target_text}" is not a version. Write -to=1.31 or -to=1.31.4.'
         raise DiagnosticsError(build_error("invalid-kubernetes-version", detail))
     starts: dict[str, KubernetesVersion] = {}
     problems: list[Diagnostic] = []
@@ -157,10 +157,10 @@ def _find_start(cluster: ClusterSnapshot, target: KubernetesVersion) -> Kubernet
             if version_text
             else (f"{cluster.id} has no kubernetes_version")
         )
-        detail = f"{reason}, so the hops to {target} are not known. Write it into {address} and apply."
+        detail = f"{reason}. The hops to {target} are unknown. Set it in {address} and apply."
         return build_error("invalid-kubernetes-version", detail, address=address)
     if (target.major, target.minor) < (version.major, version.minor) or version.major != target.major:
-        detail = f"{cluster.id} is at {version}: an upgrade does not lead to {target}."
+        detail = f"{cluster.id} is at {version}. It cannot be upgraded to {target}."
         return build_error("invalid-kubernetes-version", detail, address=address)
     return version
 

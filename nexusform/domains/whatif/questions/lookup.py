@@ -34,7 +34,7 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
     if text or len(snapshot.sites) == 1:
         return find_site(snapshot, text) if text else next(iter(snapshot.sites.values()))
     detail = (
-        f"There are {len(snapshot.sites)} sites; name one by -site=ID: "
+        f"There are {len(snapshot.sites)} sites. Select one with -site=ID: "
         f"{format_list(snapshot.sites, _MAX_NAMES)}."
     )
     return build_error("ambiguous-name", detail, headline="Ambiguous site")
@@ -51,7 +51,7 @@ def check_excluded(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str] |
         if text not in candidates:
             addresses = [name for name in candidates if ":" not in name]
             suggestion = suggest_name(text, candidates)
-            message = f'Nothing with VMs on {site.id} has the address "{_truncate(text)}".'
+            message = f'No resource with VMs on {site.id} has the address "{_truncate(text)}".'
             detail = f"{message}{suggestion} Known: {format_list(addresses, _MAX_NAMES)}."
             return build_error("unknown-resource", detail)
     return frozenset(texts)
@@ -98,7 +98,7 @@ def find_kubernetes_cluster(
     if cluster.kind is OwnerKind.NKS:
         return answer
     return build_error(
-        "not-a-kubernetes-cluster", f"{cluster.id} is no NKS cluster, so it has no such upgrade."
+        "not-a-kubernetes-cluster", f"{cluster.id} is not an NKS cluster and has no Kubernetes upgrade."
     )
 
 
@@ -141,17 +141,19 @@ def find_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diag
         reversed_match = _REVERSED_PART.fullmatch(part_text)
         if name not in skus and reversed_match is not None and reversed_match[1] in skus:
             return build_error(
-                "invalid-mix", f"The number stands before its SKU: {reversed_match[2]}x{reversed_match[1]}."
+                "invalid-mix", f"Write the number before the SKU: {reversed_match[2]}x{reversed_match[1]}."
             )
         if not name:
-            detail = f'"{_truncate(part_text)}" is no part of a mix. Write NxSKU, for example {_EXAMPLE}.'
+            detail = (
+                f'"{_truncate(part_text)}" is not a valid part of a mix. Write NxSKU, for example {_EXAMPLE}.'
+            )
             return build_error("invalid-mix", detail)
         if name not in skus:
             return _build_unknown_error("VM SKU", name, skus)
         counts[name] += count
     if not all(0 < count <= _MAX_PART_COUNT for count in counts.values()):
         range_of = f"1 to {_MAX_PART_COUNT:,} VMs"
-        return build_error("invalid-mix", f"Every part of a mix counts {range_of}, for example {_EXAMPLE}.")
+        return build_error("invalid-mix", f"The count of a part must be {range_of}, for example {_EXAMPLE}.")
     return tuple(MixPart(count, skus[name]) for name, count in counts.items())
 
 
@@ -182,7 +184,7 @@ def _find_by_id_or_name(
     if ids:
         return build_error(
             "ambiguous-name",
-            f'Several are called "{text}"; name one by its id: {format_list(ids, _MAX_NAMES)}.',
+            f'Several have the name "{text}"; use an id: {format_list(ids, _MAX_NAMES)}.',
             headline=f"Ambiguous {kind}",
         )
     return _build_unknown_error(kind, text, by_id)
@@ -202,7 +204,7 @@ def _build_unknown_error(kind: str, text: str, candidates: Iterable[str]) -> Dia
     """Build the error for an unknown name, with the candidates."""
     names = sorted(candidates, key=str.encode)
     suggestion = suggest_name(text, names)
-    choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "There is none."
+    choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "None exists."
     return build_error(_UNKNOWN[kind], f'There is no {kind} "{_truncate(text)}".{suggestion} {choice}')
 
 

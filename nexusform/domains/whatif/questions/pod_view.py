@@ -269,7 +269,7 @@ def _build_node_cluster(
     platform_names: dict[str, str] = {}
     for pool in cluster.pools:
         family = kinds[pool.address.type].vms
-        assert family is not None, "only what has VMs has pools"
+        assert family is not None, "only objects with VMs have pools"
         pool_values = attributes[str(pool.address)]
         owner_values = pool_values if cluster_values is None else cluster_values
         for vm in pool.vms:

@@ -260,10 +260,10 @@ def _build_move(pod: ExistingPod, outcome: PodOutcome | None, victim: PodOutcome
     """Build the move of a pod with a lost node, or of an evicted one."""
     kind = pod.workload.split("/")[1]
     if kind == _BARE:
-        reason = "is evicted, and nobody makes it anew" if victim is not None else "waits for its node"
+        reason = "is evicted and not re-created" if victim is not None else "waits for its node"
         return PodMove(pod.name, pod.node, "", f"a bare Pod {reason}")
     if outcome is None or (kind == _DAEMONS and victim is None):
-        return PodMove(pod.name, pod.node, "", "a DaemonSet's pod goes with its node")
+        return PodMove(pod.name, pod.node, "", "a DaemonSet's pod is deleted with its node")
     return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)
 
 

@@ -26,9 +26,9 @@ from nexusform.snapshots.snapshot import SiteSnapshot
 
 _LOOSENINGS: Final[Mapping[Constraint, str]] = {
     Constraint.NOT: "without -not",
-    Constraint.SINGLE_REPLICA: "if VMs that are alone in their pool may be re-created",
-    Constraint.QUORUM: "if control planes may lose their quorum meanwhile",
-    Constraint.BUDGET: "if PodDisruptionBudgets let these nodes be drained",
+    Constraint.SINGLE_REPLICA: "if the only VM of a pool may be re-created",
+    Constraint.QUORUM: "if control planes may lose quorum temporarily",
+    Constraint.BUDGET: "if PodDisruptionBudgets allow draining these nodes",
     Constraint.HUGEPAGES: "if pods with hugepages may wait until their node is back",
     Constraint.DEVICES: "if pods with devices may wait until their node is back",
     Constraint.PINNED: "if pinned VMs may be re-created",
@@ -61,7 +61,7 @@ def find_order_constraints(
     """Find the constraints that may prevent an order of steps, and the number of re-creations without
     each.
     """
-    description = "if more VMs of a pool may be away at once than its max_unavailable"
+    description = "if more VMs of a pool than its max_unavailable may be down at once"
     attempts = [(Constraint.MAX_UNAVAILABLE, description, request)]
     if request.window is not None:
         attempts.insert(0, (Constraint.WINDOW, "without -window", replace(request, window=None)))
@@ -104,7 +104,9 @@ def _list_constraints(
         if blocked_counts[constraint]:
             vms = format_count(blocked_counts[constraint], "VM")
             attempts.append((constraint, f"{description} ({vms})", request))
-    attempts.append((Constraint.SPREAD, "if a rack may get more VMs of a pool than one has now", request))
+    attempts.append(
+        (Constraint.SPREAD, ("if a rack may get more VMs of a pool than any rack has now"), request)
+    )
     if request.separation_rules:
         attempts.append(
             (Constraint.SEPARATION, "without the separation rules", replace(request, separation_rules=()))

@@ -200,7 +200,7 @@ class RuntimeUpgrade(Struct, frozen=True):
 def simulate_runtime_upgrade(
     site: SiteSnapshot, options: UpgradeOptions, pods: Mapping[str, ClusterPods] = NO_PODS
 ) -> RuntimeUpgrade:
-    """Simulate the upgrade over racks in byte order of their names. `pods`: known pods by cluster id."""
+    """Simulate the upgrade over racks by name (byte order). `pods`: known pods by cluster id."""
     racks = site.active_racks
     waves: list[UpgradeWave] = []
     for rack in racks:

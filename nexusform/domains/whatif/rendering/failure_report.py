@@ -58,10 +58,10 @@ def build_failure_report(failure: Failure, origin: str) -> AnswerReport:
 def build_failure_summary(failure: Failure) -> str:
     """Build the summary: VMs down, losses, and capacity elsewhere."""
     if not failure.vm_count:
-        return "Nothing is down: no VM stands there."
+        return "Nothing goes down: no VM runs there."
     down_text = f"{format_count(failure.vm_count, 'VM')} {select_form(failure.vm_count, 'is', 'are')} down"
     if failure.scope in {FailureScope.CLUSTER, FailureScope.SITE}:
-        return f"{down_text}, and nothing comes back elsewhere by itself."
+        return f"{down_text}. None of them is re-created elsewhere automatically."
     losses = [_describe_loss(pool) for pool in failure.pools if pool.is_lost]
     losses += [f"no pod of {impact.workload} runs" for impact in failure.lost_workloads]
     clauses = [down_text, format_list(losses, 4) if losses else "every control plane keeps its quorum"]
@@ -74,14 +74,13 @@ def _describe_capacity(failure: Failure) -> str:
     """Describe if every node has capacity elsewhere, and how certain that is."""
     missing = failure.missing if failure.samples is None else failure.samples.missing_count.maximum
     if not missing:
-        return "there is room for every node elsewhere"
+        return "every node fits elsewhere"
     if failure.samples is None or failure.samples.missing_count.is_exact:
         return f"{format_count(missing, 'VM')} {select_form(missing, 'fits', 'fit')} nowhere else"
     sample_counts = failure.samples.numa_sampling
     return (
-        f"{failure.samples.missing_count} VMs fit nowhere else, and everything fits in "
-        f"{sample_counts.fitting_count:,} of "
-        f"{sample_counts.sample_count:,} draws of NUMA cells that nobody told"
+        f"{failure.samples.missing_count} VMs fit nowhere else; everything fits in "
+        f"{sample_counts.fitting_count:,} of {sample_counts.sample_count:,} samples (NUMA use unknown)"
     )
 
 
@@ -98,15 +97,15 @@ def _build_facts(failure: Failure) -> Iterable[str]:
         yield f"{format_count(len(failure.machines), 'machine')}: {format_list(failure.machines, 4)}."
     if failure.deletions:
         yield (
-            "The platform creates no VM again by itself. It does so elsewhere once the node is deleted, "
-            "which may take up to 30 minutes and may leave the racks less evenly filled; when the machine "
-            "comes back first, its VMs start there again."
+            "Azure does not re-create VMs on its own. It re-creates one elsewhere once its node is "
+            "deleted. That takes up to 30 minutes and may leave racks unbalanced. If the machine "
+            "returns first, its VMs start there again."
         )
     if failure.samples is not None:
         yield f"NUMA cells: {describe_sampled_capacity(failure.samples)}"
     waiting_texts = [_describe_waiting(pool) for pool in failure.stay_down]
     if waiting_texts:
-        yield f"Down until the machine is back: {format_list(waiting_texts)}."
+        yield f"Down until the machine returns: {format_list(waiting_texts)}."
     if failure.unmanaged_vms:
         yield f"Outside nexusform, down: {format_list(failure.unmanaged_vms)}."
 
@@ -114,22 +113,22 @@ def _build_facts(failure: Failure) -> Iterable[str]:
 def _describe_waiting(pool: PoolAvailability) -> str:
     """Describe VMs waiting for their machine, with the command to re-create them elsewhere."""
     if pool.kind is OwnerKind.VM:
-        return f"{pool.cluster} (elsewhere by `nexusform apply -replace='{pool.address}'`)"
+        return f"{pool.cluster} (to re-create elsewhere: `nexusform apply -replace='{pool.address}'`)"
     names = format_list((vm.name for vm in pool.down_vms), 3)
-    return f"{names} (elsewhere by `nexusform apply -replace='{pool.address}:NAME'`)"
+    return f"{names} (to re-create elsewhere: `nexusform apply -replace='{pool.address}:NAME'`)"
 
 
 def _build_down_section(failure: Failure) -> Section:
     rows = tuple(Row(build_pool_cells(pool), pool.is_lost) for pool in failure.pools)
     table = _build_table(("cluster", "pool", "down", "up", ""), rows, 2)
-    return Section("What is down, what is left", table=table, is_finding=any(row.is_finding for row in rows))
+    return Section("Pools during the failure", table=table, is_finding=any(row.is_finding for row in rows))
 
 
 def _build_workload_section(failure: Failure) -> Section:
     table = build_workload_table(failure.workloads, is_drained=False)
     lines = tuple(build_pending_lines(failure.workloads))
     has_findings = bool(failure.lost_workloads)
-    return Section("Workloads, before any node is back", lines, table=table, is_finding=has_findings)
+    return Section("Workloads before any node returns", lines, table=table, is_finding=has_findings)
 
 
 def _build_table(heads: tuple[str, ...], rows: tuple[Row, ...], *figures: int) -> Table:
@@ -142,15 +141,15 @@ def _build_deletion_section(failure: Failure) -> Section:
     lines = []
     if unreachable:
         lines.append(
-            f"Without quorum the control plane of {format_list(unreachable)} cannot answer: bring a machine "
-            f"back first."
+            f"Without quorum the control plane of {format_list(unreachable)} is down: recover a machine "
+            "first."
         )
     commands: list[str] = []
     for deletion in failure.deletions:
         note = "" if deletion.is_reachable else ", no quorum"
         commands.append(f"# {deletion.cluster} ({format_count(len(deletion.nodes), 'node')}{note})")
         commands.append(deletion.command)
-    title = "Delete these nodes so that the platform creates them elsewhere"
+    title = "Delete these nodes to have Azure re-create them elsewhere"
     return Section(title, tuple(lines), tuple(commands))
 
 
@@ -170,22 +169,22 @@ def _build_checks(failure: Failure) -> Iterable[str]:
     machines = format_list(failure.machines, 4)
     verb = select_form(len(failure.machines), "is", "are")
     yield (
-        f"Check that {machines} {verb} really gone (`az networkcloud baremetalmachine show`: powerState, "
-        "readyState): what comes back soon brings its VMs back itself."
+        f"Check that {machines} {verb} down for good (`az networkcloud baremetalmachine show`: "
+        "powerState, readyState). A machine that returns soon restarts its VMs."
     )
     return_text = select_form(len(failure.machines), "it returns", "they return")
-    yield f"Cordon {machines}, so that nothing is placed there when {return_text}."
+    yield f"Cordon {machines} to keep new VMs off when {return_text}."
     unreachable = sorted({deletion.cluster for deletion in failure.deletions if not deletion.is_reachable})
     if unreachable:
         yield (
-            f"Bring a machine back for {format_list(unreachable)} first: without quorum no node of it can "
-            f"be deleted."
+            f"Recover a machine for {format_list(unreachable)} first. Without quorum its nodes cannot "
+            "be deleted."
         )
     if failure.missing:
         reasons = ", ".join(f"{pool.cluster}/{pool.pool}" for pool in failure.recreations if pool.missing)
         yield (
-            f"{format_count(failure.missing, 'VM')} ({reasons}) will find no room: make some first "
-            "(`nexusform simulate repack`), or leave their nodes until the machine is back."
+            f"{format_count(failure.missing, 'VM')} ({reasons}) will not fit. Free capacity first "
+            "(`nexusform simulate repack`), or keep their nodes until the machine returns."
         )
 
 
@@ -194,26 +193,26 @@ def _build_actions(failure: Failure) -> Iterable[str]:
     for deletion in failure.deletions:
         if deletion.is_reachable:
             yield (
-                f"{deletion.cluster}: delete {format_count(len(deletion.nodes), 'node')} by the command "
-                f"above."
+                f"{deletion.cluster}: delete {format_count(len(deletion.nodes), 'node')} with the "
+                "command above."
             )
     for pool in failure.stay_down:
-        yield f"Down until the machine is back: {_describe_waiting(pool)}."
+        yield f"Down until the machine returns: {_describe_waiting(pool)}."
 
 
 def _build_final_checks(failure: Failure) -> Iterable[str]:
     """Build the steps to verify the result."""
     if failure.deletions:
         yield (
-            "Wait until the new nodes are Ready (up to 30 minutes), and compare where they stand with the "
+            "Wait until the new nodes are Ready (up to 30 minutes). Compare their machines with the "
             "tables below."
         )
     yield (
-        "`nexusform plan` then says what stands elsewhere than recorded; `nexusform apply -refresh-only` "
-        "records it."
+        "Run `nexusform plan` to see which VMs are not where recorded. Record them with `nexusform "
+        "apply -refresh-only`."
     )
     recovery_text = select_form(len(failure.machines), "the machine is", "the machines are")
-    yield f"When {recovery_text} back, uncordon: nothing moves back by itself."
+    yield f"When {recovery_text} back, uncordon. No VM moves back automatically."
 
 
 def _build_recreation_section(failure: Failure) -> Section:
@@ -226,7 +225,7 @@ def _build_recreation_section(failure: Failure) -> Section:
     )
     reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason]
     table = _build_table(("cluster", "pool", "fit", "racks"), rows, 2)
-    title = "Where they come back, by the rule"
+    title = "Re-created VMs (predicted)"
     return Section(title, tuple(reasons), table=table, is_finding=any(row.is_finding for row in rows))
 
 
@@ -247,7 +246,7 @@ def _format_racks(pool: PoolRecreation) -> str:
 
 def _build_location_section(pool: PoolRecreation) -> Section:
     rows = tuple(_build_location_row(vm) for vm in pool.vms)
-    table = _build_table(("node", "stood on", "comes back on"), rows)
+    table = _build_table(("node", "stood on", "re-created on"), rows)
     return Section(f"{pool.cluster}/{pool.pool}", table=table, is_folded=True, is_finding=pool.missing > 0)
 
 

@@ -85,9 +85,7 @@ def _render_hidden_count(simulation: FleetSimulation, columns: tuple[str, ...]) 
     count = len(simulation.members) - len(columns)
     if not count:
         return None
-    return build_element(
-        "p", f"{format_count(count, 'other member')}: nothing comes or goes there.", class_="quiet"
-    )
+    return build_element("p", f"{format_count(count, 'other member')}: unchanged.", class_="quiet")
 
 
 def _build_notes(edits: Iterable[Edit]) -> Mapping[str, str]:

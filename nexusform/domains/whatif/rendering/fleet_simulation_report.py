@@ -56,7 +56,7 @@ def _count_changes(placements: Sequence[PlacementOutcome]) -> str:
     """Build the clause about changed placements."""
     changed = sum(bool(placement.gained or placement.lost) for placement in placements)
     if not changed:
-        return f"No placement changes ({len(placements):,} looked at)"
+        return f"No placement changes ({len(placements):,} checked)"
     verb = select_form(changed, "changes", "change")
     return f"{changed:,} of {format_count(len(placements), 'placement')} {verb}"
 
@@ -77,7 +77,7 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
         if placement.before.clusters and not placement.after.clusters
     ]
     if empty:
-        yield f"{format_list(empty, 4)} {select_form(len(empty), 'is', 'are')} on no cluster any more"
+        yield f"{format_list(empty, 4)} {select_form(len(empty), 'is', 'are')} no longer on any cluster"
     for placement in placements:
         if placement.abort is not None:
             cluster_text = f" at {placement.abort.cluster}" if placement.abort.cluster else ""
@@ -101,9 +101,8 @@ def _build_facts(simulation: FleetSimulation) -> Iterator[str]:
     ]
     if waiting_placements:
         yield (
-            f"{format_list(waiting_placements, 4)}: the strategy is External, so what is picked or let go is "
-            f"so on the "
-            "clusters only once a staged run carries it out."
+            f"{format_list(waiting_placements, 4)}: the strategy is External. Clusters change only when "
+            "a staged update run applies it."
         )
 
 
@@ -192,7 +191,7 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
             if _is_cluster_change(placement, row)
         ]
         lines += [
-            _describe_reason(placement, row, ", with or without this")
+            _describe_reason(placement, row, ", with and without this change")
             for row in placement.unrelated
             if _is_cluster_change(placement, row)
         ]
@@ -211,7 +210,7 @@ def _limit_sentences(lines: Sequence[str]) -> tuple[str, ...]:
     return (
         tuple(lines)
         if hidden_count <= 1
-        else (*lines[:_MAX_SENTENCES], f"and {hidden_count:,} more like these")
+        else (*lines[:_MAX_SENTENCES], f"and {hidden_count:,} more of these")
     )
 
 
@@ -236,9 +235,9 @@ def _build_kept_sections(simulation: FleetSimulation) -> Iterator[Section]:
             kept_lines.append(f"{placement.after.key} on {row.object}: {reason}")
         fresh_lines += _describe_fresh(placement)
     if kept_lines:
-        yield Section("Kept all the same", _limit_sentences(kept_lines))
+        yield Section("Kept despite a trigger", _limit_sentences(kept_lines))
     if fresh_lines:
-        title = "What a placement made anew would do (nothing is moved for that)"
+        title = "Changes if the placement were created now (information only)"
         yield Section(title, _limit_sentences(fresh_lines))
 
 
@@ -272,7 +271,7 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
         reasons |= {f"{row.object}: {row.reason}": None for row in placement.pending}
     if rows:
         table = Table(
-            ("cluster", "workload", "come", "go", "find no node"), tuple(rows), frozenset({2, 3, 4})
+            ("cluster", "workload", "come", "go", "have no node"), tuple(rows), frozenset({2, 3, 4})
         )
         lines = tuple(reasons)[:_MAX_PODS]
         yield Section("Pods", lines, table=table, is_finding=any(row.is_finding for row in rows))
@@ -302,19 +301,18 @@ def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
     lines = []
     if with_fixed_figures:
         lines.append(
-            f"{format_list(with_fixed_figures, 4)}: given figures, which stay as they are. Without nodes the "
-            f"pods that come "
-            "are not predicted."
+            f"{format_list(with_fixed_figures, 4)}: configured capacity, not changed by pods. Without "
+            "nodes new pods are not predicted."
         )
     if without_data:
-        lines.append(f"Nothing is known of cpu and memory on {format_list(without_data, 4)}.")
+        lines.append(f"CPU and memory are unknown on {format_list(without_data, 4)}.")
     if unaffected_count:
         lines.append(
             f"{format_count(unaffected_count, 'other member')} "
             f"{select_form(unaffected_count, 'stays', 'stay')} as before."
         )
     table = Table(("member", "cpu", "memory"), rows) if rows else None
-    yield Section("Room: available of allocatable", tuple(lines), table=table)
+    yield Section("Capacity: available of allocatable", tuple(lines), table=table)
 
 
 def _build_capacity_row(member: MemberCapacity) -> Row:

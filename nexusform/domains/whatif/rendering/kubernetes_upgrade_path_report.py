@@ -28,51 +28,53 @@ def build_upgrade_path_report(path: UpgradePath, origin: str) -> AnswerReport:
 def _build_summary(path: UpgradePath) -> str:
     hops = [hop for cluster in path.clusters for hop in cluster.hops]
     if not hops:
-        return "Nothing to do: that is the version now."
+        return "Nothing to do: already at this version."
     blocked = [
         (cluster, hop) for cluster in path.clusters for hop in cluster.hops if not hop.has_surge_capacity
     ]
     if blocked:
         cluster, hop = blocked[0]
         pools = format_list(pool.pool for pool in hop.upgrade.blocked_pools)
-        reason = f"no room for the surge of {pools}" if pools else "room for the surge in some draws only"
-        return f"It does not go through: {cluster.cluster} stops at {hop.start} -> {hop.end}, {reason}."
+        reason = f"no surge capacity for {pools}" if pools else "surge capacity in some samples only"
+        return f"The upgrade does not fit: {cluster.cluster} stops at {hop.start} -> {hop.end}, {reason}."
     missing = [hop for hop in hops if hop.is_unavailable]
     if missing:
-        return f"It does not go through: the site has no version {missing[0].end}."
+        return f"The upgrade is blocked: the site has no version {missing[0].end}."
     if path.has_findings:
         count = sum(hop.has_findings for hop in hops)
         return (
             f"Every surge fits, but {format_count(count, 'hop')} {select_form(count, 'takes', 'take')} "
-            f"something down."
+            "workload down."
         )
-    return f"It goes through in {format_count(len(hops), 'hop')}: every surge fits."
+    return f"The upgrade fits in {format_count(len(hops), 'hop')}: every surge fits."
 
 
 def _build_facts(path: UpgradePath) -> Iterable[str]:
     """Build sentences about order and versions."""
-    yield "No minor version may be skipped; each hop starts from where the one before leaves the VMs."
+    yield "Minor versions cannot be skipped. Each hop starts from the result of the previous one."
     if len(path.clusters) > 1:
         order = ", ".join(cluster.cluster for cluster in path.clusters)
         fits = all(hop.has_surge_capacity for cluster in path.clusters for hop in cluster.hops)
         if fits:
-            yield f"In this order every surge fits: {order}."
+            yield f"Every surge fits in this order: {order}."
         else:
             orders_text = "each order" if path.is_exhaustive else f"{path.tried_orders} orders"
-            yield f"In no order does every surge fit ({orders_text} tried); shown as asked: {order}."
+            yield (
+                f"No tested order fits every surge ({orders_text} tested); shown in the given order: {order}."
+            )
     hops = [hop for cluster in path.clusters for hop in cluster.hops]
     if any(hop.supported_until for hop in hops):
-        yield "Ends of support by the day: as the site's catalog kubernetesVersions tells them."
+        yield "End-of-support dates by day: from the site's kubernetesVersions catalog."
     if not all(hop.supported_until for hop in hops):
-        yield f"Ends of support by the month: {SOURCE}; long-term support counts."
+        yield f"End-of-support dates by month: {SOURCE}, with long-term support."
     if hops and hops[0].available_versions is None:
-        yield "Which versions the site has was not captured."
+        yield "The site's Kubernetes versions were not captured."
 
 
 def _build_cluster_section(cluster: ClusterHops) -> Section:
     """Build the section of a cluster: one row per hop, and its findings."""
     rows = tuple(_build_hop_row(hop) for hop in cluster.hops)
-    heads = ("from", "to", "surge", "batches", "drains, hours", "support of it ends")
+    heads = ("from", "to", "surge", "batches", "drains, hours", "end of support")
     table = Table(heads, rows, frozenset({3, 4}))
     lines = tuple(line for hop in cluster.hops for line in _describe_findings(hop))
     return Section(f"{cluster.cluster}", lines, table=table, is_finding=cluster.has_findings)
@@ -96,20 +98,20 @@ def _describe_findings(hop: Hop) -> Iterable[str]:
     for pool in hop.upgrade.blocked_pools:
         yield f"{prefix}{pool.pool}: {pool.reason}"
     if hop.upgrade.budgets:
-        yield f"{prefix}{format_list(hop.upgrade.budgets)} lets no pod be evicted, so drains time out."
+        yield f"{prefix}{format_list(hop.upgrade.budgets)} allows no eviction, so drains time out."
     if hop.lost_pools:
-        yield f"{prefix}nothing of {format_list(hop.lost_pools)} is up (or no quorum) meanwhile."
+        yield f"{prefix}no node (or no quorum) of {format_list(hop.lost_pools)} is up meanwhile."
     if hop.single_replicas:
         yield (
             f"{prefix}down while their node is drained, with one replica: "
             f"{format_list(hop.single_replicas, 5)}."
         )
     if hop.is_unavailable:
-        yield f"{prefix}the site has no {hop.end}: the platform refuses it."
+        yield f"{prefix}the site has no {hop.end}: Azure rejects the upgrade."
     elif hop.available_versions:
         yield f"{prefix}the site has {format_list(hop.available_versions, 4)}."
     if hop.needs_intermediate_bundle:
-        yield f"{prefix}etcd 3.5 to 3.6 is likely to fail: go by a version bundle of 4.4 or 4.5 first."
+        yield f"{prefix}etcd 3.5 to 3.6 is likely to fail: upgrade to a version bundle of 4.4 or 4.5 first."
 
 
 def _round_hours(hours: float) -> float:

@@ -43,29 +43,28 @@ def _build_summary(upgrade: KubernetesUpgrade) -> str:
         pairs = zip(upgrade.pools, samples.pools, strict=True)
         names = format_list(pool.pool for pool, missing in pairs if missing.maximum)
         return (
-            f"It goes through in {samples.numa_sampling.fitting_count:,} of "
-            f"{samples.numa_sampling.sample_count:,} draws of NUMA cells that "
-            f"nobody told; in the others there is no room for the surge of {names}."
+            f"The upgrade fits in {samples.numa_sampling.fitting_count:,} of "
+            f"{samples.numa_sampling.sample_count:,} samples (NUMA use unknown); the others have no "
+            f"surge capacity for {names}."
         )
     if upgrade.blocked_pools:
         names = format_list(pool.pool for pool in upgrade.blocked_pools)
-        return f"It does not go through: there is no room for the surge of {names}."
+        return f"The upgrade does not fit: no surge capacity for {names}."
     if upgrade.budgets:
         return (
-            f"It does not go through: {format_list(upgrade.budgets)} lets no pod be evicted, so drains "
-            f"time out."
+            f"The upgrade is blocked: {format_list(upgrade.budgets)} allows no eviction, so drains time out."
         )
     lost = [pool.pool for pool in upgrade.pools if pool.is_lost]
     if lost:
-        return f"It goes through, but on the way no node of {format_list(lost)} is up."
-    return "It goes through: every batch finds room."
+        return f"The upgrade fits, but no node of {format_list(lost)} is up."
+    return "The upgrade fits: every batch has surge capacity."
 
 
 def _build_facts(upgrade: KubernetesUpgrade) -> Iterable[str]:
     """Build sentences about the upgrade."""
     yield (
-        "The control plane goes first, one node at a time, then the pools. The new VMs of a batch are placed "
-        "by the rule while the old ones still hold their room; then the old ones leave."
+        "The control plane is upgraded first, one node at a time, then the pools. New VMs of a batch "
+        "are placed before the old ones are deleted."
     )
     timeouts = sorted({pool.drain_timeout for pool in upgrade.pools if not pool.is_control_plane})
     if timeouts:
@@ -74,10 +73,7 @@ def _build_facts(upgrade: KubernetesUpgrade) -> Iterable[str]:
     if upgrade.samples is not None:
         yield f"NUMA cells: {describe_sampled_capacity(upgrade.samples)}"
     if upgrade.blocked_pools:
-        yield (
-            "The platform ends an upgrade that finds no room for a surge VM; "
-            "what follows is tried all the same."
-        )
+        yield ("Azure stops an upgrade without capacity for a surge VM. Later batches are simulated anyway.")
 
 
 def _build_pool_section(upgrade: KubernetesUpgrade) -> Section:
@@ -114,7 +110,7 @@ def _build_blocked_section(pool: PoolUpgrade) -> Section:
     batch = pool.batches[-1]
     missing = [move.vm.name for move in batch.moves if move.placement is None]
     prefix = f"Batch {batch.number} of {pool.pool} ({_format_surge(pool)})"
-    line = f"{prefix} finds no room for {format_list(missing)}. {pool.reason}"
+    line = f"{prefix} has no capacity for {format_list(missing)}. {pool.reason}"
     return Section(f"What blocks {pool.pool}", (line, *_suggest_fixes(pool)), is_finding=True)
 
 
@@ -124,13 +120,13 @@ def _suggest_fixes(pool: PoolUpgrade) -> Iterable[str]:
         yield f'max_surge = "{pool.fitting_surge}" fits for every batch.'
     if pool.fits_in_place:
         yield (
-            'max_surge = "0" with max_unavailable = "1" fits: the old VM leaves first, so each batch has '
-            "one node less up."
+            'max_surge = "0" with max_unavailable = "1" fits: the old VM is deleted first, so one '
+            "node less is up per batch."
         )
     if pool.is_control_plane:
         yield f"Free a cell for one more {pool.sku}; a control plane always surges by one."
     elif not pool.fitting_surge and not pool.fits_in_place:
-        yield "Smaller surges, and none with max_unavailable 1, were tried; none fits."
+        yield "Tested smaller surges, and max_surge 0 with max_unavailable 1: none fits."
 
 
 def _build_batch_section(pool: PoolUpgrade) -> Section:

@@ -52,7 +52,7 @@ def _build_summary(repack: RepackResult) -> str:
             )
         case RepackStatus.OPTIMAL:
             vms = format_count(repack.recreations or 0, "VM")
-            return f"{vms} to re-create; with fewer it cannot be done (proved)."
+            return f"{vms} to re-create; this is the minimum (proved)."
         case RepackStatus.GAP if repack.recreations is not None:
             recreations, bound = repack.recreations, repack.bound or 0
             per_cent = 100 * (recreations - bound) / recreations
@@ -61,13 +61,13 @@ def _build_summary(repack: RepackResult) -> str:
                 f"{per_cent:.1f} %)."
             )
         case RepackStatus.GAP:
-            return f"No way was found, and no proof that there is none: at least {repack.bound} re-creations."
+            return f"No solution found, none ruled out: at least {repack.bound} re-creations."
     if repack.bound is not None and repack.request.moves is not None:
         return (
-            f"It cannot be done with {format_count(repack.request.moves, 're-creation')}: "
-            f"at least {repack.bound} are needed (proved)."
+            f"Not possible with {format_count(repack.request.moves, 're-creation')}: at least "
+            f"{repack.bound} are needed (proved)."
         )
-    return f"It cannot be done: no choice of re-creations makes room for {want:,} {sku} (proved)."
+    return f"Not possible: no choice of re-creations frees capacity for {want:,} {sku} (proved)."
 
 
 def _build_facts(repack: RepackResult) -> Iterable[str]:
@@ -75,33 +75,30 @@ def _build_facts(repack: RepackResult) -> Iterable[str]:
     request = repack.request
     if repack.status is not RepackStatus.NOTHING_TO_DO:
         verb = select_form(repack.fits_now.maximum, "fits", "fit")
-        yield f"{repack.fits_now} of {request.want:,} {verb} as it stands."
+        yield f"{repack.fits_now} of {request.want:,} {verb} now."
     if repack.maximum is not None:
-        yield (
-            f"{repack.maximum:,} {select_form(repack.maximum, 'is', 'are')} the most that could be made "
-            f"to fit."
-        )
+        yield (f"{repack.maximum:,} {select_form(repack.maximum, 'is', 'are')} the maximum that can fit.")
     if repack.windows:
         pools_text = format_count(repack.pool_count, "pool")
         yield (
             f"{format_count(repack.pod_restarts, 'pod')} restart, {pools_text} "
-            f"{select_form(repack.pool_count, 'is', 'are')} touched, "
-            f"in {format_count(len(repack.windows), 'window')}{_describe_minimum_windows(repack)}."
+            f"{select_form(repack.pool_count, 'is', 'are')} affected, in "
+            f"{format_count(len(repack.windows), 'window')}{_describe_minimum_windows(repack)}."
         )
         yield _describe_certainty(repack)
     if repack.unknown_machines:
         yield _describe_unknown_cells(repack)
     if repack.is_machine_dependent:
-        yield "The search was ended by -time: on another computer the answer may be another one."
+        yield "The search stopped at the -time limit; the result may differ on another computer."
     if repack.has_no_order:
-        yield "There are choices that would make room, but none was found that the rule can be led to."
+        yield "Some choices would free capacity, but no tested steps lead Azure's placement rule to them."
 
 
 def _describe_minimum_windows(repack: RepackResult) -> str:
     """Describe if fewer windows are possible for these VMs."""
     if len(repack.windows) > repack.minimum_windows:
         return f" (at least {repack.minimum_windows} for these VMs)"
-    return "" if repack.minimum_windows == 1 else " (fewer cannot do for these VMs)"
+    return "" if repack.minimum_windows == 1 else " (the minimum for these VMs)"
 
 
 def _describe_certainty(repack: RepackResult) -> str:
@@ -117,21 +114,24 @@ def _describe_certainty(repack: RepackResult) -> str:
     if not repack.unknown_machines:
         return f"{text}."
     return (
-        f"{text}: as the unknown cells may lie they can go elsewhere, and neither another order nor a cordon "
-        "was found that keeps them from it. Ask again with -not for these VMs; or go on, look where they are "
-        "after their window, and ask again if it is elsewhere."
+        f"{text}: unknown NUMA use may send them elsewhere, and no tested order or cordon prevents it. "
+        "Run the command again with -not for these VMs. Or continue, check their machines after the "
+        "window, and run it again if they differ."
     )
 
 
 def _describe_unknown_cells(repack: RepackResult) -> str:
     machines = format_count(repack.unknown_machines, "machine")
     text = (
-        f"On {machines} the NUMA cells of VMs are not known: such a machine is emptied as a whole or not "
-        "at all, and takes only what fits however they lie."
+        f"On {machines} NUMA use is unknown. Such a machine is emptied completely or kept, and gets "
+        "only VMs that fit in any case."
     )
     if repack.if_known is None:
         return text
-    return f"{text} With cells known, {format_count(repack.if_known, 're-creation')} might do (one draw)."
+    return (
+        f"{text} With known cells, {format_count(repack.if_known, 're-creation')} might be enough (one "
+        "sample)."
+    )
 
 
 def _build_blocking_section(repack: RepackResult) -> Section:
@@ -146,7 +146,7 @@ def _build_blocking_section(repack: RepackResult) -> Section:
         for constraint in repack.blocking
     )
     table = Table(("loosened", "fits then", "re-creations"), rows, frozenset({2}))
-    return Section("What stands in the way, each tried by itself", table=table)
+    return Section("Blocking constraints (each tested alone)", table=table)
 
 
 def _build_pod_section(window: RepackWindow, number: int) -> Iterable[Section]:
@@ -158,7 +158,7 @@ def _build_pod_section(window: RepackWindow, number: int) -> Iterable[Section]:
         for pod in window.pods[:_MAX_PODS]
     )
     hidden_count = len(window.pods) - len(rows)
-    lines = (f"And {format_count(hidden_count, 'more pod')}; JSON has them all.",) if hidden_count else ()
+    lines = (f"And {format_count(hidden_count, 'more pod')}; JSON contains all.",) if hidden_count else ()
     table = Table(("pod", "leaves", "meanwhile on", "then on"), rows)
     yield Section(f"Pods of window {number}", lines, table=table)
 
@@ -205,7 +205,7 @@ def build_window_commands(repack: RepackResult, window: RepackWindow, number: in
     if any(
         not _is_rack_address(repack.site.offering_addresses.get(machine, "")) for machine in window.cordons
     ):
-        yield '# and cordon_status = "Cordoned" in their blocks, or an export made anew: the plan must see it'
+        yield '# and cordon_status = "Cordoned" in their blocks, or a new export: the plan must see it'
     flags = " ".join(
         f"-replace={shlex.quote(f'{_get_address(repack, step)}:{step.source.vm.name}')}"
         for step in window.steps
@@ -217,7 +217,7 @@ def build_window_commands(repack: RepackResult, window: RepackWindow, number: in
         yield from _build_manual_commands(repack, manual_steps)
     yield from _build_cordon_commands(repack, window.cordons, "uncordon")
     if manual_steps:
-        yield "# (azure_export: capture the export anew; nexusform apply then takes over where they are)"
+        yield "# (azure_export: capture the export again; nexusform apply then records their machines)"
 
 
 def _is_simulated(repack: RepackResult, step: RepackStep) -> bool:
@@ -227,7 +227,7 @@ def _is_simulated(repack: RepackResult, step: RepackStep) -> bool:
 
 def _build_manual_commands(repack: RepackResult, steps: Sequence[RepackStep]) -> Iterable[str]:
     """Build the commands to re-create VMs under a read-only provider."""
-    yield "# (the provider azure_export sends nothing: do this in place of that apply)"
+    yield "# (the provider azure_export sends nothing: run this instead of that apply)"
 
     def get_owner(step: RepackStep) -> str:
         return _get_address(repack, step)
@@ -277,7 +277,7 @@ def _is_rack_address(address: str) -> bool:
 def _build_capacity_section(repack: RepackResult) -> Section:
     line = (
         f"Before: {repack.fits_now} of {repack.request.sku.title}; afterwards at least "
-        f"{repack.request.want:,}, once nothing is cordoned any more."
+        f"{repack.request.want:,}, after the uncordon."
     )
     return Section("Room", (line,))
 

@@ -89,10 +89,9 @@ def _describe_stop(stop: UpgradeStop) -> str:
     names = format_list((f"{name} ({reason})" for name, reason in stop.unhealthy), 4)
     number = len(stop.unhealthy)
     return (
-        f"As things are it stops at {stop.rack}, after wave {stop.waves}: {number} of its "
-        f"{format_count(stop.machines, 'machine')} {select_form(number, 'is', 'are')} not well now and not "
-        f"expected "
-        f"back, and {stop.max_failed} may stay away: {names}."
+        f"It would stop now at {stop.rack}, after wave {stop.waves}: {number} of its "
+        f"{format_count(stop.machines, 'machine')} {select_form(number, 'is', 'are')} unhealthy and not "
+        f"expected back; {stop.max_failed} may stay down: {names}."
     )
 
 
@@ -112,30 +111,24 @@ def _build_facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
     if options.max_unavailable is not None:
         batch_text = f"at most {format_count(options.max_unavailable, 'machine')} of a rack at once"
     yield (
-        f"{format_count(len(upgrade.racks), 'rack')} in byte order of their names, {batch_text}: "
-        f"{format_count(len(upgrade.waves), 'wave')}. The next one begins when every machine is back. The "
-        f"platform allows up to {upgrade.hours} hours."
+        f"{format_count(len(upgrade.racks), 'rack')} by name (byte order), {batch_text}: "
+        f"{format_count(len(upgrade.waves), 'wave')}. The next wave starts when every machine is back. "
+        f"Azure allows up to {upgrade.hours} hours."
     )
     if options.is_from_site:
-        yield "It goes as the site's update_strategy says, but for what the flags say."
+        yield "The site's update_strategy applies, except where flags override it."
     if options.wait_minutes:
         yield f"After each rack it waits {format_count(options.wait_minutes, 'minute')}."
     yield from _describe_abort(upgrade)
     if upgrade.unexpected_order:
         earlier, later = upgrade.unexpected_order
-        yield f"Mind the order: {earlier} comes before {later}, since names are compared byte by byte."
+        yield f"Rack order: {earlier} is before {later}, because names are compared byte by byte."
     if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
         yield _describe_pauses(upgrade)
     yield _describe_drain(is_drained=options.drain)
-    yield (
-        "No new NKS VM is created meanwhile. When its machine is back, each VM starts again there; to the "
-        "user it has not moved."
-    )
+    yield ("No new NKS VM is created meanwhile. Each VM restarts on its machine when that is back.")
     if not upgrade.workloads:
-        yield (
-            "No pods are known here, so nothing is said of them: whether they fit on the nodes that are left "
-            "depends on what they request."
-        )
+        yield ("Pods are unknown, so they are not simulated.")
 
 
 def _describe_pauses(upgrade: RuntimeUpgrade) -> str:
@@ -144,12 +137,13 @@ def _describe_pauses(upgrade: RuntimeUpgrade) -> str:
     racks = [f"wave {first[rack]} ({rack})" for rack in upgrade.racks if rack in first]
     before = f": before {format_list(racks)}, and after the last rack" if racks else ""
     return (
-        f"PauseAfterRack: it waits before the first rack and after every rack{before}. Each time somebody "
-        "has to run `az networkcloud cluster continue-update-version --name CLUSTER --resource-group GROUP`."
+        f"PauseAfterRack: the upgrade waits before the first rack and after every rack{before}. "
+        "Continue it each time with `az networkcloud cluster continue-update-version --name CLUSTER "
+        "--resource-group GROUP`."
     )
 
 
-_WORKLOADS: Mapping[str, str] = {"True": "workloads are impaired", "False": "workloads run on"}
+_WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
 
 
 def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
@@ -159,7 +153,7 @@ def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
     if runtime.version:
         yield f"The machines run version {runtime.version}."
     if not runtime.offers:
-        yield "The platform offers no newer version: there is nothing to upgrade to now."
+        yield "Azure offers no newer version."
     for offer in runtime.offers:
         parts = (
             (f"expected to take {offer.duration}", offer.duration),
@@ -171,7 +165,7 @@ def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
             (offer.impact.rstrip("."), offer.impact),
         )
         details = "; ".join(text for text, value in parts if value)
-        yield f"The platform offers version {offer.version}{f' ({details})' if details else ''}."
+        yield f"Azure offers version {offer.version}{f' ({details})' if details else ''}."
 
 
 def _describe_abort(upgrade: RuntimeUpgrade) -> Iterable[str]:
@@ -187,11 +181,9 @@ def _describe_abort(upgrade: RuntimeUpgrade) -> Iterable[str]:
     unit = " per cent" if options.is_percentage else ""
     limit_text = limits[0] if len(limits) == 1 else f"{limits[0]} to {limits[-1]}, by the size of the rack,"
     yield (
-        f"It stops at a rack of which fewer than {options.threshold}{unit} of the machines come back: "
-        f"{limit_text} "
-        f"{select_form(limits[-1], 'machine')} of a rack may stay away. What was upgraded stays so, and the "
-        f"racks "
-        "after it keep the old version."
+        f"The upgrade stops at a rack where fewer than {options.threshold}{unit} of the machines "
+        f"return: {limit_text} {select_form(limits[-1], 'machine')} of a rack may stay down. Upgraded "
+        "racks keep the new version, later racks the old one."
     )
 
 
@@ -200,13 +192,13 @@ def _describe_drain(*, is_drained: bool) -> str:
     if is_drained:
         return (
             "Nodes are cordoned and drained before their machine goes down, for at most "
-            f"{DRAIN_MINUTES} minutes each; PodDisruptionBudgets are honoured until then. "
-            "Pods that fit on no other node stay Pending."
+            f"{DRAIN_MINUTES} minutes each; PodDisruptionBudgets are respected until then. Pods that "
+            "fit on no other node stay Pending."
         )
     return (
-        "-drain=false: machines lose power with all that runs on them. After "
-        f"{format_count(UNHEALTHY_MINUTES, 'minute')} without contact their pods count as unhealthy and are "
-        "replaced where other nodes have room."
+        "-drain=false: machines are powered off without a drain. After "
+        f"{format_count(UNHEALTHY_MINUTES, 'minute')} without contact their pods are unhealthy. They are "
+        "re-created where other nodes have capacity."
     )
 
 

@@ -101,12 +101,12 @@ def build_failure_play(site: SiteSnapshot, failure: Failure) -> Playback:
             figures=_build_figures((*failure.pools, *failure.stay_down)),
         ),
         PlaybackStep(
-            f"{format_count(recreated_count, 'VM')} of {down_count} come back elsewhere",
+            f"{format_count(recreated_count, 'VM')} of {down_count} re-created elsewhere",
             failure.machines,
             moves,
         ),
     )
-    return Playback(site_map, steps, moved_label="comes back elsewhere", removed_label="stays down")
+    return Playback(site_map, steps, moved_label="is re-created elsewhere", removed_label="stays down")
 
 
 def build_kubernetes_upgrade_play(site: SiteSnapshot, upgrade: KubernetesUpgrade) -> Playback:
@@ -159,7 +159,7 @@ def _format_batch_title(pool: PoolUpgrade, batch: UpgradeBatch) -> str:
     prefix = f"{pool.pool}, batch {batch.number} of {-(-pool.count // len(pool.batches[0].moves))}"
     if not batch.fits:
         missing = [move.vm.name for move in batch.moves if move.placement is None]
-        return f"{prefix}: no room for the new {format_first(missing, 3)}"
+        return f"{prefix}: no capacity for the new {format_first(missing, 3)}"
     return f"{prefix}: {format_first(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
 
 

@@ -80,16 +80,19 @@ def _build_facts(answer: CapacityAnswer) -> Iterable[str]:
     totals = answer.totals
     zone_text = "" if answer.zones is None else f" in zones {', '.join(answer.zones)}"
     yield (
-        f"{format_count(totals.machines, 'machine')}{zone_text} take new VMs; free are "
+        f"{format_count(totals.machines, 'machine')}{zone_text} accept new VMs; free: "
         f"{_format_share(totals.free_vcpus, totals.vcpus, 'vCPUs')} and "
         f"{_format_share(totals.free_memory_gib, totals.memory_gib, 'GiB')}."
     )
     if answer.closed:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(answer.closed.items()))
-        yield f"{format_count(sum(answer.closed.values()), 'machine')} take none and are left out: {reasons}."
+        yield (
+            f"{format_count(sum(answer.closed.values()), 'machine')} accept no new VMs and are not "
+            f"counted: {reasons}."
+        )
     if answer.planned_racks:
-        yield f"Planned racks, counted apart: {format_list(answer.planned_racks)}."
-    yield "Each count stands for its SKU alone, nothing else being placed."
+        yield f"Planned racks (counted separately): {format_list(answer.planned_racks)}."
+    yield "Each count assumes that only this SKU is added."
     yield from _build_unknown_facts(answer)
 
 
@@ -97,17 +100,16 @@ def _build_unknown_facts(answer: CapacityAnswer) -> Iterable[str]:
     """Build sentences about unknown values that affect the counts."""
     if answer.machines_with_unknown_cells:
         yield (
-            f"On {format_count(len(answer.machines_with_unknown_cells), 'machine')} the NUMA cells of VMs "
-            f"are not known: N to M fit, "
-            "whichever legal split it is; N are certain."
+            f"On {format_count(len(answer.machines_with_unknown_cells), 'machine')} NUMA use is "
+            "unknown: N to M fit; N are certain."
         )
     if answer.overfull:
         names = format_list(answer.overfull, 5)
-        yield f"These Insufficient capacity into the cells of {names} in any way: counted as full."
+        yield f"These Insufficient capacity into the cells of {names}: counted as full."
     if answer.unplaced:
         verb = select_form(len(answer.unplaced), "VM has", "VMs have")
         names = format_list(answer.unplaced, 5)
-        yield f"{len(answer.unplaced):,} {verb} no machine, and their room is not counted: {names}."
+        yield f"{len(answer.unplaced):,} {verb} no machine; their capacity is not counted: {names}."
 
 
 def _format_share(free: float, total: int, unit: str) -> str:
@@ -135,9 +137,9 @@ def _build_sku_section(answer: CapacityAnswer) -> Section:
     counts = ("more", *planned, "a rack lost")
     heads = ("SKU", *counts, "worst rack", "left over")
     rows = tuple(_build_sku_row(sku_capacity, answer) for sku_capacity in answer.sku_capacities)
-    line = "Left over is what stays free and unusable once the site is filled with that SKU."
+    line = "Left over: free but unusable once the site is filled with that SKU."
     table = Table(heads, rows, frozenset(range(1, len(counts) + 1)))
-    return Section("More VMs of one SKU", (line,), table=table)
+    return Section("Spare capacity by VM SKU", (line,), table=table)
 
 
 def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
@@ -154,7 +156,7 @@ def _build_zone_section(answer: CapacityAnswer) -> Section:
     """Build the section with a row per SKU and a column per availability zone."""
     zones = answer.sku_capacities[0].zones if answer.sku_capacities else ()
     rows = tuple(_build_zone_row(sku_capacity) for sku_capacity in answer.sku_capacities)
-    lines = ("+N: in planned racks, besides.",) if answer.planned_racks else ()
+    lines = ("+N: additional in planned racks.",) if answer.planned_racks else ()
     table = _build_sku_table([zone.zone for zone in zones], rows)
     return Section("By availability zone", lines, table=table)
 
@@ -175,8 +177,8 @@ def _build_rack_section(answer: CapacityAnswer) -> Section:
     """Build the section with a row per SKU and a column per lost rack."""
     racks = list(answer.sku_capacities[0].without_rack) if answer.sku_capacities else []
     rows = tuple(_build_rack_row(sku_capacity) for sku_capacity in answer.sku_capacities)
-    line = "What the other racks hold as they stand; the lost rack's VMs are down and not created elsewhere."
-    return Section("With this rack lost", (line,), table=_build_sku_table(racks, rows))
+    line = "Capacity of the other racks now. VMs of the lost rack are down and not re-created."
+    return Section("With this rack down", (line,), table=_build_sku_table(racks, rows))
 
 
 def _build_rack_row(sku_capacity: SkuCapacity) -> Row:
@@ -186,21 +188,19 @@ def _build_rack_row(sku_capacity: SkuCapacity) -> Row:
 def _build_mix_section(mix: MixAnswer) -> Section:
     """Build the section of a mix: complete sets, and additional VMs."""
     sets = f"{_format_sets(mix.sets, 'whole set')} of {_format_mix(mix.parts)}"
-    lines = [f"{sets} {describe_fit(mix.sets)} when the VMs are placed at once, larger SKUs first."]
+    lines = [f"{sets} {describe_fit(mix.sets)} if all VMs are placed at once, larger SKUs first."]
     if mix.short is not None:
         verb = select_form(mix.missing, "finds", "find")
-        lines.append(f"One set more does not: {mix.missing} x {mix.short.name} {verb} no room.")
+        lines.append(f"One more set does not fit: {mix.missing} x {mix.short.name} {verb} no capacity.")
     if mix.sequential_sets != mix.sets:
-        lines.append(
-            f"Set after set, as they would grow, {mix.sequential_sets} {describe_fit(mix.sequential_sets)}."
-        )
+        lines.append(f"One set after another, {mix.sequential_sets} {describe_fit(mix.sequential_sets)}.")
     if not mix.sets.is_exact:
-        lines.append("These are bounds: the truth lies inside, and may not reach them.")
+        lines.append("These are bounds; the exact number lies between them.")
     rows = [
         Row((part.sku.title, f"{part.count:,}", f"{part.count * mix.sets.minimum:,}", f"{additional}"))
         for part, (_, additional) in zip(mix.parts, mix.remaining, strict=True)
     ]
-    heads = ("SKU", "in a set", "in all", "more beside them")
+    heads = ("SKU", "in a set", "in all", "more in addition")
     table = Table(heads, tuple(rows), frozenset({1, 2, 3}))
     return Section("Filled with the mix", tuple(lines), table=table, is_finding=not mix.sets.maximum)
 
@@ -210,10 +210,10 @@ def build_other_sections(rows: Sequence[OtherCapacity]) -> Iterable[Section]:
     if not rows:
         return
     lines = (
-        "What is left is what is left at most: the platform keeps some addresses for its own.",
-        f"A node takes a block of {POD_BLOCK} pod addresses at least.",
-        "Which services have addresses of load balancers, Azure does not tell.",
-        "Claims of pods are those of what nexusform knows to run there, on top of volumes.",
+        "Free addresses are upper bounds: Azure reserves some.",
+        f"A node needs a block of at least {POD_BLOCK} pod addresses.",
+        "Azure does not report the load-balancer addresses in use.",
+        "PersistentVolumeClaims: those of pods known to nexusform, in addition to volumes.",
     )
     cells = tuple(_build_other_row(row) for row in rows)
     table = Table(("beside machines", "of", "left", "an upgrade"), cells, frozenset({2, 3}))
@@ -248,34 +248,34 @@ def _build_fragmentation_lines(cells: Fragmentation, yardstick: VmSku) -> Iterab
     """Build the lines about NUMA cells by kind, and about fragmenting pools."""
     size = f"{yardstick.cpus_in_cell} vCPUs and {yardstick.memory_in_cell} GiB"
     kinds = (
-        (cells.open, f"can take {size} now"),
-        (cells.taken, "hold a VM of that size"),
-        (cells.broken, "hold only smaller VMs and cannot take it any more"),
-        (cells.spoiled, "have the room, but their machine has no disk left for it"),
-        (cells.small, "cannot take it even when empty"),
-        (cells.closed, "are on machines that take no new VMs"),
-        (cells.unknown, "are on machines with VMs whose cells are not known"),
+        (cells.open, f"fit {size} now"),
+        (cells.taken, "contain a VM of that size"),
+        (cells.broken, "contain only smaller VMs and no longer fit it"),
+        (cells.spoiled, "have capacity, but their machine lacks disk"),
+        (cells.small, "do not fit it even when empty"),
+        (cells.closed, "are on machines closed to new VMs"),
+        (cells.unknown, "are on machines with unknown NUMA use"),
     )
-    yield f"Of {format_count(cells.cells, 'NUMA cell')}, seen from {yardstick.name}:"
+    yield f"Of {format_count(cells.cells, 'NUMA cell')}, measured by {yardstick.name}:"
     for count, text in kinds:
         if count:
             yield f"  {count:,} {text}"
     if cells.broken:
         pools = [f"{pool.cluster}/{pool.pool} ({pool.cells})" for pool in cells.broken_by]
         yield (
-            f"Broken by {format_list(pools, 6)}; {cells.broken_vcpus:,} vCPUs and "
-            f"{cells.broken_memory_gib:,} GiB are free in them, for smaller VMs only."
+            f"Fragmented by {format_list(pools, 6)}; {cells.broken_vcpus:,} vCPUs and "
+            f"{cells.broken_memory_gib:,} GiB in them are free for smaller VMs only."
         )
 
 
 def _build_stranded_line(cells: Fragmentation) -> str:
     """Build the line about free capacity without a fitting SKU."""
     if not cells.stranded_cells:
-        return "Nothing: wherever vCPUs or memory are free, some SKU still fits."
+        return "None: some SKU fits in every cell with free vCPUs or memory."
     return (
         f"{cells.stranded_vcpus:,} vCPUs and {cells.stranded_memory_gib:,} GiB are free in "
-        f"{format_count(cells.stranded_cells, 'cell')} where no SKU fits any more: the other of the two, or "
-        "the disk, is used up."
+        f"{format_count(cells.stranded_cells, 'cell')} where no SKU fits: vCPUs, memory or disk is used "
+        "up."
     )
 
 
@@ -289,7 +289,8 @@ _ZONE: Final = RecordForm(
 )
 _SKU: Final = RecordForm(
     SkuCapacity,
-    "vm_sku_name=sku.name [sriov_vfs=sku.vfs] more=current.minimum more_with_planned_racks=with_planned.minimum "
+    "vm_sku_name=sku.name [sriov_vfs=sku.vfs] more=current.minimum "
+    "more_with_planned_racks=with_planned.minimum "
     "more_with_any_one_rack_lost=with_one_rack_down.minimum worst_rack? left_over=. zones "
     "rack_lost=without_rack *now=current with_planned_racks=with_planned "
     "with_any_one_rack_lost=with_one_rack_down with_rack_lost=without_rack",

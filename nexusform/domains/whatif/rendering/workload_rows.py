@@ -56,7 +56,7 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
     table = Table(heads, rows, frozenset({2, 3, 4, 5}))
     lines = [_COLUMN_NOTE]
     if not all(verdict.is_certain for verdict in verdicts):
-        lines.append("* the scheduler draws lots between equal nodes: this is one outcome among several.")
+        lines.append("* kube-scheduler picks randomly among equal nodes: this is one possible outcome.")
     lines += [_describe_budgets(verdict) for verdict in verdicts if verdict.blocking_budgets]
     has_findings = any(row.is_finding for row in rows)
     return Section(f"{prefix}Verdict by workload", tuple(lines), table=table, is_finding=has_findings)
@@ -73,15 +73,14 @@ def _build_verdict_row(verdict: WorkloadVerdict) -> Row:
 
 def _describe_budgets(verdict: WorkloadVerdict) -> str:
     return (
-        f"{format_list(verdict.blocking_budgets)} cannot be honoured for {verdict.workload}: its drains take "
-        f"the full "
-        "time, and then the pods lose power all the same."
+        f"{format_list(verdict.blocking_budgets)} cannot be respected for {verdict.workload}: drains "
+        "time out, then the pods lose power."
     )
 
 
 _COLUMN_NOTE = (
-    "The fewest in any wave. At once: pods that run the moment the nodes go; then: after replacements. "
-    "Pending pods run again when their nodes are back."
+    "Minimum over all waves. At once: pods running when the nodes go down; then: after replacements. "
+    "Pending pods restart when their nodes return."
 )
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.diagnostics.phrases import format_count, format_first
 from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_snapshot
 from nexusform.domains.pods.planning.external_clusters import list_read_blocks
@@ -84,9 +84,8 @@ def open_fleet(location: CommandContext, plan_path: str = "") -> tuple[FleetSnap
     fleet = build_fleet_snapshot(source.things, build_registries(), source.catalogue, source.observations)
     if not fleet.members.members:
         detail = (
-            f"There is no fleet_member_cluster in {source.origin}. Apply a configuration that has one, or "
-            f"ask "
-            "a saved plan: `nexusform plan -out=FILE`, then this command with -plan=FILE."
+            f"There is no fleet_member_cluster in {source.origin}. Apply a configuration with one, or "
+            "use a saved plan: `nexusform plan -out=FILE`, then this command with -plan=FILE."
         )
         problem = build_error("nothing-to-simulate", detail)
         return None, replace(source, diagnostics=(*source.diagnostics, problem))
@@ -99,7 +98,7 @@ def open_snapshot(location: CommandContext, plan_path: str = "", *, has_pods: bo
     if source.snapshot is not None and not source.snapshot.sites:
         problem = build_error(
             "nothing-to-simulate",
-            f"There is no site in {source.origin}. Apply a configuration that has one, or ask a saved plan: "
+            f"There is no site in {source.origin}. Apply a configuration with one, or use a saved plan: "
             "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
         )
         return replace(source, snapshot=None, diagnostics=(*source.diagnostics, problem))
@@ -142,9 +141,7 @@ def _find_unknown_nodes(source: SimulationInput) -> Iterator[Diagnostic]:
             detail = (
                 f'{format_count(len(observed_cluster.unknown_nodes), "node")} of the cluster "{cluster_id}" '
                 f"({format_first(observed_cluster.unknown_nodes, _MAX_NAMES)}) "
-                f"{select_form(len(observed_cluster.unknown_nodes), 'is', 'are')} no VM "
-                "of what is asked, neither by name nor by provider id: what they take of machines is "
-                "not counted."
+                "match no VM by name or provider id. Their pods are not counted."
             )
             yield build_warning("node-without-vm", detail)
 
@@ -179,7 +176,7 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
     prior, prior_problems = read_prior_state(saved, path)
     problems += prior_problems
     if saved.plan.errored:
-        detail = "A plan with errors cannot be simulated. Mend them and plan again."
+        detail = "A plan with errors cannot be simulated. Fix them and plan again."
         problems.append(build_error("errored-saved-plan", detail))
     if location.variables:
         configuration, _ = load_project_configuration(location)
@@ -288,7 +285,7 @@ def _read_nodes(
 
 
 def _build_node_warning(problem: Diagnostic) -> Diagnostic:
-    detail = f"{problem.detail} What runs on the nodes that it would show takes no room in this answer."
+    detail = f"{problem.detail} Pods on its nodes are not counted."
     return build_warning(
         "nodes-not-counted", detail, problem.subject, address=problem.address, block=problem.block
     )

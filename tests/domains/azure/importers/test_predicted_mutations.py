@@ -61,7 +61,7 @@ POOL = "azapi_resource.agentpool1: "
 @pytest.mark.parametrize(
     ("path", "new", "words"),
     [
-        ((*CHANGE, "actions"), [[]], f'{POOL}its "change.actions" must be what Terraform does'),
+        ((*CHANGE, "actions"), [[]], f'{POOL}its "change.actions" must be the actions'),
         ((*CHANGE, "actions"), None, "and is missing"),
         ((*CHANGE, "actions"), "x", 'and is the text "x"'),
         ((*CHANGE, "actions"), [], "and is a list"),
@@ -76,8 +76,8 @@ POOL = "azapi_resource.agentpool1: "
         (("resource_changes", 2, "address"), True, 'resource_changes[2]: its "address" must be'),
         (("resource_changes", 2, "type"), {}, f'{POOL}its "type" must be a string and is an object'),
         (("resource_changes", 2), [], "resource_changes[2]: an object is needed here, not a list"),
-        (("resource_changes",), True, 'its "resource_changes" is a list in one, not true'),
-        (("configuration",), [], 'its "configuration" is an object in one, not a list'),
+        (("resource_changes",), True, 'its "resource_changes" must be a list, not true'),
+        (("configuration",), [], 'its "configuration" must be an object, not a list'),
         (
             ("configuration", "root_module", "resources"),
             True,
@@ -86,7 +86,7 @@ POOL = "azapi_resource.agentpool1: "
         (
             ("configuration", "root_module", "module_calls", "cluster", "depends_on"),
             ["azapi_resource.v"],
-            "configuration: its resources refer to each other in a circle",
+            "configuration: its resources refer to each other in a cycle",
         ),
     ],
 )

@@ -218,7 +218,7 @@ def test_what_is_no_subscription_is_told(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", subscription)
     assert run_command_line(TAKEN_OVER) == 1
-    assert "AZURE_SUBSCRIPTION_ID must be a GUID, as `az account show --query id` prints it" in said(capsys)
+    assert "AZURE_SUBSCRIPTION_ID must be a GUID (see `az account show --query id`)" in said(capsys)
     Path("main.nf.hcl").write_text(BLOCK.replace(ANOTHER, subscription))
     assert run_command_line(["plan"]) == 1
     told = said(capsys)

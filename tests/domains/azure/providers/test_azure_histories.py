@@ -85,7 +85,7 @@ HISTORIES |= {
         change="upgrade", faults=Faults(fails=1, vanishes=2, polls=6), said=("no machine has room",)
     ),
     "upgrade, failed without a reason": History(
-        change="upgrade", faults=Faults(fails=1), words={}, said=("(Failed): it does not say why.",)
+        change="upgrade", faults=Faults(fails=1), words={}, said=("(Failed): no reason given.",)
     ),
     "upgrade, an older API that tells versions in headers alone": History(
         change="upgrade", faults=Faults(fails=1), etags=False
@@ -101,7 +101,7 @@ HISTORIES |= {
         change="upgrade",
         faults=Faults(conflicts=100_000),
         waits=0.05,
-        said=("Azure does not take the change: Conflict: Another operation is in progress",),
+        said=("Azure rejects the change: Conflict: Another operation is in progress",),
         sent=0,
     ),
     "upgrade, busy and throttled for long": History(
@@ -111,7 +111,7 @@ HISTORIES |= {
         code=0,
     ),
     "upgrade, changed by somebody else just before": History(
-        change="upgrade", faults=Faults(others=3), said=("It changed meanwhile. Trying again.",), code=0
+        change="upgrade", faults=Faults(others=3), said=("It was changed meanwhile. Trying again.",), code=0
     ),
     "upgrade, the line is cut and it fails": History(
         change="upgrade", faults=Faults(resets=1, fails=1, polls=3), said=("no machine has room",)

@@ -108,8 +108,8 @@ def test_while_it_goes_on_nothing_says_that_nothing_is_to_do(
     for flags in ((), ("-refresh=false",)):
         assert f"change-in-progress {shown}" in scene.due(*flags)
     code, told = scene.run("reconcile", "-from=azure")
-    assert (code, "1 change of ours is not done" in told) == (2, True), told
-    assert "An earlier apply began to" in told
+    assert (code, "1 change in progress" in told) == (2, True), told
+    assert "An earlier apply started to" in told
     told = scene.good("apply", "-refresh-only", "-auto-approve")
     assert ("No changes" in told, f"change-in-progress {shown}" in told) == (False, True), told
     scene.good("apply", "-discard")
@@ -129,10 +129,10 @@ def test_what_was_dropped_while_it_went_on_is_sent_again_only_where_it_failed(
     scene.end(outcome, rollback=rollback)
     if outcome == "Succeeded":
         assert "No changes." in scene.good("plan", "-detailed-exitcode")
-        assert "Every VM stands where state has it." in scene.good("reconcile", "-from=azure")
+        assert "Every VM is where the state records it." in scene.good("reconcile", "-from=azure")
     else:
         told = scene.due()
-        assert f"What an earlier apply began of c ended {outcome}: no machine has room." in told
+        assert f"A change from an earlier apply of c ended {outcome}: no machine has room." in told
         assert f"ended {outcome}" in scene.run("reconcile", "-from=azure")[1]
     scene.good("apply", "-auto-approve")
     assert scene.taken("PATCH") == (1 if outcome == "Succeeded" else 2)
@@ -199,7 +199,7 @@ def test_nodes_that_never_came_of_what_was_dropped_are_due(scene: Scene, tmp_pat
         site.end(operation)
     site.faults = Faults()
     told = scene.due("-details")
-    assert "What an earlier apply began of c/np1 is over, and Azure shows 2 of 4 nodes." in told
+    assert "A change from an earlier apply of c/np1 has ended, and Azure shows 2 of 4 nodes." in told
     assert "change-in-progress" not in told
     scene.good("apply", "-auto-approve")
     assert scene.taken("PATCH") == 2

@@ -81,7 +81,7 @@ def test_nodes_leave_only_once_their_machine_is_cordoned(acting: Told, server: A
     assert "kubectl" not in acting.said.partition("Plan:")[2].partition("Error")[2], acting.said
     assert cordon_status(server) == "Uncordoned"
     assert acting("plan", "-detailed-exitcode") == 2, "it is still due"
-    assert "apply cordons these machines before their VMs leave" in acting.said
+    assert "apply cordons these machines before their VMs move" in acting.said
 
 
 def test_a_cordon_that_was_begun_is_followed_after_a_cut(acting: Told, server: ArmServer) -> None:

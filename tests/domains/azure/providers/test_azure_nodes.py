@@ -50,7 +50,7 @@ def test_nodes_are_made_anew_in_batches() -> None:
     recreate_nodes(arm_of(client), CLUSTER, [NodeRecreation("np1", ("a", "b"), 1, 3)], request(client))
     assert client.names == ["a-new", "b-new", "other"]
     assert [text.count("kubectl delete node") for text in client.told] == [1, 1]
-    assert all("Waiting until that is done." in text for text in client.told)
+    assert all("Waiting for the deletion." in text for text in client.told)
 
 
 def test_an_interrupt_ends_the_waiting_and_not_the_step() -> None:

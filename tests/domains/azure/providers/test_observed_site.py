@@ -70,7 +70,7 @@ def test_a_pool_is_taken_over_out_of_its_cluster(capsys: pytest.CaptureFixture[s
     assert "No changes." in out
     assert "6 kept" in out
     code, out = told(capsys, "reconcile", "-from=export")
-    assert (code, "Every VM stands where state has it." in out) == (0, True), out
+    assert (code, "Every VM is where the state records it." in out) == (0, True), out
 
 
 def test_what_becomes_of_a_pool_of_its_own_is_seen(capsys: pytest.CaptureFixture[str]) -> None:

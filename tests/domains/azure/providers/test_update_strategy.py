@@ -48,8 +48,8 @@ def test_a_sites_own_strategy_is_taken_over_and_followed(empty: Told, server: Ar
     empty("simulate", "runtime-upgrade")
     assert "at most 2 machines of a rack at once: 4 waves" in empty.said, empty.said
     assert "After each rack it waits 15 minutes" in empty.said
-    assert "fewer than 60 per cent of the machines come back: 1 machine of a rack may stay away" in empty.said
-    assert "PauseAfterRack: it waits" in empty.said
+    assert "fewer than 60 per cent of the machines return: 1 machine of a rack may stay down" in empty.said
+    assert "PauseAfterRack: the upgrade waits" in empty.said
     empty("simulate", "runtime-upgrade", "-strategy=Rack", "-max-unavailable=3")
     assert "at most 3 machines of a rack at once: 2 waves" in empty.said
     assert "PauseAfterRack" not in empty.said
@@ -107,10 +107,10 @@ def test_the_versions_of_machines_are_told_with_an_upgrade(empty: Told, server: 
     empty("simulate", "runtime-upgrade")
     assert "The machines run version 4.1.0." in empty.said, empty.said
     assert (
-        "The platform offers version 4.4.1 (expected to take 10-12 hours; workloads are impaired; supported "
+        "Azure offers version 4.4.1 (expected to take 10-12 hours; workloads are affected; supported "
         "until 2026-12-31; Machines restart)." in empty.said
     )
-    assert "The platform offers version 4.5.0." in empty.said
+    assert "Azure offers version 4.5.0." in empty.said
     empty("simulate", "runtime-upgrade", "-format=json")
     told = json.loads(empty.text)["sites"][0]["runtime"]
     assert told["version"] == "4.1.0"
@@ -128,14 +128,14 @@ def test_an_upgrade_that_would_stop_is_told_with_the_rack_and_why(empty: Told, s
     down |= {"powerState": "Off", "readyState": "False"}
     assert empty("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, empty.said
     empty("simulate", "runtime-upgrade")
-    assert "it stops at" not in empty.said
-    assert "fewer than 2 of the machines come back: 1 machine of a rack may stay away" in empty.said
+    assert "It would stop now at" not in empty.said
+    assert "fewer than 2 of the machines return: 1 machine of a rack may stay down" in empty.said
     server.site.resources[f"{HOSTED}/bareMetalMachines/m6".lower()]["properties"]["readyState"] = "False"
     assert empty("apply", "-auto-approve", "-refresh-only") == 0, empty.said
     assert empty("simulate", "runtime-upgrade") == 2
     assert (
-        "As things are it stops at r2, after wave 4: 2 of its 3 machines are not well now and not expected "
-        "back, and 1 may stay away: m5 (powered off, not ready) and m6 (not ready)." in empty.said
+        "It would stop now at r2, after wave 4: 2 of its 3 machines are unhealthy and not expected "
+        "back; 1 may stay down: m5 (powered off, not ready) and m6 (not ready)." in empty.said
     ), empty.said
     empty("simulate", "runtime-upgrade", "-format=json")
     assert json.loads(empty.text)["sites"][0]["stops"]["rack"] == "r2"

@@ -138,7 +138,7 @@ class TestAge:
     def test_newest_change_stands_in(self, export: dict[str, bytes]) -> None:
         without = {name: content for name, content in export.items() if not name.endswith("exported_at")}
         _, (problem,) = read(without, directory="export", max_age="1h")
-        assert "knows of nothing newer than 2026-02-28T01:41:00Z" in problem.detail
+        assert "has no data newer than 2026-02-28T01:41:00Z" in problem.detail
 
     def test_unknown(self) -> None:
         files = {"r.json": b"[]", "m.json": b"[]"}
@@ -179,7 +179,7 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("without", "said"),
         [
-            ("virtual_machines.json", "No file of the export lists virtual machines"),
+            ("virtual_machines.json", "The export has no list of virtual machines"),
             ("agent_pools.core-amf.json", "The agent pools of 1 cluster were not captured (core-amf)"),
         ],
     )
@@ -198,7 +198,7 @@ class TestFiles:
         )
         assert "The nodes of 1 cluster were not captured (core-amf)" in problem.detail
         _, (problem,) = read({**export, "export/kubernetes_clusters.json": b"[]"})
-        assert "the list of clusters is not whole" in problem.detail
+        assert "the list of clusters is incomplete" in problem.detail
 
     def test_one_of_several_sites(self, export: dict[str, bytes]) -> None:
         moved = {"lon1": "osl1", "x01": "y01"}

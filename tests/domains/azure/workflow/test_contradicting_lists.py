@@ -66,14 +66,14 @@ def test_a_cluster_that_tells_no_nodes_keeps_those_of_the_state(
     assert (code, warning in out) == (2, True)
     code, out = told(capsys, "reconcile", "-from=export")
     assert (code, warning in out) == (2, True)
-    assert "1 object was not looked at" in out
+    assert "1 object not checked" in out
     assert STATE.read_bytes() == before
 
 
 def test_an_import_says_that_nodes_were_not_captured(capsys: pytest.CaptureFixture[str]) -> None:
     with_nodes("missing")
     out = imported(capsys)
-    assert f"The nodes of 1 cluster were not captured ({CLUSTER}): on which machines" in out
+    assert f"The nodes of 1 cluster were not captured ({CLUSTER}): Their machines" in out
     code, out = told(capsys, "plan", "-detailed-exitcode")
     assert (code, "No changes." in out) == (0, True)
     shutil.copytree(CASE, "export", dirs_exist_ok=True)
@@ -95,7 +95,7 @@ def test_nodes_that_alone_tell_sizes_are_kept_as_well(capsys: pytest.CaptureFixt
     with_nodes("missing")
     code, out = told(capsys, "plan", "-details")
     assert (code, "No changes." in out, "The nodes of 1 cluster were not" in out) == (0, True, True)
-    assert "no whole list of Kubernetes clusters" not in out
+    assert "no complete list of Kubernetes clusters" not in out
 
 
 def test_reconcile_reports_nodes_that_are_gone_though_new_ones_would_not_fit(
@@ -163,8 +163,8 @@ def test_nodes_of_pools_that_the_list_lacks_are_told(
     imported(capsys)
     write_pools(*listed)
     code, out = told(capsys, "inventory", "check", "export")
-    assert (code, f"nodes are of {lacking} that the captured list" in out) == (2, True), out
-    assert f"{CLUSTER}/agentpool2): taken as not captured" in out
+    assert (code, f"nodes are of {lacking} not in the captured list" in out) == (2, True), out
+    assert f"{CLUSTER}/agentpool2): treated as not captured" in out
     code, out = told(capsys, "plan", "-detailed-exitcode")
     assert (code, "No changes." in out) == (0, True), out
 
@@ -177,15 +177,15 @@ def test_agent_pools_beside_an_empty_list_of_clusters(
     imported(capsys)
     before = STATE.read_bytes()
     CLUSTERS.write_text(clusters)
-    warning = f"The agent pools of {CLUSTER} were captured, and not that cluster itself"
+    warning = f"The agent pools of {CLUSTER} were captured, but not that cluster itself"
     code, out = told(capsys, "plan", "-detailed-exitcode", "-details")
     assert (code, "No changes." in out, "5 kept" in out, warning in out) == (0, True, True, True), out
     assert "1 Kubernetes cluster of site was not captured" in out.replace("dev07-306abd797e6b", "site"), out
     code, out = told(capsys, "reconcile", "-from=export")
-    assert (code, warning in out, "1 object was not looked at" in out) == (2, True, True), out
+    assert (code, warning in out, "1 object not checked" in out) == (2, True, True), out
     assert STATE.read_bytes() == before
     code, out = told(capsys, "inventory", "check", "export")
-    assert (code, out.count(warning), "No file of the export lists Kubernetes" in out) == (2, 1, False)
+    assert (code, out.count(warning), "The export has no list of Kubernetes" in out) == (2, 1, False)
     for file in Path("export").glob("agent_pools.*"):
         file.unlink()
     code, out = told(capsys, "plan")
@@ -202,11 +202,11 @@ def test_a_node_that_stands_twice_holds_its_room_on_both_machines(
         other["name"] = worker["name"]
         body["nodes"].append(dict(worker))
     out = imported(capsys)
-    assert out.count(f'a node "{worker["name"]}" of {CLUSTER} stands further up already') == 1
-    assert "the room on 1 other machine counts as taken" in out
+    assert out.count(f'a node "{worker["name"]}" of {CLUSTER} is listed twice') == 1
+    assert "the capacity on 1 other machine counts as used" in out
     assert "4 VMs adopted" in out
     code, out = told(capsys, "inventory", "check", "export")
-    assert (code, "Duplicate node" in out or "stands further up already" in out) == (2, True), out
+    assert (code, "Duplicate node" in out or "is listed twice" in out) == (2, True), out
     assert "4 VMs" in out, out
     code, out = told(capsys, "plan", "-detailed-exitcode")
     # Four stand; the control plane asks for three, and one of them Azure does not show.
@@ -225,7 +225,7 @@ def test_a_node_that_stands_twice_on_one_machine_is_read_once(capsys: pytest.Cap
         worker = next(node for node in body["nodes"] if node["role"] == "Worker")
         body["nodes"] += [dict(worker), {**worker, "bareMetalMachineId": None}]
     out = imported(capsys)
-    assert "stands further up already: it is read once." in out
+    assert "is listed twice: it is read once." in out
     assert "5 VMs adopted" in out
 
 
@@ -246,8 +246,8 @@ def test_pools_that_only_nodes_tell_are_as_their_nodes_are(capsys: pytest.Captur
                 ]
                 node["taints"] = [{"key": "CriticalAddonsOnly", "value": "true:NoSchedule"}]
     out = imported(capsys)
-    assert out.count("only nodes tell of 2 agent pools") == 1
-    assert "(its nodes' label says so), User for the others" in out
+    assert out.count("only nodes are known of 2 agent pools") == 1
+    assert "(the label of its nodes), User for the others" in out
     pools = pools_in_state()
     assert {name: pool["mode"] for name, pool in pools.items()} == {
         "agentpool1": "User",
@@ -264,7 +264,7 @@ def test_one_pool_that_only_nodes_tell_is_a_system_pool(capsys: pytest.CaptureFi
         body["initialAgentPoolConfigurations"] = []
     out = imported(capsys)
     assert "the mode as System for" in out
-    assert "(a cluster has one at least), User for the others" in out
+    assert "(a cluster has at least one), User for the others" in out
     assert {name: pool["mode"] for name, pool in pools_in_state().items()} == {
         "agentpool1": "System",
         "agentpool2": "User",
@@ -277,7 +277,7 @@ def test_a_pool_that_the_list_lacks_is_as_its_cluster_was_made(capsys: pytest.Ca
         for node in body["nodes"]:  # an id in other letters is the same id
             node["agentPoolId"] = node.get("agentPoolId") and node["agentPoolId"].upper()
     out = imported(capsys)
-    assert "agentpool2): taken as not captured" in out
+    assert "agentpool2): treated as not captured" in out
     assert {name: pool["mode"] for name, pool in pools_in_state().items()} == {
         "agentpool1": "System",
         "agentpool2": "System",
@@ -299,7 +299,10 @@ def test_what_azure_answered_instead_of_racks_is_one_error(capsys: pytest.Captur
     Path("export/racks.json").write_text(json.dumps({"error": refusal}))
     code, out = told(capsys, "inventory", "check", "export")
     assert (code, out.count("Error:")) == (1, 1), out
-    assert "what Azure answered instead: AuthorizationFailed: The client has no authorization." in out
+    assert (
+        "this is an Azure error, not a list of resources: AuthorizationFailed: The client has no "
+        "authorization."
+    ) in out
 
 
 @pytest.mark.parametrize("lacking", [("rackSlot",), ("rackId", "rackSlot")])
@@ -313,7 +316,7 @@ def test_machines_that_are_cut_short_are_one_error(
     MACHINES.write_text(json.dumps(document))
     code, out = told(capsys, "inventory", "check", "export")
     assert (code, out.count("Error:")) == (1, 1), out
-    assert f"machines has {' and '.join(lacking)}: the list holds a part of each machine alone" in out
+    assert f"machines has {' and '.join(lacking)}: the list contains only part of each machine" in out
 
 
 def test_documents_of_a_hub_have_a_reader_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -321,7 +324,7 @@ def test_documents_of_a_hub_have_a_reader_of_their_own(capsys: pytest.CaptureFix
     hub = "\n---\n".join(f"apiVersion: x/v1\nkind: {kind}\nmetadata:\n  name: a" for kind in kinds)
     Path("export/hub.yaml").write_text(hub)
     out = imported(capsys)
-    assert "objects of Kubernetes (ClusterResourcePlacement, MemberCluster): not read here" in out
+    assert "objects of Kubernetes (ClusterResourcePlacement, MemberCluster): not read, except Nodes" in out
     assert "`data fleet_hub_export`" in out
 
 

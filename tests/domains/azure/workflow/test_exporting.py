@@ -35,7 +35,7 @@ WITH_CLUSTERS = {
 }
 # Examples with VMs of which no export is compared, and why.
 NOT_COMPARED = {
-    "brownfield": "a running site: nothing comes before it is changed (below)",
+    "brownfield": "a running site: nothing is before it is changed (below)",
     "every-type": "a VM SKU of its own and a hint on a cluster, which Azure does not know",
     "hardware-aware": "only VNFs, which their VNF manager makes",
 }
@@ -461,7 +461,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("file", ["fresh.nf.hcl", "the-rest.nf.hcl"])
 @pytest.mark.usefixtures("at_the_site")
 def test_the_prediction_of_several_changes_is_the_plan(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is new comes before or after what stands and grows, as its file stands before or after."""
+    """What is new is before or after what stands and grows, as its file stands before or after."""
     Path(file).write_text(FRESH)
     expected, predicted = both_at_the_site(capsys)
     assert len(expected) == 2 + 9 + 2
@@ -513,9 +513,9 @@ def test_what_cannot_be_exported_whole_is_refused_by_name(
     capsys.readouterr()
     assert run_command_line(["export", f"-format={form}", "p.nfplan"]) == 1
     captured = capsys.readouterr()
-    words = "core-amf/amf: would be made anew without what Azure has"
+    words = "core-amf/amf: would be re-created without properties"
     told = " ".join(captured.err.replace("│", " ").split())
-    assert "says nothing of tags, " in told
+    assert "does not set tags, " in told
     assert words in told
     assert captured.out == ""
 
@@ -904,7 +904,7 @@ def test_commands_take_every_flag_of_a_script(
     captured = capsys.readouterr()
     assert captured.out == ""
     told = " ".join(captured.err.replace("│", " ").split())
-    assert "have no argument for c: bespoke-things. Nothing is written" in told
+    assert "has no argument for c: bespoke-things. Nothing was written" in told
 
 
 def test_a_form_that_there_is_not_is_named_as_typed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,10 +65,10 @@ def planned(capsys: pytest.CaptureFixture[str]) -> str:
     [
         (
             CLUSTERS,
-            "No file of the export lists Kubernetes clusters",
+            "The export has no list of Kubernetes clusters",
             "kubernetescluster list --output json >",
         ),
-        (VMS, "No file of the export lists virtual machines", "virtualmachine list --output json >"),
+        (VMS, "The export has no list of virtual machines", "virtualmachine list --output json >"),
         (
             POOLS,
             "agent pools of 1 cluster were not captured",
@@ -88,8 +88,11 @@ def test_what_is_missing_is_said_where_it_is_read(
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        (CLUSTERS, f"1 Kubernetes cluster of {SITE} was not captured and is planned as state has it"),
-        (VMS, f"1 virtual machine of {SITE} was not captured and is planned as state has it (jump)"),
+        (
+            CLUSTERS,
+            (f"1 Kubernetes cluster of {SITE} was not captured and is planned as recorded in the state"),
+        ),
+        (VMS, f"1 virtual machine of {SITE} was not captured and is planned as recorded in the state (jump)"),
         (POOLS, f"The agent pools of 1 cluster of {SITE} were not captured (ssh-test-3d38): count, mode"),
     ],
 )
@@ -122,7 +125,7 @@ def test_a_cluster_shown_alone_says_nothing_of_others(capsys: pytest.CaptureFixt
     assert "No changes." in out
     assert "1 Kubernetes cluster" in out
     assert "(other)" in out
-    assert "single Kubernetes clusters, and no list" in told(capsys, "inventory", "check", "export")[1]
+    assert "single Kubernetes clusters, but no list" in told(capsys, "inventory", "check", "export")[1]
 
 
 def test_a_list_that_is_cut_off_says_nothing_of_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +147,7 @@ def test_an_export_of_another_site_says_nothing_of_this_one(capsys: pytest.Captu
         path.write_text(path.read_text().replace("b37dev08", "c48abc").replace(SITE, "elsewhere"))
     out = planned(capsys)
     assert "No changes." in out
-    assert f'does not show the site "{SITE}", but only site. ' in out
+    assert f'does not contain the site "{SITE}", but only site. ' in out
 
 
 def test_machines_that_no_file_tells_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +187,7 @@ def test_pools_that_were_not_captured_are_changed_where_nodes_show_it(
     assert grown != text
     Path("site.nf.hcl").write_text(grown)
     code, out = told(capsys, "apply", "-auto-approve")
-    assert (code, "were not captured: of them only nodes show" in out) == (1, True), out
+    assert (code, "were not captured; only their nodes are known" in out) == (1, True), out
     (cluster,) = clusters()
     node = next(n for n in cluster["properties"]["nodes"] if "ssh-test-3d38-pool1" in n["name"])
     cluster["properties"]["nodes"].append({**node, "name": f"{node['name'][:-5]}zzzzz"})
@@ -201,7 +204,7 @@ def test_a_reconciliation_judges_nothing_that_was_not_captured(capsys: pytest.Ca
     code, out = told(capsys, "reconcile", "-from=export")
     assert code == 2, out
     assert "nowhere" not in out
-    assert "1 object was not looked at" in out
+    assert "1 object not checked" in out
     assert f"1 Kubernetes cluster of {SITE} was not captured" in out
 
 

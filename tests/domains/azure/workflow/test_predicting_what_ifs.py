@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.domains.azure.workflow.test_prediction import CORE, EXPORT, TENANT
 
 from nexusform.cli.main import run_command_line
+from tests.domains.azure.workflow.test_prediction import CORE, EXPORT, TENANT
 
 NEW = f"{TENANT}/providers/Microsoft.NetworkCloud/kubernetesClusters/edge"
 SMALL = {"count": 3, "vmSkuName": "NC_G6_28_v1"}
@@ -105,7 +105,7 @@ def test_what_a_deployment_makes_lands_as_a_terraform_plan_says(
         [f"edge-control-plane-{n}" for n in range(3)] + [f"edge-workers-{n}" for n in range(2)]
     )
     assert set(rows.values()) == {"place"}
-    assert "does not say in which order" not in json.dumps(report) + err
+    assert "has no order for" not in json.dumps(report) + err
 
 
 @pytest.mark.parametrize("form", [what_if, stack])
@@ -126,7 +126,7 @@ def test_a_pool_that_grows_and_one_that_goes(capsys: pytest.CaptureFixture[str],
         ((one(NEW, "Deploy"),), {}, "--result-format FullResourcePayloads"),
         ((one(NEW, "Unsupported", unsupportedReason="no what-if here"),), {}, "no what-if here"),
         ((one(NEW, "Create", 3),), {}, '"after" must be an object'),
-        ((one(NEW, "Perhaps", {}),), {}, '"perhaps" is none that is known'),
+        ((one(NEW, "Perhaps", {}),), {}, '"perhaps" is unknown'),
         ((7,), {}, "an object is needed here"),
         (
             (
@@ -173,7 +173,7 @@ def test_a_cluster_comes_before_its_pool_anyway(capsys: pytest.CaptureFixture[st
     assert "ambiguous-creation-order" not in ids_of(predict(capsys, what_if(*made[:2])))
     answer = predict(capsys, what_if(*made))
     assert "ambiguous-creation-order" in ids_of(answer)
-    assert "does not say in which order 3 objects are made" in json.dumps(answer[1]) + answer[2]
+    assert "has no order for 3 objects to create" in json.dumps(answer[1]) + answer[2]
 
 
 def ids_of(answer: tuple[int, dict[str, Any], str]) -> set[str]:

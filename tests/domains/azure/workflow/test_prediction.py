@@ -260,14 +260,16 @@ def test_an_order_that_is_left_open_is_said(capsys: pytest.CaptureFixture[str]) 
     write(cluster("a"), cluster("b"))
     code, out, _ = predict(capsys)
     assert code == 0
-    assert "azapi_resource.a and azapi_resource.b is made first is open" in " ".join(out.split())
+    assert ("the creation order of azapi_resource.a and azapi_resource.b is not defined") in " ".join(
+        out.split()
+    )
 
 
 def test_a_plan_of_other_things_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     write()
     code, out, err = predict(capsys, "-detailed-exitcode")
     assert (code, err) == (0, "")
-    assert "There is nothing of Microsoft.NetworkCloud in plan.json: nothing is" in " ".join(out.split())
+    assert "plan.json contains no Microsoft.NetworkCloud resources" in " ".join(out.split())
     assert rows(capsys) == []
 
 
@@ -277,7 +279,7 @@ def test_a_comment_on_a_plan_of_other_things_says_that_nothing_is_foretold(
     write()
     code, out, _ = predict(capsys, "-report=markdown:-")
     assert code == 0
-    assert "nothing-to-predict: There is nothing of Microsoft.NetworkCloud in plan.json" in out
+    assert "nothing-to-predict: plan.json contains no Microsoft.NetworkCloud resources" in out
 
 
 def test_a_location_of_the_same_name_elsewhere_is_told_by_its_id(capsys: pytest.CaptureFixture[str]) -> None:
@@ -410,7 +412,7 @@ def test_the_initial_pools_of_a_standing_cluster_do_nothing(capsys: pytest.Captu
     assert code == 0, err
     assert "No changes." in out, out
     assert err == ""
-    assert 'the pool "agentpool1" asks for 9 VMs here and 4 stand' in " ".join(out.split())
+    assert 'the pool "agentpool1" requests 9 VMs here and 4 stand' in " ".join(out.split())
 
 
 # --- mistakes ----------------------------------------------------------------------------------
@@ -462,7 +464,7 @@ def test_what_stands_already_is_said(capsys: pytest.CaptureFixture[str]) -> None
     code, out, err = predict(capsys)
     assert (code, err) == (0, "")
     assert "1 to place" in out
-    assert '"core-amf/agentpool1" is to be made, and the inventory has it already' in " ".join(out.split())
+    assert '"core-amf/agentpool1" is to be created but is in the inventory' in " ".join(out.split())
 
 
 def test_a_confined_run_predicts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -480,7 +482,7 @@ def test_a_confined_run_predicts(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (b"PK\x03\x04", "this is a saved plan, not its JSON form"),
         (b'{"format_version": "1.0", "values": {}}', "this is a state"),
-        (b"[1, 2]", "this is no plan"),
+        (b"[1, 2]", "this is not a plan"),
         (b'{"planned_values": ', "terraform show -json"),
     ],
 )
@@ -516,7 +518,7 @@ def test_guard_rails_and_exit_codes_are_those_of_plan(capsys: pytest.CaptureFixt
         ([], "-terraform-plan=FILE or -arm-what-if=FILE"),
         (
             ["-terraform-plan=a", "-arm-what-if=b"],
-            "Name only one: -terraform-plan=FILE or -arm-what-if=FILE",
+            "Only one is allowed: -terraform-plan=FILE or -arm-what-if=FILE",
         ),
         (["-terraform-plan=a"], "-inventory=DIR"),
         (["-terraform-plan=a", "-inventory=b"], 'There is no file "a"'),

@@ -57,5 +57,5 @@ def test_bodies_of_real_servers(
 def _tells(text: str, names: list[str]) -> None:
     """Whether what failed is told, and the first of it by name."""
     said = " ".join(text.replace("│", " ").split())
-    assert ("by the platform's own word" in said) == bool(names)
+    assert ("reported by Azure" in said) == bool(names)
     assert not names or any(name in said for name in names)

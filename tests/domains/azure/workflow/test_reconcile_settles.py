@@ -103,11 +103,11 @@ def test_reconcile_settles_what_nobody_had_looked_at(platform: str, code: int, o
     assert "open_claims" in operator.private("nexus_kubernetes_cluster")[0]
     operator.export(platform)
     assert operator("reconcile", "-from=export") == code, operator.said
-    assert "15 claims of applied plans settled by what was read now" in operator.said, operator.said
+    assert "15 predictions of applied plans verified now" in operator.said, operator.said
     held, broken = operator.record()["rack_count"]["100"][:2]
     assert held + broken == 4
     assert (held == 4) == (platform == "follows")
-    assert ("What was called sure and is not so" in operator.said) == (platform != "follows")
+    assert ("Wrong certain predictions" in operator.said) == (platform != "follows")
     assert "open_claims" not in operator.private("nexus_kubernetes_cluster")[0]
     assert len(json.dumps(operator.private("nexus_site"))) <= 4096
     # Once is enough, and nothing is planned for it.
@@ -175,6 +175,6 @@ def test_what_is_left_to_others_is_settled_once_it_is_there(operator: Operator) 
     pool = {"id": like["agentPoolId"], "name": "np", "count": 6, "mode": "System", "vmSkuName": "NC_P4_28_v1"}
     Path("export/agent_pools.json").write_text(json.dumps([pool]))
     operator("reconcile", "-from=export")
-    assert "6 claims of applied plans settled by what was read now" in operator.said, operator.said
+    assert "6 predictions of applied plans verified now" in operator.said, operator.said
     assert set(operator.record()) == {"rack", "machine", "rack_count"}
     assert "open_claims" not in operator.private("nexus_kubernetes_cluster")[0]

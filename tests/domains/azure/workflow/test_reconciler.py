@@ -48,13 +48,13 @@ def test_the_documents_site_is_explained_and_each_moved_node_is_told(
     Path("site.nf.hcl").write_text(fewer)
     code, out = told(capsys, "plan", "-samples=0")
     assert code == 0
-    assert f"{score['hits']:,} of {score['judged']:,} judged VMs (100.0 %)" in " ".join(out.split())
+    assert f"{score['hits']:,} of {score['judged']:,} checked VMs (100.0 %)" in " ".join(out.split())
     Path("site.nf.hcl").write_text(text)
     vms = Path("export/virtual_machines.json")
     vms.unlink()
     score = json.loads(told(capsys, "reconcile", "-from=export", "-replay", "-format=json")[1])["replays"][0]
     assert score["judged"] == 0
-    assert "not all that stands there was captured" in next(iter(score["not_judged"]))
+    assert "the site was captured incompletely" in next(iter(score["not_judged"]))
     vms.write_text("[]")
     moved = move_some(share=0.05)
     code, out = told(capsys, "reconcile", "-from=export", "-format=json")

@@ -127,7 +127,7 @@ def test_a_site_keeps_its_name_when_its_first_cluster_tells_another(
     assert (code, "No changes." in out) == (0, True)
     assert not re.search(r"[1-9]\d* to (place|move|remove)", out)
     code, out, _ = told(capsys, "reconcile", "-from=export")
-    assert (code, "Every VM stands where state has it." in out) == (0, True)
+    assert (code, "Every VM is where the state records it." in out) == (0, True)
 
 
 def test_a_site_keeps_its_name_when_its_last_cluster_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,7 +156,7 @@ def test_machines_that_state_has_at_another_site_are_not_taken_over_again(
     words = " ".join(err.replace("│", " ").split())
     assert code == 1
     assert '2 machines of the site "dev08-0a105e4eb74b" have the rack and name' in words
-    assert 'forget those of "site" (nexusform state rm ADDRESS)' in words
+    assert 'remove those of "site" (nexusform state rm ADDRESS)' in words
     assert not Path("more.nf.hcl").exists()
     # Another directory may well be another site.
     code, out, err = told(capsys, "import", "-from=later", "-generate-config-out=more.nf.hcl")
@@ -231,8 +231,8 @@ def test_reconcile_counts_misses_and_takes_over_what_is(capsys: pytest.CaptureFi
     imported(capsys)
     code, out, _ = told(capsys, "reconcile", "-from=export", "-replay")
     assert code == 0
-    assert "Every VM stands where state has it." in out
-    assert "6 of 6 judged VMs (100.0 %)" in out
+    assert "Every VM is where the state records it." in out
+    assert "6 of 6 checked VMs (100.0 %)" in out
     name = moved(3)
     code, out, _ = told(capsys, "reconcile", "-from=export", "-format=json")
     assert code == 2
@@ -325,7 +325,7 @@ def test_hugepages_of_agent_options_are_what_the_nodes_of_a_pool_offer(
     shutil.rmtree("state")
     Path("site.nf.hcl").unlink()
     _, out, err = told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
-    assert '"1GB" is no size of pages: "2M" or "1G".' in " ".join((out + err).replace("│", " ").split())
+    assert '"1GB" is not a page size: use "2M" or "1G".' in " ".join((out + err).replace("│", " ").split())
 
 
 def test_a_node_that_is_deleted_on_the_site_comes_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ def test_capacity_says_how_many_more_fit(ask: Any) -> None:
     text = ask("capacity", "-sku=NC_P46_224_v1")
     # Twelve cells: six P46, and three that a G6 of the control plane broke.
     assert "3 more NC_P46_224_v1 fit" in text
-    assert "3 hold only smaller VMs and cannot take it any more" in text
+    assert "3 contain only smaller VMs and no longer fit it" in text
     [site] = document(ask("capacity", "-sku=NC_P46_224_v1", "-format=json"))["sites"]
     [sku] = site["vm_skus"]
     assert (sku["more"], sum(zone["more"] for zone in sku["zones"])) == (3, 3)
@@ -102,7 +102,7 @@ def test_capacity_of_some_zones(ask: Any) -> None:
 def test_what_does_not_fit_is_a_finding(ask: Any) -> None:
     text = ask("capacity", "-mix=4xNC_P46_224_v1", code=2)
     assert "0 sets of 4 x NC_P46_224_v1 fit" in text
-    assert "One set more does not: 1 x NC_P46_224_v1 finds no room." in text
+    assert "One more set does not fit: 1 x NC_P46_224_v1 finds no capacity." in text
 
 
 def test_the_order_of_racks_is_explained(ask: Any) -> None:
@@ -112,7 +112,7 @@ def test_the_order_of_racks_is_explained(ask: Any) -> None:
         "r10,",
         "r2,",
     ]
-    assert "r10 comes before r2" in text
+    assert "r10 is before r2" in text
     assert "every control plane keeps its quorum" in text
     assert "at most 10 minutes each" in re.sub(r"\s+", " ", text)
 
@@ -141,7 +141,7 @@ def test_an_upgrade_in_batches(ask: Any) -> None:
 
 
 def test_a_kubernetes_upgrade_that_fits(ask: Any) -> None:
-    assert "every batch finds room" in ask("kubernetes-upgrade", "lab/a")
+    assert "every batch has surge capacity" in ask("kubernetes-upgrade", "lab/a")
     found = document(ask("kubernetes-upgrade", "nexus_kubernetes_cluster.a", "-format=json"))
     assert (found["cluster_id"], found["fits"]) == ("lab/a", True)
 
@@ -149,7 +149,7 @@ def test_a_kubernetes_upgrade_that_fits(ask: Any) -> None:
 def test_a_failure_names_nodes_commands_and_where_they_go(ask: Any) -> None:
     text = " ".join(ask("failure", "-machine=r1-bm01").split())
     assert "kubectl delete node -l topology.kubernetes.io/baremetalmachine=r1-bm01" in text
-    assert "there is room for every node elsewhere" in text
+    assert "every node fits elsewhere" in text
     found = document(ask("failure", "-machine=lab/r1/r1-bm01", "-format=json"))
     nodes = [node for pool in found["comebacks"] for node in pool["nodes"]]
     assert {node["from"]["machine"] for node in nodes} == {"r1-bm01"}
@@ -311,7 +311,7 @@ def test_what_a_staged_run_has_to_do_is_said(fleet: Path, capsys: pytest.Capture
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
     assert run_command_line(["simulate", "fleet", "-leave=west"]) == 0
-    assert "only once a staged run carries it out" in " ".join(capsys.readouterr().out.split())
+    assert "only when a staged update run applies it" in " ".join(capsys.readouterr().out.split())
     assert run_command_line(["simulate", "fleet", "-label=west:a=b"]) == 0
     assert "staged run" not in capsys.readouterr().out
 
@@ -321,7 +321,7 @@ def test_a_simulation_of_a_fleet_needs_one(
 ) -> None:
     assert fleet.is_dir()
     assert run_command_line(["simulate", "fleet"]) == 1
-    assert "Say what happens to a member, by one or more of -leave" in capsys.readouterr().err
+    assert "No change given. Specify one or more of -leave" in capsys.readouterr().err
     monkeypatch.chdir(lab)
     assert run_command_line(["simulate", "fleet", "-leave=a"]) == 1
     assert "There is no fleet_member_cluster in state serial" in capsys.readouterr().err

@@ -278,7 +278,7 @@ def test_a_mix_in_words(text: str, parts: object) -> None:
 def test_a_mix_written_the_wrong_way_round_or_too_long_is_answered_briefly() -> None:
     turned = find_mix(SKUS, "NC_P46_224_v1x3")
     assert isinstance(turned, Diagnostic)
-    assert turned.detail == "The number stands before its SKU: 3xNC_P46_224_v1."
+    assert turned.detail == "Write the number before the SKU: 3xNC_P46_224_v1."
     for text in ("2xNC_" + "9" * 6000, "9" * 6000, "1000001xNC_P46_224_v1"):
         refused = find_mix(SKUS, text)
         assert isinstance(refused, Diagnostic)

@@ -105,7 +105,10 @@ def test_a_failure_says_in_how_many_draws_everything_fits() -> None:
     outline = build_failure_report(failure, "state")
     for text in (render_report_text(outline, colour=False, width=100), render_report_markdown(outline)):
         words = " ".join(text.split())
-        assert f"0 to 2 VMs fit nowhere else, and everything fits in {fitting} of 100 draws" in words
+        assert (
+            f"0 to 2 VMs fit nowhere else; everything fits in {fitting} of 100 samples (NUMA use unknown)"
+            in words
+        )
         assert f"not known on 2 machines; everything fits in {fitting} of 100 draws of them" in words
         assert "0 to 2 of 2" in words
         assert "others / o2" in words
@@ -119,7 +122,7 @@ def test_what_fits_in_every_draw_is_no_finding() -> None:
     failure = lost(world(1, UNKNOWN) + SPARE)
     assert failure.samples is not None
     assert (failure.samples.numa_sampling.fitting_count, failure.samples.is_certain) == (100, True)
-    assert "there is room for every node elsewhere" in build_failure_report(failure, "state").verdict
+    assert "every node fits elsewhere" in build_failure_report(failure, "state").verdict
 
 
 def test_nothing_is_drawn_where_nothing_comes_back_or_all_cells_are_known() -> None:
@@ -143,7 +146,7 @@ def test_an_upgrade_says_in_how_many_draws_it_goes_through() -> None:
     outline = build_kubernetes_upgrade_report(upgrade, "state")
     for text in (render_report_text(outline, colour=False, width=100), render_report_markdown(outline)):
         words = " ".join(text.split())
-        assert f"It goes through in {fitting} of 100 samples of NUMA cells that nobody told" in words
-        assert "no room for the surge of p." in words
+        assert f"The upgrade fits in {fitting} of 100 samples (NUMA use unknown)" in words
+        assert "no surge capacity for p." in words
     assert KUBERNETES_UPGRADE(upgrade)["samples"]["fitting"] == fitting
     assert KUBERNETES_UPGRADE(upgraded(world(3, KNOWN[0], more=TWO)))["samples"] is None

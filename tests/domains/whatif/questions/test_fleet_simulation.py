@@ -187,12 +187,12 @@ def test_an_external_placement_waits_for_its_run() -> None:
         (EditKind.LEAVE, "c44", 'There is no member "c44". Did you mean "c4"?'),
         (EditKind.LABEL, "c4", "Write -label=MEMBER:KEY=VALUE"),
         (EditKind.LABEL, "c4:no-", 'c4 has no label "no". It has: '),
-        (EditKind.TAINT, "c4:no-", 'c4 has no taint "no". It has no taint at all.'),
-        (EditKind.HEALTH, "c4", "-health=c4 does not say what happens."),
+        (EditKind.TAINT, "c4:no-", 'c4 has no taint "no". It has no taint.'),
+        (EditKind.HEALTH, "c4", "-health=c4 is not a valid change."),
         (EditKind.LABEL, "c4:a=b c", "c4: label a=b c"),
         (EditKind.TAINT, "c4:k=v:NoExecute", "Write -taint=MEMBER:KEY[=VALUE][:NoSchedule]"),
         (EditKind.HEALTH, "c4:Ill", "RecentlyUnhealthy"),
-        (EditKind.JOIN, "c4", "c4 has joined already"),
+        (EditKind.JOIN, "c4", "c4 already joins"),
         (EditKind.JOIN, "c5=c44", 'There is no member or cluster "c44". Did you mean "c4"?'),
         (EditKind.PROPERTY, "c4:resources.kubernetes-fleet.io/free-cpu=1", "total, allocatable or available"),
         (EditKind.PROPERTY, "c4:resources.kubernetes-fleet.io/total-cpu=1GB", "is not a valid quantity"),
@@ -217,7 +217,7 @@ def test_nothing_more_happens_to_one_that_leaves(
     two_of_four: State, flags: Mapping[EditKind, Sequence[str]]
 ) -> None:
     (detail,) = refused(two_of_four, flags)
-    assert "c4 leaves the fleet already" in detail
+    assert "c4 already leaves the fleet" in detail
 
 
 def test_a_value_at_which_the_scheduler_stops_is_a_finding() -> None:
@@ -347,7 +347,7 @@ def test_pods_follow_and_say_where_there_is_no_room(with_pods: State) -> None:
 
 def test_a_derived_property_cannot_be_taken_away(with_pods: State) -> None:
     (detail,) = refused(with_pods, {EditKind.PROPERTY: ["c:kubernetes-fleet.io/node-count-"]})
-    assert "follows from the nodes of c" in detail
+    assert "comes from the nodes of c" in detail
 
 
 def test_the_room_is_what_a_plan_leaves(with_pods: State) -> None:
@@ -427,15 +427,15 @@ def test_what_happens_without_the_edits_too_is_said(two_of_four: State) -> None:
         ("c2", "place"),
     ]
     why = next(part for part in build_fleet_report(simulation, "").sections if part.title == "Why")
-    assert why.lines[0].startswith("p leaves c4, with or without this: ")
+    assert why.lines[0].startswith("p leaves c4, with and without this change: ")
 
 
 def test_a_member_of_which_no_figures_are_known_has_no_row_of_room(two_of_four: State) -> None:
     outlined = build_fleet_report(simulated(two_of_four, leave="c4"), "")
-    room = next(part for part in outlined.sections if part.title.startswith("Room"))
+    room = next(part for part in outlined.sections if part.title.startswith("Capacity"))
     assert room.table is not None
     assert [row.cells for row in room.table.rows] == [("c4", "gone", "gone")]
-    assert "Nothing is known of cpu and memory on c2." in room.lines
+    assert "CPU and memory are unknown on c2." in room.lines
 
 
 def test_the_verdict_counts_in_words_that_fit(two_of_four: State) -> None:

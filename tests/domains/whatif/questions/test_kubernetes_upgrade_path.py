@@ -63,7 +63,7 @@ def test_a_hop_to_a_version_that_the_site_has_not_is_said() -> None:
     assert second.is_unavailable
     assert path.has_findings
     outline = build_upgrade_path_report(path, "here")
-    assert outline.verdict == "It does not go through: the site has no version 1.31."
+    assert outline.verdict == "The upgrade is blocked: the site has no version 1.31."
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,8 @@ def test_a_hop_that_does_not_fit_is_bad_and_moves_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "said"), [("x", "no version"), ("1.28", "does not lead"), ("2.0", "does not")]
+    ("to", "said"),
+    [("x", "is not a version"), ("1.28", "cannot be upgraded to"), ("2.0", "cannot be upgraded to")],
 )
 def test_versions_that_no_upgrade_leads_to(to: str, said: str) -> None:
     state = standing(racks(2, 2) + cluster("a", arguments=OLD, count=1))
@@ -194,7 +195,7 @@ def test_where_no_order_fits_the_one_asked_for_is_shown() -> None:
     assert found.has_findings
     assert found.is_exhaustive
     facts = " ".join(build_upgrade_path_report(found, "here").facts)
-    assert "In no order does every surge fit (each order tried)" in facts
+    assert "No tested order fits every surge (each order tested)" in facts
 
 
 def test_the_site_tells_the_end_of_support_before_any_list() -> None:

@@ -153,7 +153,7 @@ def test_nodes_that_cannot_be_read_are_told(lab: Path, ask: Asked) -> None:
     (lab / "nodes.json").unlink()
     assert places(ask.workload(*LOSS, code=2)) == [("core-workers-1", "core-workers-0")]
     assert "Nodes not counted" in ask.told
-    assert "takes no room" in " ".join(ask.told.replace("│", " ").split())
+    assert "are not counted" in " ".join(ask.told.replace("│", " ").split())
     # A question about machines alone goes without them.
     ask("simulate", "capacity")
     assert ask.told == ""
@@ -191,7 +191,9 @@ def test_capacity_names_nodes_whose_room_it_cannot_count(
     for words in ((), ("-plan=p.nfplan",)):
         ask("simulate", "capacity", "-format=json", *words)
         warning = " ".join(ask.told.replace("│", " ").split())
-        assert '2 nodes of the cluster "lab/core" (other-1, other-2) are no VM of what is asked' in warning
+        assert (
+            '2 nodes of the cluster "lab/core" (other-1, other-2) match no VM by name or provider id'
+        ) in warning
     (lab / "nodes.json").write_bytes(printed(*WORKERS))
     ask("simulate", "capacity", "-format=json")
     assert ask.told == ""

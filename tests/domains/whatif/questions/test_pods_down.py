@@ -214,7 +214,7 @@ spec: {containers: [{name: lonely, image: lonely, resources: {requests: {cpu: 4}
     reasons = {move.reason for left in lost for move in left.moves if move.pod == "lonely"}
     assert reasons <= {
         "a bare Pod waits for its node",
-        "a bare Pod is evicted, and nobody makes it anew",
+        "a bare Pod is evicted and not re-created",
     }
     evicted = [move for left in lost for move in left.moves if move.pod in ("lonely", "web-0")]
     assert any(not move.node for move in evicted)

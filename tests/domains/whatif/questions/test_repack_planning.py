@@ -354,7 +354,7 @@ def test_where_no_order_is_sure_the_answer_says_so() -> None:
     assert 0 < fewest < repack_windows.SAMPLES
     [fact] = [fact for fact in build_repack_report(made, "").facts if "land as planned" in fact]
     assert f"8 of 9 land as planned in 100 of 100 samples, the others in at least {fewest}:" in fact
-    assert "neither another order nor a cordon was found that keeps them from it" in fact
+    assert "no tested order or cordon prevents it" in fact
 
 
 def spread(site: SiteSnapshot, made: RepackResult) -> None:
@@ -413,7 +413,7 @@ def test_constraints_for_which_no_time_is_left_are_not_called_useless() -> None:
 
 
 def test_places_are_given_out_so_that_no_rack_is_crowded_without_need() -> None:
-    """One after the other, the first VM takes the only room where the second may stand."""
+    """One after the other, the first VM takes the only room where the second may exist."""
     site = site_with_history(2, 4, 4, filled=0.8)
     ground = build_repack_context(site, request(1))
     [one, other, *_] = [source for source in ground.sources if source.vm_class == ground.sources[0].vm_class]
@@ -552,7 +552,10 @@ def test_separation_rules_hold_for_whoever_is_re_created() -> None:
         keys = [(pool.owner.owner, pool.name) for pool in site.pools]
         rule = SeparationRule("machine", (RuleGroup(frozenset(keys[::4])), RuleGroup(frozenset(keys[1::4]))))
         want = site.scheduler.count_free_slots(request(1).demand).minimum + 2
-        free, bound = plan_repack(site, request(want)), plan_repack(site, request(want, separation_rules=(rule,)))
+        free, bound = (
+            plan_repack(site, request(want)),
+            plan_repack(site, request(want, separation_rules=(rule,))),
+        )
         assert bound.recreations is None or bound.recreations >= (free.bound or 0)
         standing = {vm.handle: vm for vm in site.scheduler.list_vms()}
         for window in bound.windows:

@@ -6,7 +6,6 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from tests.domains.whatif.questions.test_fleet_simulation import with_nodes
 
 from nexusform.domains.whatif.questions.fleet_edits import EditKind, parse_edits
 from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot, simulate_fleet
@@ -15,6 +14,7 @@ from nexusform.domains.whatif.rendering.fleet_simulation_report import build_fle
 from nexusform.snapshots.snapshot import list_state_objects
 from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import hub, member, nodes, pick_n, placement
+from tests.domains.whatif.questions.test_fleet_simulation import with_nodes
 from tests.planning.harness import all_types, applied, plan
 
 NONE = "\N{EN DASH}"
@@ -107,7 +107,7 @@ def test_of_a_large_fleet_only_what_moves_is_drawn() -> None:
     tables = _Tables()
     tables.feed(page)
     assert tables.by_caption["Before"] == [["Placement", "c57", "c59"], ["p", NONE, "Bound"]]
-    assert "58 other members: nothing comes or goes there." in page
+    assert "58 other members: unchanged." in page
 
 
 def test_pods_are_counted_first_and_listed_last() -> None:
@@ -135,4 +135,4 @@ def test_of_many_placements_those_that_change_are_told() -> None:
     assert len(section.table.rows if section.table else ()) == len(changed)
     others = 30 - len(changed)
     noun = "other placements" if changed else "placements"
-    assert section.lines == ((f"{others} {noun} stay as they are.",) if others else ())
+    assert section.lines == ((f"{others} {noun} unchanged.",) if others else ())
