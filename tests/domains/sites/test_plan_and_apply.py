@@ -41,7 +41,7 @@ def test_reports_say_the_same(fleet: Fleet, command: Command, golden: Golden) ->
     golden("plan.md", Path("p.md").read_text())
     golden("plan.json", json.dumps(json.loads(Path("p.json").read_text()), indent=1) + "\n")
     page = Path("p.html").read_text()
-    assert page.count("<title>par2: refused.") == 1
+    assert page.count("<title>par2: rejected.") == 1
     assert "<title>lon1: planned. region uk</title>" in page
     results = json.loads(Path("p.sarif").read_text())["runs"][0]["results"]
     (result,) = [each for each in results if each["level"] == "error"]
@@ -183,7 +183,7 @@ def test_a_wrong_value_leads_to_the_row_and_to_the_variable(fleet: Fleet, comman
     code, out, _ = command("plan", "-out=f.nfsites")
     assert code == 1
     assert "var.racks declared at site/main.nf.hcl:11,1-17" in plain(out)
-    assert '"par2" stands in sites.json, line 3.' in plain(out)
+    assert '"par2" is set in sites.json, line 3.' in plain(out)
     path = Path("nexusform.sites.hcl")
     path.write_text(path.read_text().replace('wave "rest" {}', 'wave "rest" { soak = 7 }'))
     code, _, err = command("apply", "f.nfsites")
@@ -271,7 +271,7 @@ def test_a_platform_that_breaks_what_was_sure_stops_the_waves_after_it(
     assert command("plan", "-out=f.nfsites")[0] == 0
     code, _, err = command("apply", "f.nfsites")
     assert code == 1
-    assert "certain prediction was wrong. lon1: " in plain(err)
+    assert "certain predictions were wrong. lon1: " in plain(err)
     assert "predicted with certainty on rack r4" in plain(err)
     assert Path("states/lon1.nfstate").exists()
     assert not Path("states/par1.nfstate").exists()

@@ -96,7 +96,7 @@ def test_racks_are_shared_out_and_come_back_in_their_order(
 def test_flags_of_one_site_do_not_go_with_many(fleet: Fleet, lose_racks: Command) -> None:
     fleet()
     code, _, err = lose_racks("-site=*", "-plan=p")
-    assert (code, "need one site; they cannot be used with -site=*" in err) == (1, True)
+    assert (code, "need one site, not -site=*" in err) == (1, True)
     code, _, err = lose_racks("-site=par1", "-workers=2")
     assert (code, "-engine, -workers and -allow-source need -site=*" in err) == (1, True)
 
@@ -121,7 +121,7 @@ def test_an_answer_of_which_a_part_is_missing_or_another_one_is_no_answer() -> N
     whole = fleet_questions.merge_results
     assert whole("par1", {0: part}, 2).status is SiteStatus.SKIPPED
     other = SiteResult("par1", SiteStatus.PLANNED, digest="b")
-    assert "Ask again" in whole("par1", {0: part, 1: other}, 2).reason
+    assert "Run the command again" in whole("par1", {0: part, 1: other}, 2).reason
     refused = SiteResult("par1", SiteStatus.REFUSED, "why")
     assert whole("par1", {0: part, 1: refused}, 2) == refused
     assert whole("par1", {0: part, 1: part}, 2).findings[0].figures == {"runs": 200}

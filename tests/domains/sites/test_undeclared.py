@@ -42,7 +42,7 @@ def test_every_command_says_what_stands(fleet: Fleet, command: Command, golden: 
         assert (gone["name"], gone["objects"], gone["placed"]) == ("par2", 4, {"vm": 3})
     results = json.loads(Path("g.sarif").read_text())["runs"][0]["results"]
     assert [each["level"] for each in results if each["ruleId"] == "site-no-longer-declared"] == ["warning"]
-    assert "par2: its state states/par2.nfstate stands" in Path("g.html").read_text()
+    assert "par2: its state states/par2.nfstate exists" in Path("g.html").read_text()
 
 
 def test_a_selection_of_sites_asks_for_those_alone(fleet: Fleet, command: Command) -> None:
@@ -52,7 +52,7 @@ def test_a_selection_of_sites_asks_for_those_alone(fleet: Fleet, command: Comman
     assert "no longer declared" not in command("plan", "-site=lon*")[1]
     code, _, err = command("plan", "-site=par2")
     assert code == 1
-    assert "What was: par2's state states/par2.nfstate stands." in " ".join(err.replace("│", "").split())
+    assert "Existing states: par2's state states/par2.nfstate." in " ".join(err.replace("│", "").split())
 
 
 def test_it_is_taken_down_when_it_is_declared_with_destroy(fleet: Fleet, command: Command) -> None:

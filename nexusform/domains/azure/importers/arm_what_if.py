@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -119,6 +119,12 @@ def _read_changes(
     return reader.build_changes(), reader.findings
 
 
+class _ParseResource(Protocol):
+    """Function that parses one change of a what-if."""
+
+    def __call__(self, change: Mapping[str, Any], path: str, *, is_potential: bool) -> _Resource: ...
+
+
 def _parse_deployment_change(change: Mapping[str, Any], path: str, *, is_potential: bool) -> _Resource:
     """Parse one change of a deployment."""
     return _Resource(
@@ -155,7 +161,12 @@ class _ChangeReader:
         self._changes: list[AzChange] = []
 
     def read_resources(
-        self, list_name: str, values: Sequence[Any], parse_resource: Any, *, is_potential: bool = False
+        self,
+        list_name: str,
+        values: Sequence[Any],
+        parse_resource: _ParseResource,
+        *,
+        is_potential: bool = False,
     ) -> None:
         """Read a list of resources; skip those of other types."""
         potential_names: list[str] = []
@@ -164,7 +175,7 @@ class _ChangeReader:
             if not isinstance(value, Mapping):
                 self._report(path, SHAPE, f"an object is needed here, not {describe_type(value)}.")
                 continue
-            resource = parse_resource(value, path, may=is_potential)
+            resource = parse_resource(value, path, is_potential=is_potential)
             kind, names = _parse_kind_and_names(resource.id)
             if not kind:
                 continue

@@ -30,7 +30,7 @@ LOCATION={location}
 mkdir -p "$DIRECTORY"
 cd "$DIRECTORY"
 
-# Of several sites in a subscription those at one extended location are kept.
+# Keep only the sites at one extended location of the subscription.
 kept() {{ if [ -n "$LOCATION" ]; then echo "[?extendedLocation.name=='$LOCATION']"; else echo "[]"; fi; }}
 
 date -u +%Y-%m-%dT%H:%M:%SZ > exported_at
@@ -41,7 +41,7 @@ az networkcloud virtualmachine list --query "$(kept)" --output json > virtual_ma
 az networkcloud kubernetescluster list --query "$(kept)" --output json > kubernetes_clusters.json
 az networkcloud racksku list --output json > rack_skus.json
 
-# Addresses, storage and versions, beside machines.
+# Addresses, storage and versions.
 az networkcloud l3network list --query "$(kept)" --output json > l3_networks.json
 az networkcloud storageappliance list --query "$(kept)" --output json > storage_appliances.json
 az networkcloud volume list --query "$(kept)" --output json > volumes.json
@@ -53,7 +53,7 @@ az networkcloud kubernetescluster list --query "$(kept).[name, resourceGroup]" -
     az networkcloud kubernetescluster agentpool list \\
       --kubernetes-cluster-name "$CLUSTER" --resource-group "$GROUP" \\
       --output json > "agent_pools.$CLUSTER.json" < /dev/null
-    # When each node was made. Leave it out where the cluster cannot be reached:
+    # Creation times of nodes. Skip clusters that cannot be reached:
     # kubectl --context "$CLUSTER" get nodes --output json > "nodes.$CLUSTER.json"
   done
 """

@@ -231,7 +231,7 @@ class _ResourceSorter:
         if self._repeated:
             count = len(self._repeated)
             detail = (
-                f"{format_count(count, 'resource')} {select_form(count, 'stands', 'stand')} earlier in "
+                f"{format_count(count, 'resource')} {select_form(count, 'is', 'are')} listed earlier in "
                 "the export, identical."
             )
             self._repeated[0].report(

@@ -366,7 +366,7 @@ def _report_unplaced(vms: Sequence[ListedVm]) -> None:
         "bareMetalMachineId",
         WITHOUT_A_MACHINE,
         f"{format_count(len(vms), 'VM')} of the export {select_form(len(vms), 'is', 'are')} on no "
-        f"machine: {names}. Their capacity is not counted.",
+        f"machine: {names}. Their capacity needs are not counted.",
         Severity.WARNING,
     )
 

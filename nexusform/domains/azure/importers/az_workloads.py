@@ -234,7 +234,7 @@ def _build_node(
     """Build a VM from a node and the id of its machine."""
     item = node.item
     vm = AzNode(
-        name=f"{node.name} (stands twice)" if is_duplicate else node.name,
+        name=f"{node.name} (listed twice)" if is_duplicate else node.name,
         cluster=cluster,
         pool=node.pool,
         role="ControlPlane" if node.pool == CONTROL_PLANE else "Worker",

@@ -193,7 +193,7 @@ class ArmClient:
                 else:
                     self._apply_change(change, step, was_sent=was_sent)
             except _Rejected as rejection:
-                raise ProviderProblem(f"Azure refuses {change.target.title}: {rejection}") from None
+                raise ProviderProblem(f"Azure rejects {change.target.title}: {rejection}") from None
             except ChangeFailed as failure:
                 raise self._record_failure(failure, step) from None
             except AzureError as problem:
@@ -427,7 +427,7 @@ class ArmClient:
             code is not None and 400 <= code < 500
         )
         if is_rejected and not was_sent and code not in _THROTTLE_CODES:
-            return ProviderProblem(f"Azure refuses {change.target.title}: {_format_error(problem)}")
+            return ProviderProblem(f"Azure rejects {change.target.title}: {_format_error(problem)}")
         message = _format_error(problem).rstrip(".")
         return StepPending(
             f"Azure could not be queried about {change.target.title}: {message}. The started change "

@@ -43,8 +43,8 @@ _SPECIAL_VALUES: Final = ("null", "??")  # null, and a help request
 _WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HEADER: Final = f"""\
 #!/usr/bin/env bash
-# Written by nexusform from a plan, for a person to read and run. Commands stand in the plan's order:
-# places depend on it. Each waits until Azure is done. Arguments are those of the extension {EXTENSION}.
+# Written by nexusform from a plan, to be read before it is run. Keep the order of the commands:
+# placement depends on it. Each command waits until Azure is done. Arguments: extension {EXTENSION}.
 set -euo pipefail
 """
 
@@ -99,7 +99,7 @@ class _ScriptWriter:
 
     def render_deletion(self, resource: AzureObject) -> str:
         """Render the deletion of a resource."""
-        verb = "make anew" if resource.action is ResourceAction.REPLACE else "remove"
+        verb = "re-create" if resource.action is ResourceAction.REPLACE else "remove"
         return (
             f"# {resource.address}: {verb} "
             f"{resource.title}\n{self._render_command(resource, 'delete', ['--yes'])}"

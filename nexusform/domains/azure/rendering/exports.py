@@ -26,7 +26,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
         return "", errors
     missing_parts = [f"removing {item.title}" for item in objects.deleted]
     missing_parts += [
-        f"making {item.title} anew" for item in objects.created if item.action is ResourceAction.REPLACE
+        f"re-creating {item.title}" for item in objects.created if item.action is ResourceAction.REPLACE
     ]
     missing_parts += [item.title for item in objects.cordons]
     problems = list(_report_skipped(plan, objects.skipped))

@@ -62,7 +62,7 @@ def _describe_contents(site: SiteCapture) -> Iterator[str]:
     )
     if site.unplaced:
         count_text = format_count(len(site.unplaced), "VM")
-        verb = select_form(len(site.unplaced), "stands", "stand")
+        verb = select_form(len(site.unplaced), "is", "are")
         yield f"{count_text} {verb} on no machine: {format_first(site.unplaced, _MAX_NAMES)}"
 
 

@@ -67,7 +67,7 @@ _MACHINE: Final = "nexus_bare_metal_machine"
 _INVALID_LABEL_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9_-]")
 _HEADING: Final = """\
 # A running site, written by `nexusform import` from {source}.
-# Look it through, then keep it as your own. Where VMs stand is in the state: nothing here moves any.
+# Review it, then edit it as you like. VM placement is in the state: this file moves no VM.
 
 """
 

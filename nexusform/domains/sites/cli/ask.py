@@ -50,7 +50,7 @@ class ReplayArguments(Struct, frozen=True, kw_only=True):
 def simulate_failure(arguments: FailureArguments) -> int:
     """Simulate the loss of each rack of the matching sites, one at a time; return the exit code."""
     if arguments.answer.plan or arguments.state or arguments.variables:
-        raise click.UsageError("-plan, -state and variables need one site; they cannot be used with -site=*.")
+        raise click.UsageError("-plan, -state and variables need one site, not -site=*.")
     targets = QuestionTargetFlags(
         selection=SelectionFlags(site=(arguments.site,), wave=""),
         sources=SourceFlags(allow_source=arguments.allow_source),

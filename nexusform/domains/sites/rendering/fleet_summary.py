@@ -31,7 +31,7 @@ from nexusform.rendering.answers.answer_report import (
 _FULL_GROUPS: Final = 1  # groups with all rows
 _MAX_DIFFERENCES: Final = 12  # rows of a table of a terminal
 _MAX_ROWS: Final = 4
-_DATA_LOCATION: Final = re.compile(rf'("{SITE_PLACEHOLDER}" stands in [^\n]+), line \d+\.')
+_DATA_LOCATION: Final = re.compile(rf'("{SITE_PLACEHOLDER}" is set in [^\n]+), line \d+\.')
 MAX_BYTES: Final = 65_000  # code hosts cut comments off at 65,536 characters
 
 
@@ -106,7 +106,7 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SiteGroup]) -> str:
     if rejected:
         reason, sites = group_by_reason(rejected)[0]
         suffix = "" if len(sites) == len(rejected) else ", and others"
-        clauses.append(f"{len(rejected):,} refused: {_truncate_reason(reason)}{suffix}")
+        clauses.append(f"{len(rejected):,} rejected: {_truncate_reason(reason)}{suffix}")
     unfinished = plan.select_by_status(SiteStatus.SKIPPED, SiteStatus.FAILED)
     if unfinished:
         clauses.append(f"{len(unfinished):,} not planned")
@@ -138,7 +138,7 @@ def _build_rejected_section(sites: Sequence[PlannedSite], max_rows: int) -> Iter
     reasons = group_by_reason(sites)
     lines = [f"{format_names(names)}: {reason}" for reason, names in reasons[:max_rows]]
     hidden_lines = _build_hidden_line(len(reasons) - max_rows, "more reason")
-    title = f"{format_count(len(sites), 'site')} {select_form(len(sites), 'is', 'are')} refused"
+    title = f"{format_count(len(sites), 'site')} {select_form(len(sites), 'is', 'are')} rejected"
     yield Section(title, (*lines, *hidden_lines), is_finding=True)
 
 
@@ -196,7 +196,7 @@ def _build_hidden_line(count: int, noun: str) -> tuple[str, ...]:
 
 def _build_wave_section(plan: FleetPlan) -> Section:
     """Build the section of waves in order."""
-    heads = ("wave", "sites", "change", "refused", "unchanged", "placed", "moved", "removed")
+    heads = ("wave", "sites", "change", "rejected", "unchanged", "placed", "moved", "removed")
     rows = []
     for wave in plan.waves:
         results = [site.result for site in plan.select_wave(wave.name)]

@@ -215,7 +215,7 @@ _TABLES: Final[Mapping[QuestionKind, tuple[tuple[str, ...], Callable[[SiteResult
     QuestionKind.CERTAINTY: (("VMs", "same machine", "same rack", "rack count"), _build_certainty_rows),
     QuestionKind.FAILURE: (("rack", "effect of losing it"), _build_failure_rows),
     QuestionKind.REPLAY: (
-        ("rack_spread", "explained", "surely", "by chance", "not checked"),
+        ("rack_spread", "explained", "certain", "by chance", "not checked"),
         _build_replay_rows,
     ),
 }

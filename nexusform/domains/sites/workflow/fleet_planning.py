@@ -92,7 +92,7 @@ def select_sites(
                 if fnmatchcase(item.name, pattern)
             ]
             hint = (
-                f" Existing states: {format_list(existing_states)} stands."
+                f" Existing states: {format_list(existing_states)}."
                 if existing_states
                 else suggest_name(pattern, names)
             )

@@ -29,7 +29,7 @@ def describe_data_location(files: Sequence[str], key: str, root: str, confinemen
         locations += [(name, text.count("\n", 0, match.start()) + 1) for match in pattern.finditer(text)]
     if len(locations) == 1:
         ((name, line),) = locations
-        return f' "{key}" stands in {name}, line {line}.'
+        return f' "{key}" is set in {name}, line {line}.'
     return f' "{key}" is from {files[0]}.' if len(files) == 1 else ""
 
 

@@ -122,7 +122,7 @@ class _Closer:
         self._fine = len(ground.sources) <= _MOST_VMS_TOLD_APART
         self._followed = frozenset(source.pool for source in ground.sources) if self._fine else frozenset()
         self._solo: frozenset[str] = frozenset()
-        # It does not fit as it stands.
+        # It does not fit now.
         self._bound = 1
         # What can be said if time is over before the program has an answer.
         self._cheap: WindowSequence | None = None

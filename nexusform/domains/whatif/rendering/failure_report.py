@@ -252,7 +252,7 @@ def _build_location_section(pool: PoolRecreation) -> Section:
 
 def _build_location_row(replacement: Replacement) -> Row:
     vm, location = replacement.vm, replacement.placement
-    location_text = format_short_location(location) if location is not None else "no room"
+    location_text = format_short_location(location) if location is not None else "no capacity"
     return Row((vm.name, format_short_location(vm.placement), location_text), location is None)
 
 

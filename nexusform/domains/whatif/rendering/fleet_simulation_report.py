@@ -125,7 +125,7 @@ def _build_placement_section(simulation: FleetSimulation) -> Section:
     """Build the section of placements, one row each; of many only those with changes or findings."""
     selected = select_placements(simulation)
     rows = tuple(_build_placement_row(placement) for placement in selected)
-    table = Table(("placement", "policy", "clusters", "comes to", "leaves", ""), rows) if rows else None
+    table = Table(("placement", "policy", "clusters", "added to", "removed from", ""), rows) if rows else None
     other_lines = _count_others(simulation, len(selected))
     return Section(
         "Placements", lines=other_lines, table=table, is_finding=any(row.is_finding for row in rows)
@@ -221,7 +221,7 @@ def _is_cluster_change(placement: PlacementOutcome, row: PlacementChange) -> boo
 
 def _describe_reason(placement: PlacementOutcome, row: PlacementChange, aside: str) -> str:
     """Describe the reason of an added or removed cluster; `aside` follows the cluster."""
-    verb = "comes to" if row.object in placement.gained else "leaves"
+    verb = "added to" if row.object in placement.gained else "removed from"
     return f"{placement.after.key} {verb} {row.object}{aside}: {row.reason}"
 
 

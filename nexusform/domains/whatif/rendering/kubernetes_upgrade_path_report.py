@@ -84,7 +84,7 @@ def _build_hop_row(hop: Hop) -> Row:
     cells = (
         hop.start,
         str(hop.end),
-        "fits" if hop.has_surge_capacity else "no room",
+        "fits" if hop.has_surge_capacity else "no capacity",
         f"{hop.batch_count:,}",
         f"up to {hop.drain_hours:.1f}",
         hop.end_of_support or "not known",

@@ -102,7 +102,7 @@ def _describe_result(pool: PoolUpgrade) -> str:
         return f"blocked in batch {pool.batches[-1].number}"
     if pool.has_lost_quorum:
         return f"quorum lost (needs {pool.quorum})"
-    return "no node up" if pool.is_lost else "goes through"
+    return "no node up" if pool.is_lost else "fits"
 
 
 def _build_blocked_section(pool: PoolUpgrade) -> Section:
@@ -134,7 +134,7 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
     rows: list[Row] = []
     for batch in pool.batches:
         rows += [_build_move_row(batch, move) for move in batch.moves]
-    heads = ("batch", "node", "stands on", "new VM on")
+    heads = ("batch", "node", "runs on", "new VM on")
     title = f"{pool.pool}: {format_count(len(pool.batches), 'batch', 'batches')}"
     return Section(
         title, table=Table(heads, tuple(rows), frozenset({0})), is_folded=True, is_finding=pool.is_blocked
@@ -142,7 +142,7 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
 
 
 def _build_move_row(batch: UpgradeBatch, move: Replacement) -> Row:
-    location_text = format_short_location(move.placement) if move.placement is not None else "no room"
+    location_text = format_short_location(move.placement) if move.placement is not None else "no capacity"
     return Row(
         (str(batch.number), move.vm.name, format_short_location(move.vm.placement), location_text),
         not batch.fits,

@@ -61,7 +61,7 @@ def _build_summary(answer: CapacityAnswer, is_one_of_several: bool) -> str:
         f"{sku_capacity.current} more {sku_capacity.sku.title} {describe_fit(sku_capacity.current)}"
         for sku_capacity in first_skus
     ]
-    rack_lost = f"{answer.sku_capacities[0].with_one_rack_down} with any one rack lost"
+    rack_lost = f"{answer.sku_capacities[0].with_one_rack_down} with one rack down"
     comma = "," if answer.sku_capacities[0].current.is_exact else ";"
     return prefix + "; ".join([f"{capacity_texts[0]}{comma} {rack_lost}", *capacity_texts[1:]])
 
@@ -134,7 +134,7 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
 def _build_sku_section(answer: CapacityAnswer) -> Section:
     """Build the section with a row per SKU: additional VMs, and unusable capacity."""
     planned = ("with planned racks",) if answer.planned_racks else ()
-    counts = ("more", *planned, "a rack lost")
+    counts = ("more", *planned, "one rack down")
     heads = ("SKU", *counts, "worst rack", "left over")
     rows = tuple(_build_sku_row(sku_capacity, answer) for sku_capacity in answer.sku_capacities)
     line = "Left over: free but unusable once the site is filled with that SKU."
@@ -216,8 +216,8 @@ def build_other_sections(rows: Sequence[OtherCapacity]) -> Iterable[Section]:
         "PersistentVolumeClaims: those of pods known to nexusform, in addition to volumes.",
     )
     cells = tuple(_build_other_row(row) for row in rows)
-    table = Table(("beside machines", "of", "left", "an upgrade"), cells, frozenset({2, 3}))
-    yield Section("Beside machines", lines, table=table)
+    table = Table(("resource", "of", "left", "during an upgrade"), cells, frozenset({2, 3}))
+    yield Section("Other resources", lines, table=table)
 
 
 def _build_other_row(row: OtherCapacity) -> Row:

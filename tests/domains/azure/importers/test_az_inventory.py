@@ -230,7 +230,7 @@ class TestWorkloads:
         inventory, findings = read(kubernetes_clusters=[cluster(node("n", None))])
         assert inventory.clusters[0].nodes[0].placement is None
         assert [(f.id, f.severity) for f in findings] == [("vms-without-machine", Severity.WARNING)]
-        assert findings[0].detail.startswith("1 VM of the export is on no machine: n. The room")
+        assert findings[0].detail.startswith("1 VM of the export is on no machine: n. ")
 
     def test_persistent_disks_do_not_live_on_the_machine(self) -> None:
         persistent = {"osDisk": {"createOption": "Persistent", "diskSizeGB": 100}}

@@ -96,7 +96,7 @@ def test_a_site_is_taken_over_from_azure_and_read_at_every_plan(
     assert "AZURE_SUBSCRIPTION_ID" in capsys.readouterr().err
     monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", SUBSCRIPTION)
     assert run_command_line(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 0
-    assert "5 machines, 1 cluster; 5 VMs adopted" in capsys.readouterr().out
+    assert "5 machines, 1 cluster; 5 VMs imported" in capsys.readouterr().out
     assert any(path.endswith("/agentPools") for path in arm.asked)
     assert f'subscription_id = "{SUBSCRIPTION}"' in Path("site.nf.hcl").read_text()
     asked = len(arm.asked)

@@ -130,7 +130,7 @@ def test_a_conflict_that_no_waiting_ends_is_a_refusal(nexusform: Told, server: A
     write(SCALED)
     server.site.faults = Faults(conflicts=99, code="ScopeLocked")
     assert nexusform("apply", "-auto-approve") == 1
-    assert "Azure refuses c" in nexusform.said
+    assert "Azure rejects c" in nexusform.said
     assert server.site.faults.conflicts > 90
 
 
@@ -354,7 +354,7 @@ def test_nodes_that_are_deleted_without_draining_are_told_by_the_plan(
     node = next(n["name"] for n in nexusform.nodes() if "web" in n["name"])
     monkeypatch.setenv("NF_KUBECONFIG_DIR", "kube")
     assert nexusform("plan", "-details", f"-replace={NODE_ANEW}{node}") == 0, nexusform.said
-    assert f"to make 1 node ({node}) anew, apply cordons and deletes them" in nexusform.said
+    assert f"to re-create 1 node ({node}), apply cordons and deletes them" in nexusform.said
     assert "without a drain" in nexusform.said
 
 

@@ -94,7 +94,7 @@ HISTORIES |= {
         change="upgrade",
         faults=Faults(refusals=1),
         words={"code": "InvalidParameter", "message": "kubernetesVersion is not offered"},
-        said=("Azure refuses c: InvalidParameter: kubernetesVersion is not offered",),
+        said=("Azure rejects c: InvalidParameter: kubernetesVersion is not offered",),
         sent=0,
     ),
     "upgrade, busy for longer than anybody waits": History(

@@ -104,7 +104,11 @@ def test_reconcile_reports_nodes_that_are_gone_though_new_ones_would_not_fit(
     imported(capsys)
     with_nodes([])
     code, out = told(capsys, "reconcile", "-from=export")
-    assert (code, "5 of 5 VMs stand elsewhere" in out, "do not fit" in out) == (2, True, False), out
+    assert (code, "5 of 5 VMs are not where the state" in out, "do not fit" in out) == (
+        2,
+        True,
+        False,
+    ), out
 
 
 def test_reconcile_judges_the_rules_on_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +124,11 @@ def test_reconcile_judges_the_rules_on_what_is_left(capsys: pytest.CaptureFixtur
     for body in cluster_body():
         body["nodes"] = [node for node in body["nodes"] if "agentpool2" not in str(node.get("agentPoolId"))]
     code, out = told(capsys, "reconcile", "-from=export")
-    assert (code, "1 of 5 VMs stands elsewhere" in out, "not hold" in out) == (2, True, False), out
+    assert (code, "1 of 5 VMs is not where the state" in out, "not hold" in out) == (
+        2,
+        True,
+        False,
+    ), out
 
 
 def test_a_reconcile_that_fails_leaves_the_state_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,7 +212,7 @@ def test_a_node_that_stands_twice_holds_its_room_on_both_machines(
     out = imported(capsys)
     assert out.count(f'a node "{worker["name"]}" of {CLUSTER} is listed twice') == 1
     assert "the capacity on 1 other machine counts as used" in out
-    assert "4 VMs adopted" in out
+    assert "4 VMs imported" in out
     code, out = told(capsys, "inventory", "check", "export")
     assert (code, "Duplicate node" in out or "is listed twice" in out) == (2, True), out
     assert "4 VMs" in out, out
@@ -217,7 +225,7 @@ def test_a_node_that_stands_twice_holds_its_room_on_both_machines(
         if resource["type"] == "nexus_bare_metal_machine"
         for row in resource["instances"][0]["attributes"]["occupied"]
     ]
-    assert rows == [f"{worker['name']} (stands twice)"]
+    assert rows == [f"{worker['name']} (listed twice)"]
 
 
 def test_a_node_that_stands_twice_on_one_machine_is_read_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -226,7 +234,7 @@ def test_a_node_that_stands_twice_on_one_machine_is_read_once(capsys: pytest.Cap
         body["nodes"] += [dict(worker), {**worker, "bareMetalMachineId": None}]
     out = imported(capsys)
     assert "is listed twice: it is read once." in out
-    assert "5 VMs adopted" in out
+    assert "5 VMs imported" in out
 
 
 def pools_in_state() -> dict[str, Any]:

@@ -164,7 +164,7 @@ def test_a_stack_without_its_what_if_tells_nothing(capsys: pytest.CaptureFixture
     Path("stack.json").write_text(json.dumps({"properties": document}))
     code, _, err = predict(capsys, ["-deployment-stack=stack.json"])
     assert code == 1
-    assert "no bodies" in err
+    assert "without bodies" in err
 
 
 def test_a_cluster_comes_before_its_pool_anyway(capsys: pytest.CaptureFixture[str]) -> None:

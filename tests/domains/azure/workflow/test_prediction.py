@@ -412,7 +412,7 @@ def test_the_initial_pools_of_a_standing_cluster_do_nothing(capsys: pytest.Captu
     assert code == 0, err
     assert "No changes." in out, out
     assert err == ""
-    assert 'the pool "agentpool1" requests 9 VMs here and 4 stand' in " ".join(out.split())
+    assert 'the pool "agentpool1" requests 9 VMs here and 4 exist' in " ".join(out.split())
 
 
 # --- mistakes ----------------------------------------------------------------------------------

@@ -58,7 +58,9 @@ def test_real_sites_are_taken_over_and_nothing_changes(name: str, capsys: pytest
     nodes = [node for cluster in bodies("kubernetes_clusters") for node in cluster["nodes"]]
     vms = [*nodes, *bodies("virtual_machines")]
     housed = sum(bool(vm.get("bareMetalMachineId")) for vm in vms)
-    counts = re.findall(r"(\d+) VMs? adopted, (\d+) without a machine, (\d+) occupied", " ".join(out.split()))
+    counts = re.findall(
+        r"(\d+) VMs? imported, (\d+) without a machine, (\d+) occupied", " ".join(out.split())
+    )
     assert [sum(map(int, column)) for column in zip(*counts, strict=True)] == [housed, len(vms) - housed, 0]
     assert sum(map(int, re.findall(r"(\d+) machines?,", out))) == len(bodies("bare_metal_machines"))
     code, out, _ = told(capsys, "plan", "-detailed-exitcode")
@@ -114,7 +116,7 @@ def test_a_site_keeps_its_name_when_its_first_cluster_tells_another(
     code, out, _ = told(capsys, "plan", "-detailed-exitcode")
     assert (code, "No changes." in out, "outside of nexusform" in out) == (0, True, False)
     code, out, _ = told(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
-    assert (code, "site: 1 rack, 6 machines, 1 cluster; 6 VMs adopted" in out) == (0, True)
+    assert (code, "site: 1 rack, 6 machines, 1 cluster; 6 VMs imported" in out) == (0, True)
     assert "3 objects in the state, nothing moved" in out
     written = Path("more.nf.hcl").read_text()
     assert re.findall(r'^resource "(\w+)"', written, re.MULTILINE) == [

@@ -120,7 +120,10 @@ def test_the_order_of_racks_is_explained(ask: Any) -> None:
 def test_power_loss_and_pauses_in_words(ask: Any) -> None:
     text = re.sub(r"\s+", " ", ask("runtime-upgrade", "-drain=false", "-strategy=PauseAfterRack"))
     assert "After 1 minute without contact" in text
-    assert "before wave 1 (r1), wave 2 (r10) and wave 3 (r2), and after the last rack. Each time" in text
+    assert (
+        "before wave 1 (r1), wave 2 (r10) and wave 3 (r2), and after the last rack. Continue it each time"
+        in text
+    )
     assert "continue-update-version --name CLUSTER --resource-group GROUP" in text
     assert "drained" not in text
 

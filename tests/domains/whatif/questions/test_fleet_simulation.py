@@ -427,7 +427,7 @@ def test_what_happens_without_the_edits_too_is_said(two_of_four: State) -> None:
         ("c2", "place"),
     ]
     why = next(part for part in build_fleet_report(simulation, "").sections if part.title == "Why")
-    assert why.lines[0].startswith("p leaves c4, with and without this change: ")
+    assert why.lines[0].startswith("p removed from c4, with and without this change: ")
 
 
 def test_a_member_of_which_no_figures_are_known_has_no_row_of_room(two_of_four: State) -> None:

@@ -141,7 +141,7 @@ def _headroom(site: Lived, sku: VmSku, surge: int) -> Iterator[tuple[str, Interv
     assert true.after is not None
     yield "headroom", seen.after.free_interval, true.after.free_interval
     yield (
-        "headroom, a rack lost",
+        "headroom, one rack down",
         seen.after.free_interval_after_rack_loss,
         true.after.free_interval_after_rack_loss,
     )
