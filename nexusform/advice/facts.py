@@ -1,5 +1,5 @@
 """Input of lint rules: pools with their placements, sites and their machines (frozen); and the format of
-findings. Measured statements ("6 machines will house two VMs because of it") come from `SiteFacts.simulate`,
+findings. Measured statements ("6 machines will run two VMs because of it") come from `SiteFacts.simulate`,
 which places the site's pools in another order or with other zones; without it (`validate`) rules use only the
 literals of the configuration.
 """
@@ -155,9 +155,7 @@ class LintFacts(Struct, frozen=True):
         return self.sites.get(pool.site_id) or SiteFacts(pool.site_id)
 
     def is_replayed(self, site_id: str) -> bool:
-        """Return whether simulations place the site's existing VMs again, so that results are
-        hypothetical.
-        """
+        """Return whether simulations place existing VMs again, so that results are hypothetical."""
         return any(pool.is_existing for pool in self.list_pools(site_id))
 
     def list_pools(self, site_id: str) -> tuple[PoolFacts, ...]:

@@ -28,7 +28,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
         site = facts.get_site(pools[0])
         if _is_caused_by_pins(pools, site, facts):
             continue
-        machine_text = format_count(len(shared), "machine houses", "machines house")
+        machine_text = format_count(len(shared), "machine runs", "machines run")
         quorum = _format_quorum_loss(pools)
         summary = f"{pools[0].cluster}: {machine_text} two or more of its VMs{_format_quorum_summary(quorum)}"
         findings.append(
@@ -95,6 +95,6 @@ def _format_detail(pools: Sequence[PoolFacts], shared: dict[str, list[str]], sit
         "enough capacity."
     )
     return (
-        f"{format_count(len(shared), 'machine houses', 'machines house')} two or more VMs of {cluster}, "
+        f"{format_count(len(shared), 'machine runs', 'machines run')} two or more VMs of {cluster}, "
         f"which fail together: {examples}. {reason} Lower the count, or create larger clusters first."
     )

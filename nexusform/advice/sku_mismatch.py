@@ -38,9 +38,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
 def _format_detail(
     pool: PoolFacts, site: SiteFacts, machines: Sequence[Machine], skus: Sequence[VmSku]
 ) -> str:
-    """Format the problem, or "". A SKU that no machine lists is an error of a plan; it is reported only
-    without placement.
-    """
+    """Format the problem, or "". In a plan, a SKU that no machine lists is already an error."""
     unlisted_machines = [machine for machine in machines if not _is_accepted(machine, pool.sku)]
     if not unlisted_machines:
         return _format_uneven(pool, machines, skus)

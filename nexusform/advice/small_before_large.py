@@ -212,7 +212,7 @@ def _list_gains(
 ) -> list[str]:
     """List the improvements; with `is_hypothetical` in the conditional."""
     fit_singular, fit_plural = ("would fit", "would fit") if is_hypothetical else ("fits", "fit")
-    verb_singular, verb_plural = ("would house", "would house") if is_hypothetical else ("houses", "house")
+    verb_singular, verb_plural = ("would run", "would run") if is_hypothetical else ("runs", "run")
     gains = []
     if alternative.unplaced_count < current.unplaced_count:
         more_fitting = current.unplaced_count - alternative.unplaced_count

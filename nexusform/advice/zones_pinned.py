@@ -83,9 +83,7 @@ def _format_detail(pool: PoolFacts, site: SiteFacts, cost: str) -> str:
 
 
 def _is_spread_by_hand(pool: PoolFacts, site: SiteFacts) -> bool:
-    """Return whether the pool has two or three VMs on non-adjacent racks (or, with unknown racks, on several
-    zones).
-    """
+    """Return whether the two or three VMs of the pool are on non-adjacent racks or several zones."""
     if pool.count not in {2, 3}:
         return False
     racks = site.list_racks(pool.zones)
@@ -114,8 +112,8 @@ def _format_cost(pool: PoolFacts, pinned_result: SimulationResult, free_result: 
         sentences.append(f"{costs[-1]}.")
     if shared > 0:
         vm_text = f"{_format_several(pool, pinned_result)} VMs of {pool.cluster} because of it"
-        costs.append(f"{format_count(shared, 'machine houses', 'machines house')} {vm_text}")
-        sentences.append(f"{format_count(shared, 'machine')} will house {vm_text}.")
+        costs.append(f"{format_count(shared, 'machine runs', 'machines run')} {vm_text}")
+        sentences.append(f"{format_count(shared, 'machine')} will run {vm_text}.")
     if not sentences:
         return _PinCost(
             f"It costs nothing in this plan: no more machines run two VMs of {pool.cluster} than without "
@@ -141,7 +139,7 @@ def _format_hypothetical_cost(
     if shared > 0:
         machines = format_count(shared, "machine")
         costs.append(
-            f"{machines} would house {_format_several(pool, pinned_result)} VMs of {pool.cluster} because of "
+            f"{machines} would run {_format_several(pool, pinned_result)} VMs of {pool.cluster} because of "
             f"it"
         )
     if not costs:

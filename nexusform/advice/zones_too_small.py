@@ -68,7 +68,7 @@ def _format_gain(
         after = site.simulate(pools)
         shared = after.shared.get(pool.owner, 0)
         shared_text = (
-            f"{format_count(shared, 'machine houses', 'machines house')} two or more"
+            f"{format_count(shared, 'machine runs', 'machines run')} two or more"
             if shared
             else "none does"
         )

@@ -143,9 +143,7 @@ def _has_provenance(value: Any) -> bool:
 def _mark_observed(
     answer: Mapping[str, Any], entries: Sequence[Path], different_paths: Sequence[Path]
 ) -> dict[str, Any]:
-    """Return the answer with observed entries marked. Cells predicted for another machine than the observed
-    one become unknown.
-    """
+    """Return the answer with observed entries marked; cells of another machine become unknown."""
     changed = dict(answer)
     for entry in entries:
         if _has_provenance(get_part(answer, entry)):

@@ -245,9 +245,7 @@ class _Execution:
     # --- starting steps -------------------------------------------------------------------------
 
     def _gather_calls(self) -> list[ProviderCall]:
-        """Record the intents of the steps that may start; steps without a provider end here, gates without
-        events.
-        """
+        """Record the intents of the steps that may start; gates and steps without provider end here."""
         calls: list[ProviderCall] = []
         free_slots = self._depth + self._count_idle() - self._workers.running_count
         while self._graph.ready and len(calls) < free_slots and self._may_start():
@@ -419,9 +417,7 @@ class _Execution:
         return max(earliest_report + self._compute_report_interval() - current_time, 0.01)
 
     def _compute_report_interval(self) -> float:
-        """Return the interval of progress reports: longer with more running steps, so that the output stays
-        readable.
-        """
+        """Return the interval of progress reports: longer with more running steps."""
         return PROGRESS_SECONDS * max(len(self._timings) / max(self._options.parallelism, 1), 1.0)
 
     def _report_progress(self) -> None:

@@ -89,7 +89,6 @@ def _group_by_provider(intents: Sequence[OpenIntent]) -> dict[str, list[int]]:
 
 
 def _get_target(open_intent: OpenIntent) -> ObjectState | None:
-    """Return the object targeted by an open intent."""
     if open_intent.prior is None:
         return None
     return open_intent.prior.deposed.get(open_intent.intent.deposed, open_intent.prior.current)
@@ -131,9 +130,7 @@ def _apply_note(instance: InstanceState | None, intent: Intent, answer: ReadResu
 def _compute_instance(
     intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any] | None
 ) -> InstanceState | None:
-    """Return the instance at the intent's address, from the attributes read by the provider (None:
-    missing).
-    """
+    """Return the instance of the intent from the attributes that were read (None: missing)."""
     if intent.kind == StepKind.DELETE:
         return before if attributes is not None else _compute_after_delete(intent, before)
     if intent.kind == StepKind.CREATE:

@@ -120,7 +120,6 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_Row]:
 
 
 def _find_common_prefix(texts: Sequence[str]) -> str:
-    """Return the common prefix of all texts."""
     first, last = min(texts), max(texts)
     length = next(
         (index for index, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first)

@@ -50,9 +50,7 @@ class _PoolId(NamedTuple):
 
 
 class PredictionResults(Struct, frozen=True):
-    """Results of predictions: the verified ones by the id of their site, and the open ones of objects with
-    changes, by address.
-    """
+    """Verified predictions by site id, and open ones of objects with changes, by address."""
 
     verified: Mapping[str, Sequence[VerifiedPrediction]]
     unverified: Mapping[Address, OpenPredictions]
@@ -238,7 +236,6 @@ def _take_one(counts: Counter[str], name: str) -> bool:
 def _verify_racks(
     pool: str, predictions: Sequence[PredictedVm], counts: Mapping[str, int]
 ) -> Iterator[VerifiedPrediction]:
-    """Yield the verified VM count of each rack of a pool."""
     predicted_counts = Counter(prediction.rack for prediction in predictions)
     last_by_rack = {prediction.rack: prediction for prediction in predictions}
     for rack, number in predicted_counts.items():
@@ -264,9 +261,7 @@ def _verify_racks(
 
 
 def build_prediction_records(results: PredictionResults, state: State) -> Iterator[InstanceOutcome]:
-    """Yield the journal records that store verified predictions with sites, and open ones with objects,
-    without other changes.
-    """
+    """Yield the journal records of verified predictions of sites and open ones of objects."""
     for address, instance in state.instances.items():
         current = instance.current
         if current is None:

@@ -25,9 +25,7 @@ EMPTY_INSTANCE = InstanceState(None)
 
 
 def compute_deposed_key(key: ObjectKey) -> str:
-    """Return the 8-hex key of a deposed object. It derives from the object, so that a repeated run gives the
-    same.
-    """
+    """Return the 8-hex key of a deposed object, the same in a repeated run."""
     return sha256(f"{key.type}\0{key.id}\0{key.creation}".encode()).hexdigest()[:8]
 
 
@@ -75,9 +73,7 @@ def build_object_state(
 
 
 class RunContext(Struct, frozen=True):
-    """Context of the run for providers: whether a user is present for manual actions, and whether it should
-    end soon.
-    """
+    """Context of the run for providers: whether a user is present, and whether to end soon."""
 
     waits_for_user: bool = False
     should_stop: Callable[[], bool] = lambda: False
@@ -159,9 +155,7 @@ def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
 
 
 def build_object_key(step: Step, change: Change) -> ObjectKey:
-    """Return the key of a step's object: destroyed objects have the prior creation number, others the new
-    one.
-    """
+    """Return the key of a step's object, with the prior creation number if it is destroyed."""
     is_removal = step.kind in (StepKind.DELETE, StepKind.FORGET)
     attributes = step.prior if is_removal or step.planned is None else step.planned
     creation = (change.prior_creation if is_removal else change.creation) or change.creation

@@ -33,9 +33,7 @@ _MACHINE: Final = "nexus_bare_metal_machine"
 
 
 class MachineLocations:
-    """Machines of a state with their locations, read on first use and again for an unknown machine, because
-    its rack may be new.
-    """
+    """Machines of a state with locations, read on first use and for unknown machines."""
 
     def __init__(self, state: Callable[[], State]) -> None:
         self._state = state
@@ -120,9 +118,7 @@ def process_answer(
     schema: BlockSchema | None,
     before: InstanceState | None,
 ) -> StepResult:
-    """Return the result of an answer. An answer that contradicts the plan is stored nevertheless, and
-    reported as an error.
-    """
+    """Return the result of an answer. A contradiction is stored and reported as an error."""
     if answer is None:
         # A delete removes its object only, and no other at that address.
         remaining = remove_deposed(before, call.deposed) if call.deposed else replace_current(before, None)

@@ -79,9 +79,7 @@ class Workers(Generic[Task, Answer, News]):
         self._inbox.put(task)
 
     def collect(self, seconds: float) -> list[CompletedCall[Task, Answer] | CallNews[Task, News]]:
-        """Wait for at least one call to end or report news, at most `seconds`; return everything received
-        meanwhile, in order.
-        """
+        """Wait at most `seconds` for calls to end or report; return everything received, in order."""
         collected: list[CompletedCall[Task, Answer] | CallNews[Task, News]] = []
         try:
             collected.append(self._outbox.get(timeout=seconds))

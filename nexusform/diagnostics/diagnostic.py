@@ -174,9 +174,7 @@ def locate_text_line(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) ->
 
 
 def _find_source_line(source_lines: Sequence[str], line: TextLine) -> int | None:
-    """Find the source line of a heredoc for a line of its text (the first source line is the marker). None if
-    uncertain.
-    """
+    """Find the source line of a heredoc for a line of its text; None if uncertain."""
     expected = line.text.strip()
     if line.number < len(source_lines) and _is_source_of(source_lines[line.number], expected):
         return line.number
@@ -188,9 +186,7 @@ def _find_source_line(source_lines: Sequence[str], line: TextLine) -> int | None
 
 
 def _is_source_of(source: str, expected: str) -> bool:
-    """Check whether a source line produces a line of text; with sequences, compare the text before and
-    after.
-    """
+    """Check whether a source line produces a line of text; with sequences, compare plain parts."""
     source = source.strip()
     head, sequence, after_sequence = source.partition("${")
     tail = after_sequence.rpartition("}")[2]

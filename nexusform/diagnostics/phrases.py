@@ -33,9 +33,7 @@ def format_first(texts: Sequence[str], max_items: int, separator: str = ", ") ->
 
 
 def group_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Group ascending numbers into (first, last) of every run without a gap: 1, 2, 3, 5 are (1, 3) and (5,
-    5).
-    """
+    """Group ascending numbers into (first, last) of every run: 1, 2, 3, 5 are (1, 3) and (5, 5)."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

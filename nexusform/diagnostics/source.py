@@ -30,9 +30,7 @@ class Span(Struct, frozen=True, array_like=True, gc=False):
 
 
 class SourceFile(Struct, frozen=True):
-    """File's name (as displayed to the user, relative to the current directory of the command) and its
-    text.
-    """
+    """Text of a file and its name relative to the current directory of the command."""
 
     name: str
     text: str

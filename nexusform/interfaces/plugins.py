@@ -289,14 +289,12 @@ class ReadRequest(Struct, frozen=True):
         return self.attributes or self.planned or {}
 
 
-# Under which key the note of a rack or machine holds the VMs on it that nothing stands for: rows as the
-# fields of scheduling.world.Occupied, with its cell numbers where these are known.
+# Key of unmanaged VMs in the note of a rack or machine: rows with the fields of `OccupiedCapacity`.
 UNMANAGED_KEY: Final = "unmanaged"
 # Key of VMs removed from state that are still running, in such rows, until a provider reads the site.
 FORGOTTEN_KEY: Final = "forgotten"
-# Under which key the note of an object holds a change of ours that failed, in the provider's own fields and
-# as `words` for people. It is due until the provider reads that it is done, or brings it about. With
-# `goes_on` it did not fail: an apply that ended before that began it, and it is not over.
+# Key of a failed change in the note of an object, in the provider's own fields, with `words` for people. It
+# is pending until the provider reads or completes it. With `goes_on` it is still in progress.
 UNFINISHED_KEY: Final = "unfinished"
 
 
@@ -504,9 +502,7 @@ class StateUser(Protocol):
     def set_state_objects(
         self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]
     ) -> None:
-        """Set the attributes of all objects of this provider in state, and type and id of all objects in
-        state.
-        """
+        """Set the attributes of this provider's objects in state, and type and id of all objects."""
         ...
 
 

@@ -9,9 +9,7 @@ from msgspec import Struct
 
 
 class LockInfo(Struct, frozen=True):
-    """Holder of a lock: JSON keys ID, Operation, Info, Who, Version, Created, Path and our own Host, Pid,
-    Link (the CI job).
-    """
+    """Holder of a lock: Terraform's JSON keys and our own Host, Pid, Link (the CI job)."""
 
     id: str
     operation: str

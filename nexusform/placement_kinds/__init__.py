@@ -4,8 +4,7 @@
 PUBLIC = {
     "kinds": (
         "format_location_briefly get_order KINDS MAPS MAXIMUM_NAMES get_noun map_location_classes "
-        "build_location_document format_location_text "
-        "PlacementKind get_title VM"
+        "build_location_document format_location_text PlacementKind get_title VM"
     ),
     "vm_kind": "format_cells join_parts",
 }

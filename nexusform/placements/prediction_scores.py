@@ -50,9 +50,7 @@ class VerifiedPrediction(Struct, frozen=True):
 
 
 class ClassScore(Struct, frozen=True):
-    """Results of the predictions of one share class: counts, and sums of the squared errors of shares and of
-    chance.
-    """
+    """Results of one share class: counts, and sums of squared errors of shares and of chance."""
 
     correct: int = 0
     incorrect: int = 0

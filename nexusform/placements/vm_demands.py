@@ -69,9 +69,7 @@ class PoolDemand(Struct, frozen=True):
 
     @property
     def surge_size(self) -> int:
-        """Number of VMs added by an upgrade of the pool before old ones are removed; 1 for a control
-        plane.
-        """
+        """Number of surge VMs of an upgrade of the pool; 1 for a control plane."""
         size = len(self.numbers)
         return min(1 if self.pool == CONTROL_PLANE else compute_amount(self.max_surge, size), size)
 

@@ -1,7 +1,8 @@
 """make_plan: configuration + variables + prior state -> a Plan. Start reading here. The path of one VM: its
 block is ordered (preparation), its arguments are evaluated (names, instances), its resource type computes its
-demand (ports.VmFamily.demand), triggers decide its action, the site's scheduler selects a machine (vms), the
-difference to the prior state becomes a Change, and steps define the order of apply (conclusion).
+demand (interfaces.VmHandlers.build_demand), triggers decide its action, the site's scheduler selects a
+machine (vms), the difference to the prior state becomes a Change, and steps define the order of apply
+(conclusion).
 """
 
 from __future__ import annotations
@@ -51,9 +52,7 @@ from nexusform.plans.plan import Mode
 
 
 def make_plan(request: PlanRequest) -> PlanResult:
-    """Plan. Never raises for user errors: they are in the plan's diagnostics, and a plan with errors is
-    `errored`.
-    """
+    """Plan. User errors are diagnostics, never exceptions; such a plan is `errored`."""
     try:
         result = _plan_once(request)
         if result.unplaced:
@@ -183,9 +182,7 @@ def _prepare(request: PlanRequest, prior: PriorState) -> _PlanningStart:
 
 
 def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementOutcome:
-    """Run phase by phase: racks and machines, VMs on them, fleet objects and their pods, placements, and
-    read-only objects.
-    """
+    """Run phase by phase: machines, VMs, domains, placements, and read-only objects."""
     order = blocks.order
     orphans = find_orphans(blocks)
     for block in order.list_before(VM_PHASE):

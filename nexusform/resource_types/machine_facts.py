@@ -179,16 +179,12 @@ def get_default_facts() -> dict[str, Any]:
 
 
 def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
-    """Return all reasons that a machine takes no new VM, or "" if it is schedulable. A missing fact has its
-    default.
-    """
+    """Return all reasons that a machine takes no new VM; "" if it is schedulable."""
     values = {**get_default_facts(), **{name: value for name, value in facts.items() if value is not None}}
     reasons = [fact.find_reason(values[fact.name]) for fact in MACHINE_FACTS]
     return ", ".join(filter(None, reasons))
 
 
 def find_health_reasons(reasons: str) -> str:
-    """Return the reasons that are health problems of the machine, not set on purpose; "" for a healthy
-    one.
-    """
+    """Return the health problems of the machine; "" for a healthy one."""
     return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(_HEALTH_REASONS))

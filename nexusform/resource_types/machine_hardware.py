@@ -65,9 +65,7 @@ _FIGURES: Final = ("numa_cells", "cpus_per_cell", "memory_gib_per_cell", "epheme
 
 
 class Hardware(NamedTuple):
-    """Hardware of a machine: `sku` None for its own figures; cells, vCPUs and GiB per cell, GiB of disk, VFs
-    per cell.
-    """
+    """Hardware of a machine; without `sku` its own figures, per cell except for disk."""
 
     sku: str | None
     cells: int

@@ -144,9 +144,7 @@ def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]
 
 
 def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
-    """Return an attribute for expressions: nodes with their labels; hardware_label_keys belong to the
-    cluster.
-    """
+    """Return an attribute for expressions: nodes with their labels."""
     value = attributes.get(name)
     if name != "nodes" or not isinstance(value, Mapping):
         return value

@@ -196,9 +196,7 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
 
 
 def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
-    """Add the rack and its machines to the inventory. An unknown site and a second rack with one id are
-    problems.
-    """
+    """Add the rack and its machines to the inventory, and return the problems."""
     site_id, rack_id = attributes.get("site_id"), identify(attributes)
     if not isinstance(site_id, str) or not is_known(attributes.get("name")):
         return []

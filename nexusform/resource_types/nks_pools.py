@@ -324,9 +324,7 @@ def add_labels(
 def build_node_reader(
     get_pools: Callable[[Mapping[str, Any]], Mapping[str, Any]],
 ) -> Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeProperties]:
-    """Return a function that describes a VM of a type as a node, with the pools and edition in its
-    arguments.
-    """
+    """Return a function that describes a VM of a type as a node."""
 
     def read_node(attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]) -> NodeProperties:
         return build_node_marks(vm, get_pools(attributes), cluster)

@@ -26,9 +26,7 @@ NAME_HINT: Final = 'a name of at least one character, without "|" and "/" (ids a
 
 
 def build_name_attribute(noun: str) -> AttributeSchema:
-    """Build `name`: optional in a block without count or for_each: an object keeps its name, a new one gets
-    the block's.
-    """
+    """Build `name`: optional without count and for_each; an object keeps its name."""
     return AttributeSchema(
         STRING,
         f"Name of the {noun}. Default: the current name, else the block's name. Required with count or "
@@ -48,9 +46,7 @@ def build_id_attribute(form: str) -> AttributeSchema:
 
 
 def build_parent_attribute(parent_type: str, addition: str = "") -> AttributeSchema:
-    """Build the id of the permanent parent object, a `nexus_site` for example; `addition` is added to its
-    description.
-    """
+    """Build the id of the permanent parent object; `addition` extends its description."""
     return AttributeSchema(
         STRING,
         f"Id of the {parent_type}{addition}.",

@@ -4,13 +4,11 @@
 PUBLIC = {
     "availability": (
         "sample_capacity group_down_vms SampledCapacity place_replacements PlacedReplacements "
-        "build_pool_availability PoolAvailability list_affected_pools "
-        "compute_quorum Replacement"
+        "build_pool_availability PoolAvailability list_affected_pools compute_quorum Replacement"
     ),
     "machine_alternatives": "find_alternatives Requirement MachineAlternative",
     "snapshot": (
         "ClusterSnapshot is_large_enough is_hardware_listed OwnerKind PoolSnapshot SiteSnapshot "
-        "list_planned_objects list_state_objects "
-        "build_snapshot Snapshot"
+        "list_planned_objects list_state_objects build_snapshot Snapshot"
     ),
 }

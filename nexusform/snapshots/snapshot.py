@@ -161,9 +161,7 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     def build_scheduler_without(
         self, machines: frozenset[str], reason: str
     ) -> tuple[RackScheduler, dict[int, int]]:
-        """Return a scheduler without these machines and their VMs, and the new handle of every VM by the old
-        one.
-        """
+        """Return a scheduler without these machines and their VMs, and new handles by old ones."""
         all_machines = [
             replace(machine, unschedulable_reason=reason) if machine.name in machines else machine
             for machine in self.scheduler.machines
@@ -248,9 +246,7 @@ def _build_pool(
     existing_vms: Mapping[tuple[str, int | str], PlacedVm],
     skus: Mapping[str, VmSku],
 ) -> PoolSnapshot:
-    """Build the VMs of a pool, by number, each placed on its machine; `existing_vms` are those of its object,
-    by pool and number.
-    """
+    """Build the VMs of a pool on their machines; `existing_vms` are those of its object."""
     vms: list[PlacedVm] = []
     handles: dict[str, int] = {}
     on_missing_machines: list[str] = []

@@ -131,7 +131,7 @@ class TestTheDocument:
         findings = run_rules(planned(SITE, UP_TO["d"], stood=["cluster-a", "cluster-b", "cluster-c"]))
         assert [(d.id, d.address) for d in findings] == [("zones-pinned", "nexus_kubernetes_cluster.d")]
         assert findings[0].severity is Severity.WARNING
-        assert "6 machines will house two VMs of cluster-d because of it." in findings[0].detail
+        assert "6 machines will run two VMs of cluster-d because of it." in findings[0].detail
         assert "Without the pin all 53 VMs fit on 53 machines." in findings[0].detail
 
     def test_a_pin_that_costs_nothing_says_so(self) -> None:
@@ -292,7 +292,7 @@ class TestSharedMachine:
         (finding,) = of(
             "shared-machine", run_rules(planned(machines(1, 2), [pool("cluster-a", "np", "NC_G6_28_v1", 3)]))
         )
-        assert "1 machine houses two or more VMs of cluster-a" in finding.detail
+        assert "1 machine runs two or more VMs of cluster-a" in finding.detail
         assert "2 machines that accept VMs, but cluster-a has 3 VMs" in finding.detail
 
     def test_silent_where_a_pin_is_the_reason(self) -> None:

@@ -150,8 +150,7 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None) -> l
         build_error(
             "prevented-destroy",
             f"{instance.address} has lifecycle.prevent_destroy set, but the plan calls for this object to "
-            "be destroyed. Remove prevent_destroy, or exclude the object with "
-            f"-exclude={instance.address}.",
+            f"be destroyed. Remove prevent_destroy, or exclude the object with -exclude={instance.address}.",
             block.header_span,
             address=str(instance.address),
             block=block.header,

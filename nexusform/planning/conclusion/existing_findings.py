@@ -65,9 +65,7 @@ def _is_existing(diagnostic: Diagnostic, actions: _PlanActions, existing_address
 
 
 def _find_existing_surge_shortages(plan: Plan) -> frozenset[str]:
-    """Return the resources with clusters that had no surge capacity before the plan, for any SKU without it
-    after.
-    """
+    """Return the resources with clusters without surge capacity both before and after the plan."""
     new_shortages: set[tuple[str, str]] = set()
     for row in plan.capacity:
         new_shortages |= {(row.site_id, cluster) for cluster in _find_new_surge_shortages(row)}
@@ -173,9 +171,7 @@ def _has_rollout_changes(actions: _PlanActions, address: str) -> bool:
 
 
 def _has_added_members(actions: _PlanActions, address: str) -> bool:
-    """Return whether clusters of a placement may newly share a machine: VMs are added, or a cluster is
-    selected.
-    """
+    """Return whether clusters may newly share a machine: VMs are added, or a cluster is selected."""
     return actions.adds_vms or address in actions.resources_with_bindings
 
 

@@ -179,8 +179,7 @@ def _format_count(count: int) -> str:
 
 
 class _RowCounts(Struct):
-    # Counts of the rows of one object: `existing` are the names before, `removed` those of them that leave
-    # the state, `placed` the new ones.
+    # Rows of one object: `existing` names before the plan, `removed` from the state, `placed` new ones.
     existing: Names = field(default_factory=Counter)
     removed: Names = field(default_factory=Counter)
     lost_names: Names = field(default_factory=Counter)
@@ -227,9 +226,7 @@ class _RowCounts(Struct):
 def mark_waiting_pods(
     rows: Iterable[PlacementChange], changes: Iterable[Change], types: Types
 ) -> tuple[PlacementChange, ...]:
-    """Return the rows with pods of the state without a node marked as existing: with a node they move,
-    without they stay.
-    """
+    """Return the rows with waiting pods of the state marked as existing: they move or stay."""
     rows_by_object: dict[Address, list[PlacementChange]] = {}
     for row in rows:
         if KINDS[row.kind].build_waiting is not None:

@@ -75,9 +75,7 @@ def _list_lost_and_forgotten_rows(vms: VmObject) -> Iterator[PlacementChange]:
 def _build_row_without_target(
     vms: VmObject, key: VmKey, action: PlacementAction, trigger: str
 ) -> PlacementChange:
-    """Build the row of a VM in state without a location after this plan. A waiting VM has none before,
-    either.
-    """
+    """Build the row of a VM in state without a location after this plan."""
     prior, existing_vm = vms.prior.demand, vms.prior.existing.get(key)
     record = vms.prior.unplaced.get(key, {})
     pool = next((pool for pool in vms.prior_pools if pool.pool == key[0]), None)
@@ -102,9 +100,7 @@ def _build_row_without_target(
 
 
 def _is_renamed(vms: VmObject, key: VmKey) -> bool:
-    """Return whether an existing VM is re-created under another name or on another site: a removal and an
-    addition, not a move.
-    """
+    """Return whether an existing VM is re-created under another name or site, which is no move."""
     vm, prior, demand = vms.prior.existing.get(key), vms.prior.demand, vms.request.demand
     if vm is None or prior is None or demand is None:
         return False

@@ -248,9 +248,7 @@ def _iterate_edges(order: PlanningOrder) -> Iterator[tuple[str, str]]:
 def build_unchanged_plan(
     request: PlanRequest, diagnostics: Iterable[Diagnostic], drift: tuple[Drift, ...] = ()
 ) -> PlanResult:
-    """Build a plan without changes: only drift is detected, or the request has errors. All objects in state
-    stay.
-    """
+    """Build a plan without changes: only drift, or errors. All objects in state stay."""
     from nexusform.planning.conclusion.refresh_changes import build_unchanged_changes
 
     totals = compute_totals(
@@ -327,9 +325,7 @@ def _collect_upgrades(
 def _measure_certainty(
     outcome: PlacementOutcome, request: PlanRequest, prior: PriorState, *, has_separation_rules: bool
 ) -> tuple[int, dict[str, SiteCertainty]]:
-    """Return the number of samples, and the placement frequencies of VMs corrected by the accuracy of earlier
-    predictions.
-    """
+    """Return the number of samples, and the frequencies corrected by the accuracy so far."""
     samples, certainties = measure_site_certainties(
         outcome.sites,
         request.samples,
@@ -352,9 +348,7 @@ def _collect_records(prior: PriorState) -> dict[str, PredictionRecord]:
 
 
 def _collect_scores(prior: PriorState) -> Iterator[PredictionScore]:
-    """Yield the replay scores of sites under their current rack_spread, and the accuracy of earlier
-    predictions.
-    """
+    """Yield the replay scores of sites under their rack_spread, and the prediction accuracy."""
     for address in sorted(prior.instances, key=compute_address_order):
         current = prior.get_object(address)
         predictions = compute_score(parse_record(current.private)) if current is not None else None

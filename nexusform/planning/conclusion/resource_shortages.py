@@ -38,9 +38,7 @@ _REMEDIES: Final[Mapping[OtherResourceKind, str]] = {
 
 
 def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield a warning for each shortage, at its site; shortages of the same size before this plan are
-    existing findings.
-    """
+    """Yield a warning per shortage, at its site; shortages from before the plan are existing findings."""
     sites = {
         str(attributes.get("name")): change
         for change in plan.changes

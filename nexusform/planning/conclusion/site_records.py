@@ -204,9 +204,7 @@ def _compute_sku_capacity(occupied: OccupiedSite | None, sku: VmSku) -> Capacity
 def _find_surge_shortages(
     occupied: OccupiedSite, pools: Iterable[tuple[VmDemand, PoolDemand]]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the clusters with pools without surge capacity, and those that may lack it because cells of VMs
-    are unknown.
-    """
+    """Return the clusters without surge capacity, and those that may lack it (unknown cells)."""
     without_capacity: dict[str, None] = {}
     uncertain: dict[str, None] = {}
     for owner, pool in pools:
@@ -309,9 +307,7 @@ def _place_vms(
     *,
     is_managed: bool,
 ) -> None:
-    """Place the VMs of one object on their machines, pool by pool. Unmanaged VMs use capacity without a
-    demand.
-    """
+    """Place the VMs of one object on their machines. Unmanaged VMs have no demand."""
     assert kind.vms is not None
     demand, _ = kind.vms.build_demand(site_object.attributes, layout.context, site_object.address)
     occupied = sites.get(demand.site_id) if demand is not None else None

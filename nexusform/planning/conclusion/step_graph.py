@@ -184,9 +184,7 @@ def add_capacity_waits(
 
 
 def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, MachineUse]) -> Waits:
-    """Return waits for deletes and releases that free capacity, and of VMs on an evacuated machine until it
-    is cordoned.
-    """
+    """Return waits for deletes and releases that free capacity, and for cordons."""
     freeing: dict[OnSite, set[int]] = {}
     for address, use in machines.items():
         delete = graph.delete_step.get((address, ""))
@@ -214,9 +212,7 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, MachineUse
 def _find_cordon_waits(
     graph: StepGraph, machines: Mapping[Address, MachineUse]
 ) -> Iterator[tuple[int, set[int]]]:
-    """Yield the waits of VMs on an evacuated machine until it takes no new VMs; otherwise they might
-    return.
-    """
+    """Yield the waits of VMs on an evacuated machine until it is cordoned; they might return."""
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
         updates = {

@@ -352,8 +352,4 @@ def _list_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:
         yield from value
     elif isinstance(value, list):
         for item in value:
-            yield _get_fields(item, fields) if isinstance(item, dict) else item
-
-
-def _get_fields(item: Mapping[str, Any], fields: Iterable[str]) -> tuple[str, ...]:
-    return tuple(str(item.get(field) or "") for field in fields)
+            yield tuple(str(item.get(field) or "") for field in fields) if isinstance(item, dict) else item

@@ -60,9 +60,7 @@ def build_upgrades(
 
 
 def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for each cluster with nodes that cannot be drained because a budget allows no
-    eviction.
-    """
+    """Yield a warning for each cluster with nodes that cannot be drained because of a budget."""
     instances = {vms.instance.address: vms.instance for vms in objects}
     for upgrade in upgrades:
         if not (upgrade.is_rolling and upgrade.budgets):
@@ -84,9 +82,7 @@ def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObje
 
 
 def _find_trigger(vms: VmObject, pool: PoolDemand) -> str:
-    """Return the trigger of re-creating a whole pool: another version, or another argument of it; "" for
-    none.
-    """
+    """Return the trigger of re-creating a whole pool: version or argument; "" for none."""
     keys = _list_keys(pool)
     triggers = {
         vms.request.actions.recreations[key] for key in keys if key in vms.request.actions.recreations
@@ -162,9 +158,7 @@ def _build_pool_upgrade(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUp
 
 
 class _ScaleIns:
-    """Pools with a scale-in whose VMs the platform chooses. With enough capacity for all of them, any choice
-    fits.
-    """
+    """Pools with a scale-in whose VMs the platform chooses. With capacity for all, any choice fits."""
 
     def __init__(self, objects: Iterable[VmObject]) -> None:
         self._pools: dict[str, list[_Pool]] = {}  # by site id
@@ -177,9 +171,7 @@ class _ScaleIns:
     def find_dependencies(
         self, vms: VmObject, pool: PoolDemand, sites: Mapping[str, SitePlan]
     ) -> tuple[str, ...]:
-        """Return the pools that could leave this pool without capacity if all their VMs remained; its own VMs
-        are excluded.
-        """
+        """Return the other pools that could leave this pool without capacity if all their VMs remained."""
         site = sites.get(vms.request.demand.site_id) if vms.request.demand is not None else None
         if site is None or site.base is None or site.id not in self._pools:
             return ()

@@ -127,9 +127,7 @@ def _add_exposed_paths(schema: BlockSchema, sensitive: tuple[Path, ...]) -> tupl
 
 
 def _report_placement_secrets(instance: Instance) -> list[Diagnostic]:
-    """Return errors for sensitive values that determine names and placements, because every plan shows
-    those.
-    """
+    """Return errors for sensitive values in names and placements: every plan shows those."""
     diagnostics = []
     for path in instance.arguments.sensitive:
         attribute = find_schema(instance.type.schema, path)

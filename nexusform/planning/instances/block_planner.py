@@ -174,9 +174,7 @@ class BlockPlanner:
     def _list_removed(
         self, block: ResourceBlock, present: Collection[Address], modules: Collection[ModulePath]
     ) -> Iterator[Instance]:
-        """Yield the prior instances of a block that are not `present` any more; `modules` are the paths of
-        its module instances.
-        """
+        """Yield the prior instances of a block that are not `present`; `modules` are its module paths."""
         prior_addresses = self.prior.by_block.get(block.address, ())
         removed = [address for address in prior_addresses if address not in present]
         removed.sort(
@@ -201,9 +199,7 @@ class BlockPlanner:
         return self._build_prior_instance(address, block, Decision(planned=planned))
 
     def build_deleted(self, address: Address, reason: str, block: ResourceBlock | None = None) -> Instance:
-        """Build an instance to delete from state; without a current object only its deposed objects are
-        deleted.
-        """
+        """Build an instance to delete from state, possibly with deposed objects only."""
         prior = self.prior.get_object(address)
         action = Action.NO_OP if prior is None else Action.DELETE
         return self._build_prior_instance(
@@ -223,7 +219,6 @@ class BlockPlanner:
         decision: Decision,
         deposed: Mapping[str, ObjectState] | None = None,
     ) -> Instance:
-        """Build an instance in state with its decision."""
         prior = self.prior.get_object(address)
         return Instance(
             address,
@@ -286,9 +281,7 @@ class BlockPlanner:
         evaluation: Evaluation,
         unresolved: frozenset[str] = frozenset(),
     ) -> None:
-        """Decide the action on an instance with known arguments; `unresolved` are incomplete computed
-        attributes.
-        """
+        """Decide the action on an instance; `unresolved` are incomplete computed attributes."""
         self._force(instance, evaluation)
         assert instance.config is not None
         values = {**instance.config}
@@ -390,9 +383,7 @@ class BlockPlanner:
 
 
 def report_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
-    """Yield a warning for a change that failed and is retried, or that is in progress since an earlier
-    apply.
-    """
+    """Yield a warning for a change that failed and is retried, or is in progress."""
     unfinished = (instance.prior.private or {}).get(UNFINISHED_KEY) if instance.prior is not None else None
     if not unfinished or instance.action is not Action.UPDATE:
         return
@@ -489,9 +480,8 @@ def _build_creation_key(instance: Instance) -> tuple[object, ...]:
 def _build_unknown_type_error(block: ConfigAddress) -> Diagnostic:
     return build_error(
         "unknown-resource-type-in-state",
-        f"The state contains {block}, but this version of nexusform does not know the type "
-        f'"{block.type}". Use the version that created it, or forget the object with `nexusform state rm '
-        f"{block}`.",
+        f'The state contains {block}, but this version of nexusform does not know the type "{block.type}". '
+        f"Use the version that created it, or forget the object with `nexusform state rm {block}`.",
     )
 
 

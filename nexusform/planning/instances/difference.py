@@ -82,9 +82,7 @@ def _get_absent_value(block: NestedBlock) -> Any:
 def find_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any]
 ) -> tuple[Path, ...]:
-    """Return the changed arguments that force a replacement. Arguments that are unset and filled by nexusform
-    are excluded.
-    """
+    """Return the changed arguments that force a replacement, without those filled by nexusform."""
     return tuple(_iterate_replacing_paths(schema, prior, config, ()))
 
 
@@ -281,9 +279,7 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
 
 
 def has_equal_values(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
-    """Return whether nothing differs; new arguments missing in state count only if set, in nested blocks
-    too.
-    """
+    """Return whether nothing differs; new arguments missing in state count only if set."""
     for name, value in planned.items():
         before = prior.get(name)
         if before != value and not _has_equal_blocks(schema.blocks.get(name), value, before):
@@ -356,9 +352,7 @@ def _build_key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[E
 
 
 def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:
-    """Return the target of a reference: `T.N`, `T.N[key]`, either followed by a path; None for anything
-    else.
-    """
+    """Return the target of a reference `T.N` or `T.N[key]`, with any path; None for others."""
     if isinstance(expression, Traversal):
         return _parse_traversal(expression)
     if isinstance(expression, RelativeTraversal):

@@ -21,7 +21,7 @@ from nexusform.state.objects import ObjectState
 from nexusform.values.value import UNKNOWN
 
 UNKNOWN_PLACEMENT = "placement-argument-unknown"
-# Why what is in a place, or of a cluster, is replaced: in JSON it is OpenTofu's "replace_by_triggers".
+# Objects are replaced with their host or cluster. JSON output uses OpenTofu's "replace_by_triggers".
 REPLACED_WITH_HOST = "replace_with_its_place"
 
 

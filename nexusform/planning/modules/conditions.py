@@ -59,9 +59,7 @@ class ConditionResults(Struct):
 def check_all_conditions(
     request: PlanRequest, evaluation: Evaluation, selection: Selection
 ) -> ConditionResults:
-    """Check all conditions. With mode destroy, or if referenced objects may be outside the selection, only
-    variables are checked.
-    """
+    """Check all conditions; only variables with mode destroy or a partial selection."""
     configuration = request.configuration
     results = ConditionResults()
     for instance in _iterate_module_instances(configuration, evaluation):
@@ -91,9 +89,7 @@ def check_current_conditions(request: PlanRequest, evaluation: Evaluation) -> It
 
 
 def evaluate_current_conditions(request: PlanRequest, evaluation: Evaluation) -> ConditionResults:
-    """Return the results of all conditions against current objects, as warnings. A plan without changes is
-    not blocked by them.
-    """
+    """Return the results of all conditions against current objects, as warnings."""
     reported_count = len(evaluation.diagnostics)
     results = ConditionResults()
     for part_results in check_current_conditions(request, evaluation):

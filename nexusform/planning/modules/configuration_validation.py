@@ -100,9 +100,7 @@ class _ModuleValidator(Struct, frozen=True):
     skus: frozenset[str] | None
 
     def validate(self) -> list[Diagnostic]:
-        """Return the problems of the module; those found by evaluation are in the evaluation's
-        diagnostics.
-        """
+        """Return the problems of the module; the evaluation has its own diagnostics."""
         module, evaluation = self.instance.module, self.evaluation
         is_child_module = bool(self.instance.path)
         problems: list[Diagnostic] = []
@@ -124,9 +122,7 @@ class _ModuleValidator(Struct, frozen=True):
         return problems
 
     def _evaluate_conditions(self) -> None:
-        """Evaluate the conditions to find errors in the expressions; plans check the results. Check blocks
-        only warn, in plans.
-        """
+        """Evaluate the conditions to find errors in the expressions; plans check the results."""
         scope = self.evaluation.build_scope(self.instance)
         for condition in _iterate_conditions(self.instance.module):
             self.evaluation.evaluate_expression(condition.condition, scope)
@@ -180,9 +176,7 @@ def _has_repetition(block: ResourceBlock) -> bool:
 
 
 def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool:
-    """Return whether a problem affects only the instances of a repeated block: their name, which has no
-    default.
-    """
+    """Return whether a problem affects only the names of instances of a repeated block."""
     return (
         _has_repetition(block)
         and problem.severity is Severity.ERROR

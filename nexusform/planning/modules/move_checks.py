@@ -136,8 +136,7 @@ def _build_still_exists_error(
     return build_error(
         "moved-object-still-exists",
         f"This block says that {source} moved, but it is still declared at {_format_location(declared)}. "
-        f"Declare it as "
-        f"{target} instead, or remove this block.",
+        f"Declare it as {target} instead, or remove this block.",
         statement.span,
         block="moved",
     )

@@ -35,9 +35,7 @@ class RootOutputs(Struct, frozen=True):
 
 
 def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputs:
-    """Plan the root outputs. A partial destroy leaves them unchanged, because their sources may or may not
-    exist.
-    """
+    """Plan the root outputs. A partial destroy leaves them unchanged: sources may be missing."""
     before = request.state.outputs
     if request.mode is Mode.DESTROY and selection.is_partial:
         return RootOutputs((), before)
@@ -158,9 +156,7 @@ _MAXIMUM_AGE: Final = timedelta(days=1)
 def build_inventory_read(
     address: str, exported_at: str, plan_time: str, max_age: object = None
 ) -> InventoryRead:
-    """Build an inventory record, with its staleness at `plan_time` (RFC 3339). `max_age` is a duration if
-    set.
-    """
+    """Build an inventory record with its staleness at `plan_time` (RFC 3339)."""
     from nexusform.documents.times import parse_duration, parse_time
 
     limit = parse_duration(max_age) if isinstance(max_age, str) else None

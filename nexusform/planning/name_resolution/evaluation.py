@@ -114,7 +114,6 @@ class Evaluation:
         return instances
 
     def _build_module_instances(self, parent: ModuleInstance, call: ModuleCall) -> Iterator[ModuleInstance]:
-        """Yield the instances of one module call."""
         for repetition in self.get_module_expansion(parent, call).repetitions:
             step = ModuleStep(call.name, repetition.key)
             instance = ModuleInstance((*parent.path, step), call.module, call, parent, repetition)

@@ -128,7 +128,7 @@ def build_question_key(question: ServerQuery) -> str:
 
 
 class RecordedFiles:
-    """Files with recorded digests of every read (Files of the ports)."""
+    """Files with recorded digests of every read."""
 
     def __init__(self, files: Files, digests: dict[str, str]) -> None:
         self._files = files
@@ -222,9 +222,7 @@ def _build_diagnostic(
 
 
 def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
-    """Return the managed names as in inventories: clusters and VMs by name, separate pools as
-    `<cluster>/<pool>`.
-    """
+    """Return the managed names as in inventories: clusters, VMs, and `<cluster>/<pool>`."""
     names = set()
     for address, instance in state.instances.items():
         resource_type = request.registries.resource_types.get(address.type)

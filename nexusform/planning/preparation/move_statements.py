@@ -96,9 +96,7 @@ class MoveStatement(Struct, frozen=True):
         return Endpoint((*prefix, *steps))
 
     def has_endpoint(self, resource: Address) -> bool:
-        """Return whether one of its ends is the resource in this instance of its module, or an instance of
-        it.
-        """
+        """Return whether one of its ends is the resource in this module instance, or its instance."""
         depth = len(self.module)
         if tuple(step.name for step in resource.module[:depth]) != self.module:
             return False
@@ -189,8 +187,7 @@ def _must_follow(
     )
     if not is_inside:
         return False
-    # A module that only changes its keys: moves inside it are within both of its ends, and would be both
-    # before and after it.
+    # A module that only changes its keys contains inner moves at both ends, so their order would be a cycle.
     is_outer = len(statement.module) < len(other_statement.module)
     return not (is_outer and _is_key_change(statement))
 

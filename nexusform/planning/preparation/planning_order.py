@@ -100,9 +100,7 @@ def _order_by_phase(
     phases: Mapping[ConfigAddress, int],
     position: Mapping[ConfigAddress, int],
 ) -> list[ConfigAddress]:
-    """Return the addresses phase by phase; within one, each block after its dependencies, otherwise by
-    position.
-    """
+    """Return the addresses by phase; within one, dependencies first, then by position."""
     addresses: list[ConfigAddress] = []
     for phase in sorted(set(phases.values())):
         phase_needs = {}
@@ -120,9 +118,7 @@ def find_created_first(order: PlanningOrder) -> frozenset[ConfigAddress]:
 
 
 def move_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -> PlanningOrder:
-    """Return the order with these blocks first in their phase, as far as references allow: used to test a
-    remedy.
-    """
+    """Return the order with these blocks first in their phase, as far as references allow."""
     if not first:
         return order
     rank = {address: index for index, address in enumerate(first)}

@@ -177,9 +177,7 @@ def _iterate_requested_imports(
 
 
 def _evaluate_id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) -> str | None:
-    """Return the id requested by an import block; None if it is invalid, with the error added to
-    `problems`.
-    """
+    """Return the id requested by an import block; None if invalid, with an error in `problems`."""
     value = scope.names.evaluate_expression(block.id, scope)
     if value is None:
         return None
@@ -262,9 +260,7 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
 
 
 def normalize_imported(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
-    """Return an object's attributes in the shape of its type: attributes missing from the provider are null
-    or empty.
-    """
+    """Return an object's attributes in the shape of its type: missing ones are null or empty."""
     values = _normalize_attributes(schema, attributes)
     if "id" in values and values["id"] is None:
         values["id"] = object_id

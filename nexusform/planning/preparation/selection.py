@@ -20,9 +20,7 @@ _MAXIMUM_NAMED: Final = 3
 
 
 class Selection(Struct, frozen=True):
-    """Instances to plan; the others stay unchanged. `replace` are whole instances, `heal` single VMs by
-    address.
-    """
+    """Instances to plan. `replace` are whole instances, `heal` single VMs by address."""
 
     targets: tuple[AddressPattern, ...] = ()
     target_blocks: frozenset[ConfigAddress] = frozenset()
@@ -237,9 +235,7 @@ def check_unmatched(
     prior_addresses: Collection[Address],
     vms: Mapping[Address, Iterable[str]],
 ) -> list[Diagnostic]:
-    """Return errors for options without a match among planned and prior instances and the names of existing
-    VMs.
-    """
+    """Return errors for options that match no planned or prior instance and no existing VM."""
     addresses = [*planned_addresses, *prior_addresses]
     problems = _check_patterns("-target", selection.targets, order, addresses)
     problems += _check_patterns("-exclude", selection.excludes, order, addresses)

@@ -162,9 +162,7 @@ def is_consistent(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool
 
 
 def _has_consistent_elements(planned: Sequence[Any], actual: Sequence[Any], list_type: Type) -> bool:
-    """Return whether two lists of equal length match element by element; `list_type` is the type of the
-    lists.
-    """
+    """Return whether two lists of equal length match element by element."""
     pairs = enumerate(zip(planned, actual, strict=True))
     return all(
         is_consistent(element, actual_element, _get_part_type(list_type, index))

@@ -45,9 +45,7 @@ class Remedy(Struct, frozen=True):
 
 
 class Trial(Protocol):
-    """Function that plans again with adjustments, with the new VMs of some blocks first, and with additional
-    -replace addresses.
-    """
+    """Function that plans again with adjustments, blocks placed first, and -replace addresses."""
 
     def __call__(
         self,
@@ -466,9 +464,7 @@ def _try_soft_hints(shortage: _TrialInput, trial: Trial, hints: Sequence[HardHin
 
 
 def _try_other_scope(shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint]) -> Iterator[Remedy]:
-    """Try a weaker scope: anti-affinity on machines instead of racks, affinity in racks instead of on
-    machines.
-    """
+    """Try a weaker scope: anti-affinity on machines, or affinity in racks."""
     kinds = {(hint.hint.scope, hint.hint.is_affinity) for hint in hints}
     if kinds == {(HintScope.RACK, False)}:
         yield from _try_hint_argument(shortage, trial, hints, "scope", HintScope.MACHINE.value)

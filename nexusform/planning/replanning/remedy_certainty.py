@@ -14,9 +14,7 @@ MAXIMUM_TRIALS: Final = 10
 
 
 def is_uncertain(numa_sampling: NumaSampling | None) -> bool:
-    """Return whether samples of unknown cells exist in which not everything fits; also if none was
-    computed.
-    """
+    """Return whether some sample of unknown cells does not fit, or none was computed."""
     return numa_sampling is not None and (
         not numa_sampling.sample_count or numa_sampling.fitting_count < numa_sampling.sample_count
     )

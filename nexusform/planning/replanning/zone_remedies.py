@@ -66,9 +66,7 @@ def add_zone_remedies(
 def _build_trial(
     request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult], other_rules: AbstractSet[str]
 ) -> ZoneTrial:
-    """Return a function that plans again with adjustments; None if the rule or anything but the `other_rules`
-    has errors then.
-    """
+    """Return a function that plans again with adjustments; None if something else has errors then."""
     trial_request = replace(
         request, includes_remedies=False, lint=False, includes_rejections=False, explain=()
     )
@@ -232,9 +230,7 @@ def _build_zone_group(
 
 
 def _is_fixed(member: GroupMember, *, may_move: bool) -> bool:
-    """Return whether a member keeps its zone: its argument cannot be changed, or it exists and may not
-    move.
-    """
+    """Return whether a member keeps its zone: its argument is fixed, or it may not move."""
     is_existing = member.rank < 0
     return not _is_changeable(member) or (is_existing and not may_move)
 

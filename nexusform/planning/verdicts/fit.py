@@ -215,9 +215,7 @@ def check_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
 
 
 def _find_excess(vms: VmObject, rule: GroupRule) -> Iterator[tuple[str, list[str]]]:
-    """Yield each location with too many VMs of the group, and the VMs to heal: the newest beyond the
-    maximum.
-    """
+    """Yield each location with too many VMs of the group, and the newest VMs beyond the maximum."""
     members: dict[str, list[PlacedVm]] = {}
     for vm in vms.list_placed_vms():
         location = _get_location(vm.placement, rule.scope)

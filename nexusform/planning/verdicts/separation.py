@@ -351,9 +351,7 @@ def _count_groups(members: Sequence[tuple[int, GroupMember]]) -> int:
 def _build_violation(
     location: Location, members: Sequence[tuple[int, GroupMember]], seed: int | None
 ) -> SeparationViolation:
-    """Build the violation at a location; its violating member is the first of another group than the first
-    member's.
-    """
+    """Build the violation at a location; its violating member is the first of a second group."""
     ordered_members = sorted(members, key=lambda item: item[1].rank)
     first_group, _ = ordered_members[0]
     violating_member = next(member for group, member in ordered_members if group != first_group)
@@ -371,9 +369,7 @@ def _build_violation(
 def _is_packed(
     violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location
 ) -> bool:
-    """Return whether the packing of extra-large VMs of different clusters may be the reason for this
-    location.
-    """
+    """Return whether packing of extra-large VMs may be the reason for this location."""
     _, _, machine = location
     is_placed = violating_member.token is not None and not violating_member.pool.pinned_machine
     if not (violating_member.pool.sku.extra_large and machine and is_placed):

@@ -147,9 +147,7 @@ def _remove_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -> Mapping
 def check_lost_forgotten_vms(
     instances: Mapping[Address, Instance], lost_vms: Mapping[Address, Sequence[LostVm]]
 ) -> Iterator[Diagnostic]:
-    """Yield a warning for each resource with machines removed or re-created under forgotten VMs, which have
-    no rows.
-    """
+    """Yield a warning for each resource that loses machines with forgotten VMs (no rows)."""
     for address, vms in lost_vms.items():
         instance = instances[address]
         names = [f"{name} on {machine}" for _, machine, name in vms]
@@ -175,9 +173,7 @@ def check_lost_forgotten_vms(
 
 
 def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
-    """Yield a warning for new VMs with names of unmanaged VMs running on their site: a forgotten cluster is
-    requested again.
-    """
+    """Yield a warning for new VMs with names of unmanaged VMs on their site."""
     for vms in objects:
         if (
             vms.request.site is None
@@ -240,7 +236,6 @@ def _get_site_id(vms: VmObject) -> str:
 
 
 def _list_lost_machines(vms: VmObject) -> set[str]:
-    """Return the machines of the lost VMs of an object."""
     return {vms.get_prior_placement(key).machine for key in vms.request.actions.losses}
 
 

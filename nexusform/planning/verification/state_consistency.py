@@ -46,9 +46,7 @@ class _StateVm(Struct, frozen=True):
 def check_consistency(
     state: State, types: Mapping[str, ResourceType], providers: Collection[str]
 ) -> list[Diagnostic]:
-    """Return errors for contradictions, a warning for overcommitted machines. `providers` are the existing
-    kinds of provider.
-    """
+    """Return errors for contradictions, and warnings. `providers` are the existing providers."""
     machines = index_state_machines(state, types)
     vms = list(_iterate_vms(state, types))
     invalid_cells = list(_check_cells(vms, machines))
@@ -92,9 +90,7 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
 
 
 def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> list[Diagnostic]:
-    """Return a warning about VMs on machines that no resource in state offers, as after `state rm` of a
-    rack.
-    """
+    """Return a warning about VMs on machines that no resource in state offers."""
     machines = index_state_machines(state, types)
     missing: dict[str, list[str]] = {}
     for state_vm in _iterate_vms(state, types):

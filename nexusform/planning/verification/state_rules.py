@@ -68,9 +68,7 @@ def _build_instances(state: State, registries: Registries) -> list[Instance]:
 def _build_vm_objects(
     state: State, instances: Iterable[Instance], registries: Registries
 ) -> dict[Address, VmObject]:
-    """Build the VM objects of a state, with their demands: hints see the current locations of their
-    targets.
-    """
+    """Build the VM objects of a state; hints see the current locations of their targets."""
     skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
     types = registries.resource_types
     context = build_prior_context(PriorState(state, state.instances, {}, {}, {}, ()), skus, types)
@@ -172,9 +170,7 @@ def _remove_idle_hints(pool: PoolDemand) -> PoolDemand:
 
 
 def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
-    """Yield warnings for hard affinity groups with VMs at several locations. Anti-affinity is checked
-    elsewhere.
-    """
+    """Yield warnings for hard affinity groups with VMs at several locations."""
     for group in dict.fromkeys(chain.from_iterable(pool.groups for pool in vms.pools)):
         locations = _list_locations(vms, group) if group.is_affinity and group.is_hard else set()
         if len(locations) > 1:

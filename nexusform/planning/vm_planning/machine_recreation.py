@@ -22,9 +22,7 @@ _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 def find_recreated_machines(
     blocks: BlockPlanner, sites: Mapping[str, SitePlan]
 ) -> dict[str, dict[str, MachineRecreation]]:
-    """Return by site and name the machines that existed before, do not survive this plan, and exist after it
-    on `sites`.
-    """
+    """Return the machines (site and name) that this plan deletes and creates again."""
     removed = {str(address) for address in _iterate_removed_offers(blocks)}
     if not removed:
         return {}
@@ -63,9 +61,7 @@ def _iterate_removed_offers(blocks: BlockPlanner) -> Iterator[Address]:
 
 
 def _map_causes(before: Inventory, blocks: BlockPlanner, removed: set[str]) -> Mapping[tuple[str, ...], str]:
-    """Return the address of the new resource for each re-created site (its id), rack (its id) or machine
-    (rack and name).
-    """
+    """Return the address of the new resource for each re-created site, rack or machine."""
     created = {
         str(instance.address) for instance in blocks.instances.values() if instance.action in _CREATE_ACTIONS
     }

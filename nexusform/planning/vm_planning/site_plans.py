@@ -106,9 +106,7 @@ class SitePlan(Struct):
             self.operations.append(ReleaseOperation(handle=handle))
 
     def place(self, demand: Demand, *, is_decided: bool = False) -> tuple[int, Placement] | Shortage:
-        """Place a VM by the rule. A VM with `is_decided` location is fixed: it has the same location under
-        every seed.
-        """
+        """Place a VM by the rule. A VM with `is_decided` location has it under every seed."""
         answer = self.scheduler.place(demand)
         if isinstance(answer, tuple) and self.base is not None:
             handle, placement = answer
@@ -290,9 +288,7 @@ def update_location(machine: Machine, placement: Placement) -> Placement:
 
 
 def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -> VmSku:
-    """Return the SKU of an existing VM: the recorded one if it is known, else its pool's; one with zeros if
-    nothing is known.
-    """
+    """Return the SKU of an existing VM: recorded, else of its pool; all zeros if unknown."""
     if pool is not None and pool.sku.name == vm.sku_name:
         return pool.sku
     known_sku = skus.get(vm.sku_name)
@@ -337,7 +333,7 @@ def _find_no_targets(_resource_id: str) -> Targets | None:
 
 
 class PlanContext(Struct):
-    """Context of resource types at one moment of a plan (a Surroundings of the ports)."""
+    """Context of resource types at one moment of a plan (a `ResourceContext`)."""
 
     skus: Mapping[str, VmSku]
     clusters: dict[str, Mapping[str, Any]] = field(default_factory=dict)

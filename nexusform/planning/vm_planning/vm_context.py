@@ -254,9 +254,7 @@ def _build_clash_error(clash: MachineConflict, instances: Mapping[Address, Insta
 
 
 def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, list[Diagnostic]]:
-    """Compute the demand of an instance; None if it is removed or invalid. Without a demand it is marked
-    invalid.
-    """
+    """Compute the demand of an instance; None if it is removed, or invalid and marked so."""
     instance = vms.instance
     family = instance.type.vms
     attributes = instance.config if instance.config is not None else instance.planned

@@ -197,9 +197,7 @@ class VmObject(Struct):
         return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.tokens]
 
     def map_left_machines(self) -> dict[str, str]:
-        """Return by VM name the machines that VMs leave because these are missing, evacuated or unhealthy for
-        the VM.
-        """
+        """Return by VM name the machines that VMs leave: missing, evacuated or unhealthy."""
         hardware_triggers = (MACHINE_REMOVED, MACHINE_EVACUATED, HEAL)
         return {
             self.placements.vms[key].name: self.prior.existing[key].placement.machine
@@ -215,9 +213,7 @@ class VmObject(Struct):
         self.request = replace(self.request, demand=demand or self.request.demand, actions=actions)
 
     def keep_outside_selection(self, find_trigger: Callable[[str], str]) -> None:
-        """Keep the VMs of an object outside the selection, except those with a missing or re-created
-        machine.
-        """
+        """Keep the VMs of an object outside the selection, except those without their machine."""
         self.keep_all()
         losses = {}
         for key, vm in self.prior.existing.items():
@@ -230,9 +226,7 @@ class VmObject(Struct):
         )
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
-        """Forget the object while its VMs keep running and using capacity. VMs with a removed or re-created
-        machine are lost.
-        """
+        """Forget the object; its VMs keep running. VMs without their machine are lost."""
         before = self.prior
         actions = VmActions(forgets=dict.fromkeys((*before.existing, *before.unplaced), trigger))
         for key, vm in before.existing.items():
@@ -381,9 +375,7 @@ def _find_trigger(vm: PlacedVm, situation: VmSituation, is_upgraded: bool, chang
 
 
 def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
-    """Return the first changed argument of the pool in order of precedence; "" for none, or for a new
-    pool.
-    """
+    """Return the first changed argument of the pool in order of precedence, or ""."""
     if prior is None:
         return ""
     prior_values = dict(prior.triggers)

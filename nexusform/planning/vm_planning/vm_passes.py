@@ -175,9 +175,7 @@ class _VmPlanner:
             place_unmanaged_vms(site, names)
 
     def decide_actions(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
-        """Decide the actions on the VMs of all instances; a separate pool follows its cluster, also into a
-        replacement.
-        """
+        """Decide the actions on the VMs of all instances; a separate pool follows its cluster."""
         self.context.hints.add_objects(self.objects.values())
         clusters = [
             instance
@@ -335,9 +333,7 @@ class _VmPlanner:
 
 
 def _has_changed_argument(instance: Instance) -> bool:
-    """Return whether a configured argument differs from the prior object; arguments filled by nexusform do
-    not count.
-    """
+    """Return whether a configured argument differs from the prior object."""
     schema = instance.type.schema
     computed_names = {name for name, attribute in schema.attributes.items() if attribute.computed}
     config = instance.config or {}
@@ -376,9 +372,7 @@ def _build_note(vms: VmObject, serial: int) -> dict[str, Any] | None:
 
 
 def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], PlanContext]:
-    """Destroy the selected instances and their dependents. Return the VMs of prior objects, and the prior
-    context.
-    """
+    """Destroy the selection and its dependents. Return the prior VMs and the prior context."""
     _decide_instances(blocks)
     context = build_destroy_context(blocks)
     remaining_context = (

@@ -225,9 +225,7 @@ def place_recreated(vms: VmObject, context: VmContext) -> None:
 def _replace_in_batches(
     vms: VmObject, pool: PoolDemand, names: Mapping[int | str, str], context: VmContext
 ) -> None:
-    """Replace VMs batch by batch: with surge new VMs are placed before old ones are released, without it
-    after.
-    """
+    """Replace VMs batch by batch; with surge, new VMs are placed before old ones are released."""
     numbers = list(names)
     for start in range(0, len(numbers), pool.batch_size):
         batch = numbers[start : start + pool.batch_size]
@@ -339,9 +337,7 @@ def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:
 
 
 def _build_group_hint(group: GroupRule, placements: list[Placement]) -> Hint:
-    """Build a hint. Affinity: locations of any VM of the group. Anti-affinity: no location with the maximum
-    number of VMs.
-    """
+    """Build a hint: near any VM of the group, or away from full locations."""
     threshold = 1 if group.is_affinity else group.max_vms
     machines = Counter(placement.machine for placement in placements)
     racks = Counter(placement.rack for placement in placements)

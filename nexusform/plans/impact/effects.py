@@ -174,9 +174,7 @@ def get_source_node(row: PlacementChange) -> Node:
 
 
 def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
-    """Return the rows not covered by `upgrades`: all but nodes re-created with their pool, and pods moved by
-    that.
-    """
+    """Return the rows not covered by `upgrades`, without the pods they move."""
     nodes = index_upgrade_nodes(plan)
     if not nodes:
         return list(plan.placements)
@@ -218,9 +216,7 @@ def count_objects(counts: Iterable[EffectCount], *effects: Effect) -> int:
 
 
 def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> list[str]:
-    """Format a clause for each of these effects in order: `2 VMs are re-created on other machines`, `1 VM and
-    3 pods are removed`.
-    """
+    """Format a clause for each of these effects in order: `1 VM and 3 pods are removed`."""
     clauses = []
     for effect in effects:
         rows = [row for row in counts if row.effect is effect]

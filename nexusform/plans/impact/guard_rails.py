@@ -45,9 +45,7 @@ class Limit(Struct, frozen=True):
 
 
 def parse_limits(text: str) -> tuple[Limit, ...]:
-    """Parse `moved:0,capacity:5,certainty:0.9`. Raises ValueError with a message for the user that lists
-    every mistake.
-    """
+    """Parse `moved:0,capacity:5`. Raises ValueError with a message that lists every mistake."""
     limits: dict[str, Limit] = {}
     mistakes: list[str] = []
     for item in filter(None, map(str.strip, text.split(","))):
@@ -156,9 +154,7 @@ def _measure_moved(plan: Plan, maximum: float) -> Iterable[str]:
 
 
 def _measure_removed(plan: Plan, maximum: float) -> Iterable[str]:
-    """Measure VMs, bindings and pods that are removed or forgotten, and forgotten VMs that lose their
-    machine.
-    """
+    """Measure objects that are removed or forgotten, and forgotten VMs that lose their machine."""
     counts = count_effects(plan.placements)
     if count_objects(counts, *REMOVAL_EFFECTS) + plan.lost_unmanaged_count <= maximum:
         return []

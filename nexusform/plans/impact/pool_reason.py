@@ -17,9 +17,7 @@ class PlacementOrigin(Struct, frozen=True):
 
 
 class PoolReason(Struct, frozen=True):
-    """One pool: its row of the placement table, its zones (None: all), the origins of its VMs, their
-    names.
-    """
+    """One pool: its row of the placement table, its zones (None: all), its VMs and their origins."""
 
     address: Address
     table: PlacementTable

@@ -12,7 +12,7 @@ from nexusform.plans.saved.record_codec import write_record
 from nexusform.plans.saved.record_equality import is_equal
 from nexusform.state import json_codec
 
-# Fields that describe how a plan was made.
+# Fields that describe how a plan was created.
 _NOT_COMPARED: Final = frozenset(
     {"basis", "diagnostics", "nexusform_version", "timestamp", "variables", "prior_digest"}
 )

@@ -333,9 +333,7 @@ def pack_archive(members: Mapping[str, bytes]) -> bytes:
 
 
 def stream_archive(members: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
-    """Yield the archive in pieces, requesting each member in order. Raises FileProblem as `pack_archive`
-    does.
-    """
+    """Yield the archive in pieces, member by member. Raises FileProblem as `pack_archive` does."""
     index = _ArchiveIndex()
     for name, content in members:
         if index.offset + len(content) > MAXIMUM_SIZE:

@@ -274,9 +274,7 @@ def _build_record_union_shape(kinds: tuple[type[Struct], ...]) -> Shape:
 
 
 def _build_location_shape() -> Shape:
-    """Build the shape of a location: one of the records of all kinds. A domain's record is imported on first
-    use.
-    """
+    """Build the shape of a location: one of the records of all kinds, imported on first use."""
 
     def write(location: Any) -> dict[str, Any]:
         write_as = get_shape(type(location)).write
@@ -311,7 +309,6 @@ def get_shape(annotation: Any) -> Shape:
 
 @cache
 def _build_shape(annotation: Any) -> Shape:
-    """Build the shape of an annotation."""
     if annotation in _SCALAR_SHAPES:
         return _SCALAR_SHAPES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)

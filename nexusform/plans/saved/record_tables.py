@@ -75,7 +75,6 @@ def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[Column
 
 
 def _read_values(columns: Mapping[str, Any], field: ColumnField, rows: int) -> Any:
-    """Return the values of one field, row by row."""
     if field.name in columns:
         try:
             return _read_column(columns[field.name], field, rows)

@@ -4,14 +4,12 @@
 PUBLIC = {
     "occupancy": (
         "list_changed_racks MachineCount build_note read_recorded_vms UnmanagedVm PoolVms RackCounts "
-        "Capacity select_without_new_sharing "
-        "SiteMachine SiteRack SiteCapacity SiteVms add_recorded_vms"
+        "Capacity select_without_new_sharing SiteMachine SiteRack SiteCapacity SiteVms add_recorded_vms"
     ),
     "other_capacity": (
         "ClusterNetworks find_declared_network format_shortage format_spare NetworkSupply NodeCounts "
-        "count_nodes "
-        "build_supplies_note read_recorded_supplies compute_other_capacity OtherResourceKind OtherCapacity "
-        "POD_BLOCK RuntimeUpgradeOffer "
-        "RuntimeVersion StorageSupply Supplies find_tightest LABELS"
+        "count_nodes build_supplies_note read_recorded_supplies compute_other_capacity OtherResourceKind "
+        "OtherCapacity POD_BLOCK RuntimeUpgradeOffer RuntimeVersion StorageSupply Supplies find_tightest "
+        "LABELS"
     ),
 }

@@ -75,9 +75,7 @@ class SiteMachine(Struct, frozen=True):
 
 
 class SiteVms(Struct, frozen=True):
-    """Site with all its VMs, pools in the plan's order. For a plan with errors also the VMs it would have
-    placed.
-    """
+    """Site with all its VMs in plan order. With errors, also the VMs it would have placed."""
 
     id: str
     name: str
@@ -128,9 +126,7 @@ class Capacity(Struct, frozen=True):
 
 
 class SiteCapacity(Struct, frozen=True):
-    """Capacity of one site for one VM SKU in use that spans `cells` NUMA cells; None if the site does not
-    exist on that side.
-    """
+    """Capacity of one site for one VM SKU of `cells` NUMA cells; None if the site does not exist."""
 
     site_id: str
     site: str
@@ -175,7 +171,6 @@ def _build_sort_key(rack: RackCounts) -> tuple[object, ...]:
 
 
 def _list_site_changes(site: SiteVms) -> list[RackCounts]:
-    """Return the changed racks of one site."""
     unchanged = Counter(vm.placement.machine for vm in site.unmanaged_vms if not vm.is_lost)
     removed: Counter[str] = Counter(vm.placement.machine for vm in site.unmanaged_vms if vm.is_lost)
     added: Counter[str] = Counter()
@@ -205,9 +200,7 @@ def _build_slot_key(machine: SiteMachine) -> tuple[object, ...]:
 def _count_vms(
     machine: SiteMachine, unchanged: Counter[str], removed: Counter[str], added: Counter[str]
 ) -> MachineCount:
-    """Return the VMs of one machine before and after (None: it does not exist); the counters are by
-    machine.
-    """
+    """Return the VMs of one machine before and after; None if it does not exist."""
     name = machine.facts.name
     before = unchanged[name] + removed[name] if machine.exists_before else None
     after = unchanged[name] + added[name] if machine.exists_after else None

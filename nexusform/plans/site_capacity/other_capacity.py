@@ -356,9 +356,7 @@ def _sum_appliance_capacity(supplies: Supplies) -> int | None:
 
 
 def _compute_claims(supplies: Supplies, before: NodeCounts, after: NodeCounts) -> OtherCapacity:
-    """Compute the claims of pods and the promised volumes against all appliances. Unknown without a cluster
-    with known workloads.
-    """
+    """Compute the storage of pods and volumes against all appliances, if workloads are known."""
     claims = {**before.claims, **after.claims}
     unknown = [cluster for cluster in after.counts if cluster not in claims]
     unsized = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]

@@ -87,7 +87,7 @@ def test_the_words_stand_in_it_without_scripts(examples: dict[str, RealPlan]) ->
         "spare capacity for NC_P46_224_v113182",
         "zones-pinned: pool pinned to availability zones",
         '    availability_zones = ["7", "8"]',
-        "6 machines will house two VMs of cluster-d",
+        "6 machines will run two VMs of cluster-d",
         "cluster-dpool1NC_P46_224_v124",
     ):
         assert expected in words

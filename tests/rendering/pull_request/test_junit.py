@@ -33,7 +33,7 @@ def test_lint_rules_pass_or_fail(examples: dict[str, RealPlan]) -> None:
     found = cases(render_junit(examples["nexus-document"].saved.plan))
     assert found["plan", "planning"].find("*") is None
     assert found["lint", "zones-pinned"].find("failure") is None
-    assert "6 machines will house two VMs" in (found["lint", "zones-pinned"].findtext("system-out") or "")
+    assert "6 machines will run two VMs" in (found["lint", "zones-pinned"].findtext("system-out") or "")
     assert found["lint", "no-surge-capacity"].find("*") is None
     assert found["checks", "var.step"].find("*") is None
 
