@@ -84,15 +84,13 @@ def _build_points_section(reason: PodReason) -> Section:
     rules: dict[str, None] = {}
     for verdict in feasible:
         rules.update(dict.fromkeys(verdict.points))
-    rows = tuple(_build_points_row(verdict, rules, selected_node=reason.outcome.node) for verdict in feasible)
+    rows: list[Row] = []
+    for verdict in feasible:
+        name = f"{verdict.node} (chosen)" if verdict.node == reason.outcome.node else verdict.node
+        points = [str(verdict.points.get(rule, 0)) for rule in rules]
+        rows.append(Row((name, *points, f"{verdict.total:,}")))
     figures = frozenset(range(1, len(rules) + 2))
-    return Section("Feasible nodes by points", table=Table(("node", *rules, "total"), rows, figures))
-
-
-def _build_points_row(verdict: NodeVerdict, rules: Iterable[str], *, selected_node: str) -> Row:
-    name = f"{verdict.node} (chosen)" if verdict.node == selected_node else verdict.node
-    points = [str(verdict.points.get(rule, 0)) for rule in rules]
-    return Row((name, *points, f"{verdict.total:,}"))
+    return Section("Feasible nodes by points", table=Table(("node", *rules, "total"), tuple(rows), figures))
 
 
 def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:

@@ -64,31 +64,36 @@ def evaluate_eviction(
     cluster: str, target: EvictionTarget | None, budget: DisruptionBudget | None
 ) -> Eviction:
     """Decide on one eviction; `target` None: the placement is missing."""
-    invalid_reason = _explain_invalid(cluster, target)
-    if invalid_reason is not None or target is None:
-        return Eviction(
-            cluster, is_valid=False, is_executed=False, message=invalid_reason or MISSING_PLACEMENT
-        )
+    invalid_reason = MISSING_PLACEMENT if target is None else _explain_invalid(cluster, target)
+    if target is None or invalid_reason:
+        return Eviction(cluster, is_valid=False, is_executed=False, message=invalid_reason)
+    is_executed, message = _check_eviction(cluster, target, budget)
+    return Eviction(cluster, is_valid=True, is_executed=is_executed, message=message)
+
+
+def _check_eviction(
+    cluster: str, target: EvictionTarget, budget: DisruptionBudget | None
+) -> tuple[bool, str]:
+    """Return whether a valid eviction is executed, and the reason."""
     binding = next(b for b in target.bindings if b.cluster == cluster)
     if binding.is_deleting:
-        return Eviction(cluster, is_valid=True, is_executed=True, message=BEING_REMOVED)
+        return True, BEING_REMOVED
     if not binding.has_resources:
-        return Eviction(cluster, is_valid=True, is_executed=False, message=NOTHING_PLACED)
+        return False, NOTHING_PLACED
     if cluster in target.failed_clusters:
-        return Eviction(cluster, is_valid=True, is_executed=True, message=FAILED)
+        return True, FAILED
     if budget is None:
-        return Eviction(cluster, is_valid=True, is_executed=True, message=NO_BUDGET)
+        return True, NO_BUDGET
     if target.placement_type is PlacementType.PICK_ALL and _is_misconfigured(budget):
-        return Eviction(cluster, is_valid=True, is_executed=False, message=MISCONFIGURED)
+        return False, MISCONFIGURED
     available = sum(b.cluster in target.available_clusters for b in target.bindings)
     is_allowed = _count_allowed(budget, target, available) > 0
     verdict = "allowed" if is_allowed else "blocked"
-    text = (
+    return is_allowed, (
         f"Eviction is {verdict} by specified"
         f" ClusterResourcePlacementDisruptionBudget, availablePlacements: {available},"
         f" totalPlacements: {len(target.bindings)}"
     )
-    return Eviction(cluster, is_valid=True, is_executed=is_allowed, message=text)
 
 
 def apply_eviction(eviction: Eviction, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
@@ -101,10 +106,8 @@ def apply_eviction(eviction: Eviction, bindings: Iterable[Binding]) -> tuple[Bin
     )
 
 
-def _explain_invalid(cluster: str, target: EvictionTarget | None) -> str | None:
-    """Return why an eviction is invalid; None if it is valid."""
-    if target is None:
-        return MISSING_PLACEMENT
+def _explain_invalid(cluster: str, target: EvictionTarget) -> str:
+    """Return why an eviction is invalid; "" if it is valid."""
     if target.is_deleting:
         return DELETING_PLACEMENT
     if target.placement_type is PlacementType.PICK_FIXED:
@@ -112,7 +115,7 @@ def _explain_invalid(cluster: str, target: EvictionTarget | None) -> str | None:
     count = sum(b.cluster == cluster for b in target.bindings)
     if not count:
         return NO_BINDING
-    return MANY_BINDINGS if count > 1 else None
+    return MANY_BINDINGS if count > 1 else ""
 
 
 def _is_misconfigured(budget: DisruptionBudget) -> bool:

@@ -82,8 +82,7 @@ class FleetKind(Struct, frozen=True):
         document = self.read_document(attributes)
         problems = self._check_names(attributes, document)
         if document is None:
-            problems += self._check_required(attributes)
-            problems += _check_lenient(attributes)
+            problems += self._check_blocks(attributes)
         else:
             problems += self._check_conflicts(attributes, document)
             problems += build_line_problems(document.findings, "manifest")
@@ -105,10 +104,13 @@ class FleetKind(Struct, frozen=True):
             )
         return problems
 
-    def _check_required(self, attributes: Values) -> Iterator[Problem]:
+    def _check_blocks(self, attributes: Values) -> Iterator[Problem]:
+        """Yield the problems of an object without a manifest."""
         for name, attribute in self.spec.attributes.items():
             if attribute.required and attributes.get(name) is None:
                 yield Problem((), MISSING, f'The argument "{name}" is required, or a manifest.')
+        if attributes.get("lenient") is True:
+            yield Problem(("lenient",), CONFLICT, "lenient has no effect without a manifest. Remove it.")
 
     def _check_conflicts(self, attributes: Values, document: FleetDocument) -> Iterator[Problem]:
         """Yield errors for arguments set both directly and in the manifest."""
@@ -139,12 +141,6 @@ def _locate_name_problems(
     if document is None or ("metadata", argument) not in document.locations:
         return build_problems(findings)
     return build_problems((finding.prepend_path("metadata") for finding in findings), document)
-
-
-def _check_lenient(attributes: Values) -> Iterator[Problem]:
-    if attributes.get("lenient") is True:
-        text = "lenient has no effect without a manifest. Remove it."
-        yield Problem(("lenient",), CONFLICT, text)
 
 
 def build_fleet_type(
