@@ -76,7 +76,7 @@ def test_a_guard_rail_counts_all_that_is_disturbed() -> None:
     assert list_broken_limits(broken) == ("moved:3",)
     assert broken.diagnostics[0].detail == (
         "1 VM is re-created on another machine, 2 VMs are re-created in place and 1 pod loses its node; "
-        "-fail-on=moved:3 allows 3 at most."
+        "-fail-on=moved:3 allows at most 3."
     )
 
 
