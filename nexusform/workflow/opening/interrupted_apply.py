@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.applying.interrupted_steps import resolve_intents
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
+from nexusform.diagnostics.phrases import format_first
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.state import codec, journal
@@ -46,7 +47,6 @@ def resolve_interrupted(
 
 def _build_interrupted_warning(open_intents: tuple[OpenIntent, ...], *, is_recorded: bool) -> Diagnostic:
     names = sorted({str(o.intent.address) for o in open_intents})
-    name_list = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     consequence = (
         "the state has their current values."
         if is_recorded
@@ -54,6 +54,6 @@ def _build_interrupted_warning(open_intents: tuple[OpenIntent, ...], *, is_recor
     )
     return build_warning(
         "apply-interrupted",
-        f"It was interrupted while it changed these objects: {name_list}. nexusform read them from their "
-        f"provider, and {consequence}",
+        f"It was interrupted while it changed these objects: {format_first(names, 5)}. "
+        f"nexusform read them from their provider, and {consequence}",
     )

@@ -307,11 +307,10 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
         if commit and current_commit
         else ""
     )
-    further_note = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return [
         build_warning(
             "configuration-changed-since-plan",
-            f"{', '.join(names[:_MAX_NAMES])}{further_note} changed since the plan.{commits} The plan is "
+            f"{format_first(names, _MAX_NAMES)} changed since the plan.{commits} The plan is "
             "applied as reviewed. To use the current configuration, plan again.",
         )
     ]
