@@ -18,7 +18,7 @@ PUBLIC = {
     "settings_block": "decode_encryption UNENCRYPTED",
     "reference_graph": "find_dependent_outputs",
     "value_blocks": "decode_conditions",
-    "variable_values": "Assignment parse_variable_file",
+    "variable_values": "Assignment Origin parse_variable_file",
     "static_arguments": (
         "describe_duplicate check_name get_keyword list_expressions find_single_block "
         "parse_reference parse_references"

@@ -141,7 +141,7 @@ def test_what_cannot_be_signed_is_left_as_it_is(capsys: pytest.CaptureFixture[st
     plan = Path("p.nfplan").read_bytes()
     Path("odd.nfplan").write_bytes(plan[:-1])
     for words, expected in (
-        (["sign", "p.nfplan"], "Name the plan and the key"),
+        (["sign", "p.nfplan"], "Specify the plan and the key"),
         (["sign", "-key=team.pub", "p.nfplan"], "is a public key"),
         (["sign", "-key=team.key", "absent"], 'There is no file "absent"'),
         (["sign", "-key=team.key", "odd.nfplan"], "Bytes are missing, changed or added"),
@@ -201,11 +201,11 @@ def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["plan", "-sign=team.key"], "add -out=FILE"),
-        (["apply", "-verify=key:team.pub"], "name its file"),
-        (["apply", "-verify=key:team.pub", "-resume", "p"], "name its file"),
-        (["apply", "-verify=key:", "p"], "is not known"),
-        (["apply", "-verify=team.pub", "p"], "is not known"),
+        (["plan", "-sign=team.key"], "Add -out=FILE"),
+        (["apply", "-verify=key:team.pub"], "needs a plan file"),
+        (["apply", "-verify=key:team.pub", "-resume", "p"], "needs a plan file"),
+        (["apply", "-verify=key:", "p"], "invalid value"),
+        (["apply", "-verify=team.pub", "p"], "invalid value"),
     ],
 )
 def test_flags_that_make_no_sense(
