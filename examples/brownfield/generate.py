@@ -100,7 +100,7 @@ class Site:
         for name in dead:
             self.scheduler.release(self.handles[name])
         full = Placement(lost, f"{SITE}-rack3", "3", (0, 1))
-        outage = self.scheduler.occupy(blocker, size, full)
+        outage = self.scheduler.add_existing(blocker, size, full)
         for name in dead:
             node = self.nodes.pop(name)
             self.add(node["cluster"], node["pool"], node["number"], node["sku"], node["zones"], at)

@@ -65,7 +65,7 @@ class Command(click.Command):
         try:
             extra_arguments = super().parse_args(ctx, self._rewrite_arguments(ctx, words))
         except click.UsageError:
-            if ctx.resilient_parsing:  # a shell completes a line whose end is missing
+            if ctx.resilient_parsing:  # a shell completes an unfinished line
                 return super().parse_args(ctx, args)
             _reject_removed_flags(ctx, words)
             raise

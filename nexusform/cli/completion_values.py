@@ -86,10 +86,10 @@ def _instances() -> tuple[Configuration | None, Mapping[Address, InstanceState]]
 
 
 def _attributes(kind: str) -> list[Mapping[str, Any]]:
-    """The objects of a type that stand in state."""
+    """Return the objects of a type in the state."""
     instances = _instances()[1].items()
-    standing = [instance.current for address, instance in instances if address.type == kind]
-    return [each.attributes for each in standing if each is not None]
+    objects = [instance.current for address, instance in instances if address.type == kind]
+    return [each.attributes for each in objects if each is not None]
 
 
 def _addresses(_taken: Sequence[str]) -> list[str]:

@@ -83,7 +83,6 @@ def _create_context(arguments: ImportArguments) -> CommandContext:
 
 
 def _import_object(screen: Screen, project: Project, arguments: ImportArguments) -> int:
-    """Import one object."""
     block, address, problems = resolve_import_address(project, arguments.address)
     if block is None or address is None:
         screen.print_diagnostics(problems, project.sources)

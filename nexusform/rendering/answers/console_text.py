@@ -171,7 +171,6 @@ def render_tree(part: TracedPart, width: int) -> str:
 
 
 def _render_lines(part: TracedPart, indent: int, width: int) -> Iterator[str]:
-    """Render a part and its indented parts."""
     margin = " " * indent
     line_width = max(width - indent - 4, 30)
     first_line, *further_lines = wrap_lines(escape_control_characters(part.text), line_width)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final
@@ -67,15 +68,12 @@ def _format_note(overview: Overview) -> str:
     return "; ".join([*overview.checks, *overview.risks])
 
 
-def _count_rows(plan: Plan, action: PlacementAction) -> int:
-    return sum(row.action is action for row in plan.placements)
-
-
 def _build_row(named_plan: _NamedPlan) -> Row:
     """Build the figures of a plan."""
     _, add, change, destroy, _ = count_changes(named_plan.plan)
     actions = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)
-    moves = [_count_rows(named_plan.plan, action) for action in actions]
+    placed = Counter(row.action for row in named_plan.plan.placements)
+    moves = [placed[action] for action in actions]
     figures = (add, change, destroy, *moves, named_plan.overview.warning_count)
     return Row((named_plan.path, *(f"{figure:,}" for figure in figures)), bool(named_plan.overview.rejection))
 

@@ -220,16 +220,15 @@ def build_sites_section(rows: Sequence[SiteRow]) -> Part:
     if not rows_with_changes:
         return None
     headers = ("site", "changes", "VMs")
-    cells = [_build_site_cells(row) for row in rows_with_changes]
+    cells = [
+        (build_element("a", row.name, href=f"#site={quote(row.name)}"), row.summary, row.delta)
+        for row in rows_with_changes
+    ]
     other_text = "; ".join(describe_other_sites(rows))
     other_paragraph = build_element("p", f"{other_text}.") if other_text else None
     return build_section(
         "sites", "Sites", build_table("Sites that change", headers, cells, figures=1), other_paragraph
     )
-
-
-def _build_site_cells(row: SiteRow) -> tuple[Part, ...]:
-    return build_element("a", row.name, href=f"#site={quote(row.name)}"), row.summary, row.delta
 
 
 def build_overview_section(overview: Overview) -> Part:

@@ -299,7 +299,7 @@ _Side: TypeAlias = "tuple[PoolVms, PlacedVm] | None"
 def _build_vm(before: _Side, after: _Side, rows: Sequence[PlacementChange]) -> MapVm:
     """Build a VM from its sides before and after; one may be missing."""
     present = after or before
-    assert present is not None, "a VM stands on one side at least"
+    assert present is not None, "a VM exists before or after the plan"
     pool, vm = present
     old = before[1].placement if before else None
     new = after[1].placement if after else None

@@ -80,7 +80,6 @@ def render_maps(
 
 
 def _render_racks(maps: Sequence[SiteMap], verdict: str) -> str:
-    """Render the racks of maps."""
     drawings: list[Markup] = []
     width, top, rack_limit = 0, MARGIN, MAX_RACKS
     for site in maps:
@@ -96,7 +95,6 @@ def _render_racks(maps: Sequence[SiteMap], verdict: str) -> str:
 
 
 def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> str:
-    """Render the machines of maps."""
     drawings: list[Markup] = []
     width, top = 480, MARGIN
     for site in maps:
@@ -220,8 +218,9 @@ class _SiteDrawing:
         self.width = max(racks_across * self._rack_width, 460)
         entries = list(self._styles.values())
         changed_clusters = {vm.cluster for vm in site.vms if vm.mark is not Mark.KEPT}
+        vm_counts = Counter(vm.cluster for vm in site.vms if vm.after is not None)
         self._legend, self._legend_height = render_cluster_legend(
-            entries, _count_vms_after(site), changed_clusters, self.width
+            entries, vm_counts, changed_clusters, self.width
         )
         panel_height = sum(self._compute_line_height(line) for line in self._lines)
         self.height = (
@@ -341,11 +340,6 @@ def _compute_max_cells(site: SiteMap) -> int:
     for rack in site.racks:
         cells = max([cells, *(machine.facts.cells for machine in rack.machines)])
     return cells or 2
-
-
-def _count_vms_after(site: SiteMap) -> Counter[str]:
-    """Count the VMs of each cluster after the plan."""
-    return Counter(vm.cluster for vm in site.vms if vm.after is not None)
 
 
 _MARK_SIGNS: Final = {Mark.PLACED: "+", Mark.MOVED: "~", Mark.REMOVED: "\N{MINUS SIGN}", Mark.KEPT: ""}

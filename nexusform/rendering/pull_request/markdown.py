@@ -122,8 +122,9 @@ def _build_failure_parts(
     plan: Plan, entries: Entries, sources: Mapping[str, SourceFile], origin: CodeOrigin
 ) -> list[ReportPart]:
     """Build the parts of the report of a failed plan."""
+    diagnostics = [finding.diagnostic for finding in collect_findings(plan)]
     return [
-        ReportPart("Errors and suggested fixes", 95, tuple(render_errors(_list_diagnostics(plan), origin))),
+        ReportPart("Errors and suggested fixes", 95, tuple(render_errors(diagnostics, origin))),
         *_build_finding_parts(entries, origin, 60),
         _build_source_part(plan, sources),
     ]
@@ -187,11 +188,6 @@ def _build_finding_parts(entries: Entries, origin: CodeOrigin, importance: int) 
         ReportPart("Warnings", importance, caused, create_heading_renderer("Warnings and advice")),
         ReportPart("Existing issues", 50, tuple(render_existing(entries.existing))),
     ]
-
-
-def _list_diagnostics(plan: Plan) -> list[Diagnostic]:
-    """List the diagnostics by level."""
-    return [finding.diagnostic for finding in collect_findings(plan)]
 
 
 def _render_rule(rule: SeparationVerdict) -> str:

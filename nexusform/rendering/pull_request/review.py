@@ -93,7 +93,6 @@ def build_review(
 
 
 def _build_line_comment(diagnostic: Diagnostic, diff: DiffLines) -> list[dict[str, Any]]:
-    """Build a comment on the line of the diagnostic."""
     span = diagnostic.subject
     assert span is not None, "only these are requested"
     path = diff.find_path(span.filename)

@@ -64,13 +64,13 @@ def build_capacity_rows(capacity: Sequence[SiteCapacity]) -> tuple[CapacityRow, 
         _build_row(
             f"spare capacity for {largest}",
             sites,
-            _format_free,
+            lambda state: str(state.largest.free_interval),
             lambda state: -state.largest.free,
         ),
         _build_row(
             "with one rack down",
             sites,
-            _format_rack_lost,
+            lambda state: str(state.largest.free_interval_after_rack_loss),
             lambda state: -state.largest.free_after_rack_loss,
         ),
         _build_row("surge capacity for every cluster", sites, _format_surge, _compute_surge_deficit),
@@ -160,16 +160,6 @@ def _build_row(
         values.append((format_state(before) if before else "-", format_state(after) if after else "-"))
         worse.append(bool(before and after and compute_deficit(after) > compute_deficit(before)))
     return CapacityRow(label, tuple(values), tuple(worse))
-
-
-def _format_free(state: CapacityState) -> str:
-    """Format the number of VMs of the largest SKU that fit."""
-    return f"{state.largest.free_interval}"
-
-
-def _format_rack_lost(state: CapacityState) -> str:
-    """Format the number of such VMs that fit with any one rack lost."""
-    return f"{state.largest.free_interval_after_rack_loss}"
 
 
 def _compute_surge_deficit(state: CapacityState) -> int:

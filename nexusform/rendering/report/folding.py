@@ -57,7 +57,7 @@ def build_name_runs(names: Iterable[str]) -> list[NameRun]:
     run. Numbers of a run are padded to one width (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
     """
     split_names = [_split_number(name) for name in dict.fromkeys(names)]
-    padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if _is_padded(digits)}
+    padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if digits[:1] == "0" != digits}
     groups: dict[tuple[str, int], list[str]] = {}
     for prefix, digits in split_names:
         width = len(digits) if (prefix, len(digits)) in padded_widths else 0
@@ -81,10 +81,6 @@ def _split_number(name: str) -> tuple[str, str]:
     """Split a name into its prefix and its final number ("" = none)."""
     match = _NUMBERED_NAME.fullmatch(name)
     return (match.group(1), match.group(2)) if match else (name, "")
-
-
-def _is_padded(digits: str) -> bool:
-    return len(digits) > 1 and digits.startswith("0")
 
 
 def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:

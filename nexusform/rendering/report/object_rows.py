@@ -362,8 +362,7 @@ def _build_clauses(
         sign = symbol if symbol in (CREATED, DELETED) else ""
         subject = f"{sign}{path}{format_names(names)}"
         if machines >= set(names):
-            # No machine comes or goes with what is said of it, and nobody reads sixteen names to learn that
-            # they are all.
+            # Facts change, not machines; "all" is shorter than sixteen names.
             is_whole_rack = len(names) > 1 and len(machines) == len(names)
             machine_names = f"all {len(names):,} machines" if is_whole_rack else format_names(names)
             subject = f"{machine_names}{' no longer' if symbol == DELETED else ''}"

@@ -293,8 +293,7 @@ def build_placement_groups(
         )
         for pool in pools
     ]
-    # A VM's name says whose it is; bindings and pods stand under the name of what they belong to, so no VM
-    # may follow one. Pods follow from bindings.
+    # VM lines have no group name, so they precede those of bindings and pods.
     return tuple(sorted(groups, key=lambda group: get_order(group.kind)))
 
 
@@ -534,7 +533,6 @@ def _is_observed_elsewhere(row: PlacementChange) -> bool:
 def _format_row_location(
     row: PlacementChange, location: Location, location_formatter: LocationFormatter
 ) -> str:
-    """Format a location for a row."""
     return KINDS[row.kind].format_next_to_name(location, row.object) or location_formatter(location)
 
 

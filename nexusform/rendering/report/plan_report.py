@@ -152,7 +152,7 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
         racks_certain=sum(table.racks_certain for table in plan.placement_tables),
         machines_certain=sum(table.machines_certain for table in plan.placement_tables),
         is_decided=is_fully_decided(plan.placement_tables),
-        has_folded_lines=any(_has_folded_lines(group) for group in groups),
+        has_folded_lines=any(line.count > 1 for group in groups for line in group.lines),
         diagnostics=plan.diagnostics,
         findings=collect_findings(plan),
         separations=plan.separation_verdicts,
@@ -165,10 +165,6 @@ def select_drift(plan: Plan) -> tuple[Drift, ...]:
     if plan.mode is Mode.REFRESH_ONLY:
         return plan.drift
     return tuple(drift for drift in plan.drift if drift.relevant) if plan.has_changes else ()
-
-
-def _has_folded_lines(group: PlacementGroup) -> bool:
-    return any(line.count > 1 for line in group.lines)
 
 
 def is_reported(change: Change) -> bool:

@@ -46,7 +46,7 @@ def describe_upgrade(upgrade: Upgrade) -> str:
         return f"{upgrade.cluster} is upgraded to {upgrade.after}"
     return (
         f"{format_count(upgrade.vms, 'node')} of {upgrade.cluster} "
-        f"{select_form(upgrade.vms, 'is', 'are')} made anew"
+        f"{select_form(upgrade.vms, 'is', 'are')} re-created"
     )
 
 

@@ -248,8 +248,8 @@ def format_prediction_accuracy(score: RecordScore) -> str:
 _OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {
     "cluster_left": "another cluster was removed",
 }
-# What happened tells more than what it is called: `moved on the hub: par1 -> lon1`.
-# What is forgotten is not removed.
+# For these triggers the reason is more specific: `moved on the hub: par1 -> lon1`.
+# Forgotten objects are not removed.
 _REMOVAL_TRIGGERS: Final = frozenset(
     {"cluster_removed", "placement_removed", "workload_removed", "binding_removed"}
 )

@@ -150,7 +150,6 @@ def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
 
 
 def _truncate_end(text: str, width: int) -> str:
-    """Truncate a text at its end to the width."""
     if count_columns(text) <= width:
         return text
     head = text[: max(0, width - len(_ELLIPSIS))]
@@ -160,7 +159,6 @@ def _truncate_end(text: str, width: int) -> str:
 
 
 def _truncate_start(text: str, width: int) -> str:
-    """Truncate a text at its start to the width."""
     if count_columns(text) <= width:
         return text
     tail = text[-(width - len(_ELLIPSIS)) :]
