@@ -85,7 +85,7 @@ def test_what_a_killed_apply_made_again_is_ours(
         once(hub, process.kill, path)
         assert process.wait() == -9
     code, said = told("apply", "-auto-approve")
-    assert (code, "made anew" in said) == (0, False), said
+    assert (code, "re-created" in said) == (0, False), said
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 

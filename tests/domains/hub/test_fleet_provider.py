@@ -78,7 +78,7 @@ def test_a_plan_becomes_what_it_said_and_nothing_is_sent_twice(hub: Front, told:
     code, said = told("apply", "-auto-approve")
     assert code == 0
     assert "+ 2 clusters -> lon1, par1" in said
-    assert f"Judged: The hub {hub.url} takes 2 of 2 changes (dry runs). What can be asked only" in said
+    assert f"Judged: The hub {hub.url} takes 2 of 2 changes (dry runs). Validated only during" in said
     assert "ConfigMap web/settings (its namespace comes with this plan)" in said
     assert "not-checked" not in said
     assert "Resources: 2 added" in said
@@ -178,7 +178,7 @@ def test_what_was_sure_and_the_hub_decides_otherwise_is_an_alarm(
     assert "Apply complete!" in said
     assert "1 prediction missed, 1 came true" in said
     assert "bindings.lon1 was predicted, and is not there" in said
-    assert "lon1 was foretold as picked, and is not picked: no figure changed" in said
+    assert "lon1 was predicted as picked, but is not picked: no figure changed" in said
     assert "web: lon1 was sure to be picked, and is not picked" in said
     assert "No changes." in told("plan")[1]
     write(number=3)
@@ -193,7 +193,7 @@ def test_a_hub_that_selects_nothing_is_waited_for_and_told(
     controller.sees_nothing = True
     write()
     code, said = told("apply", "-auto-approve")
-    assert "the hub selects nothing, and 2 objects were foretold" in said, (code, said)
+    assert "the hub selects no objects; predicted: 2" in said, (code, said)
     controller.sees_nothing = False
     hub.act()
     write(content="2")
@@ -259,7 +259,7 @@ def test_state_is_reconciled_with_a_hub(hub: Front, controller: Controller, told
     told("apply", "-auto-approve")
     code, said = told("reconcile", "-from=hub")
     assert code == 0, said
-    assert "1 placement on 2 clusters: each stands as state has it." in said
+    assert "1 placement on 2 clusters: each equals the state." in said
     assert "6 of 6 settled claims held" in said
     controller.picks["web"] = ["ams1", "par1"]
     hub.act()
@@ -446,7 +446,7 @@ def test_a_confined_run_reads_no_kubeconfig_of_the_configuration_and_is_not_judg
     write()
     code, said = told("plan", "-confine")
     assert code == 0, said
-    assert "a confined run asks it only where -allow-remote names it" in said
+    assert "a sandboxed run contacts it only if -allow-remote names it" in said
     assert {method for method, *_ in hub.log} == {"GET"}
     said = told("plan", "-confine", f"-allow-remote={hub.url}")[1]
     assert "PATCH" in {method for method, *_ in hub.log}
@@ -556,7 +556,7 @@ def test_a_hub_that_is_not_there_is_said_soon(hub: Front, told: Told) -> None:
     hub.close()
     code, said = told("plan")
     assert code == 1
-    assert f"{hub.url} cannot be asked" in said
+    assert f"{hub.url} cannot be reached" in said
     assert "no-member-cluster" not in said  # nobody knows which members it has
 
 

@@ -80,7 +80,7 @@ def test_a_judgement_that_is_required_and_cannot_be_had_is_an_error_at_its_block
     code, said = told("plan")
     assert code == 1
     assert 'Error: Not checked on main.nf.hcl line 7, in resource "fleet_hub_manifest" "web"' in said
-    assert "cannot be asked" in said
+    assert "cannot be reached" in said
 
 
 MEMBER = 'resource "fleet_member_cluster" "{0}" {{\n  provider = fleet\n  name     = "{0}"\n}}\n'

@@ -63,7 +63,7 @@ def test_a_token_that_expired_is_told(hub: Front, told: Told) -> None:
     hub.tokens.clear()
     code, said = told("plan")
     assert code == 1
-    assert "does not know who asks (401)" in said
+    assert "rejected the credentials (401)" in said
 
 
 def test_kubeconfigs_that_are_named_and_not_there_are_not_replaced_by_the_one_at_home(
@@ -78,7 +78,7 @@ def test_kubeconfigs_that_are_named_and_not_there_are_not_replaced_by_the_one_at
     monkeypatch.setenv("KUBECONFIG", "gone:gone-too")
     code, said = told("plan")
     assert code == 1
-    assert "None of the kubeconfigs is there that KUBECONFIG names." in said
+    assert "No kubeconfig named by KUBECONFIG exists." in said
     monkeypatch.setenv("KUBECONFIG", f"gone:{tmp_path}/.kube/config")
     assert told("plan")[0] == 0
 

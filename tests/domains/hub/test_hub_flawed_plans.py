@@ -98,7 +98,7 @@ def test_a_plan_that_asks_no_provider_says_that_the_hub_did_not_judge_it(
     Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', settings))
     hub.log.clear()
     ended, said = told("plan", "-refresh=false", "-details")
-    words = "The hub was not asked what it makes of 2 changes: -refresh=false asks no provider."
+    words = "Server-side dry run skipped for 2 changes: -refresh=false skips providers."
     assert (ended, words in said, f"{severity}: Not checked" in said) == (
         code,
         bool(severity),

@@ -74,7 +74,7 @@ def test_whoever_takes_ownership_writes_over_it(hub: Front, told: Told) -> None:
     again = made_anew(hub)
     write(number=3)
     code, said = told("apply", "-auto-approve", "-take-ownership")
-    assert (code, "; it is taken over" in said) == (0, True), said
+    assert (code, "; it is imported" in said) == (0, True), said
     (placement,) = hub.all("ClusterResourcePlacement")
     assert placement["metadata"]["uid"] == again["metadata"]["uid"]
     assert placement["spec"]["policy"]["numberOfClusters"] == 3
@@ -90,7 +90,7 @@ def test_a_saved_plan_does_not_write_over_what_was_made_anew_since(hub: Front, t
     made_anew(hub)
     hub.log.clear()
     code, said = told("apply", "x.nfplan")
-    assert (code, "was deleted and made anew by others since the plan" in said) == (1, True), said
+    assert (code, "was deleted and re-created by another manager since the plan" in said) == (1, True), said
     assert written(hub) == []
 
 
@@ -125,7 +125,7 @@ def test_an_object_of_a_manifest_that_others_made_anew_is_neither_written_over_n
     assert "or write over it: nexusform apply -take-ownership." in said
     hub.log.clear()
     code, said = told("destroy", "-auto-approve")
-    assert (code, "fleet_hub_manifest.web: ConfigMap web/settings was made anew on the hub" in said) == (
+    assert (code, "fleet_hub_manifest.web: ConfigMap web/settings was re-created on the hub" in said) == (
         0,
         True,
     )
@@ -139,7 +139,7 @@ def test_whoever_takes_ownership_writes_over_an_object_of_a_manifest(hub: Front,
     told("apply", "-auto-approve")
     again = settings_anew(hub, "2")
     code, said = told("apply", "-auto-approve", "-take-ownership")
-    assert (code, "; it is taken over" in said) == (0, True), said
+    assert (code, "; it is imported" in said) == (0, True), said
     settings = hub.get("ConfigMap", "settings", "web")
     assert settings is not None
     assert (settings["data"], settings["metadata"]["uid"]) == ({"a": "1"}, again["metadata"]["uid"])
@@ -156,7 +156,7 @@ def test_a_saved_plan_does_not_delete_what_was_made_anew_since(hub: Front, told:
     assert told("plan", "-out=x.nfplan")[0] == 0
     again = settings_anew(hub, "1")
     code, said = told("apply", "x.nfplan")
-    words = "ConfigMap web/settings was made anew by others since the plan, and stays"
+    words = "ConfigMap web/settings was re-created by another manager since the plan, and is kept"
     assert (code, words in said) == (0, True), said
     settings = hub.get("ConfigMap", "settings", "web")
     assert settings is not None

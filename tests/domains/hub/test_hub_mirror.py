@@ -123,5 +123,5 @@ def test_what_others_made_meanwhile_is_not_written_over(hub: Front, told: Told) 
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "app-11"}}, "kubectl")
     code, said = told("apply", "x.nfplan")
     assert code == 1
-    assert "Namespace app-11 stands on the hub already" in said
+    assert "Namespace app-11 already exists on the hub" in said
     assert fields_of(hub.get("Namespace", "app-11") or {}, "nexusform") == set()

@@ -128,7 +128,7 @@ def test_an_approval_ends_with_its_run(told: Told) -> None:
     code, said = told("apply", "-auto-approve")  # long before its timeout
     assert (code, "Apply waiting" in said) == (1, True), said
     assert f"waits for a person: {REQUEST} has to be approved" in said
-    assert "first goes on no further in this apply, and has not asked for first-after-rest" in said
+    assert "first does not continue in this apply, and has not requested first-after-rest" in said
 
 
 def test_a_run_that_a_cluster_holds_up_names_it(hub: Front, controller: Controller, told: Told) -> None:

@@ -26,7 +26,7 @@ def test_beside_an_eviction_of_the_same_apply_no_decision_is_sure() -> None:
     settled = settling.verify_bindings("web", _on("fra1", "par1"), _on("lon1", "par1"))
     why = "an eviction of the same apply came before the hub decided, or after"
     assert [miss.message for miss in settled.wrong_predictions] == [
-        f"fra1 was foretold as picked, and is not picked: {why}",
-        f"lon1 was foretold as not picked, and is picked: {why}",
+        f"fra1 was predicted as picked, but is not picked: {why}",
+        f"lon1 was predicted as not picked, but is picked: {why}",
     ]
     assert not any(claim.is_certain for claim in settled.predictions)

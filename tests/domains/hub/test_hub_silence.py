@@ -1,4 +1,4 @@
-"""A hub that cannot be asked is told of in words, without the marks of Python and OpenSSL."""
+"""A hub that cannot be reached is told of in words, without the marks of Python and OpenSSL."""
 
 from __future__ import annotations
 
@@ -167,4 +167,4 @@ def test_a_hub_where_nobody_listens_refuses_the_connection(tmp_path: Path) -> No
     with pytest.raises(HubProblem) as raised:
         hub.get("/version")
     hub.close()
-    assert str(raised.value) == f"{url} cannot be asked: the connection was refused."
+    assert str(raised.value) == f"{url} cannot be reached: the connection was refused."

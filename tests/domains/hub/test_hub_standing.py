@@ -72,7 +72,7 @@ def test_a_failure_that_was_foretold_is_not_waited_for() -> None:
         {"placement_statuses": [{"cluster_name": "a", "conditions": conditions}]}
     )
     ended = check_placement_progress(shown, foretold["bindings"], is_external=False, failing=failing)
-    assert (ended.is_done, ended.message) == (True, "as foretold, a: Overridden False, AsTold")
+    assert (ended.is_done, ended.message) == (True, "as predicted, a: Overridden False, AsTold")
 
 
 def test_bindings_that_still_apply_as_before_are_waited_for() -> None:
@@ -82,7 +82,7 @@ def test_bindings_that_still_apply_as_before_are_waited_for() -> None:
     shown.bindings[0]["spec"]["applyStrategy"] = told
     shown.placement["spec"]["strategy"]["applyStrategy"] = {"type": "ServerSideApply"}
     waiting = check_placement_progress(shown, planned, is_external=False)
-    assert (waiting.is_done, waiting.message) == (False, "a is still told to apply as before")
+    assert (waiting.is_done, waiting.message) == (False, "a still has the previous instruction to apply")
     told["type"] = "ServerSideApply"
     assert check_placement_progress(shown, planned, is_external=False).is_done
 

@@ -141,7 +141,7 @@ def test_a_replacement_deletes_what_stands_and_makes_another(
     which = "-replace=fleet_cluster_resource_placement.web"
     code, said = told("plan", which, "-out=x.nfplan")
     assert code == 0, said
-    assert "ClusterResourcePlacement web (what stands is deleted first)" in said
+    assert "ClusterResourcePlacement web (the existing object is deleted first)" in said
     controller.holding.add("lon1")
     code, said = told("apply", "x.nfplan")
     assert (code, "held by 1 finalizer" in said) == (1, True), said

@@ -323,7 +323,7 @@ class HubClient:
         content_type: str,
     ) -> dict[str, Any]:
         if self.is_closed:
-            raise HubProblem(f"{self.server} is not asked any more.")
+            raise HubProblem(f"{self.server} is closed.")
         headers = {"Accept": _JSON, "Content-Type": content_type}
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         try:
@@ -332,7 +332,7 @@ class HubClient:
                 response = client.send(request)
         except Exception as problem:  # noqa: BLE001 - of httpx, of sockets, of an exec plug-in
             raise HubProblem(
-                f"{self.server} cannot be asked: {describe_connection_error(problem)}."
+                f"{self.server} cannot be reached: {describe_connection_error(problem)}."
             ) from None
         log_event("debug", "hub answered", method=method, path=path, status=response.status_code)
         self._has_answered = True
@@ -434,14 +434,14 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
     existing = [path for path in listed_paths if path.is_file()]
     if listed_paths and not existing:
         # The default kubeconfig may be for another cluster; kubectl ignores it too.
-        raise HubProblem(f"None of the kubeconfigs is there that {_KUBECTL_VARIABLE} names.")
+        raise HubProblem(f"No kubeconfig named by {_KUBECTL_VARIABLE} exists.")
     default_path = Path(_DEFAULT_KUBECONFIG).expanduser()
     if existing or default_path.is_file():
         return existing or [default_path]
     if os.environ.get(_POD_VARIABLE):
         return []
     raise HubProblem(
-        f"Which hub is meant is not said: there is no {_DEFAULT_KUBECONFIG}. Set {KUBECONFIG} or "
+        f"No kubeconfig found: there is no {_DEFAULT_KUBECONFIG}. Set {KUBECONFIG} or "
         f"{_KUBECTL_VARIABLE} to a "
         "kubeconfig, or write kubeconfig."
     )

@@ -83,7 +83,7 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str) -> tuple[list[dict[s
                 "Name the context of the hub."
             )
         elif api_error.kind is ErrorKind.UNAUTHENTICATED:
-            detail = f"{hub.server} does not know who asks (401). Sign in again, or renew the token."
+            detail = f"{hub.server} rejected the credentials (401). Sign in again, or renew the token."
         else:
             detail = (
                 f"{hub.server} does not list {kind.plural} ({api_error.status}): {api_error.server_message}"

@@ -53,7 +53,7 @@ def _build_report(result: HubReconciliation) -> AnswerReport:
 def _format_verdict(result: HubReconciliation, difference_count: int) -> str:
     clusters = sum(len(check.recorded) for check in result.checks)
     scope = f"{format_count(len(result.checks), 'placement')} on {format_count(clusters, 'cluster')}"
-    verdict = f"{scope}: each stands as state has it"
+    verdict = f"{scope}: each equals the state"
     if difference_count:
         verdict = (
             f"{scope}: {format_count(difference_count, 'binding')} "

@@ -108,7 +108,7 @@ def _find_foreign_fields(
 
 def build_field_warning(address: str, message: str) -> Problem:
     """Build the warning about foreign fields of an object."""
-    detail = f"{address}: {message}. This configuration does not write that, and it stays as it is there."
+    detail = f"{address}: {message}. This configuration does not set it; its value on the hub is kept."
     return Problem(
         (), FOREIGN_FIELDS_WARNING, detail, Severity.WARNING, brief=f"{address}: {message}", address=address
     )
@@ -198,12 +198,12 @@ def build_recreation_warning(
     history = (
         f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
     )
-    summary = f"{request.address}: made anew on the hub at {creation_text}"
-    remedy = "It is taken over, and written as this configuration says."
+    summary = f"{request.address}: re-created on the hub at {creation_text}"
+    remedy = "It is imported and updated to this configuration."
     if is_taken_over:
-        summary += "; it is taken over"
+        summary += "; it is imported"
     elif request.key.type == MANIFEST_TYPE:
-        summary = f"{request.address}: {hub_object.title} was made anew on the hub at {creation_text}"
+        summary = f"{request.address}: {hub_object.title} was re-created on the hub at {creation_text}"
         remedy = (
             "It is not ours, and stays when this block goes. Take it out of the block, delete it there, or "
             "write over it: nexusform apply -take-ownership."
@@ -211,7 +211,7 @@ def build_recreation_warning(
     else:
         remedy = (
             f"It is not ours. Let go of the former by `nexusform state rm {quote(request.address)}` and take "
-            f'this one over as it stands: import {{ to = {request.address}, id = "{request.key.id}" }}, or '
+            f'this one: import {{ to = {request.address}, id = "{request.key.id}" }}, or '
             "write over it: nexusform apply -take-ownership."
         )
     return Problem(

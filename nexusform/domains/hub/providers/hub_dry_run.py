@@ -80,7 +80,9 @@ class DryRun:
             hub = self._connection.connect()
             if self._options.is_confined and not self._options.allows_dry_run(hub.server):
                 return list(
-                    self._report_skipped(numbers, "a confined run asks it only where -allow-remote names it")
+                    self._report_skipped(
+                        numbers, "a sandboxed run contacts it only if -allow-remote names it"
+                    )
                 )
         except HubProblem as problem:
             return list(self._report_skipped(numbers, str(problem)))
@@ -191,7 +193,7 @@ class DryRun:
             format_count(len(numbers), "change"),
             self._options.validate_changes == "require",
         )
-        detail = f"The hub was not asked what it makes of {changes}: {reason.rstrip('.')}."
+        detail = f"Server-side dry run skipped for {changes}: {reason.rstrip('.')}."
         if is_required:
             detail += ' dry_run = "require" needs the validation.'
         severity = Severity.ERROR if is_required else Severity.WARNING
@@ -270,7 +272,7 @@ class DryRun:
     def _check_replacement(self, hub: HubClient, hub_object: HubObject) -> Iterator[Problem]:
         """Yield findings about an object to be deleted first: a dry run would validate an update instead."""
         yield from self._check_tool_manager(hub_object, self._read_body(hub, hub_object))
-        yield Problem((), _DEFERRED, f"{hub_object.title} (what stands is deleted first)")
+        yield Problem((), _DEFERRED, f"{hub_object.title} (the existing object is deleted first)")
 
     def _check_tool_manager(self, hub_object: HubObject, body: Mapping[str, Any] | None) -> Iterator[Problem]:
         manager = find_tool_manager(body) if body is not None else ""
@@ -378,7 +380,7 @@ def _report_invalid(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Fi
         reasons = format_first(
             [f"{request.address} ({request.skip_reason})" for _, request in invalid], _MAX_NAMES
         )
-        detail = f"The hub was not asked what it makes of {change_count}: {reasons}."
+        detail = f"Server-side dry run skipped for {change_count}: {reasons}."
         names = format_first([request.address for _, request in invalid], _MAX_NAMES)
         summary = f"{change_count} in error, or hanging on what is: {names}"
         yield invalid[0][0], Problem((), DRY_RUN_SKIPPED, detail, Severity.WARNING, brief=summary)
@@ -407,7 +409,7 @@ def _build_timeout_problem(api_error: ApiError, hub_object: HubObject) -> Proble
     detail = (
         f"{hub_object.title}: the hub cannot take it ({api_error.status}), {api_error.server_message}. While "
         f"its failurePolicy "
-        "is Fail, nothing of the kind can be written; whoever runs the webhook has to bring it back."
+        "is Fail, nothing of the kind can be written; its operator must repair the webhook."
     )
     return Problem((), HUB_REJECTION, detail)
 
@@ -416,7 +418,7 @@ def _build_conflict_problem(api_error: ApiError, hub_object: HubObject, request:
     advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
     if request.prior is None:  # ignore_changes does not apply to objects missing in state
         advice = (
-            "Leave the field out here, take the object over as it stands (import "
+            "Leave the field out here, import the object (import "
             f'{{ to = {request.address}, id = "{request.key.id}" }}), or take the field over'
         )
     detail = (
@@ -440,7 +442,7 @@ def _build_permission_problem(api_error: ApiError, _hub_object: HubObject) -> Pr
 
 
 def _build_authentication_problem(api_error: ApiError, _hub_object: HubObject) -> Problem:
-    detail = f"the hub does not know who asks ({api_error.status})"
+    detail = f"the hub rejected the credentials ({api_error.status})"
     return Problem((), DRY_RUN_SKIPPED, detail, Severity.WARNING)
 
 
@@ -465,7 +467,7 @@ def _combine_findings(findings: Sequence[Finding], *, is_required: bool) -> Iter
         list(dict.fromkeys(problem.detail.rstrip(".") for _, problem in skipped)), _MAX_NAMES
     )
     severity = Severity.ERROR if is_required else Severity.WARNING
-    detail = f"The hub could not be asked what it makes of {change_count}: {reasons}."
+    detail = f"Server-side dry run failed for {change_count}: {reasons}."
     yield skipped[0][0], Problem((), DRY_RUN_SKIPPED, detail, severity, brief=f"{change_count}: {reasons}")
 
 
@@ -477,9 +479,7 @@ def _format_verdict(server: str, requested_count: int, findings: Sequence[Findin
     deferred_text = format_first(
         [problem.detail for _, problem in findings if problem.id == _DEFERRED], _MAX_NAMES
     )
-    deferred_sentence = (
-        f" What can be asked only while it is applied: {deferred_text}." if deferred_text else ""
-    )
+    deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
     if not validated_count:
         return deferred_sentence.strip()
     accepted_count = validated_count - len(rejected - skipped)

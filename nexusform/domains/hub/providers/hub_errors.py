@@ -34,13 +34,13 @@ def describe_existing_object(hub_object: HubObject, key: ObjectKey, address: str
     """Return why an existing object is not overwritten, and the remedy."""
     if key.type == MANIFEST_TYPE:
         return (
-            f"{hub_object.title} stands on the hub already, and this plan would write over it. If this state "
+            f"{hub_object.title} already exists on the hub, and this plan would overwrite it. If this state "
             f"has "
             "it at another address, say so by a moved block; else take it out of the block, or delete it "
             "there."
         )
     return (
-        f"{hub_object.title} stands on the hub already and is not in state. Take it over as it stands: "
+        f"{hub_object.title} already exists on the hub and is not in state. Import it: "
         f"import "
         f"{{ to = "
         f'{address}, id = "{key.id}" }} with each argument on a line of its own.'
@@ -106,12 +106,12 @@ def handle_unanswered(address: str) -> Iterator[None]:
     try:
         yield
     except HubProblem as problem:
-        raise StepPending(f"{address}: {problem} `nexusform apply -resume` goes on with it.") from None
+        raise StepPending(f"{address}: {problem} `nexusform apply -resume` continues it.") from None
     except ApiError as api_error:
         if api_error.kind is not ErrorKind.TEMPORARY:
             raise
         reason = f"the hub does not answer ({api_error.status}: {api_error.server_message})"
-        raise StepPending(f"{address}: {reason}. `nexusform apply -resume` goes on with it.") from None
+        raise StepPending(f"{address}: {reason}. `nexusform apply -resume` continues it.") from None
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def handle_errors() -> Iterator[None]:
         raise ProviderProblem(str(problem)) from None
     except ApiError as api_error:
         if api_error.kind is ErrorKind.UNAUTHENTICATED:
-            raise ProviderProblem("The hub does not know who asks (401). Sign in again.") from None
+            raise ProviderProblem("The hub rejected the credentials (401). Sign in again.") from None
         raise ProviderProblem(
             f"The hub refuses ({api_error.status}): "
             f"{api_error.missing_permission or api_error.server_message}"

@@ -220,7 +220,7 @@ def find_object(
     """Return an object to import. Raises ProviderProblem, ApiError and HubProblem."""
     kind = KINDS_BY_TYPE.get(resource_type)
     if kind is None:
-        raise ProviderProblem(f"A {resource_type} cannot be taken over from a hub one by one.")
+        raise ProviderProblem(f"A {resource_type} cannot be imported from a hub one by one.")
     namespace, _, name = object_id.rpartition("/")
     body = hub.get(KINDS[kind].build_path(name, namespace))
     if body is None:

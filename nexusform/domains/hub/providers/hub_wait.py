@@ -46,7 +46,7 @@ _PLACEMENT_TIMEOUT: Final = 120.0  # seconds for a placement of the same apply t
 _RESCHEDULE_SECONDS: Final = 10.0  # seconds for a hub to re-schedule after an eviction
 _REPLACEMENT_TIMEOUT: Final = 120.0  # seconds after which an eviction stops waiting for a replacement
 _MAX_NAMES: Final = 4
-_RESUME_HINT: Final = "`nexusform apply -resume` goes on with it."
+_RESUME_HINT: Final = "`nexusform apply -resume` continues it."
 Values = Mapping[str, Any]
 ProgressCheck = Callable[[float], tuple[bool, str]]  # seconds since the start -> (done, pending work)
 
@@ -204,7 +204,7 @@ class HubWaiter(Struct, frozen=True):
             body = self.cache.get(path) if is_present else None
             is_present = body is not None and get_uid(body) == (uid or None)
             if is_present:
-                return False, f"{kind} {name} still stands"
+                return False, f"{kind} {name} still exists"
             collection_cache = self.cache.find_collection_cache(
                 KINDS[list_created_kinds(kind)[0]].collection, (namespace, name)
             )
@@ -262,7 +262,8 @@ class HubWaiter(Struct, frozen=True):
                 raise StepPending(
                     f"{kind} {name} waits for a person: {progress.approval} has to be approved. Grant it "
                     f"there, "
-                    "and `nexusform apply -resume` goes on; or write it in approvals of the block, and apply."
+                    "and `nexusform apply -resume` continues; or write it in approvals of the block, and "
+                    "apply."
                 )
             return progress.has_ended, progress.message
 
@@ -308,7 +309,7 @@ class HubWaiter(Struct, frozen=True):
             if body is None:
                 return True, ""
             is_completed, reason = read_eviction_result(body)
-            return is_completed, "the hub has not looked at it yet"
+            return is_completed, "the hub has not processed it yet"
 
         self.wait_until(check_eviction, f"The eviction {name}")
         return reason
@@ -338,7 +339,7 @@ def _describe_unobserved(
         if message := _describe_empty_selection(placement, predicted):
             return message
     if planned and elapsed < _DECISION_DELAY and not is_as_predicted(planned, progress.bindings):
-        return "the hub has not picked the clusters that were foretold"
+        return "the hub has not picked the predicted clusters"
     return ""
 
 
@@ -349,7 +350,7 @@ def _describe_empty_selection(placement: Values, predicted: Values) -> str:
     objects = predicted.get("selected_resources") or ()
     if not objects or is_external(placement) or list_mappings(placement, "status", "selectedResources"):
         return ""
-    return f"the hub selects nothing, and {format_count(len(objects), 'object')} were foretold"
+    return f"the hub selects no objects; predicted: {len(objects)}"
 
 
 def _has_changed(count_changes: Callable[[], int | None], change_count: int) -> bool:

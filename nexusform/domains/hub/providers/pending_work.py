@@ -36,7 +36,7 @@ def describe_pending(type_name: str, body: Values) -> str:
         progress = check_run_progress(body, ())
         return "" if progress.has_ended else progress.message
     if type_name == EVICTION_TYPE:
-        return "" if read_eviction_result(body)[0] else "the hub has not looked at it yet"
+        return "" if read_eviction_result(body)[0] else "the hub has not processed it yet"
     return ""
 
 

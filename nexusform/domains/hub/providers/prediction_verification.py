@@ -52,7 +52,7 @@ class WrongPrediction(Struct, frozen=True):
     @property
     def message(self) -> str:
         """Display text."""
-        return f"{self.cluster} was foretold as {self.predicted}, and is {self.observed}: {self._cause}"
+        return f"{self.cluster} was predicted as {self.predicted}, but is {self.observed}: {self._cause}"
 
     @property
     def _cause(self) -> str:
@@ -69,7 +69,7 @@ class WrongPrediction(Struct, frozen=True):
                     "no figure changed, so the hub decides by another rule, or is of another version than "
                     f"{KUBEFLEET}"
                 )
-        return "no data block read this hub for the plan, so that nothing tells why"
+        return "no data block read this hub for the plan, so the cause is unknown"
 
 
 class VerificationResult(Struct, frozen=True):

@@ -151,7 +151,7 @@ def check_placement_progress(
     pending, expected_failures = _find_pending(placement_objects, planned, latest_snapshot, failing)
     message = format_first(pending, _MAX_NAMES)
     if expected_failures and not pending:
-        message = f"as foretold, {format_first(expected_failures, _MAX_NAMES)}"
+        message = f"as predicted, {format_first(expected_failures, _MAX_NAMES)}"
     return PlacementProgress(
         is_done=not pending,
         message=message,
@@ -269,7 +269,7 @@ def _describe_pending(placement: Body, binding: Body, predicted: Body) -> tuple[
         message = f"{cluster} is to be left" if state == "Unscheduled" else f"{cluster} is {state}"
         return "", "" if predicted.get("state") == final_state else message
     if _has_outdated_strategy(placement, spec):
-        return "", f"{cluster} is still told to apply as before"
+        return "", f"{cluster} still has the previous instruction to apply"
     kind, reason = explain_unready(binding)
     return kind, f"{cluster}: {reason}" if reason else ""
 

@@ -150,7 +150,7 @@ class StepWriter(Struct, frozen=True):
         if body is None:
             return
         if is_recreated(self._type_name, hub_object, body, self.request.private_note):
-            message = f"{hub_object.title} was made anew by others since the plan, and stays"
+            message = f"{hub_object.title} was re-created by another manager since the plan, and is kept"
             self.request.report_progress(StepProgress(message=message))
             return
         reject_managed(self.options, body, "destroy")
@@ -172,7 +172,7 @@ class StepWriter(Struct, frozen=True):
         """Raise NotDoneYet for objects to be changed by another process."""
         if hub_objects:
             names = ", ".join(hub_object.title for hub_object in hub_objects)
-            raise ManualStepPending(f"read_only: somebody else has to {verb} {names} on {self.hub.server}.")
+            raise ManualStepPending(f"read_only: another person must {verb} {names} on {self.hub.server}.")
 
     # --- creation and update -------------------------------------------------------------------
 
@@ -253,7 +253,8 @@ class StepWriter(Struct, frozen=True):
             and not self.options.takes_ownership
         ):
             raise ProviderProblem(
-                f"{hub_object.title} was deleted and made anew by others since the plan. Plan again, and the "
+                f"{hub_object.title} was deleted and re-created by another manager since the plan. Plan "
+                f"again, and the "
                 f"plan "
                 "says what can be done."
             )
@@ -408,7 +409,7 @@ class StepWriter(Struct, frozen=True):
             body = self.hub.get(path)
             if body is None or not is_approved(body):
                 raise ManualStepPending(
-                    f"read_only: somebody else has to approve {name} on {self.hub.server}."
+                    f"read_only: another person must approve {name} on {self.hub.server}."
                 )
             return ChangeResult(planned)
 
@@ -419,9 +420,9 @@ class StepWriter(Struct, frozen=True):
                 return True, ""
             if has_ended:
                 raise StepPending(
-                    f"{run_name} goes on no further in this apply, and has not asked for {name}."
+                    f"{run_name} does not continue in this apply, and has not requested {name}."
                 )
-            return False, f"the run has not asked for {name} yet"
+            return False, f"the run has not requested {name} yet"
 
         with self.coordination.track_approval(path):
             self._waiter.wait_until(check_approval, f"The approval {name}")
