@@ -139,8 +139,7 @@ def _format_hypothetical_cost(
     if shared > 0:
         machines = format_count(shared, "machine")
         costs.append(
-            f"{machines} would run {_format_several(pool, pinned_result)} VMs of {pool.cluster} because of "
-            f"it"
+            f"{machines} would run {_format_several(pool, pinned_result)} VMs of {pool.cluster} because of it"
         )
     if not costs:
         return _PinCost(

@@ -68,9 +68,7 @@ def _format_gain(
         after = site.simulate(pools)
         shared = after.shared.get(pool.owner, 0)
         shared_text = (
-            f"{format_count(shared, 'machine runs', 'machines run')} two or more"
-            if shared
-            else "none does"
+            f"{format_count(shared, 'machine runs', 'machines run')} two or more" if shared else "none does"
         )
         unplaced_text = (
             ""

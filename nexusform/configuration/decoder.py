@@ -252,7 +252,6 @@ class _Decoder:
         return blocks, override_blocks
 
     def _set_block_names(self, block: Block, previous_count: int) -> None:
-        """Set the block of each new problem."""
         header = format_header(block)
         for index in range(previous_count, len(self.problems)):
             problem = self.problems[index]

@@ -371,7 +371,6 @@ def check_block_count(
 
 
 def _report_duplicate_labels(name: str, blocks: Sequence[tuple[str, Span]]) -> Iterator[Diagnostic]:
-    """Report blocks with the label of an earlier one."""
     first_spans: dict[str, Span] = {}
     for label, span in blocks:
         if label in first_spans:
@@ -422,7 +421,6 @@ def locate_part(expression: Expression, path: Path) -> Span:
 
 
 def _find_part(expression: Expression, step: PathStep) -> Expression | None:
-    """Find the expression of one part of a literal tuple or object."""
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]
     if isinstance(expression, ObjectCons):

@@ -294,7 +294,6 @@ class _Checker:
     def _check_resource(
         self, traversal: Traversal, scope: ReferenceScope, mode: Mode, remaining_steps: tuple[Step, ...]
     ) -> Iterator[Diagnostic]:
-        """Check a reference to a resource."""
         first = traversal.steps[0] if mode == "data" else traversal.root
         kind = first.name if not isinstance(first, TraverseIndex) else ""
         if not remaining_steps or not isinstance(remaining_steps[0], TraverseAttribute):

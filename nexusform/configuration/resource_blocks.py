@@ -217,7 +217,6 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
 def _decode_ignore_changes(
     attribute: syntax.Attribute | None, problems: list[Diagnostic]
 ) -> tuple[bool, tuple[tuple[PathStep, ...], ...], tuple[Span, ...]]:
-    """Return whether all changes are ignored, the ignored paths, and their spans."""
     if attribute is None:
         return False, (), ()
     if get_keyword(attribute) == "all":

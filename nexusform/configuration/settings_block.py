@@ -64,7 +64,6 @@ def decode_settings(
 def _add_block(
     settings: Settings, block: Block, problems: list[Diagnostic], *, is_override: bool
 ) -> Settings:
-    """Add the settings of one more block."""
     parts, new_problems = decode_body(block.body, SETTINGS_SCHEMA)
     problems.extend(new_problems)
     arguments = parts.attributes
@@ -108,7 +107,6 @@ def _add_block(
 
 
 def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
-    """Decode the limits set by a block."""
     inner, new_problems = decode_body(block.body, _LIMITS_SCHEMA)
     problems.extend(new_problems)
     limits: dict[str, int] = {}

@@ -166,7 +166,6 @@ def resolve_variables(
 
 
 def _report_undeclared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
-    """Report a value for an undeclared variable, by its origin."""
     hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":

@@ -250,7 +250,6 @@ def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dic
 
 
 def _convert_key(name: Any, position: TextPosition) -> str:
-    """Convert a key of a mapping to text."""
     if isinstance(name, str):
         return name
     if isinstance(name, bool):

@@ -81,7 +81,6 @@ def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
 
 
 def _convert_raw(value: Value) -> Any:
-    """Convert a value to plain data."""
     raw = value.raw
     raw_class = raw.__class__
     if raw_class is tuple:

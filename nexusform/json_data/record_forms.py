@@ -90,7 +90,6 @@ def _list_fields(record_class: type) -> tuple[str, ...]:
 
 
 def _parse_member(word: str, parts: Parts) -> _Member:
-    """Parse a word of a form."""
     is_omitted, is_spread, is_null = word.startswith("["), word.startswith("*"), word.endswith("?")
     key, _, path = word.strip("[*?]").partition("=")
     part = parts.get(key)
@@ -116,7 +115,6 @@ def _follow_path(steps: tuple[str, ...], value: Any) -> Any:
 
 
 def _convert_value(value: Any, part: Part | None) -> Any:
-    """Convert a value to JSON."""
     if value is None:
         return None
     convert = part or _convert_by_class
@@ -144,7 +142,6 @@ def _convert_by_class(value: Any) -> Any:
 
 @cache
 def _build_full_form(record_class: type) -> RecordForm[Any]:
-    """Build the form of a class with all of its fields."""
     return RecordForm(record_class)
 
 

@@ -300,7 +300,6 @@ class BodyParser:
         return _build_body(items, stream.build_span(opening, closing), end), closing
 
     def _parse_single_argument(self, items: _BodyItems) -> None:
-        """Parse the argument of a single-line block."""
         stream = self.stream
         first = stream.index
         kind = stream.peek()

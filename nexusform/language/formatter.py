@@ -168,7 +168,6 @@ def _find_wrapper_end(tokens: list[_Token], index: int) -> int | None:
 
 
 def _split_lines(tokens: list[_Token]) -> list[_Line]:
-    """Split the tokens into lines."""
     lines: list[_Line] = []
     current: list[_Token] = []
     for token in tokens:

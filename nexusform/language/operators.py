@@ -294,7 +294,6 @@ def _describe_range(position: int, length: int) -> str:
 
 
 def _get_map_entry(value: Value, key: Value) -> Value | Problem:
-    """Return the entry of a map or object for a key."""
     value_type = value.type
     try:
         name = convert_value(key, STRING).raw

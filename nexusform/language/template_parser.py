@@ -250,7 +250,6 @@ class TemplateParser:
         return directive
 
     def _parse_for_names(self, directive: _Directive) -> None:
-        """Parse the names that a for directive binds."""
         stream = self.stream
         directive.value_name = self._parse_for_name("For directive requires variable name after 'for'.")
         if stream.peek() == ",":
@@ -347,7 +346,6 @@ class TemplateParser:
 
 
 def _build_directive(open_directive: _OpenDirective, start: _Directive, end: Span) -> Expression:
-    """Build the expression of a closed directive."""
     assert start.expression is not None
     span = start.span.extend_to(end)
     if start.keyword == "for":
@@ -392,7 +390,6 @@ def _remove_indent(pieces: list[_Piece]) -> None:
 
 
 def _merge_literals(pieces: list[_Piece]) -> list[_Piece]:
-    """Merge neighbouring literals."""
     joined: list[_Piece] = []
     for piece in pieces:
         last = joined[-1] if joined else None

@@ -153,7 +153,6 @@ class Console:
         return value if value is not None else DYNAMIC_UNKNOWN, evaluation.diagnostics
 
     def _check_references(self, expression: Expression) -> list[Diagnostic]:
-        """Check the references of an expression."""
         schemas = self._request.registries.schemas
         root = self._request.configuration.root
         return check_expression(expression, root, schemas["managed"], schemas["data"])

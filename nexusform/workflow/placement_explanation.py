@@ -228,7 +228,6 @@ class _Question(Struct, frozen=True):
         return tuple(names)
 
     def _build_reasons(self, planned: PlanResult, name: str) -> list[VmExplanation]:
-        """Build the explanations of the VM of a name as planned."""
         rows = {(row.address, row.object): row for row in planned.plan.placements}
         explained = [e for e in planned.explanations if e.object == name and self.pattern.is_match(e.address)]
         if not explained:
@@ -319,7 +318,6 @@ class _Question(Struct, frozen=True):
 
 
 def _remove_vm(state: State, address: Address, name: str) -> State:
-    """Return the state without one VM."""
     instance = state.instances[address]
     assert instance.current is not None, "the instance exists"
     attributes = dict(instance.current.attributes)

@@ -119,7 +119,6 @@ def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_Verb, in
 
 
 def _render_argument(verb: _Verb, argument: Value) -> str:
-    """Render one argument for its verb."""
     mode = verb.mode
     if mode == "v":
         return _render_default(verb, argument)

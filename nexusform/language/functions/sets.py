@@ -65,7 +65,6 @@ def _compute_union(*sets: Value) -> Value:
 
 
 def _find_factor_type(factor_type: Type, position: int) -> Type:
-    """Return the type of the elements of one factor."""
     if isinstance(factor_type, (ListType, SetType)):
         return factor_type.element
     if isinstance(factor_type, TupleType):

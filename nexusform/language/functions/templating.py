@@ -72,7 +72,6 @@ class TemplateRenderer:
 
 
 def _check_variables(variables: Value) -> Mapping[str, Value]:
-    """Return the variables of a template by name."""
     if not isinstance(variables.type, (MapType, ObjectType)):
         raise FunctionProblem(f"invalid vars value: must be a map, not {describe_type(variables.type)}", 1)
     for name in variables.raw:

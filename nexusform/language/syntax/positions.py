@@ -118,7 +118,6 @@ class Positions:
         return position
 
     def _compute_position(self, offset: int) -> Position:
-        """Compute the position of an offset in the text."""
         line = bisect_right(self._lines, offset) - 1
         begin = self._lines[line]
         start = self._start
@@ -144,7 +143,6 @@ class Positions:
         return Span(self._filename, self.find_position(begin), self.find_position(end))
 
     def _cache_line(self, offset: int) -> None:
-        """Cache the line of an offset."""
         self._line = line = bisect_right(self._lines, offset)
         self._low = self._lines[line - 1]
         self._high = self._lines[line] if line < len(self._lines) else len(self._text) + 1

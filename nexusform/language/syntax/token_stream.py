@@ -228,7 +228,6 @@ class TokenStream(Struct):
         return "unsupported-operator", f'There is no operator "{sign}". {advice}'
 
     def _describe_foreign_operator(self, index: int) -> tuple[str, str] | None:
-        """Describe a foreign operator word."""
         word = self.tokens.get_text(index)
         following = self.tokens.kinds[index + 1]
         if word == "not" and self._is_after_not(index + 1):

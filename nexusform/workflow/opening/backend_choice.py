@@ -353,7 +353,6 @@ def _check_untrusted_settings(
 
 
 def _add_setting(name: str, expression: str | Expression, values: dict[str, str]) -> list[Diagnostic]:
-    """Add the text of one setting."""
     if isinstance(expression, str):
         values[name] = expression
         return []

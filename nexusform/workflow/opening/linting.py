@@ -137,7 +137,6 @@ def _get_age(vms: VmObject) -> tuple[bool, int]:
 
 
 def _build_pool_facts(address: Address, vms: VmObject, pool: PoolDemand, *, everything: bool) -> PoolFacts:
-    """Build the facts of a pool."""
     assert vms.request.demand is not None
     keys = {number: (pool.pool, number) for number in pool.numbers}
     new_numbers = tuple(number for number, key in keys.items() if everything or key in vms.placements.tokens)

@@ -47,7 +47,6 @@ class RemoteStates(Struct, frozen=True):
         return self.answers[key]
 
     def _read_state(self, query: StateQuery) -> Answer:
-        """Read the state of a query, or return None with problems."""
         backend, problems = self._open_backend(query)
         if backend is None:
             return None, problems
@@ -92,7 +91,6 @@ class RemoteStates(Struct, frozen=True):
 
 
 def _convert_diagnostic(diagnostic: Diagnostic, query: StateQuery) -> Problem:
-    """Convert a diagnostic of a remote state to a problem of the reading block."""
     detail = diagnostic.detail
     if diagnostic.id == "encrypted-state":
         detail = (

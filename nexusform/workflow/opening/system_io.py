@@ -51,7 +51,6 @@ def open_file(
 
 @contextmanager
 def _convert_errors(path: str, max_bytes: int, hint: str) -> Iterator[None]:
-    """Convert errors of reading a file to FileProblem."""
     try:
         yield
     except FileNotFoundError:

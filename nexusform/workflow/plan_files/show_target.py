@@ -78,7 +78,6 @@ def _select_instances(
     problems: list[Diagnostic],
     sources: Mapping[str, SourceFile],
 ) -> ShowTarget:
-    """Select the part of a state at an address."""
     addresses = sorted(filter(pattern.is_match, state.instances), key=compute_address_order)
     if not addresses:
         suggestion = suggest_name(target, [str(a) for a in state.instances])

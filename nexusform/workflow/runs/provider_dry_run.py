@@ -76,7 +76,6 @@ def report_skipped_checks(
 def _select_changes(
     result: PlanResult, provider: str, actions: AbstractSet[Action] = _SENT_ACTIONS
 ) -> list[Change]:
-    """Select the changes of a provider."""
     return [
         change for change in result.plan.changes if change.provider == provider and change.action in actions
     ]

@@ -163,7 +163,6 @@ class Run(Struct):
         return any(provider.observes_objects for provider in self.providers.values())
 
     def _check_state(self) -> list[Diagnostic]:
-        """Return the errors of the state itself."""
         if not self.stored.state.instances:
             return []
         from nexusform.planning.verification.state_consistency import check_consistency

@@ -99,7 +99,6 @@ def _read_objects(
 
 
 def _merge_notes(private: Mapping[str, Any] | None, note: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the private note of an object merged with the note of a provider."""
     if not note:
         return private
     merged = {name: value for name, value in {**(private or {}), **note}.items() if value is not None}

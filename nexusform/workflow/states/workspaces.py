@@ -176,7 +176,6 @@ def _check_empty(target: StateBackend, name: str, *, force: bool) -> list[Diagno
 
 
 def _save_selection(context: CommandContext, name: str, workspaces: Workspaces) -> Workspaces:
-    """Save the selected workspace."""
     file = get_selection_path(context)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
