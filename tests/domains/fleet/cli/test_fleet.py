@@ -155,7 +155,7 @@ def snapshots() -> list[int]:
     return [each["index"] for each in placed().get("private", {}).get("snapshots", ())]
 
 
-def test_a_run_brings_the_snapshot_that_it_names_and_no_other(nf: Callable[..., Told]) -> None:
+def test_run_applies_only_its_snapshot(nf: Callable[..., Told]) -> None:
     text = FLEET + HUB + EXTERNAL
     five = ("-var", "replicas=5")
     applied(nf, text)
@@ -296,9 +296,7 @@ def test_explain_of_a_member_is_what_every_placement_says_of_it(nf: Callable[...
     assert "No placement selects a: the configuration has none." in " ".join(told.split())
 
 
-def test_what_no_domain_explains_is_said_to_be_placed(
-    nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unexplained_address_is_reported(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
     applied(nf, FLEET + ENVELOPE)
     monkeypatch.setattr("nexusform.workflow.placement_explanation._EXPLAINERS", {})
     code, _, told = nf(FLEET + ENVELOPE, "explain", WEB, "a")

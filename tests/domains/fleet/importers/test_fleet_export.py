@@ -100,12 +100,12 @@ def test_how_far_a_cluster_is(kind: str, status: str, reason: str, message: str,
     assert shown_binding(condition) == standing
 
 
-def test_what_is_said_of_an_earlier_generation_does_not_count() -> None:
+def test_conditions_of_earlier_generation_are_ignored() -> None:
     assert shown_binding({"type": "Available", "status": "True", "observedGeneration": 1}) == WAITING
     assert shown_binding({"type": "Available", "status": "True", "observedGeneration": 2}) == READY
 
 
-def test_an_eviction_that_nobody_looked_at_is_not_over() -> None:
+def test_unprocessed_eviction_is_pending() -> None:
     kind, spec = "ClusterResourcePlacementEviction", {"placementName": "web", "clusterName": "a"}
     refused = {"conditions": [{"type": "Valid", "status": "False", "message": "no such placement"}]}
     valid = {"conditions": [{"type": "Valid", "status": "True"}]}

@@ -19,7 +19,7 @@ STATES: list[list[dict[str, Any]]] = json.loads(Path(__file__).with_name("a_memb
 
 
 @pytest.mark.parametrize("number", range(len(STATES)))
-def test_every_state_foretells_what_remains(number: int) -> None:
+def test_every_state_predicts_remaining_bindings(number: int) -> None:
     last = held({key_of(each): each for each in STATES[-1]})
     result = plan(configuration(), files_there=Dump(STATES[number]))
     assert not errors(result)
@@ -32,7 +32,7 @@ def test_every_state_foretells_what_remains(number: int) -> None:
     }
 
 
-def test_an_eviction_that_a_hub_has_not_taken_up_is_foretold_until_it_has(
+def test_pending_eviction_is_predicted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

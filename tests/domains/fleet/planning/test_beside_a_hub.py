@@ -22,7 +22,7 @@ ROUNDS: list[dict[str, Any]] = json.loads(
 
 @pytest.mark.parametrize("beside", ROUNDS, ids=lambda beside: str(beside["name"]).replace(" ", "-"))
 @pytest.mark.parametrize("begin", ["written", "after"])
-def test_a_plan_foretells_bindings_and_words(beside: Mapping[str, Any], begin: str) -> None:
+def test_plan_predicts_bindings_and_messages(beside: Mapping[str, Any], begin: str) -> None:
     name = beside["placement"]
     end = {key_of(body): body for body in [*beside["stays"], *beside["after"]]}
     result = plan(_with_failing(beside["fails"]), files_there=Dump([*beside["stays"], *beside[begin]]))

@@ -38,7 +38,7 @@ FAILED = PodLocation("east", state="Failed")
         ("pod", "keep", ON_NODE, ON_NODE, Effect.UNCHANGED),
     ],
 )
-def test_what_becomes_of_an_object(
+def test_effect_of_a_row(
     kind: str, action: str, source: Location | None, target: Location | None, effect: Effect
 ) -> None:
     assert compute_effect(row(kind, action, source, target)) is effect
@@ -80,7 +80,7 @@ def test_a_guard_rail_counts_all_that_is_disturbed() -> None:
     )
 
 
-def test_what_comes_or_goes_moves_nothing() -> None:
+def test_added_and_removed_objects_are_not_moves() -> None:
     plan = Plan(placements=(ROWS[3], ROWS[5], ROWS[6]))
     assert not apply_limits(plan, parse_limits("moved:0")).is_rejected
 
@@ -92,7 +92,7 @@ def test_what_comes_or_goes_moves_nothing() -> None:
         ("binding", 2, "2 fleet bindings lose their member"),
     ],
 )
-def test_what_is_lost_is_what_the_kind_stands_on(kind: str, count: int, said: str) -> None:
+def test_loss_names_the_host_of_the_kind(kind: str, count: int, said: str) -> None:
     assert format_effect_clauses([EffectCount(kind, Effect.LOST, "", count)], [Effect.LOST]) == [said]
 
 
@@ -114,7 +114,7 @@ BOUND = Binding("west", BindingState.BOUND, 0)
         ([("pod", "remove", ON_NODE, None), ("binding", "place", None, BOUND)], False),
     ],
 )
-def test_what_goes_while_others_come_in_its_stead_does_not_run_on(
+def test_replaced_objects_do_not_keep_running(
     rows: list[tuple[str, str, Location | None, Location | None]], *, denied: bool
 ) -> None:
     made = apply_limits(Plan(placements=tuple(row(*each) for each in rows)), parse_limits("moved:0"))

@@ -81,7 +81,7 @@ def test_an_object_of_elsewhere_in_an_envelope_stops_the_rollout(inside: str, sa
     assert {each["resource_snapshot"] for each in bindings(mended).values()} == {2}
 
 
-def test_a_status_that_is_told_in_the_namespace_says_so() -> None:
+def test_status_in_namespace_has_condition() -> None:
     inside = text("{name: inside, namespace: web}")
     told = inside.replace("strategy {", 'status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1)
     conditions = attributes(state_of(told), P)["conditions"]

@@ -68,7 +68,7 @@ def is_soft(policy: Mapping[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("number", range(24))
-def test_a_fleet_goes_as_it_went_on_the_hub(number: int) -> None:
+def test_fleet_matches_the_hub(number: int) -> None:
     fleet: Any = recorded("fleets")
     state, story = EMPTY, fleet[number]
     for at, step in enumerate(story["steps"]):

@@ -143,7 +143,7 @@ def _writes(event: Mapping[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("story", FORETOLD)
-def test_every_prefix_foretells_how_the_hub_went_on(story: str) -> None:
+def test_every_prefix_predicts_the_next_hub_state(story: str) -> None:
     events = recorded(story)["events"]
     states = list(played(events, start_of(story, events)))
     planned = 0
@@ -187,7 +187,7 @@ def told(
 
 
 @pytest.mark.parametrize("story", ["create-scale-policy", "external-run", "run-resumes-after-another"])
-def test_a_status_says_what_the_hub_said(story: str) -> None:
+def test_status_equals_the_status_of_the_hub(story: str) -> None:
     events = recorded(story)["events"]
     states = list(played(events, start_of(story, events)))
     ends = {end_of_turn(events, at): at for at in reversed(range(len(states)))}

@@ -65,7 +65,7 @@ def pods(state: State, address: str) -> dict[str, int]:
     return {cluster: sum(map(len, placed.values())) for cluster, placed in workloads.items()}
 
 
-def test_who_stands_in_state_keeps_the_object() -> None:
+def test_owner_in_state_keeps_the_object() -> None:
     text = FLEET + by("b")
     state = state_of(text)
     result = good(plan(text + by("a"), state))
@@ -97,7 +97,7 @@ def test_why_an_object_is_not_taken_over(how: str, message: str) -> None:
     assert {f["message"].endswith(message) for f in failures(applied(result, state), A)} == {True}
 
 
-def test_of_two_that_come_together_one_fails_and_which_is_not_foretold() -> None:
+def test_one_of_two_new_owners_fails() -> None:
     details = owned(warnings(plan(FLEET + by("a") + by("b"))))
     assert len(details) == 2
     assert all(A in detail and B in detail and "but the hub decides" in detail for detail in details)
@@ -131,7 +131,7 @@ def test_an_old_state_in_which_two_have_an_object_plans_no_change() -> None:
     assert is_empty(plan(changed, state))
 
 
-def test_when_the_owner_goes_the_other_applies() -> None:
+def test_removed_owner_releases_the_object() -> None:
     text = ON_NODES + objects(web(1)) + by("b")
     state = state_of(text)
     state = applied(good(plan(text + by("a"), state)), state)
@@ -146,7 +146,7 @@ def test_when_the_owner_goes_the_other_applies() -> None:
     assert is_empty(plan(alone, state))
 
 
-def test_reporting_differences_brings_nothing_and_owns_nothing() -> None:
+def test_report_diff_applies_and_owns_nothing() -> None:
     report = """strategy {
     apply_strategy {
       type = "ReportDiff"
@@ -237,14 +237,14 @@ def test_a_placement_that_begins_to_select_a_reserved_namespace_is_left_as_it_is
     assert is_empty(plan(text, state))
 
 
-def test_a_selector_that_selects_nothing_is_told() -> None:
+def test_empty_selector_is_reported() -> None:
     other = placement().replace('name    = "web"', 'name    = "wbe"')
     (warning,) = warnings(good(plan(FLEET + other)))
     assert warning.id == "empty-resource-selection"
     assert "v1 Namespace wbe selects nothing" in warning.detail
 
 
-def test_a_namespaced_placement_where_nobody_brings_its_namespace() -> None:
+def test_namespaced_placement_without_its_namespace() -> None:
     namespaced = """
 resource "fleet_resource_placement" "n" {
   namespace = "web"

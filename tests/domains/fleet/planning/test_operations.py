@@ -161,7 +161,7 @@ def test_an_override_rolls_out_to_its_clusters_only() -> None:
     assert moves(good(plan(text, after))) == {"c3": ("update", "overrides_changed")}
 
 
-def test_an_override_that_fails_is_told() -> None:
+def test_failed_override_is_reported() -> None:
     text = FLEET + placement(pick_n(1)) + override("x").replace("/data/colour", "/data/missing")
     result = good(plan(text))
     assert [w.summary for w in warnings(result)] == ["Override failure"]
@@ -275,7 +275,7 @@ resource "fleet_cluster_resource_override" "many" {
     assert [e.address for e in errors(plan(namespaced))] == ["fleet_resource_override.many[100]"]
 
 
-def test_an_override_of_a_namespace_comes_before_that_of_an_object_in_it() -> None:
+def test_namespace_override_precedes_object_override() -> None:
     of_namespace = """
 resource "fleet_cluster_resource_override" "z" {
   cluster_resource_selector {
@@ -343,7 +343,7 @@ def test_external_placements_wait_for_a_staged_run() -> None:
     assert is_empty(plan(text + approved, state))
 
 
-def test_a_hub_says_of_an_evicted_cluster_what_it_said_until_it_looks_again() -> None:
+def test_status_of_evicted_cluster_is_kept_until_next_cycle() -> None:
     """Seen on a running hub, nine times: under External nothing makes it look at a cluster picked again."""
     text = FLEET + placement(pick_n(1), EXTERNAL) + STAGES + run()
     state = state_of(text)
@@ -574,12 +574,12 @@ resource "fleet_cluster_resource_placement" "q" {
     assert "fleet_cluster_resource_placement.q" in found[0].detail
 
 
-def test_rows_of_bindings_stand_beside_others() -> None:
+def test_binding_rows_mix_with_other_rows() -> None:
     assert set(rows(plan(FLEET + placement()))) == {"c1", "c2", "c3", "c4"}
     assert picks(state_of(FLEET + placement())) == ["c1", "c2", "c3", "c4"]
 
 
-def test_a_delete_strategy_that_no_hub_carries_out_is_told_when_the_placement_goes() -> None:
+def test_ineffective_delete_strategy_is_reported_on_removal() -> None:
     abandon = """strategy {
     delete_strategy {
       propagation_policy = "Abandon"

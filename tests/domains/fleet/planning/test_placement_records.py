@@ -103,7 +103,7 @@ def as_an_older_version_wrote_it(state: State) -> State:
     return state.replace_instance(address, replace(instance, current=current))
 
 
-def test_pruned_content_stays_where_it_stands_and_no_run_can_name_it() -> None:
+def test_pruned_content_stays_and_no_run_can_use_it() -> None:
     placed = placement(pick_n(2), EXTERNAL) + STAGES
     whole = run("r0", 'approvals = ["r0-after-one"]')
     state = state_of(FLEET + hub("blue") + placed + whole)
@@ -166,7 +166,7 @@ def test_an_older_state_plans_to_nothing() -> None:
     assert {row.trigger for row in fewer.plan.placements if row.kind == "pod"} == {"", "scale_in"}
 
 
-def test_an_older_state_tells_what_an_external_placement_has() -> None:
+def test_older_state_has_resources_of_external_placement() -> None:
     text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES + run("r", 'approvals = ["r-after-one"]')
     older = as_an_older_version_wrote_it(state_of(text + hub("blue")))
     assert is_empty(plan(text + hub("blue"), older))

@@ -242,7 +242,7 @@ def test_a_pick_all_that_is_kept_for_its_labels_is_not_called_a_pick_n() -> None
     assert not any("PickN" in warning.detail for warning in warnings(result))
 
 
-def test_who_waits_is_told_at_which_placement_the_plan_is() -> None:
+def test_progress_names_the_current_placement() -> None:
     told: list[tuple[int, int]] = []
 
     def progress(stage: str, done: int, of: int) -> None:

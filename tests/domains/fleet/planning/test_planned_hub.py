@@ -63,7 +63,7 @@ def namespace(name: str = "", scope: str = "NamespaceWithResources", **labels: s
     )
 
 
-def test_a_namespace_comes_with_what_is_in_it() -> None:
+def test_namespace_is_selected_with_its_content() -> None:
     assert chosen(namespace("web")) == ["Namespace web", "ConfigMap web/settings", "Deployment web/shop"]
     assert chosen(namespace("web", NAMESPACE_ONLY)) == ["Namespace web"]
     picky = ObjectSelector("", "v1", "ConfigMap", "settings")
@@ -180,7 +180,7 @@ def namespace_warnings(text: str, *arguments: State, **options: Any) -> list[str
     return [each.detail for each in found if each.id == "missing-hub-namespace"]
 
 
-def test_a_namespace_that_nothing_brings_to_the_hub_is_told() -> None:
+def test_missing_hub_namespace_is_reported() -> None:
     [detail] = namespace_warnings(SHOP + SPACE)
     assert "the hub rejects ConfigMap shopp/settings, because no object creates the namespace shopp" in detail
     assert 'Did you mean "shop"?' in detail

@@ -66,7 +66,7 @@ def test_an_index_finds_what_a_walk_finds(seed: int) -> None:
         assert index.select_objects(selector, namespaces) == walked(hub, selector, namespaces)
 
 
-def test_an_object_that_is_brought_twice_counts_as_it_is_in_the_end() -> None:
+def test_last_definition_of_an_object_counts() -> None:
     first = Manifest("", "v1", "Namespace", "", "web", {}, {"of": 1}, 1)
     last = Manifest("", "v2", "Namespace", "", "web", {}, {"of": 2}, 9)
     index = HubIndex([first, last])

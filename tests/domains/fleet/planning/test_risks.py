@@ -59,20 +59,20 @@ def test_a_placement_that_changes_its_cluster_leaves_volumes_behind() -> None:
     assert "moves from paris to rome. The volumes of StatefulSet shop/db" in said["volumes-left-behind"]
 
 
-def test_a_placement_that_only_leaves_or_only_comes_leaves_nothing_behind() -> None:
+def test_only_added_or_removed_clusters_leave_no_volumes() -> None:
     both = CONFIGURATION.replace('["paris"]\n  }', '["paris", "rome"]\n  }')
     assert both != CONFIGURATION
     for before, after in ((both, CONFIGURATION), (CONFIGURATION, both)):
         assert "volumes-left-behind" not in risks(plan(after, state_of(before)))
 
 
-def test_nothing_is_said_of_what_stays() -> None:
+def test_kept_placement_has_no_risk() -> None:
     assert risks(plan(CONFIGURATION, state_of(CONFIGURATION))) == {}
     assert risks(plan(CONFIGURATION)) == {}
 
 
 @pytest.mark.parametrize("unavailable", ["0", "1"])
-def test_the_last_copy_goes_before_the_new_one_is_ready(unavailable: str) -> None:
+def test_last_copy_is_removed_before_new_one_is_ready(unavailable: str) -> None:
     rolling = f"""
   strategy {{
     rolling_update {{

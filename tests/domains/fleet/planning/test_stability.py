@@ -108,7 +108,7 @@ def test_a_plan_on_its_own_result_is_empty(fleet: Fleet) -> None:
 
 @SLOW
 @given(fleets, st.integers(1, 4))
-def test_scale_out_touches_no_binding_that_stands(fleet: Fleet, more: int) -> None:
+def test_scale_out_keeps_current_bindings(fleet: Fleet, more: int) -> None:
     fleet = replace(fleet, policy=replace(fleet.policy, number=fleet.policy.number or 1))
     state = state_of(fleet.text())
     before = bindings(state)

@@ -12,7 +12,7 @@ from tests.planning.harness import applied, good, is_empty, plan, state_of, warn
 APPROVED = run('state = "Run"\n  approvals = ["r-after-one"]')
 
 
-def test_a_run_brings_the_overrides_of_when_it_began() -> None:
+def test_run_applies_overrides_of_its_start() -> None:
     text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
     state = state_of(text + override("red") + run())
     assert colours(state) == {"red"}
@@ -40,7 +40,7 @@ def test_an_override_that_is_gone_or_new_changes_no_run_that_began() -> None:
     assert colours(state) == {"blue"}
 
 
-def test_a_run_goes_by_the_strategy_that_it_began_with() -> None:
+def test_run_uses_strategy_of_its_start() -> None:
     text = FLEET + placement(pick_n(2), EXTERNAL)
     state = state_of(text + STAGES + run())
     swapped = STAGES.replace('ring = "4"', 'ring = "x"').replace('ring = "3"', 'ring = "4"')
@@ -67,7 +67,7 @@ def test_a_run_is_aborted_when_its_clusters_or_the_way_of_applying_changed() -> 
     assert "The applyStrategy in the updateRun is outdated" in warning.detail
 
 
-def test_a_run_of_an_older_version_goes_on() -> None:
+def test_run_of_older_version_continues() -> None:
     text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
     state = state_of(text + override("red") + run())
     address = parse_address("fleet_cluster_staged_update_run.r")
@@ -82,7 +82,7 @@ def test_a_run_of_an_older_version_goes_on() -> None:
     assert colours(state) == {"green"}
 
 
-def test_clusters_beside_a_failing_one_go_on() -> None:
+def test_other_clusters_continue_after_a_failure() -> None:
     one_stage = """
 resource "fleet_cluster_staged_update_strategy" "s" {
   stage {
@@ -129,7 +129,7 @@ def test_a_changed_text_says_that_a_run_has_to_bring_it() -> None:
     assert {trigger for _, trigger in moves(result).values()} == {"staged_run"}
 
 
-def test_an_approval_that_no_stage_asks_for_is_said() -> None:
+def test_unused_approval_is_reported() -> None:
     text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
     state = state_of(text)
     misspelt = run('state = "Run"\n  approvals = ["r-after-oen"]')
@@ -139,7 +139,7 @@ def test_an_approval_that_no_stage_asks_for_is_said() -> None:
     assert not [w for w in warnings(good(plan(text + APPROVED, state))) if "no-use" in w.id]
 
 
-def test_a_stage_that_is_skipped_with_its_approval_is_said() -> None:
+def test_skipped_stage_is_reported() -> None:
     nobody = STAGES.replace('ring = "4"', 'ring = "x"').replace('ring = "3"', 'ring = "x"')
     everybody = (
         nobody.rstrip().removesuffix("}") + '  stage {\n    name = "rest"\n    label_selector {}\n  }\n}\n'
@@ -170,7 +170,7 @@ def test_a_run_of_an_old_snapshot_says_that_the_hub_may_have_it_no_more() -> Non
         assert ("old-snapshot-unavailable" in found) is is_told
 
 
-def test_a_run_that_only_deletes_is_told() -> None:
+def test_delete_only_run_is_reported() -> None:
     text = FLEET + placement(pick_n(2), EXTERNAL) + STAGES
     state = state_of(text + named("r"))
     nobody = text.replace(pick_n(2), pick_n(0))

@@ -65,7 +65,7 @@ def of_scope(text: str, *, namespaced: bool) -> str:
 
 
 @pytest.mark.parametrize("namespaced", [True, False])
-def test_a_run_goes_on_when_its_approval_request_is_granted(namespaced: bool) -> None:
+def test_approved_request_resumes_the_run(namespaced: bool) -> None:
     fleet = hub() + member("a", {"ring": "1"}) + member("b", {"ring": "2"})
     text = fleet + of_scope(EXTERNAL, namespaced=namespaced)
     address = f"fleet_{'' if namespaced else 'cluster_'}resource_placement.p"
@@ -92,7 +92,7 @@ def test_where_the_status_is_reported_cannot_be_changed() -> None:
     assert "StatusReportingScope is immutable" in problem.detail
 
 
-def test_an_approval_that_nothing_waits_for_is_taken_and_told() -> None:
+def test_useless_approval_is_accepted_with_a_warning() -> None:
     text = of_scope(APPROVAL, namespaced=False).replace("r-after-one", "r-one")
     result = plan(text)
     assert errors(result) == []
@@ -152,7 +152,7 @@ OVERRIDE = f"{{clusterResourceSelectors: [{{group: '', version: v1, kind: Namesp
         ("ClusterResourceOverride", OVERRIDE, OVERRIDE.replace("name: web", "name: db"), ""),
     ],
 )
-def test_what_a_hub_lets_nobody_change_is_refused(kind: str, spec: str, changed: str, says: str) -> None:
+def test_immutable_fields_are_rejected(kind: str, spec: str, changed: str, says: str) -> None:
     types = {
         "ClusterStagedUpdateRun": "fleet_cluster_staged_update_run",
         "ClusterApprovalRequest": "fleet_cluster_approval_request",
@@ -174,7 +174,7 @@ def test_what_a_hub_lets_nobody_change_is_refused(kind: str, spec: str, changed:
     good(plan(written(changed), state, replaces=(f"{types[kind]}.it",)))
 
 
-def test_an_approval_request_in_blocks_is_made_anew() -> None:
+def test_approval_request_in_blocks_is_recreated() -> None:
     state = state_of(APPROVAL.replace("NAMESPACE", "").replace("CLUSTER", "cluster_"))
     other = APPROVAL.replace("NAMESPACE", "").replace("CLUSTER", "cluster_").replace('"one"', '"two"')
     (change,) = good(plan(other, state)).plan.changes

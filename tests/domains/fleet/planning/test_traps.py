@@ -109,7 +109,7 @@ def test_a_better_score_moves_a_placement_only_with_its_policy() -> None:
     assert "affinity score: 10" in binding_rows(other)["b"].reason
 
 
-def test_one_bad_property_stops_the_scheduler_and_keeps_what_stands() -> None:
+def test_invalid_property_stops_the_scheduler_and_keeps_bindings() -> None:
     required = """affinity {
       cluster_affinity {
         required_during_scheduling_ignored_during_execution {
@@ -147,7 +147,7 @@ def test_spread_is_over_all_clusters_of_the_fleet() -> None:
     )
 
 
-def test_rejected_clusters_are_told_on_request() -> None:
+def test_rejected_clusters_are_listed_on_request() -> None:
     text = fleet(a="", b='taint {\nkey = "k"\n}') + placement()
     result = good(plan(text, includes_rejections=True))
     row = binding_rows(result)["a"]

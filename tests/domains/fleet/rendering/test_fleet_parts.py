@@ -39,7 +39,7 @@ def test_clusters_that_are_picked_stand_first_and_what_changes_above() -> None:
     assert matrix.unpicked == ()
 
 
-def test_many_clusters_that_nobody_picks_are_folded() -> None:
+def test_many_unpicked_clusters_are_folded() -> None:
     plan = fleet(50)
     matrix = build_fleet_matrix(plan)
     assert matrix.clusters == ("c2", "c10")

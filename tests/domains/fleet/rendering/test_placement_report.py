@@ -57,7 +57,7 @@ def test_all_clusters_with_rank_margin_and_refusals() -> None:
     assert cells["dodo"][-1].startswith("taint_toleration: taint &{Key:x Value: Effect:NoSchedule}")
 
 
-def test_the_share_has_two_decimals_beside_the_rounded_score() -> None:
+def test_share_has_two_decimals() -> None:
     lines = [line for s in outline("smartfish").sections for line in s.lines]
     assert any("89 of 100" in line and "88.89 % of the weight" in line for line in lines)
 
@@ -86,7 +86,7 @@ def test_the_document_has_every_verdict() -> None:
     assert document["last_picked"] == "smartfish"
 
 
-def test_what_is_held_and_would_be_refused_today_is_said_without_a_contradiction() -> None:
+def test_bound_cluster_with_present_rejection() -> None:
     held = tuple(Binding(name, BindingState.BOUND, 0, 0, 0) for name in ("bravelion", "smartfish"))
     fleet = MemberList(
         [*FLEET.members[:1], Member("smartfish", taints=(Taint("x"),), properties={COST: "0.2"})]

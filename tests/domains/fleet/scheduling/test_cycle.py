@@ -362,7 +362,7 @@ class TestOtherFilters:
         expected = ("affinity", "unhealthy", "namespace", "taint")
         assert all(part in text for part, text in zip(expected, texts, strict=True))
 
-    def test_at_most_twenty_unselected_clusters_are_told(self) -> None:
+    def test_at_most_twenty_unselected_clusters_are_listed(self) -> None:
         names = [f"m{i:02d}" for i in range(40)]
         result = place(fleet(*names), pick(5))
         assert result.status is not None

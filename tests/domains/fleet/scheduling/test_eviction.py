@@ -61,7 +61,7 @@ def test_what_is_placed(binding: Binding, executed: bool, message: str) -> None:
     assert (outcome.is_valid, outcome.is_executed, outcome.message) == (True, executed, message)
 
 
-def test_what_failed_goes_whatever_the_budget_says() -> None:
+def test_failed_binding_is_evicted_regardless_of_budget() -> None:
     outcome = evaluate_eviction(
         "a", target(failed_clusters=frozenset("a")), DisruptionBudget(min_available=IntOrPercent(3))
     )

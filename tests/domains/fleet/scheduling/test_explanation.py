@@ -201,7 +201,7 @@ def test_drift_is_what_a_fresh_schedule_would_choose() -> None:
     assert (same.gained_clusters, same.lost_clusters) == ((), ())
 
 
-def test_what_a_refused_cluster_has_stands_beside_what_each_term_asks() -> None:
+def test_rejection_details_compare_values_with_terms() -> None:
     members = [
         member("a", {"env": "canary"}, nodes="4"),
         member("b", {"env": "prod"}, nodes="4"),
@@ -229,7 +229,7 @@ def test_what_a_refused_cluster_has_stands_beside_what_each_term_asks() -> None:
     )
 
 
-def test_picks_by_domain_stand_beside_a_spread_that_refuses() -> None:
+def test_spread_rejection_lists_picks_by_domain() -> None:
     members = [
         member(name, {"zone": zone}) for name, zone in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"))
     ]

@@ -73,7 +73,7 @@ def test_concurrency_rounds_down_to_one_at_least() -> None:
         assert run.stages[0].concurrency == at_a_time
 
 
-def test_an_empty_selector_takes_all_and_none_takes_nobody() -> None:
+def test_empty_selector_selects_all_and_none_selects_nothing() -> None:
     run = good([Stage("none"), Stage("all", LabelSelector())])
     assert [s.clusters for s in run.stages] == [(), ("a", "b", "c", "d")]
 

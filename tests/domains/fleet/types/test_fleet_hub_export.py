@@ -145,7 +145,7 @@ def test_a_live_placement_keeps_its_clusters(capsys: pytest.CaptureFixture[str])
     assert (code, "No changes." in out, "2 kept" in out) == (0, True, True), out
 
 
-def test_what_the_hub_did_since_is_where_a_plan_goes_on_from(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_starts_from_current_hub(capsys: pytest.CaptureFixture[str]) -> None:
     told(capsys, "apply", "-auto-approve")
     write(hub("east2", "east1"))
     code, out = told(capsys, "plan")
@@ -165,7 +165,7 @@ def test_what_moved_on_the_hub_is_a_row_that_moves_nothing(capsys: pytest.Captur
     assert "moved" not in out
 
 
-def test_what_is_gone_on_the_hub_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_binding_on_hub_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     told(capsys, "apply", "-auto-approve")
     items = hub("west1", "east1")
     write([one for one in items if one["metadata"]["name"] != "web-west1-1234"])
@@ -174,7 +174,7 @@ def test_what_is_gone_on_the_hub_is_said(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(("kind", "comes"), [("PickAll", "3 to place"), ("PickN", "east2 -> Bound")])
-def test_a_binding_that_somebody_deleted_is_said_whatever_state_knows(
+def test_deleted_binding_is_reported_whatever_the_state(
     kind: str, comes: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     items = [one for one in hub("west1", "east1") if one["metadata"]["name"] != "web-west1-1234"]
@@ -198,7 +198,7 @@ def test_a_binding_that_somebody_deleted_is_said_whatever_state_knows(
         told(capsys, "apply", "-auto-approve")
 
 
-def test_what_is_given_up_and_still_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unscheduled_binding_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     items = hub("west1", "gone")
     for one in items:
         if one["kind"] in ("ClusterResourcePlacement", "ClusterSchedulingPolicySnapshot"):
@@ -213,7 +213,7 @@ def test_what_is_given_up_and_still_there_is_said(capsys: pytest.CaptureFixture[
     assert "west1 Bound already bound" in out
 
 
-def test_a_raised_number_picks_beside_what_stands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_increased_number_keeps_existing_bindings(capsys: pytest.CaptureFixture[str]) -> None:
     edited(
         "manifest = each.value",
         r'manifest = replace(each.value, "\"numberOfClusters\": 2", "\"numberOfClusters\": 3")',
@@ -232,7 +232,7 @@ def test_json_and_yaml_of_one_hub_are_the_same(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("kind", ["ClusterResourceBinding", "MemberCluster"])
-def test_what_was_not_captured_is_said(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uncaptured_kinds_are_reported(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     write([item for item in hub("west1", "east1") if item["kind"] != kind])
     code, out = told(capsys, "plan", "-details")
     expected = "no binding of it was captured" if kind != "MemberCluster" else "No MemberCluster was captured"
@@ -241,7 +241,7 @@ def test_what_was_not_captured_is_said(kind: str, capsys: pytest.CaptureFixture[
     assert code == (1 if kind != "MemberCluster" else 0)
 
 
-def test_a_state_that_no_binding_has_is_said_at_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_binding_state_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     items = hub("west1")
     items[-1]["spec"]["state"] = "Boundd"
     Path("hub.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1))
@@ -256,7 +256,7 @@ def test_a_state_that_no_binding_has_is_said_at_its_line(capsys: pytest.CaptureF
     assert "spec.targetCluster is missing" in told(capsys, "plan")[1]
 
 
-def test_a_snapshot_that_bindings_go_by_and_that_is_not_there_is_said(
+def test_uncaptured_snapshot_is_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     items = hub("west1", "east1")
@@ -271,7 +271,7 @@ def test_a_snapshot_that_bindings_go_by_and_that_is_not_there_is_said(
 
 
 @pytest.mark.parametrize("name", ["lastReceivedHeartbeat", "lastTransitionTime"])
-def test_a_time_that_is_none_is_said(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_time_is_reported(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     times = {"lastReceivedHeartbeat": "2026-01-01T10:00:00Z", "lastTransitionTime": "2026-01-01T10:00:00Z"}
     times[name] = "yesterday"
     healthy = {"type": "Healthy", "status": "False", "lastTransitionTime": times["lastTransitionTime"]}

@@ -280,7 +280,7 @@ def test_a_field_that_is_not_known_is_refused_and_the_right_one_named() -> None:
     assert said in found
 
 
-def test_several_mistakes_are_told_at_once() -> None:
+def test_several_mistakes_are_reported_at_once() -> None:
     text = placement('cluster_names = ["A"]\nnumber_of_clusters = 2\ntoleration {\neffect = "NoExecute"\n}')
     assert len(errors(plan(text))) == 4
 

@@ -188,7 +188,7 @@ spec:
 """
 
 
-def test_a_folder_becomes_a_fleet(
+def test_directory_becomes_a_fleet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "hub").mkdir()
@@ -226,7 +226,7 @@ def test_a_misspelt_key_of_an_object_is_an_error_at_its_line() -> None:
     assert [each.detail for each in found or ()] == [problem.detail.replace("hub/a.yaml", "yaml_body")]
 
 
-def test_a_taint_that_the_webhook_refuses_is_told_at_its_line() -> None:
+def test_invalid_taint_has_a_line() -> None:
     text = shown("one").replace("key: old, value", 'key: "o d", value')
     (problem,) = answer(a=text).problems
     assert problem.detail.startswith("hub/a.yaml:9: Invalid taint key: name part must")
@@ -235,6 +235,6 @@ def test_a_taint_that_the_webhook_refuses_is_told_at_its_line() -> None:
     assert "taints must be unique" in problem.detail
 
 
-def test_a_name_that_no_member_may_have_is_told_at_its_line() -> None:
+def test_invalid_member_name_has_a_line() -> None:
     (problem,) = answer(a=shown("one").replace("  name: one", "  name: One_1")).problems
     assert problem.detail.startswith('hub/a.yaml:4: Name "One_1": a lowercase RFC 1123 subdomain')

@@ -125,13 +125,13 @@ def test_a_wrong_value_is_one_error(right: str, wrong: str) -> None:
         "resourceSelectors: [{group: [], version: {}, kind: [Namespace], name: 1.5}]",
     ],
 )
-def test_selectors_that_are_no_selectors_are_told(wrong: str) -> None:
+def test_invalid_selectors_are_reported(wrong: str) -> None:
     text = RIGHT[: RIGHT.index("  resource")] + f"  {wrong}\n" + RIGHT[RIGHT.index("  policy:") :]
     assert "resourceSelectors" in " ".join(told(text))
 
 
 @pytest.mark.parametrize("wrong", ["[PickN]", "{a: b}", "5", "true"])
-def test_a_placement_type_that_is_no_text_is_told(wrong: str) -> None:
+def test_placement_type_must_be_text(wrong: str) -> None:
     (problem,) = told(RIGHT.replace("placementType: PickN", f"placementType: {wrong}"))
     assert "spec.policy.placementType" in problem
 
@@ -171,7 +171,7 @@ def test_a_placement_type_that_is_no_text_is_told(wrong: str) -> None:
         ),
     ],
 )
-def test_what_the_webhook_refuses_is_told_at_its_line(right: str, wrong: str, says: str) -> None:
+def test_webhook_rejections_have_a_line(right: str, wrong: str, says: str) -> None:
     assert right in RIGHT
     text = RIGHT.replace(right, wrong, 1)
     name = "Web_1" if "Web_1" in wrong else "web"

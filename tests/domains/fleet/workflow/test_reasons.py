@@ -49,7 +49,7 @@ def test_a_pending_pod_says_who_refused_it() -> None:
     assert [n["node"] for n in document["nodes"] if not n["refusals"]] == []
 
 
-def test_a_pod_that_stands_is_asked_about_today() -> None:
+def test_running_pod_has_present_verdicts() -> None:
     state = applied(good(plan(TEXT)))
     found = reason(good(plan(TEXT, state)), "web-0")
     assert found.is_current
@@ -61,7 +61,7 @@ def test_a_pod_that_stands_is_asked_about_today() -> None:
     assert "It runs and stays" in " ".join(build_pod_report(found).facts)
 
 
-def test_a_pod_that_was_pending_before_is_not_said_to_run() -> None:
+def test_pending_pod_is_not_reported_as_running() -> None:
     state = applied(good(plan(TEXT)))
     found = reason(good(plan(TEXT, state)), "web-2")
     text = render_report_text(build_pod_report(found), colour=False, width=100)

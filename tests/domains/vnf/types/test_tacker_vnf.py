@@ -250,7 +250,7 @@ class TestLifecycle:
         found = triggers(good(planned(changed, state)))
         assert found == {f"v-workerNode-{n}": ("move", "sku_changed") for n in range(2)}
 
-    def test_another_role_moves_nobody(self) -> None:
+    def test_changed_role_moves_no_vm(self) -> None:
         state = applied(good(planned(PODAFFINITY)))
         changed = {**PODAFFINITY, "vdu": {"workerNode": {"role": "ControlPlane"}}}
         assert triggers(good(planned(changed, state))) == {}
@@ -264,7 +264,7 @@ class TestLifecycle:
         assert after["v-masterNode-1"] not in {before[f"v-masterNode-{n}"] for n in range(3)}
         assert {n: m for n, m in after.items() if n != "v-masterNode-1"}.items() <= before.items()
 
-    def test_without_room_elsewhere_a_healed_vm_comes_back(self) -> None:
+    def test_healed_vm_returns_without_other_capacity(self) -> None:
         state = applied(good(planned(PODAFFINITY, racks=1, machines=3)), EMPTY)
         result = good(planned(PODAFFINITY, state, racks=1, machines=3, replaces=(f"{VNF}:v-masterNode-1",)))
         assert machines_of(applied(result, state)) == machines_of(state)
@@ -360,7 +360,7 @@ REQUEST = """{
 
 
 class TestRequest:
-    def test_it_stands_in_for_the_arguments(self) -> None:
+    def test_request_replaces_the_arguments(self) -> None:
         state = applied(good(planned({**PODAFFINITY, "instantiate_request": REQUEST}, machines=5)))
         assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
         values = attributes(state, VNF)
@@ -389,7 +389,7 @@ class TestRequest:
 
 
 class TestPackage:
-    def test_a_folder_stands_in_for_the_documents(self, tmp_path: Path) -> None:
+    def test_directory_replaces_the_documents(self, tmp_path: Path) -> None:
         package = tmp_path / "package"
         (package / "BaseHOT" / "podaffinity" / "nested").mkdir(parents=True)
         (package / "vnfd.yaml").write_text(PODAFFINITY["vnfd"])
@@ -566,7 +566,7 @@ def test_a_group_given_to_vms_that_share_a_machine_names_those_to_heal() -> None
     assert len(set(machines_of(applied(healed, state)).values())) == 3
 
 
-def test_a_smaller_vnf_is_not_said_to_lose_what_a_platform_likes() -> None:
+def test_smaller_vnf_reports_no_lost_preference() -> None:
     hot = {
         "heat_template_version": "2018-08-31",
         "resources": {
