@@ -43,6 +43,6 @@ def test_what_was_done_is_done(
     dies(when)
     capfd.readouterr()
     assert run_command_line(["apply", "p"]) == 0
-    assert "Its end is recorded now" in capfd.readouterr().out
+    assert "when its apply was interrupted" in capfd.readouterr().out
     assert run_command_line(["apply", "p"]) == 1  # this one is somebody's mistake
     assert run_command_line(["plan", "-detailed-exitcode"]) == 0
