@@ -90,7 +90,7 @@ def test_a_platform_that_packs_breaks_what_was_sure_and_is_an_alarm(operator: Op
     assert "Apply complete! Resources: 1 added" in operator.printed
     assert (
         "Warning: Wrong certain predictions 1 new VM of c0/np was predicted with certainty on rack r4, "
-        "but 0 do"
+        "but 0 run there"
     ) in (operator.printed)
     assert operator.record()["rack_count"]["100"] == [0, 4, 4.0, 4.0]
     tainted = [

@@ -284,8 +284,7 @@ def test_explain_follows_names_to_what_made_a_value_unknown_or_sensitive(
         "                = (known after apply)  (string, unknown)  [main.nf.hcl:11]\n"
         "              nexus_site.s.id\n"
         "                  = (known after apply)  (string, unknown)  [main.nf.hcl:11]\n"
-        "                  ! unknown: nexus_site.s does not exist yet; known after\n"
-        "                  apply\n"
+        "                  ! unknown: nexus_site.s does not exist yet; known after apply\n"
         "  1 + 2 = 3  (number)\n"
     )
 

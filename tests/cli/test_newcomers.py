@@ -203,7 +203,7 @@ def test_guard_rails_fail_after_all_is_written(nf: Callable[..., tuple[int, str]
     )
     assert code == 1
     assert "Plan: 4 to add" in text
-    assert "-fail-on=capacity:5000000 allows no fewer than 5000000." in text
+    assert "-fail-on=capacity:5000000 allows at least 5000000." in text
     assert "of the 3 VMs placed; -fail-on=certainty:1" in text
     assert json.loads(Path("b.json").read_text())["errored"] is False
     assert Path("b.nfplan").exists()

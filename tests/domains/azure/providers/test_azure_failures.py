@@ -30,7 +30,7 @@ def test_a_change_that_failed_is_due_until_it_is_done(
     assert nexusform("apply", "-auto-approve") == 1
     assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said
     assert (
-        "(Failed): InsufficientResources: no machine has room. It stays pending until it is done"
+        "(Failed): InsufficientResources: no machine has room. It is pending: apply sends it again"
         in nexusform.said
     )
     server.site.faults = Faults(fails=1, rollback=rollback)
@@ -53,7 +53,7 @@ def test_nodes_that_never_come_are_an_error_and_due(
     assert nexusform("apply", "-auto-approve") == 1
     assert "Azure shows 5 of 7 nodes of lab/c and not c-np1-2, c-np1-3 (Available)." in nexusform.said
     assert nexusform("plan", "-detailed-exitcode") == 2
-    assert "It stays pending until it is done" in nexusform.said
+    assert "It is pending: apply sends it again" in nexusform.said
     assert nexusform("apply", "-auto-approve") == 1
     assert "It failed the same way before: 2 times so far." in nexusform.said
     server.site.faults = Faults()

@@ -223,7 +223,7 @@ def nothing_that_stands_is_tainted() -> None:
 
 
 STEP = re.compile(r"(?:failed|waiting) nexus_\S+ \w+: .*?(?= ╷| skipped| Predict| Apply |$)")
-DUE = re.compile(r"Azure (?:could|shows)[^│]*?It stays pending until it\b")
+DUE = re.compile(r"Azure (?:could|shows)[^│]*?It is pending\b")
 TRIED = re.compile(r"nexus_\S+: [^:]{3,40}: [^:]*?Trying again\.")
 
 

@@ -148,7 +148,7 @@ def test_what_failed_before_anybody_looked_is_due(configuration: str, scene: Sce
     assert "ended Failed: no machine has room" in scene.due()
     code, told = scene.run("apply", "-resume")
     assert (code, "InsufficientResources: no machine has room" in told) == (1, True), told
-    assert "It stays pending until it is done" in scene.due("-details")
+    assert "It is pending: apply sends it again" in scene.due("-details")
     scene.good("apply", "-auto-approve")
     assert scene.taken("PATCH") == 2
     assert "No changes." in scene.good("plan", "-detailed-exitcode")

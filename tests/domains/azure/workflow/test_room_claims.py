@@ -99,7 +99,7 @@ def test_claims_of_a_plan_stand_beside_the_volumes(capsys: pytest.CaptureFixture
     assert (used(row), row["lacks"]) == ((200, 560), True)
     [warning] = warnings_of("plan.json")
     assert (
-        "storage for claims of pods of ssh-test-3d38: 560 GiB are needed, at most 500 exist"
+        "storage for claims of pods of ssh-test-3d38: 560 GiB needed, at most 500 exist"
         in (warning["detail"])
     )
     assert not warning.get("held_before")
