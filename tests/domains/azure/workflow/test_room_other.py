@@ -106,7 +106,7 @@ def test_a_plan_says_what_runs_out(site: Path, capsys: pytest.CaptureFixture[str
     after = rows["l3_network", "l3network-504"]["used_after"]
     assert after > 6
     assert f"{after} needed, at most 6 exist" in text
-    assert text.count("at most") == text.count("and there are 6 at most") == 1
+    assert text.count("at most") == text.count("needed, at most 6 exist") == 1
     [warning] = warnings_of("plan.json")
     assert warning["level"] == "warning"
     assert not warning.get("held_before")
