@@ -272,7 +272,7 @@ def test_a_failure_plays_on_the_map(browser: Browser, examples: dict[str, RealPl
     assert browser.count(".machine.down") == 4
     assert browser.count(".arrows .arrow") == 0
     browser.click("button[name=on]")
-    assert browser.text("#step-title") == "4 VMs of 4 come back elsewhere"
+    assert browser.text("#step-title") == "4 VMs of 4 re-created elsewhere"
     assert browser.count(".moves li") == 4
     assert browser.count(".arrows .arrow") == 4
     assert browser.run("return document.activeElement.name") == "on"
@@ -312,7 +312,7 @@ def test_capacity_is_seen_on_the_map(browser: Browser, examples: dict[str, RealP
     opened(browser, page)
     assert browser.count(".cell.is-free") == 46
     assert browser.text("#map-status") == "215 VMs on lab."
-    assert "More VMs of one SKU" in browser.text("#sections")
+    assert "Spare capacity by VM SKU" in browser.text("#sections")
 
 
 @pytest.mark.of_domains("whatif")
@@ -376,7 +376,7 @@ def test_an_upgrade_without_room_says_where_it_stops(browser: Browser, tmp_path:
     browser.choose("#step", "99")
     assert browser.text("#step-title") == "Where the upgrade stops"
     browser.click("button[name=back]")
-    title = "workers, batch 1 of 21: no room for the new web-workers-0"
+    title = "workers, batch 1 of 21: no capacity for the new web-workers-0"
     assert browser.text("#step-title") == title
     assert browser.count("button.vm.moved") == 0
 

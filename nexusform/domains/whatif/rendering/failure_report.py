@@ -246,7 +246,7 @@ def _format_racks(pool: PoolRecreation) -> str:
 
 def _build_location_section(pool: PoolRecreation) -> Section:
     rows = tuple(_build_location_row(vm) for vm in pool.vms)
-    table = _build_table(("node", "stood on", "re-created on"), rows)
+    table = _build_table(("node", "was on", "re-created on"), rows)
     return Section(f"{pool.cluster}/{pool.pool}", table=table, is_folded=True, is_finding=pool.missing > 0)
 
 
