@@ -189,7 +189,7 @@ def test_hovering_and_clicking_tell_of_a_vm(browser: Browser, pages: dict[str, P
     assert browser.run("return document.activeElement.matches('button.vm.moved')")
     browser.click("button.slot")
     browser.wait_for("document.getElementById('machine-view')")
-    assert "takes no new VMs: being evacuated" in browser.text("#machine-view")
+    assert "cordoned: being evacuated" in browser.text("#machine-view")
     assert browser.text(".crumbs") == "s\nr1\nr1-bm01"
 
 
@@ -237,7 +237,7 @@ def test_machines_that_go_are_ghosts_where_their_vms_start(browser: Browser, tmp
       const arrows = [...document.querySelectorAll(".arrows .arrow")].map(box);
       return arrows.every((each) => each.top >= racks.top && each.left >= racks.left - 20)"""
     assert browser.run(starts)
-    assert "machine that goes" in browser.text(".legend")
+    assert "machine to be removed" in browser.text(".legend")
     choose_view(browser, "after")
     assert browser.run("return !document.querySelector('.machine.gone').offsetWidth")
 
@@ -253,7 +253,7 @@ def test_a_refused_plan_shows_what_stands_and_what_does_not_fit(browser: Browser
     assert browser.text("h1") == "Plan: planning failed: cluster-e/pool1 does not fit"
     assert "150 x NC_P46_224_v1 do not fit: 78 of 150 placed" in browser.text("#diagnostics")
     assert browser.text("#racks-title") == "Current placement"
-    assert browser.text("#map [role=status]") == "Nothing is changed: 178 VMs on lab."
+    assert browser.text("#map [role=status]") == "No changes were made: 178 VMs on lab."
     assert browser.count("button.vm") == 178
     assert browser.count("button.vm.placed, button.vm.ghost, .arrows .arrow") == 0
     assert "placed" not in browser.text(".legend")
@@ -410,7 +410,7 @@ def test_small_vms_side_by_side_are_legible(browser: Browser, tmp_path: Path) ->
 def test_what_most_vms_do_bears_no_mark(browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages["nexus-document-from-nothing"])
     assert browser.count("button.vm.placed") == 0
-    assert "without a sign: placed, count certain" in browser.text(".legend")
+    assert "unmarked: placed, rack count exact" in browser.text(".legend")
     assert browser.count("button.vm.sure-1") == 0
     assert browser.count("button.vm.sure-2") + browser.count("button.vm.sure-3") == 215 - 168
     # No fill is faint.
@@ -488,7 +488,7 @@ def test_a_long_list_of_vms_begins_short(browser: Browser, pages: dict[str, Path
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.count("#vm-list li") == 215
     first = browser.text(".printed-vms section")
-    assert first.startswith("cluster-a / control-plane, NC_G12_56_v1, placed (new), by lot\n")
+    assert first.startswith("cluster-a / control-plane, NC_G12_56_v1, placed (new), tie-break\n")
     browser.run("dispatchEvent(new Event('afterprint'))")
     assert browser.count("#vm-list tbody tr") == 15
 
@@ -512,7 +512,7 @@ def test_paper_says_how_many_that_come_are_not_printed(browser: Browser, pages: 
     opened(browser, pages["fleet"])
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.count("#change-tree pre") == 0
-    left_out = "11 objects; the arguments of 11 of them are not printed: the page has them."
+    left_out = "11 objects; the arguments of 11 of them are not printed; see the page."
     assert browser.text("#change-status") == left_out
 
 
@@ -643,7 +643,7 @@ def test_of_many_clusters_those_that_change_stand_out(browser: Browser, tmp_path
     assert ">19 more clusters: c0..6,8..19<" in picture
     assert browser.text(".legend > li:first-child") == "c7\nc7 (2 \u2192 4)"
     assert browser.text(".legend summary") == "19 clusters that do not change"
-    assert browser.text(".tile p:not(.large)").endswith("Touched: c7.")
+    assert browser.text(".tile p:not(.large)").endswith("Affected: c7.")
     browser.click(".legend summary")
     browser.click(".legend .legend li:first-child button")
     assert browser.run("return document.querySelector('.legend details').open")
