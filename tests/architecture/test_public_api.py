@@ -14,7 +14,7 @@ def tree(root: Path, names: str, user: str) -> Path:
         "plans/__init__.py": PUBLIC.format(names=names),
         "plans/plan.py": "class Plan: ...\n",
         "plans/inside.py": "from nexusform.plans.plan import Secret\n",
-        "diagnostics/phrases.py": "from nexusform.plans.plan import Plan\n",
+        "domain_table.py": "from nexusform.plans.plan import Plan\n",
         "workflow/__init__.py": "",
         "workflow/run.py": user,
     }
@@ -26,7 +26,7 @@ def tree(root: Path, names: str, user: str) -> Path:
 
 
 def test_other_packages_use_listed_names_only(tmp_path: Path) -> None:
-    good = tree(tmp_path / "good", "Plan", "from nexusform.diagnostics.phrases import anything\n")
+    good = tree(tmp_path / "good", "Plan", "from nexusform.domain_table import anything\n")
     assert find_api_problems(good, 40) == []
     unlisted = tree(tmp_path / "unlisted", "Plan", "from nexusform.plans.plan import Change, Plan\n")
     (problem,) = find_api_problems(unlisted, 40)
