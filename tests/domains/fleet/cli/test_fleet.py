@@ -358,4 +358,4 @@ def test_a_staged_run_is_shown_as_a_timeline(nf: Callable[..., Told]) -> None:
     (rollout,) = document["rollouts"]
     assert [step["status"] for step in rollout["steps"]] == ["waiting", "later"]
     details = nf(text + staged_run("r1"), "plan", "-details")[1]
-    assert "How it rolls out" in details
+    assert "Rollout (earliest start" in details

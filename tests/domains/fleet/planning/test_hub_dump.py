@@ -33,7 +33,7 @@ def test_nothing_is_to_be_done(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0, out
     assert "0 to place, 0 to move, 0 to remove, 11 kept" in out
     assert "! " not in out
-    assert "How it rolls out" not in out
+    assert "Rollout (earliest start" not in out
     for never in ("Event", "kube-", "fleet-member-", "fleet-system", "Namespace default", "Work "):
         assert never not in out, never
     code, out = told(capsys, "apply", "saved.nfplan")
