@@ -33,7 +33,7 @@ TYPE_OF_KIND: Final[Mapping[str, str]] = {
 KIND_OF: Final[Mapping[str, str]] = {name.lower(): kind for kind, name in TYPE_OF_KIND.items()}
 INITIAL_POOLS: Final = "initialAgentPoolConfigurations"
 
-# What decides where VMs go, or whether they are made anew: it must be known. "*" is any entry of a list.
+# Values that decide placement or re-creation; they must be known. "*" is any entry of a list.
 _POOL_FIELDS: Final = ("count", "vmSkuName", "availabilityZones")
 _PLACEMENT_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     CLUSTERS: (

@@ -37,10 +37,10 @@ from nexusform.snapshots.snapshot import SiteSnapshot
 # Sites of so many VMs at most are counted cell by cell and pool by pool, so that pods and pools are few, too.
 _MOST_VMS_TOLD_APART: Final = 250
 _MOST_ROUNDS: Final = 12
-# How often VMs whose pods would break something are held, and it is searched again.
+# Maximum number of searches that keep VMs with pods that would break something.
 _MOST_HELD: Final = 5
 _OF_PODS: Final = frozenset({Constraint.HUGEPAGES, Constraint.DEVICES})
-# How many VMs more than wanted are made room for where no order of steps makes room for just those.
+# Maximum number of extra VMs to free capacity for, if no order of steps frees capacity for the wanted number.
 _MORE: Final = (1, 2, 4, 8)
 # Parts of the time that is left: for one solution, and for a way without the program.
 _PART_TO_SOLVE: Final = 0.6
