@@ -134,10 +134,7 @@ _ALL: Final = (
         description="VNFs from TOSCA and HOT files",
         resource_types=("tacker_vnf",),
         exports={"sol003": "rendering.exports:export_sol003"},
-        diagnostic_traits={
-            "corrected-document": DiagnosticTraits("note", "document"),
-            "not-read-for-placement": _NOTE,
-        },
+        diagnostic_traits={"corrected-document": DiagnosticTraits("note", "document"), "not-read-for-placement": _NOTE},
     ),
     Domain(
         name="fleet",
@@ -180,9 +177,7 @@ _ALL: Final = (
             "unknown-member-health": _NOTE,
             "invalid-resource-selectors": DiagnosticTraits(cause="block"),
             "managed-elsewhere": _NOTE,
-            "placement-members-share-machines": DiagnosticTraits(
-                "advice", "members", is_placement_advice=True
-            ),
+            "placement-members-share-machines": DiagnosticTraits("advice", "members", is_placement_advice=True),
             "object-owned-by-another": DiagnosticTraits(cause="block"),
             "older-property-name": DiagnosticTraits("advice", "block"),
             "corrected-manifest": DiagnosticTraits("note", "document"),
@@ -227,10 +222,7 @@ _ALL: Final = (
         diagnostic_traits={"fields-owned-by-others": _NOTE},
     ),
     Domain(
-        name="whatif",
-        description="What-if simulations",
-        dependencies=("fleet", "pods"),
-        io_layer=("workflow", "cli"),
+        name="whatif", description="What-if simulations", dependencies=("fleet", "pods"), io_layer=("workflow", "cli")
     ),
     Domain(
         name="testing",
@@ -293,9 +285,7 @@ def collect_placement_maps() -> dict[str, str]:
 
 def collect_checks() -> dict[str, str]:
     """Collect the targets of `checks`, by domain."""
-    return {
-        domain.name: domain.build_target(domain.checks) for domain in find_domains().values() if domain.checks
-    }
+    return {domain.name: domain.build_target(domain.checks) for domain in find_domains().values() if domain.checks}
 
 
 def collect_diagnostic_traits() -> dict[str, DiagnosticTraits]:

@@ -29,9 +29,7 @@ EXAMPLES = ROOT / "examples"
 PREDICT = ("predict", "-terraform-plan=plan.json", "-inventory=export")
 NOW = "1772287200"  # 28 February 2026
 WIDTH = 80
-CHROMIUM = next(
-    (path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))), None
-)
+CHROMIUM = next((path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))), None)
 
 # Two machines of rack3 are evacuated once the example stands.
 EVACUATION = """
@@ -113,12 +111,8 @@ def report(place: Path) -> None:
     site = example("nexus-document", place)
     nexusform(site, "apply", "-auto-approve", "-samples=0")
     file = site / "main.nf.hcl"
-    file.write_text(
-        file.read_text(encoding="utf-8").rstrip().removesuffix("}") + EVACUATION, encoding="utf-8"
-    )
-    reports = [
-        f"-report={form}:{place / name}" for form, name in (("markdown", "plan.md"), ("html", "plan.html"))
-    ]
+    file.write_text(file.read_text(encoding="utf-8").rstrip().removesuffix("}") + EVACUATION, encoding="utf-8")
+    reports = [f"-report={form}:{place / name}" for form, name in (("markdown", "plan.md"), ("html", "plan.html"))]
     (place / "plan.txt").write_text(nexusform(site, "plan", *reports), encoding="utf-8")
 
 

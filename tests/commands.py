@@ -171,9 +171,7 @@ def load() -> None:
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         Path(folder, "main.nf.hcl").write_text(SITE)
         run_command_line([f"-chdir={folder}", "init"])
-        run_command_line(
-            [f"-chdir={folder}", "plan", "-out=p", "-report=json:p.json", "-report=markdown:p.md"]
-        )
+        run_command_line([f"-chdir={folder}", "plan", "-out=p", "-report=json:p.json", "-report=markdown:p.md"])
         run_command_line([f"-chdir={folder}", "apply", "p"])
         run_command_line([f"-chdir={folder}", "show", "-json", "p"])
     gc.collect()

@@ -108,9 +108,7 @@ FEATURES = (
     ),
     Feature("yaml", "manifests", MANIFEST, ("validate",), "apiVersion", domain="fleet"),
     Feature("yaml", "yamldecode", SITE, ("console",), '"found"', typed='yamldecode("a: found").a\n'),
-    Feature(
-        "re2", "regular expressions", SITE, ("console",), '"found"', typed='regex("f[a-z]+", "a found b")\n'
-    ),
+    Feature("re2", "regular expressions", SITE, ("console",), '"found"', typed='regex("f[a-z]+", "a found b")\n'),
 )
 
 
@@ -127,11 +125,7 @@ def run(directory: Path, package: str, program: str, typed: str = "") -> tuple[i
         capture_output=True,
         text=True,
         check=False,
-        env={
-            **os.environ,
-            "TMPDIR": str(directory),
-            "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]]),
-        },
+        env={**os.environ, "TMPDIR": str(directory), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]])},
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -141,8 +135,7 @@ def nexusform(directory: Path, *arguments: str, package: str = "", typed: str = 
 
 
 @pytest.mark.parametrize(
-    "feature",
-    [pytest.param(each, id=f"{each.package}: {each.name}", marks=_of(each)) for each in FEATURES],
+    "feature", [pytest.param(each, id=f"{each.package}: {each.name}", marks=_of(each)) for each in FEATURES]
 )
 def test_a_feature_is_gone_without_its_package(feature: Feature, tmp_path: Path) -> None:
     for name, text in (("elsewhere", feature.elsewhere), ("here", feature.before)):
@@ -199,18 +192,10 @@ S3_BUCKET = 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"'
 DATABASE = 'conn_str = "postgres://localhost:1/x"'
 EXTRAS = (
     Extra(
-        "boto3",
-        "s3",
-        ("plan",),
-        backend("s3", 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"'),
-        "remote_state",
+        "boto3", "s3", ("plan",), backend("s3", 'bucket = "b"\n    key = "k"\n    region = "eu-west-1"'), "remote_state"
     ),
     Extra(
-        "psycopg",
-        "postgres",
-        ("plan",),
-        backend("postgres", 'conn_str = "postgres://localhost:1/x"'),
-        "remote_state",
+        "psycopg", "postgres", ("plan",), backend("postgres", 'conn_str = "postgres://localhost:1/x"'), "remote_state"
     ),
     Extra("azure.storage", "azure", ("plan",), backend("azurerm", AZURE_BLOB), "remote_state"),
     Extra("cryptography", "encryption", ("apply", "-auto-approve"), PASSPHRASE + SITE),
@@ -230,9 +215,7 @@ def test_what_an_extra_is_for_names_it_where_it_is_missing(extra: Extra, tmp_pat
 
 
 @pytest.mark.of_domains("azure")
-def test_acting_on_azure_is_gone_without_its_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_acting_on_azure_is_gone_without_its_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("azure.mgmt.networkcloud")
     pytest.importorskip("lightkube")
     from tests.domains.azure.providers.arm_server import ArmServer

@@ -133,9 +133,7 @@ class SiteFacts(Struct, frozen=True):
     def list_schedulable(self, zones: frozenset[str] | None) -> list[Machine]:
         """Return the machines of these zones that take new VMs."""
         return [
-            m
-            for m in self.machines
-            if not m.unschedulable_reason and (zones is None or m.availability_zone in zones)
+            m for m in self.machines if not m.unschedulable_reason and (zones is None or m.availability_zone in zones)
         ]
 
 
@@ -167,13 +165,9 @@ class LintFacts(Struct, frozen=True):
 MAXIMUM_ITEMS: Final = 6
 
 
-def build_finding(
-    rule: str, detail: str, pool: PoolFacts, subject: Span | None = None, *, summary: str
-) -> Diagnostic:
+def build_finding(rule: str, detail: str, pool: PoolFacts, subject: Span | None = None, *, summary: str) -> Diagnostic:
     """Build a warning of a rule about a pool; `summary` is the one-line form, after a name and a colon."""
-    return build_warning(
-        rule, detail, subject or pool.span, address=pool.address, block=pool.block, brief=summary
-    )
+    return build_warning(rule, detail, subject or pool.span, address=pool.address, block=pool.block, brief=summary)
 
 
 def build_simulator(before: RackScheduler) -> Simulate:
@@ -219,8 +213,5 @@ def _build_result(scheduler: RackScheduler, unplaced: int, pools: Sequence[PoolF
     largest = find_largest_sku(pool.sku for pool in pools)
     if largest is not None:
         constraints = find_common_constraints(pool.constraints for pool in pools if pool.sku == largest)
-        name, free = (
-            largest.name,
-            scheduler.count_free_slots(build_standalone_demand(largest, constraints)).minimum,
-        )
+        name, free = (largest.name, scheduler.count_free_slots(build_standalone_demand(largest, constraints)).minimum)
     return SimulationResult(unplaced, dict(shared), maximum, dict(machines), dict(vms), name, free)

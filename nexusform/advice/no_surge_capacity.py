@@ -26,9 +26,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
         free = site.count_free(pool.build_demand(0))
         if free.minimum < needed:
             findings.append(
-                build_finding(
-                    ID, _format_detail(pool, needed, free), pool, summary=_format_summary(pool, needed, free)
-                )
+                build_finding(ID, _format_detail(pool, needed, free), pool, summary=_format_summary(pool, needed, free))
             )
     return findings
 
@@ -41,17 +39,12 @@ def _format_certainty(needed: int, free: Interval) -> str:
 def _format_summary(pool: PoolFacts, needed: int, free: Interval) -> str:
     zone_text = f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
     capacity_text = f"{free} of {needed} {pool.sku.name} fit" if free.maximum else f"no {pool.sku.name} fits"
-    return (
-        f"{pool.cluster}/{pool.pool}: an upgrade {_format_certainty(needed, free)} fail, "
-        f"{capacity_text}{zone_text}"
-    )
+    return f"{pool.cluster}/{pool.pool}: an upgrade {_format_certainty(needed, free)} fail, {capacity_text}{zone_text}"
 
 
 def _format_detail(pool: PoolFacts, needed: int, free: Interval) -> str:
     zone_text = f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
-    capacity_text = (
-        f"{free} {select_form(free.maximum, 'more fits', 'more fit')}" if free.maximum else "no more fits"
-    )
+    capacity_text = f"{free} {select_form(free.maximum, 'more fits', 'more fit')}" if free.maximum else "no more fits"
     if not free.is_exact:
         capacity_text += " (the NUMA cells of existing VMs are unknown)"
     remedies = [f"keep capacity free for {format_count(needed - free.minimum, 'VM')} (a lower count)"]

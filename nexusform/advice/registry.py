@@ -64,8 +64,7 @@ RULES: Final[tuple[LintRule, ...]] = (
         shared_machine.ID,
         shared_machine.check,
         literal=False,
-        help="VMs of one cluster on one machine fail together. Lower the count, or create larger "
-        "clusters first.",
+        help="VMs of one cluster on one machine fail together. Lower the count, or create larger clusters first.",
     ),
     LintRule(
         no_surge_capacity.ID,

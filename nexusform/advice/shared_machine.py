@@ -32,9 +32,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
         quorum = _format_quorum_loss(pools)
         summary = f"{pools[0].cluster}: {machine_text} two or more of its VMs{_format_quorum_summary(quorum)}"
         findings.append(
-            build_finding(
-                ID, _format_detail(pools, shared, site) + quorum, _find_first_new(pools), summary=summary
-            )
+            build_finding(ID, _format_detail(pools, shared, site) + quorum, _find_first_new(pools), summary=summary)
         )
     return findings
 
@@ -81,15 +79,11 @@ def _format_detail(pools: Sequence[PoolFacts], shared: dict[str, list[str]], sit
     vms = sum(pool.count for pool in pools)
     schedulable_count = len(site.list_schedulable(None))
     examples = format_list(
-        [
-            f"{machine} ({format_list(sorted(set(names)), MAXIMUM_ITEMS)})"
-            for machine, names in shared.items()
-        ],
+        [f"{machine} ({format_list(sorted(set(names)), MAXIMUM_ITEMS)})" for machine, names in shared.items()],
         max_items=4,
     )
     reason = (
-        f"The site has {format_count(schedulable_count, 'machine')} that accept VMs, but {cluster} has "
-        f"{vms} VMs."
+        f"The site has {format_count(schedulable_count, 'machine')} that accept VMs, but {cluster} has {vms} VMs."
         if vms > schedulable_count
         else "Racks are selected first. In the selected racks, no machine without a VM of this cluster had "
         "enough capacity."

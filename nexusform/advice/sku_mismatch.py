@@ -27,17 +27,12 @@ def check(facts: LintFacts) -> list[Diagnostic]:
             continue
         detail = _format_detail(pool, site, machines, facts.vm_skus)
         if detail:
-            summary = (
-                f"{pool.cluster}/{pool.pool}: {pool.sku.name} is designed for other hardware than its "
-                "zones have"
-            )
+            summary = f"{pool.cluster}/{pool.pool}: {pool.sku.name} is designed for other hardware than its zones have"
             findings.append(build_finding(ID, detail, pool, summary=summary))
     return findings
 
 
-def _format_detail(
-    pool: PoolFacts, site: SiteFacts, machines: Sequence[Machine], skus: Sequence[VmSku]
-) -> str:
+def _format_detail(pool: PoolFacts, site: SiteFacts, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
     """Format the problem, or "". In a plan, a SKU that no machine lists is already an error."""
     unlisted_machines = [machine for machine in machines if not _is_accepted(machine, pool.sku)]
     if not unlisted_machines:
@@ -51,9 +46,7 @@ def _is_accepted(machine: Machine, sku: VmSku) -> bool:
     return machine.machine_sku is None or not sku.machine_skus or machine.machine_sku in sku.machine_skus
 
 
-def _format_unlisted(
-    pool: PoolFacts, unlisted_machines: Sequence[Machine], machines: Sequence[Machine]
-) -> str:
+def _format_unlisted(pool: PoolFacts, unlisted_machines: Sequence[Machine], machines: Sequence[Machine]) -> str:
     hardware = format_list(sorted({str(m.machine_sku) for m in unlisted_machines}), MAXIMUM_ITEMS)
     if len(unlisted_machines) == len(machines):
         return (
@@ -108,8 +101,7 @@ def _find_nearest(sku: VmSku, machine: Machine, skus: Sequence[VmSku]) -> VmSku 
     def compute_distance(candidate: VmSku) -> float:
         # |vCPUs / GiB of the VM - vCPUs / GiB of the cell|, without fractions: memory is equal.
         return abs(
-            candidate.cpus_in_cell * machine.memory_gib_per_cell
-            - machine.cpus_per_cell * candidate.memory_in_cell
+            candidate.cpus_in_cell * machine.memory_gib_per_cell - machine.cpus_per_cell * candidate.memory_in_cell
         )
 
     best = min(fitting, key=lambda candidate: (compute_distance(candidate), candidate.name), default=None)

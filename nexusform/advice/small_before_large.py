@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from nexusform.advice.facts import (
-    MAXIMUM_ITEMS,
-    LintFacts,
-    PoolFacts,
-    SimulationResult,
-    SiteFacts,
-    build_finding,
-)
+from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, SimulationResult, SiteFacts, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list
 
@@ -71,25 +64,17 @@ def _group_pools(pools: Sequence[PoolFacts]) -> list[CreationGroup]:
 
 def _is_new(pools: Sequence[PoolFacts]) -> bool:
     """Return whether this plan places all VMs, or checks them as if it did: another order is possible."""
-    return any(pool.numbers for pool in pools) and all(
-        len(pool.new_numbers) == len(pool.numbers) for pool in pools
-    )
+    return any(pool.numbers for pool in pools) and all(len(pool.new_numbers) == len(pool.numbers) for pool in pools)
 
 
 def _check_clusters(
-    new_groups: Sequence[CreationGroup],
-    pools: Sequence[PoolFacts],
-    site: SiteFacts,
-    *,
-    includes_costless: bool,
+    new_groups: Sequence[CreationGroup], pools: Sequence[PoolFacts], site: SiteFacts, *, includes_costless: bool
 ) -> list[Diagnostic]:
     findings: list[Diagnostic] = []
     gain = None
     for position, group in enumerate(new_groups):
         larger = [
-            later_group
-            for later_group in new_groups[position + 1 :]
-            if later_group.memory_gib > group.memory_gib
+            later_group for later_group in new_groups[position + 1 :] if later_group.memory_gib > group.memory_gib
         ]
         if not larger:
             continue
@@ -109,9 +94,7 @@ def _check_clusters(
     return findings
 
 
-def _measure_clusters(
-    new_groups: Sequence[CreationGroup], pools: Sequence[PoolFacts], site: SiteFacts
-) -> _OrderGain:
+def _measure_clusters(new_groups: Sequence[CreationGroup], pools: Sequence[PoolFacts], site: SiteFacts) -> _OrderGain:
     """Measure the gain of creating larger clusters first."""
     order = sorted(new_groups, key=lambda group: -group.memory_gib)
     best: list[PoolFacts] = []
@@ -136,9 +119,7 @@ def _check_pools(
     gain = _measure_order(names, pools, _order_pools(pools, [*control_plane, *larger_first]), site)
     if gain.is_zero and not includes_costless:
         return []
-    sizes = format_list(
-        [f"{later_pool.pool} ({later_pool.memory_gib:,} GiB)" for later_pool in larger], MAXIMUM_ITEMS
-    )
+    sizes = format_list([f"{later_pool.pool} ({later_pool.memory_gib:,} GiB)" for later_pool in larger], MAXIMUM_ITEMS)
     verb, condition = ("was", " when the cluster is created again") if group.is_existing else ("is", "")
     detail = (
         f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) {verb} placed before {sizes}. "
@@ -151,9 +132,7 @@ def _check_pools(
 def _find_before_larger(pools: Sequence[PoolFacts]) -> tuple[PoolFacts, list[PoolFacts]] | None:
     """Return the first pool before larger ones, with these; None if there is none."""
     for position, pool in enumerate(pools):
-        larger = [
-            later_pool for later_pool in pools[position + 1 :] if later_pool.memory_gib > pool.memory_gib
-        ]
+        larger = [later_pool for later_pool in pools[position + 1 :] if later_pool.memory_gib > pool.memory_gib]
         if larger:
             return pool, larger
     return None
@@ -166,20 +145,14 @@ def _order_pools(pools: Sequence[PoolFacts], order: Sequence[PoolFacts]) -> list
     return [next(queue) if id(pool) in moved_ids else pool for pool in pools]
 
 
-def _measure_order(
-    names: str, pools: Sequence[PoolFacts], better: Sequence[PoolFacts], site: SiteFacts
-) -> _OrderGain:
+def _measure_order(names: str, pools: Sequence[PoolFacts], better: Sequence[PoolFacts], site: SiteFacts) -> _OrderGain:
     """Measure the gain of the order of these names."""
     if site.simulate is None:
         return _OrderGain()
     is_hypothetical = any(pool.is_existing for pool in pools)
     current, alternative = site.simulate(pools), site.simulate(better)
     gains = _list_gains(current, alternative, is_hypothetical=is_hypothetical)
-    summary = (
-        f"in another order {_format_gains(current, alternative)}"
-        if gains
-        else "another order gains nothing now"
-    )
+    summary = f"in another order {_format_gains(current, alternative)}" if gains else "another order gains nothing now"
     if is_hypothetical:
         lead = f"Were all VMs of the site placed again in the order {names}"
         nothing = "nothing would be gained: as many VMs would fit, and as many cells would stay free"
@@ -201,15 +174,12 @@ def _format_gains(current: SimulationResult, alternative: SimulationResult) -> s
         gains.append(f"{format_count(fewer_shared, 'fewer machine is', 'fewer machines are')} shared")
     if alternative.free_largest > current.free_largest:
         gains.append(
-            f"{alternative.free_largest:,} instead of {current.free_largest:,} {alternative.largest} stay "
-            f"free"
+            f"{alternative.free_largest:,} instead of {current.free_largest:,} {alternative.largest} stay free"
         )
     return ", ".join(gains)
 
 
-def _list_gains(
-    current: SimulationResult, alternative: SimulationResult, *, is_hypothetical: bool
-) -> list[str]:
+def _list_gains(current: SimulationResult, alternative: SimulationResult, *, is_hypothetical: bool) -> list[str]:
     """List the improvements; with `is_hypothetical` in the conditional."""
     fit_singular, fit_plural = ("would fit", "would fit") if is_hypothetical else ("fits", "fit")
     verb_singular, verb_plural = ("would run", "would run") if is_hypothetical else ("runs", "run")
@@ -222,9 +192,7 @@ def _list_gains(
         )
     fewer_shared = sum(current.shared.values()) - sum(alternative.shared.values())
     if fewer_shared > 0:
-        machines = format_count(
-            fewer_shared, f"fewer machine {verb_singular}", f"fewer machines {verb_plural}"
-        )
+        machines = format_count(fewer_shared, f"fewer machine {verb_singular}", f"fewer machines {verb_plural}")
         gains.append(f"{machines} two VMs of one cluster")
     more_free = alternative.free_largest - current.free_largest
     if more_free > 0:

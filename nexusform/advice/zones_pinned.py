@@ -60,14 +60,10 @@ class _PinCost(Struct, frozen=True):
 _UNMEASURED: Final = _PinCost("", "pinned to few racks")
 
 
-def _measure_cost(
-    pool: PoolFacts, facts: LintFacts, pinned_result: SimulationResult, simulate: Simulate
-) -> _PinCost:
+def _measure_cost(pool: PoolFacts, facts: LintFacts, pinned_result: SimulationResult, simulate: Simulate) -> _PinCost:
     """Measure the cost of the pin by placing the site's pools without it."""
     pools = facts.list_pools(pool.site_id)
-    free_result = simulate(
-        [candidate.replace_zones(None) if candidate is pool else candidate for candidate in pools]
-    )
+    free_result = simulate([candidate.replace_zones(None) if candidate is pool else candidate for candidate in pools])
     format_result = _format_hypothetical_cost if facts.is_replayed(pool.site_id) else _format_cost
     return format_result(pool, pinned_result, free_result)
 
@@ -97,8 +93,7 @@ def _format_reason(pool: PoolFacts, site: SiteFacts) -> str:
     if site.machines and set(site.list_racks(pool.zones)) == set(site.racks):
         return "These are all racks of the site: the pin only keeps the pool off racks added later."
     return (
-        "VMs of one cluster end up on one machine mostly because of pins, and growth and repairs find "
-        "fewer machines."
+        "VMs of one cluster end up on one machine mostly because of pins, and growth and repairs find fewer machines."
     )
 
 
@@ -121,9 +116,7 @@ def _format_cost(pool: PoolFacts, pinned_result: SimulationResult, free_result: 
         )
     if not free_result.unplaced_count:
         vms, machines = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
-        sentences.append(
-            f"Without the pin all {format_count(vms, 'VM')} fit on {format_count(machines, 'machine')}."
-        )
+        sentences.append(f"Without the pin all {format_count(vms, 'VM')} fit on {format_count(machines, 'machine')}.")
     return _PinCost(" ".join(sentences), " and ".join(costs))
 
 
@@ -138,9 +131,7 @@ def _format_hypothetical_cost(
         costs.append(f"{format_count(unplaced, 'VM')} would not fit because of it")
     if shared > 0:
         machines = format_count(shared, "machine")
-        costs.append(
-            f"{machines} would run {_format_several(pool, pinned_result)} VMs of {pool.cluster} because of it"
-        )
+        costs.append(f"{machines} would run {_format_several(pool, pinned_result)} VMs of {pool.cluster} because of it")
     if not costs:
         return _PinCost(
             "Were all VMs of the site placed again, it would cost nothing: no more machines would run "
@@ -151,10 +142,7 @@ def _format_hypothetical_cost(
     if free_result.unplaced_count:
         return _PinCost(text, summary)
     vms, machine_count = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
-    sentence = (
-        f"Without the pin all {format_count(vms, 'VM')} would fit on "
-        f"{format_count(machine_count, 'machine')}."
-    )
+    sentence = f"Without the pin all {format_count(vms, 'VM')} would fit on {format_count(machine_count, 'machine')}."
     return _PinCost(f"{text} {sentence}", summary)
 
 

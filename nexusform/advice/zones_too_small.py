@@ -24,18 +24,14 @@ def check(facts: LintFacts) -> list[Diagnostic]:
             continue
         wider_zones = _find_wider_zones(pool, site)
         wider_count = len(site.list_schedulable(frozenset(wider_zones)))
-        machine_text, zones = (
-            format_count(machine_count, "machine"),
-            format_list(sorted(pool.zones), MAXIMUM_ITEMS),
-        )
+        machine_text, zones = (format_count(machine_count, "machine"), format_list(sorted(pool.zones), MAXIMUM_ITEMS))
         detail = (
             f"The zones {zones} have {machine_text} that accept new VMs, but {pool.pool} of "
             f"{pool.cluster} has {pool.count:,} VMs: some share a machine and fail together. "
             f"{_format_gain(pool, site, wider_zones, wider_count, facts)}"
         )
         summary = (
-            f"{pool.cluster}/{pool.pool}: {pool.count:,} VMs on {machine_text} of the zones {zones}: "
-            f"some share one"
+            f"{pool.cluster}/{pool.pool}: {pool.count:,} VMs on {machine_text} of the zones {zones}: some share one"
         )
         findings.append(build_finding(ID, detail, pool, pool.zones_span, summary=summary))
     return findings
@@ -44,9 +40,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
 def _find_wider_zones(pool: PoolFacts, site: SiteFacts) -> list[str]:
     """Return the fewest zones, including those of the pool, with a machine for every VM (or all)."""
     selected = set(pool.zones or ())
-    sizes = Counter(
-        m.availability_zone for m in site.list_schedulable(None) if m.availability_zone not in selected
-    )
+    sizes = Counter(m.availability_zone for m in site.list_schedulable(None) if m.availability_zone not in selected)
     machine_count = len(site.list_schedulable(frozenset(selected)))
     for zone, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
         if machine_count >= pool.count:
@@ -56,20 +50,14 @@ def _find_wider_zones(pool: PoolFacts, site: SiteFacts) -> list[str]:
     return sorted(selected)
 
 
-def _format_gain(
-    pool: PoolFacts, site: SiteFacts, wider_zones: list[str], machine_count: int, facts: LintFacts
-) -> str:
+def _format_gain(pool: PoolFacts, site: SiteFacts, wider_zones: list[str], machine_count: int, facts: LintFacts) -> str:
     quoted = ", ".join(f'"{zone}"' for zone in wider_zones)
     zones = f"availability_zones = [{quoted}]"
     if site.simulate is not None:
-        pools = [
-            p.replace_zones(frozenset(wider_zones)) if p is pool else p for p in facts.list_pools(site.id)
-        ]
+        pools = [p.replace_zones(frozenset(wider_zones)) if p is pool else p for p in facts.list_pools(site.id)]
         after = site.simulate(pools)
         shared = after.shared.get(pool.owner, 0)
-        shared_text = (
-            f"{format_count(shared, 'machine runs', 'machines run')} two or more" if shared else "none does"
-        )
+        shared_text = f"{format_count(shared, 'machine runs', 'machines run')} two or more" if shared else "none does"
         unplaced_text = (
             ""
             if not after.unplaced_count

@@ -129,9 +129,7 @@ def _find_entries(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path
     """
     entries: dict[Path, None] = {}
     for path in paths:
-        enclosing = [
-            path[:n] for n in range(len(path), -1, -1) if _has_provenance(get_part(answer, path[:n]))
-        ]
+        enclosing = [path[:n] for n in range(len(path), -1, -1) if _has_provenance(get_part(answer, path[:n]))]
         entries[enclosing[0] if enclosing else path] = None
     return list(entries)
 

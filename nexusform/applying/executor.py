@@ -102,13 +102,7 @@ def execute_plan(
     more.
     """
     run = _Execution(
-        plan,
-        recorder,
-        providers,
-        types,
-        clock=clock,
-        listener=listener,
-        options=options or ExecutionOptions(),
+        plan, recorder, providers, types, clock=clock, listener=listener, options=options or ExecutionOptions()
     )
     return run.run()
 
@@ -258,14 +252,10 @@ class _Execution:
             if step.kind is StepKind.FORGET:
                 self._forget_object(step)
             elif provider is None:
-                self._record_end(
-                    step, StepOutcome.FAILED, f'There is no provider "{get_provider_name(change)}".'
-                )
+                self._record_end(step, StepOutcome.FAILED, f'There is no provider "{get_provider_name(change)}".')
             else:
                 before = self._recorder.get_instance(change.address)
-                call = build_call(
-                    step, change, provider, self._operations.get(step.id), self._context, before
-                )
+                call = build_call(step, change, provider, self._operations.get(step.id), self._context, before)
                 self._recorder.record_intent(call)
                 calls.append(call)
         return calls
@@ -299,22 +289,16 @@ class _Execution:
     def _start_call(self, call: ProviderCall) -> None:
         start_time = self._read_clock()
         self._timings[call.step.id] = _Timing(start_time, start_time)
-        log_event(
-            "debug", "step started", step=call.step.id, kind=call.step.kind, address=call.change.address
-        )
+        log_event("debug", "step started", step=call.step.id, kind=call.step.kind, address=call.change.address)
         self._listener.report_start(self._build_event(call.step))
         self._workers.submit(call)
 
     def _forget_object(self, step: Step) -> None:
         change = self._plan.changes[step.change]
         before = self._recorder.get_instance(change.address)
-        remaining = (
-            remove_deposed(before, change.deposed) if change.deposed else replace_current(before, None)
-        )
+        remaining = remove_deposed(before, change.deposed) if change.deposed else replace_current(before, None)
         self._recorder.add_record(
-            InstanceOutcome(
-                change.address, build_object_key(step, change).creation, remaining, number=step.id
-            )
+            InstanceOutcome(change.address, build_object_key(step, change).creation, remaining, number=step.id)
         )
         self._record_end(step, StepOutcome.DONE, "")
 
@@ -349,15 +333,10 @@ class _Execution:
         self._predictions.extend(result.predictions)
         outcome = StepOutcome.FAILED if result.error else StepOutcome.DONE
         self._record_end(
-            call.step,
-            outcome,
-            result.error,
-            is_delegated=isinstance(completed_call.problem, ManualStepPending),
+            call.step, outcome, result.error, is_delegated=isinstance(completed_call.problem, ManualStepPending)
         )
 
-    def _record_end(
-        self, step: Step, outcome: StepOutcome, error: str, *, is_delegated: bool = False
-    ) -> None:
+    def _record_end(self, step: Step, outcome: StepOutcome, error: str, *, is_delegated: bool = False) -> None:
         event = replace(self._build_event(step, outcome, error), is_delegated=is_delegated)
         log_event("debug", "step ended", step=step.id, address=event.address, outcome=outcome)
         self._end_events[step.id] = event

@@ -11,22 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.applying.provider_calls import (
-    add_successor,
-    get_unfinished,
-    merge_note,
-    remove_deposed,
-    replace_current,
-)
+from nexusform.applying.provider_calls import add_successor, get_unfinished, merge_note, remove_deposed, replace_current
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
-from nexusform.interfaces.plugins import (
-    UNFINISHED_KEY,
-    ObjectKey,
-    Provider,
-    ProviderProblem,
-    ReadRequest,
-    ReadResult,
-)
+from nexusform.interfaces.plugins import UNFINISHED_KEY, ObjectKey, Provider, ProviderProblem, ReadRequest, ReadResult
 from nexusform.plans.plan import StepKind
 from nexusform.resources.address import Address
 from nexusform.state.journal import NO_STEP, InstanceOutcome, Intent, OpenIntent, RunningOperation
@@ -34,9 +21,7 @@ from nexusform.state.objects import InstanceState, ObjectState
 
 
 def resolve_intents(
-    intents: Sequence[OpenIntent],
-    providers: Mapping[str, Provider],
-    operations: Mapping[int, str] | None = None,
+    intents: Sequence[OpenIntent], providers: Mapping[str, Provider], operations: Mapping[int, str] | None = None
 ) -> list[InstanceOutcome | RunningOperation]:
     """Return an outcome for every open intent, in order. `providers` are by the name in objects. `operations`
     are those reported by providers before the run ended. A step that must be repeated or continues is
@@ -47,9 +32,7 @@ def resolve_intents(
     for name, numbers in _group_by_provider(intents).items():
         provider = providers.get(name)
         if provider is None:
-            raise ProviderProblem(
-                f'There is no provider "{name}" to check the result of an interrupted apply.'
-            )
+            raise ProviderProblem(f'There is no provider "{name}" to check the result of an interrupted apply.')
         requests = [_build_request(intents[number]) for number in numbers]
         answers.update(zip(numbers, provider.read(requests), strict=True))
     instances: dict[Address, InstanceState | None] = {}
@@ -64,9 +47,7 @@ def resolve_intents(
             instance = _apply_note(instance, intent, answers[number])
         instances[intent.address] = instance
         step = intent.number if _is_completed(intent, answers[number]) else NO_STEP
-        outcomes.append(
-            InstanceOutcome(intent.address, intent.creation, instance, "The apply was interrupted.", step)
-        )
+        outcomes.append(InstanceOutcome(intent.address, intent.creation, instance, "The apply was interrupted.", step))
         if step == NO_STEP and intent.number != NO_STEP:
             outcomes.append(RunningOperation(intent.number, (operations or {}).get(intent.number, "")))
     return outcomes
@@ -151,17 +132,11 @@ def _compute_after_delete(intent: Intent, before: InstanceState | None) -> Insta
     return replace_current(before, None)
 
 
-def _compute_after_create(
-    intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any]
-) -> InstanceState:
+def _compute_after_create(intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any]) -> InstanceState:
     """Return the new object as read, not as planned, because it includes the platform's values. Dependencies,
     sensitivity and similar belong to the configuration and were written with the intent.
     """
     planned = intent.planned or ObjectState({}, intent.creation)
     new_object = replace(planned, attributes=attributes)
     # With create_before_destroy the old object still exists; it is kept until its own delete is recorded.
-    return (
-        add_successor(before, new_object, intent.key_type)
-        if intent.deposed
-        else replace_current(before, new_object)
-    )
+    return add_successor(before, new_object, intent.key_type) if intent.deposed else replace_current(before, new_object)

@@ -76,15 +76,10 @@ def _read_rack_rows(text: str) -> Iterator[PredictedVm]:
         yield from _build_predictions(row)
 
 
-def set_open_predictions(
-    private: Mapping[str, Any] | None, predictions: OpenPredictions
-) -> Mapping[str, Any] | None:
+def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPredictions) -> Mapping[str, Any] | None:
     """Return a private note with these open predictions instead of its previous ones, one line per pool."""
     other_entries = {name: value for name, value in (private or {}).items() if name != OPEN_PREDICTIONS_KEY}
-    rows = {
-        pool: msgspec.json.encode(list(_build_rows(predictions[pool]))).decode()
-        for pool in sorted(predictions)
-    }
+    rows = {pool: msgspec.json.encode(list(_build_rows(predictions[pool]))).decode() for pool in sorted(predictions)}
     return ({**other_entries, OPEN_PREDICTIONS_KEY: rows} if rows else other_entries) or None
 
 
@@ -121,9 +116,7 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_Row]:
 
 def _find_common_prefix(texts: Sequence[str]) -> str:
     first, last = min(texts), max(texts)
-    length = next(
-        (index for index, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first)
-    )
+    length = next((index for index, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first))
     return first[:length]
 
 
@@ -149,9 +142,7 @@ def _build_predictions(row: _Row) -> Iterator[PredictedVm]:
     length = len(row.numbers)
     suffixes = row.machines.split(",") if isinstance(row.machines, str) else row.machines
     machines: list[str] = _expand_column(suffixes, length)
-    stated = zip(
-        _expand_column(row.rack_share, length), _expand_column(row.machine_share, length), strict=True
-    )
+    stated = zip(_expand_column(row.rack_share, length), _expand_column(row.machine_share, length), strict=True)
     tied = zip(_expand_column(row.rack_tied, length), _expand_column(row.machine_tied, length), strict=True)
     parts = [_expand_column(part, length) for part in row.measured or ()]
     columns = zip(row.numbers, machines, stated, tied, strict=True)

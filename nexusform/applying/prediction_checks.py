@@ -78,8 +78,7 @@ def verify_predictions(
         if remaining != before:
             unverified[address] = remaining
     return PredictionResults(
-        {site_id: site_predictions for site_id, site_predictions in verified.items() if site_predictions},
-        unverified,
+        {site_id: site_predictions for site_id, site_predictions in verified.items() if site_predictions}, unverified
     )
 
 
@@ -118,14 +117,10 @@ def _exclude_replaced(
     open_predictions: OpenPredictions, new_predictions: OpenPredictions
 ) -> dict[str, tuple[PredictedVm, ...]]:
     """Return open predictions without those for pools with new predictions."""
-    return {
-        pool: predictions for pool, predictions in open_predictions.items() if pool not in new_predictions
-    }
+    return {pool: predictions for pool, predictions in open_predictions.items() if pool not in new_predictions}
 
 
-def _collect_predictions(
-    plan: Plan, completed: Collection[str]
-) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
+def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
     """Return the plan's predictions for the VMs of completed objects, by pool."""
     tables = {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
     predictions: dict[Address, dict[str, tuple[PredictedVm, ...]]] = {}
@@ -162,9 +157,7 @@ def list_delegated_addresses(events: Iterable[StepEvent]) -> frozenset[str]:
     return frozenset(event.address for event in events if event.is_delegated)
 
 
-def list_completed_addresses(
-    events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()
-) -> frozenset[str]:
+def list_completed_addresses(events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()) -> frozenset[str]:
     """Return the addresses with all steps done, by this run or an earlier one."""
     outcomes = [(event.address, event.outcome is StepOutcome.DONE) for event in events]
     completed = {address for address, is_done in outcomes if is_done}
@@ -208,8 +201,7 @@ def _verify_vms(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[V
         rack_chance, machine_chance, _ = (1 / max(number, 1) for number in certainty.tied)
         is_certain = certainty.machine >= 1 and prediction.is_machine_certain
         text = (
-            f"{prediction.object} was predicted with certainty on {prediction.machine}, but runs on "
-            f"{placement.machine}"
+            f"{prediction.object} was predicted with certainty on {prediction.machine}, but runs on {placement.machine}"
         )
         is_rack_correct, is_machine_correct = (
             _take_one(racks, prediction.rack),
@@ -217,13 +209,7 @@ def _verify_vms(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[V
         )
         yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, measured[0])
         yield VerifiedPrediction(
-            MACHINE_PREDICTION,
-            certainty.machine,
-            machine_chance,
-            is_machine_correct,
-            measured[1],
-            is_certain,
-            text,
+            MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, measured[1], is_certain, text
         )
 
 
@@ -250,13 +236,7 @@ def _verify_racks(
         )
         chance = 1 / max(certainty.tied[2], 1)
         yield VerifiedPrediction(
-            COUNT_PREDICTION,
-            certainty.rack_count,
-            chance,
-            observed_count == number,
-            measured,
-            is_certain,
-            text,
+            COUNT_PREDICTION, certainty.rack_count, chance, observed_count == number, measured, is_certain, text
         )
 
 
@@ -269,9 +249,7 @@ def build_prediction_records(results: PredictionResults, state: State) -> Iterat
         private = current.private
         if address in results.unverified:
             private = set_open_predictions(private, results.unverified[address])
-        site_predictions = (
-            results.verified.get(str(current.attributes.get("id"))) if address.type == _SITE else None
-        )
+        site_predictions = results.verified.get(str(current.attributes.get("id"))) if address.type == _SITE else None
         if site_predictions:
             private = add_predictions(private, site_predictions)
         if private is not current.private:

@@ -10,14 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
-from nexusform.interfaces.plugins import (
-    UNFINISHED_KEY,
-    ChangeRequest,
-    ChangeResult,
-    ObjectKey,
-    Provider,
-    StepProgress,
-)
+from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ChangeResult, ObjectKey, Provider, StepProgress
 from nexusform.plans.plan import Action, Change, Step, StepKind
 from nexusform.state.objects import InstanceState, ObjectState
 
@@ -56,9 +49,7 @@ def get_provider_name(change: Change) -> str:
     return change.provider or DEFAULT_PROVIDER
 
 
-def build_object_state(
-    change: Change, attributes: Mapping[str, Any], *, is_tainted: bool = False
-) -> ObjectState:
+def build_object_state(change: Change, attributes: Mapping[str, Any], *, is_tainted: bool = False) -> ObjectState:
     """Build the object of a change as recorded in state."""
     return ObjectState(
         attributes=attributes,
@@ -148,9 +139,7 @@ def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
     """Return an object with additional entries in its private note; None entries are removed."""
     if not note:
         return current
-    entries = {
-        name: value for name, value in {**(current.private or {}), **note}.items() if value is not None
-    }
+    entries = {name: value for name, value in {**(current.private or {}), **note}.items() if value is not None}
     return replace(current, private=entries or None)
 
 

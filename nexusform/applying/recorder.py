@@ -131,9 +131,7 @@ class Recorder:
         remaining = self._draft.build_unfinished_apply()
         kept_records = self.list_open_intents()
         kept_records += remaining.replace_serial(state.serial + 1).build_records() if remaining else []
-        backend.write_checkpoint(
-            codec.encode_state(state), [encode_record(record) for record in kept_records]
-        )
+        backend.write_checkpoint(codec.encode_state(state), [encode_record(record) for record in kept_records])
         next_serial = ApplyStart(state.lineage, state.serial + 1, state.nexusform_version, state.catalogue)
         self.add_record(next_serial)
 
@@ -155,13 +153,7 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
     """
     draft = StateDraft(state)
     records: list[Record] = [
-        ApplyStart(
-            state.lineage or lineage,
-            state.serial + 1,
-            plan.nexusform_version,
-            plan.catalogue,
-            plan_digest,
-        )
+        ApplyStart(state.lineage or lineage, state.serial + 1, plan.nexusform_version, plan.catalogue, plan_digest)
     ]
     moves = _list_moves(plan, state)
     if moves:

@@ -113,10 +113,7 @@ class StepResult(Struct, frozen=True):
 
 
 def process_answer(
-    call: ProviderCall,
-    answer: ChangeResult | None,
-    schema: BlockSchema | None,
-    before: InstanceState | None,
+    call: ProviderCall, answer: ChangeResult | None, schema: BlockSchema | None, before: InstanceState | None
 ) -> StepResult:
     """Return the result of an answer. A contradiction is stored and reported as an error."""
     if answer is None:
@@ -130,9 +127,7 @@ def process_answer(
         rejection = f"The answer of provider {call.provider.name} cannot be used. {type_error}"
         return process_problem(call, ProviderProblem(rejection, object_exists=True), before)
     address = str(call.change.address)
-    comparison = compare_answer(
-        address, schema, call.step.planned or {}, answer.attributes, answer.observed_paths
-    )
+    comparison = compare_answer(address, schema, call.step.planned or {}, answer.attributes, answer.observed_paths)
     unknown = list(list_unknown_paths(comparison.attributes))
     attributes = replace_unknown(comparison.attributes) if unknown else comparison.attributes
     disagreement = _format_disagreement(call, comparison, answer.attributes, unknown)
@@ -155,9 +150,7 @@ def process_problem(call: ProviderCall, problem: ProviderProblem, before: Instan
     error = str(problem) or "The provider gave no reason."
     if call.step.kind is StepKind.CREATE and problem.object_exists:
         attributes = problem.attributes if problem.attributes is not None else call.step.planned
-        return StepResult(
-            _build_instance(call, replace_unknown(attributes or {}), before, is_tainted=True), error
-        )
+        return StepResult(_build_instance(call, replace_unknown(attributes or {}), before, is_tainted=True), error)
     is_change = call.step.kind in (StepKind.UPDATE, StepKind.RELEASE)
     if is_change and problem.attributes is not None:
         before = _build_instance(call, replace_unknown(problem.attributes), before, is_tainted=False)
@@ -173,11 +166,7 @@ def _build_instance(
     if call.step.kind is StepKind.RELEASE and before is not None and before.current is not None:
         # A release only frees capacity before the actual change: notes are added with that one.
         new_object = replace(before.current, attributes=attributes)
-    return (
-        add_successor(before, new_object, call.key.type)
-        if call.keeps_old
-        else replace_current(before, new_object)
-    )
+    return add_successor(before, new_object, call.key.type) if call.keeps_old else replace_current(before, new_object)
 
 
 def _format_disagreement(

@@ -48,9 +48,7 @@ class BackendKind(Struct, frozen=True):
             return guard_backend(self.make(settings, directories), is_remote=False)
         address = next(iter(self.list_addresses(settings)), "the server").split("?")[0]
         deadline = Deadline(lambda: _strip_login(address))
-        return guard_backend(
-            deadline.run("sign in", lambda: self.make(settings, directories)), is_remote=True
-        )
+        return guard_backend(deadline.run("sign in", lambda: self.make(settings, directories)), is_remote=True)
 
 
 def _strip_login(address: str) -> str:

@@ -27,13 +27,9 @@ DEFAULT_PATH: Final = "state/nexusform.nfstate"
 
 _SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
 # Suffixes of temporary files next to a state: of the lock, and of atomic writes.
-_TEMPORARY_FILE: Final = re.compile(
-    r"\.lock\.info\.[0-9a-f]{16}\.tmp|\.(?:\.[a-z.]+)?\.[0-9]+-[0-9a-f]{16}\.tmp"
-)
+_TEMPORARY_FILE: Final = re.compile(r"\.lock\.info\.[0-9a-f]{16}\.tmp|\.(?:\.[a-z.]+)?\.[0-9]+-[0-9a-f]{16}\.tmp")
 
-_DELETED_WORKSPACE: Final = re.compile(
-    r"\..+\.[0-9a-f]{16}\.deleted"
-)  # rest of an interrupted workspace deletion
+_DELETED_WORKSPACE: Final = re.compile(r"\..+\.[0-9a-f]{16}\.deleted")  # rest of an interrupted workspace deletion
 
 
 class LocalBackend:
@@ -148,9 +144,7 @@ class LocalBackend:
 
     def select_workspace(self, name: str) -> LocalBackend:
         """Return the backend of another workspace."""
-        return LocalBackend(
-            str(self._base), str(self._workspaces), name, self._confinement, self._maximum_size
-        )
+        return LocalBackend(str(self._base), str(self._workspaces), name, self._confinement, self._maximum_size)
 
     def delete_workspace(self, name: str) -> None:
         """Remove the files of a workspace and its directory. The directory is renamed first, so that the
@@ -161,9 +155,7 @@ class LocalBackend:
         directory = path.parent
         with convert_errors("delete the workspace in", directory):
             own_files = [entry for entry in directory.iterdir() if _is_own_file(entry.name, path.name)]
-            foreign_names = sorted(
-                {entry.name for entry in directory.iterdir()} - {entry.name for entry in own_files}
-            )
+            foreign_names = sorted({entry.name for entry in directory.iterdir()} - {entry.name for entry in own_files})
             if foreign_names:
                 raise BackendProblem(
                     f'Cannot delete the workspace "{name}": "{directory}" contains "{foreign_names[0]}", '
@@ -191,9 +183,7 @@ class LocalBackend:
 def _is_own_file(name: str, state: str) -> bool:
     """Return whether a file next to a state belongs to nexusform, temporary rests included."""
     is_state_file = any(name == state + suffix for suffix in _SUFFIXES)
-    return is_state_file or (
-        state in name and _TEMPORARY_FILE.fullmatch(name.replace(state, "", 1)) is not None
-    )
+    return is_state_file or (state in name and _TEMPORARY_FILE.fullmatch(name.replace(state, "", 1)) is not None)
 
 
 def _build_sibling(path: Path, suffix: str) -> Path:
@@ -203,14 +193,10 @@ def _build_sibling(path: Path, suffix: str) -> Path:
 _SCHEMA: Final = BlockSchema(
     {
         "path": AttributeSchema(
-            STRING,
-            f'The state file, relative to the root module. Default: "{DEFAULT_PATH}".',
-            optional=True,
+            STRING, f'The state file, relative to the root module. Default: "{DEFAULT_PATH}".', optional=True
         ),
         "workspace_dir": AttributeSchema(
-            STRING,
-            "Directory of other workspaces. Default: path of the state file with `.d`.",
-            optional=True,
+            STRING, "Directory of other workspaces. Default: path of the state file with `.d`.", optional=True
         ),
     },
     description="State in a local file.",

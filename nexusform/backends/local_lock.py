@@ -19,14 +19,7 @@ from typing import Final
 
 from nexusform.backends import locks
 from nexusform.backends.state_files import convert_errors, make_directories
-from nexusform.files.regular_files import (
-    NotRegular,
-    TooLarge,
-    create_file,
-    open_regular,
-    read_regular,
-    write_all,
-)
+from nexusform.files.regular_files import NotRegular, TooLarge, create_file, open_regular, read_regular, write_all
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
 
 _READABLE: Final = 0o644  # other users may read the holder of the lock
@@ -107,8 +100,7 @@ class LocalLock:
         """Raise a BackendProblem if this object held the lock and another process broke it."""
         if self._descriptor is not None and not self._is_at_path(self._descriptor):
             raise BackendProblem(
-                f'Another process broke the lock "{self._path}" during this run. This run writes nothing '
-                "more."
+                f'Another process broke the lock "{self._path}" during this run. This run writes nothing more.'
             )
 
     def _read_content(self) -> bytes | None:

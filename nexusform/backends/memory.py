@@ -11,13 +11,7 @@ from msgspec import Struct, field
 from nexusform.backends import locks
 from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name
 from nexusform.backends.backend_kind import BackendKind, Directories
-from nexusform.interfaces.state_storage import (
-    BackendProblem,
-    LockInfo,
-    StateBackend,
-    StateLocked,
-    StoredVersion,
-)
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StateLocked, StoredVersion
 from nexusform.schemas.block_schema import BlockSchema
 
 
@@ -31,9 +25,7 @@ class _Workspace(Struct):
 class MemoryBackend:
     """One workspace; backends created by `select_workspace` share the same memory."""
 
-    def __init__(
-        self, workspace: str = DEFAULT_WORKSPACE, shared: dict[str, _Workspace] | None = None
-    ) -> None:
+    def __init__(self, workspace: str = DEFAULT_WORKSPACE, shared: dict[str, _Workspace] | None = None) -> None:
         check_name(workspace)
         self._name = workspace
         self._shared = {} if shared is None else shared

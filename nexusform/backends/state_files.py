@@ -13,14 +13,7 @@ from typing import Final
 
 from nexusform.backends import backend_checks, journal_lines
 from nexusform.files import regular_files
-from nexusform.files.regular_files import (
-    NotRegular,
-    TooLarge,
-    create_file,
-    open_regular,
-    sync_directory,
-    write_all,
-)
+from nexusform.files.regular_files import NotRegular, TooLarge, create_file, open_regular, sync_directory, write_all
 from nexusform.interfaces.state_storage import BackendProblem
 
 _CHUNK: Final = 65536

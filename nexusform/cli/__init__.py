@@ -9,9 +9,7 @@ PUBLIC = {
         "declare_positional declare_positionals declare_switch declare_text declare_texts"
     ),
     "commands": "define_command CommandEntry LazyGroup get_trust_flags",
-    "shared_flags": (
-        "parse_duration LockFlags create_context declare_state_flag declare_variable_flags ViewFlags"
-    ),
+    "shared_flags": ("parse_duration LockFlags create_context declare_state_flag declare_variable_flags ViewFlags"),
     "interrupts": "handle_interrupts",
     "main": "main",
     "plan": "get_exit_code parse_limit_flag PlanDisplay create_display",

@@ -9,13 +9,7 @@ import click
 from msgspec import Struct
 
 from nexusform.applying.events import Listener, StepEvent
-from nexusform.cli.arguments import (
-    declare_group,
-    declare_number,
-    declare_optional,
-    declare_switch,
-    declare_texts,
-)
+from nexusform.cli.arguments import declare_group, declare_number, declare_optional, declare_switch, declare_texts
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import Interrupts, handle_interrupts
 from nexusform.cli.plan import PlanDisplay, create_display
@@ -95,8 +89,7 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     resume: bool = declare_switch("Continue an interrupted or failed apply")
     discard: bool = declare_switch("Drop the rest of an interrupted or failed apply")
     verify: tuple[str, ...] = declare_texts(
-        "Reject an outdated plan, or one without this signature",
-        metavar="replan|key:FILE",
+        "Reject an outdated plan, or one without this signature", metavar="replan|key:FILE"
     )
     planning: PlanningFlags = declare_group(PlanningFlags)
     flags: ApplyFlags = declare_group(ApplyFlags)
@@ -150,9 +143,7 @@ def parse_verification(values: Sequence[str]) -> Verification:
         if kind == "key" and value:
             key_files.append(value)
         elif text != "replan":
-            raise click.UsageError(
-                f'-verify: invalid value "{text}". Use -verify=replan or -verify=key:FILE.'
-            )
+            raise click.UsageError(f'-verify: invalid value "{text}". Use -verify=replan or -verify=key:FILE.')
     return Verification(tuple(key_files), replan="replan" in values)
 
 
@@ -234,9 +225,7 @@ def _resume_apply(flags: ApplyFlags, planfile: str | None) -> int:
         saved, new_problems = read_plan(planfile, context)
         problems += new_problems
         if saved is not None and saved.digest != remaining_steps.plan_digest:
-            problems.append(
-                build_error("nothing-to-resume", f'"{planfile}" is not the plan of the last apply.')
-            )
+            problems.append(build_error("nothing-to-resume", f'"{planfile}" is not the plan of the last apply.'))
     opened = OpenResult(None, (), {})
     if remaining_steps is not None and not has_errors(problems):
         opened = open_saved_plan(context, remaining_steps.saved_plan, backend, is_verified=True)
@@ -272,9 +261,7 @@ def _discard_steps(flags: ApplyFlags) -> int:
         if problems:
             return 1
         completed_text = "Recorded the end of an earlier apply. All of its steps were complete."
-        dropped_text = (
-            f"Dropped {format_count(steps, 'step')} of an earlier apply." if steps else completed_text
-        )
+        dropped_text = f"Dropped {format_count(steps, 'step')} of an earlier apply." if steps else completed_text
         job.reporter.report_notice("No unfinished apply." if steps is None else dropped_text)
         return 0
 
@@ -311,18 +298,12 @@ def _check_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verifi
             "All steps of this plan were complete when its apply was interrupted. Recording its end."
         )
         return _get_exit_code(_apply_remaining(run, job, remaining_steps))
-    if (
-        remaining_steps is None
-        and run.has_unfinished_apply
-        and run.stored.state.applied_plans[-1:] == (saved.digest,)
-    ):
+    if remaining_steps is None and run.has_unfinished_apply and run.stored.state.applied_plans[-1:] == (saved.digest,):
         job.reporter.report_notice(
             "All steps of this plan were complete when its apply was interrupted. Recorded its end."
         )
         return 0
-    verdict = check_saved_plan(
-        run, saved, replan=verification.replan, is_verified=bool(verification.key_files)
-    )
+    verdict = check_saved_plan(run, saved, replan=verification.replan, is_verified=bool(verification.key_files))
     job.reporter.report_diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
         return 1
@@ -342,9 +323,7 @@ def _run_locked(job: _Job, project: Project, work: Callable[[Run], int]) -> int:
 
 def _apply_approved(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
     """Apply an approved plan; a plan without changes does not write the state."""
-    outcome = _apply_with_progress(
-        job, plan, digest, lambda events, options: apply_plan(run, plan, events, options)
-    )
+    outcome = _apply_with_progress(job, plan, digest, lambda events, options: apply_plan(run, plan, events, options))
     return _get_exit_code(_report_result(run, job, plan, outcome))
 
 
@@ -394,22 +373,14 @@ def _report_result(run: Run, job: _Job, plan: Plan, outcome: ApplyOutcome) -> Ap
 
 
 def _build_approval_error() -> Diagnostic:
-    return build_error(
-        "approval-required",
-        f"The plan needs approval, and input is disabled. {_APPROVAL_HINT}",
-    )
+    return build_error("approval-required", f"The plan needs approval, and input is disabled. {_APPROVAL_HINT}")
 
 
-_APPROVAL_HINT: Final = (
-    "Add -auto-approve, or save a plan with `nexusform plan -out=FILE` and apply that file."
-)
+_APPROVAL_HINT: Final = "Add -auto-approve, or save a plan with `nexusform plan -out=FILE` and apply that file."
 
 
 _QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
-    Mode.NORMAL: (
-        "Do you want to perform these actions",
-        "nexusform will perform the actions described above.",
-    ),
+    Mode.NORMAL: ("Do you want to perform these actions", "nexusform will perform the actions described above."),
     Mode.DESTROY: (
         "Do you really want to destroy all resources",
         "nexusform will destroy all objects listed above. There is no undo.",

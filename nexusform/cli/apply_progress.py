@@ -23,9 +23,7 @@ _MAX_MISSES: Final = 20
 class ApplyProgress:
     """The lines of an apply; `print_line` prints one, above a live bar if there is one."""
 
-    def __init__(
-        self, screen: Screen, paint: Painter, print_line: Callable[[str], None], *, concise: bool
-    ) -> None:
+    def __init__(self, screen: Screen, paint: Painter, print_line: Callable[[str], None], *, concise: bool) -> None:
         self._screen = screen
         self._paint = paint
         self._print_line = print_line

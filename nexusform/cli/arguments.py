@@ -123,9 +123,7 @@ def declare_texts(meaning: str, *, metavar: str = "VALUE", flag: str = "") -> tu
     return cast("tuple[str, ...]", _Declaration(create_parameter, ()))
 
 
-def declare_number(
-    meaning: str, *, default: Default, metavar: str = "N", minimum: int | None = None
-) -> int | Default:
+def declare_number(meaning: str, *, default: Default, metavar: str = "N", minimum: int | None = None) -> int | Default:
     """Declare a flag with an integer."""
     kind = click.INT if minimum is None else click.IntRange(min=minimum)
 
@@ -135,9 +133,7 @@ def declare_number(
     return cast("int | Default", _Declaration(create_parameter, default))
 
 
-def declare_choice(
-    meaning: str, choices: Sequence[str], *, metavar: str = "", default: str | None = None
-) -> str:
+def declare_choice(meaning: str, choices: Sequence[str], *, metavar: str = "", default: str | None = None) -> str:
     """Declare a flag with one of several values, by default the first."""
     default_value = default if default is not None else next(iter(choices), "")
 
@@ -168,16 +164,12 @@ def ignored(name: str, *, switch: bool = False) -> Flag:
     return Flag([f"-{name}"], is_switch=switch, type=kind, hidden=True, expose_value=False)
 
 
-def declare_ordered_flags(
-    meaning: str, flags: Sequence[str], *, metavar: str = "VALUE"
-) -> tuple[tuple[str, str], ...]:
+def declare_ordered_flags(meaning: str, flags: Sequence[str], *, metavar: str = "VALUE") -> tuple[tuple[str, str], ...]:
     """Declare flags with a significant order: (flag name, value) pairs as typed."""
 
     def create_parameter(name: str) -> click.Parameter:
         option_names = [f"-{flag}" for flag in flags]
-        return Flag(
-            [*option_names, name], is_tagged=True, nargs=2, multiple=True, metavar=metavar, help=meaning
-        )
+        return Flag([*option_names, name], is_tagged=True, nargs=2, multiple=True, metavar=metavar, help=meaning)
 
     return cast("tuple[tuple[str, str], ...]", _Declaration(create_parameter, ()))
 

@@ -35,10 +35,7 @@ _TRUST_KEY: Final = "nexusform.trust"
 class TrustFlags(Struct, frozen=True, kw_only=True):
     """Flags of every command that reads configuration or state: limits on untrusted configuration."""
 
-    confine: str = declare_switch_or_text(
-        "Restrict files to DIR (default: work tree), block addresses",
-        metavar="DIR",
-    )
+    confine: str = declare_switch_or_text("Restrict files to DIR (default: work tree), block addresses", metavar="DIR")
     allow_remote: tuple[str, ...] = declare_texts(
         "With -confine, allow addresses with this prefix", metavar="URL-PREFIX"
     )
@@ -71,8 +68,7 @@ class Command(click.Command):
             raise
         if extra_arguments and not ctx.resilient_parsing:
             raise click.UsageError(
-                f"Unexpected argument: {extra_arguments[0]}.{self._format_hint(extra_arguments[0], words)}",
-                ctx,
+                f"Unexpected argument: {extra_arguments[0]}.{self._format_hint(extra_arguments[0], words)}", ctx
             )
         return extra_arguments
 
@@ -81,8 +77,7 @@ class Command(click.Command):
         from nexusform.cli.help_sections import get_examples, group_flags
 
         records = [
-            (parameter.opts[0].lstrip("-"), parameter.get_help_record(ctx))
-            for parameter in self.get_params(ctx)
+            (parameter.opts[0].lstrip("-"), parameter.get_help_record(ctx)) for parameter in self.get_params(ctx)
         ]
         sections = group_flags((name, record) for name, record in records if record)
         examples = get_examples(self.name or "")
@@ -132,9 +127,7 @@ class Command(click.Command):
             if name == "chdir":
                 command_line = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
                 raise click.UsageError(f"-chdir must precede the command: {command_line} ...", ctx)
-            suggestion = suggest_name(
-                f"-{name}", [f"-{known}" for known, each in flags.items() if not each.hidden]
-            )
+            suggestion = suggest_name(f"-{name}", [f"-{known}" for known, each in flags.items() if not each.hidden])
             raise click.UsageError(f"Unknown flag -{name}.{suggestion}", ctx)
         if flag.is_switch:
             return [f"-{name}={value if equals else 'true'}"]
@@ -207,18 +200,14 @@ def take_global_options(arguments: list[str]) -> list[str]:
         try:
             os.chdir(value)
         except OSError as problem:
-            raise click.UsageError(
-                f'-chdir: the directory "{value}" cannot be entered: {problem.strerror}.'
-            ) from None
+            raise click.UsageError(f'-chdir: the directory "{value}" cannot be entered: {problem.strerror}.') from None
     if arguments and arguments[0] in ("-help", "-h"):
         return ["--help"]
     if arguments and arguments[0] == "help":  # `help state list` is `state list -help`
         return [*(each for each in arguments[1:] if each != "help"), "--help"]
     if arguments and arguments[0].startswith("-") and arguments[0] != "--help":
         near = suggest_name(arguments[0].lstrip("-").split("=")[0], ("chdir", "help", "version"))
-        raise click.UsageError(
-            f"Unknown global option {arguments[0]}.{near} Options of a command follow its name."
-        )
+        raise click.UsageError(f"Unknown global option {arguments[0]}.{near} Options of a command follow its name.")
     return arguments
 
 
@@ -308,9 +297,7 @@ class LazyGroup(click.Group):
 
     def _group_commands(self) -> dict[str, list[str]]:
         """Group the command names by title; commands without a section come last."""
-        groups = {
-            title: [name for name in names if name in self.table] for title, names in self.chapters.items()
-        }
+        groups = {title: [name for name in names if name in self.table] for title, names in self.chapters.items()}
         grouped_names = {name for names in groups.values() for name in names}
         remaining = [name for name in self.table if name not in grouped_names]
         groups["Other commands" if groups else "Commands"] = remaining

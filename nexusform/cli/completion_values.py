@@ -35,9 +35,7 @@ def complete_argument(context: click.Context, name: str, incomplete: str) -> lis
     path = " ".join(context.command_path.split()[1:])
     words = WORDS.get(f"{path} {name}") or WORDS.get(name)
     values = [
-        context.params.get(each.name or "")
-        for each in context.command.params
-        if isinstance(each, click.Argument)
+        context.params.get(each.name or "") for each in context.command.params if isinstance(each, click.Argument)
     ]
     taken = [value for value in values if isinstance(value, str)]
     items = _matching(words(taken), incomplete) if words is not None else []
@@ -124,9 +122,7 @@ def _objects_lost(flag: Sequence[str]) -> list[str]:
     """What `-site`, `-rack`, `-machine` or `-cluster` may name: by name, or by id where names repeat."""
     if flag[0] == "machine":
         racks = _attributes("nexus_rack")
-        return sorted(
-            chain.from_iterable(rack.get("machines") or () for rack in racks), key=compute_natural_key
-        )
+        return sorted(chain.from_iterable(rack.get("machines") or () for rack in racks), key=compute_natural_key)
     kind = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}.get(flag[0])
     objects = _attributes(kind) if kind else []
     names = Counter(str(each.get("name")) for each in objects)

@@ -92,16 +92,12 @@ def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:
     )
 
 
-def _render_answer(
-    report: AnswerReport, document: dict[str, Any], arguments: ExplainArguments, screen: Screen
-) -> str:
+def _render_answer(report: AnswerReport, document: dict[str, Any], arguments: ExplainArguments, screen: Screen) -> str:
     """Render the answer of a domain in the requested format."""
     return _encode_json(document) if arguments.format == "json" else _render_report(report, arguments, screen)
 
 
-def _render_pools(
-    address: str, pools: tuple[PoolReason, ...], arguments: ExplainArguments, screen: Screen
-) -> str:
+def _render_pools(address: str, pools: tuple[PoolReason, ...], arguments: ExplainArguments, screen: Screen) -> str:
     from nexusform.rendering.answers.pool_report import build_pools_document, build_pools_report
 
     if arguments.format == "json":
@@ -151,11 +147,7 @@ def _render_object(reason: VmExplanation, arguments: ExplainArguments, screen: S
         from nexusform.rendering.answers.explanation_text import build_explanation_report, format_vm_certainty
 
         certainty = format_vm_certainty(reason.certainty, reason.samples)
-        facts = [
-            *_describe_current_placement(reason),
-            *([certainty] if certainty else []),
-            *_describe_trigger(reason),
-        ]
+        facts = [*_describe_current_placement(reason), *([certainty] if certainty else []), *_describe_trigger(reason)]
         remedies = [f"Tested: {remedy['text']}" for remedy in reason.remedies]
         lines = [*alternatives, *remedies]
         return render_report_markdown(build_explanation_report(reason.object, explanation, facts, lines))
@@ -191,11 +183,7 @@ def _render_text(
         first_part, *further_parts = wrap_lines(escape_control_characters(remedy["text"]), screen.width - 4)
         last_lines.append(f" {number}. {first_part}")
         last_lines += [f"    {part}" for part in further_parts]
-    text = (
-        "".join(f"{line}\n" for line in first_lines)
-        + explanation
-        + "".join(f"{line}\n" for line in last_lines)
-    )
+    text = "".join(f"{line}\n" for line in first_lines) + explanation + "".join(f"{line}\n" for line in last_lines)
     return wrap_hanging(text, screen.width)
 
 
@@ -226,10 +214,7 @@ def _describe_current_placement(reason: VmExplanation) -> list[str]:
     details = f"{reason.provenance}, " if reason.provenance else ""
     if reason.last_trigger is not None:
         trigger, serial = reason.last_trigger
-        details += (
-            f"trigger {trigger}{_describe_machine(trigger, reason.previous_machine, 'was')} at "
-            f"serial {serial}; "
-        )
+        details += f"trigger {trigger}{_describe_machine(trigger, reason.previous_machine, 'was')} at serial {serial}; "
     return [
         f"{reason.object} runs on {location} ({details}state serial {reason.serial}).",
         "If placed again now, with everything else unchanged:",
@@ -238,10 +223,7 @@ def _describe_current_placement(reason: VmExplanation) -> list[str]:
 
 def _render_json(reason: VmExplanation) -> str:
     from nexusform.placement_kinds.kinds import build_location_document
-    from nexusform.rendering.answers.explanation_text import (
-        build_alternatives_document,
-        build_explanation_document,
-    )
+    from nexusform.rendering.answers.explanation_text import build_alternatives_document, build_explanation_document
 
     last_trigger = reason.last_trigger or (
         reason.explained_vm.trigger if reason.current_placement is None else "",
@@ -254,9 +236,7 @@ def _render_json(reason: VmExplanation) -> str:
         "serial": last_trigger[1],
         "stands": build_location_document(reason.current_placement),
         "provenance": reason.provenance or None,
-        **build_explanation_document(
-            reason.object, reason.explained_vm.explanation, reason.certainty, reason.samples
-        ),
+        **build_explanation_document(reason.object, reason.explained_vm.explanation, reason.certainty, reason.samples),
         "elsewhere": build_alternatives_document(reason.alternatives),
         "ways_out": list(reason.remedies),
     }

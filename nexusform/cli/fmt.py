@@ -46,9 +46,7 @@ def fmt(arguments: FmtArguments) -> int:
     else:
         list_files, write = arguments.list_files, arguments.write and not check
         confinement = create_context().confinement
-        formatting = format_paths(
-            paths or (".",), recursive=arguments.recursive, write=write, confinement=confinement
-        )
+        formatting = format_paths(paths or (".",), recursive=arguments.recursive, write=write, confinement=confinement)
     screen = arguments.view.create_screen()
     screen.print_diagnostics(formatting.problems, formatting.sources)
     for file in formatting.files:

@@ -40,13 +40,9 @@ class ImportArguments(Struct, frozen=True, kw_only=True):
     address: str = declare_optional("")
     object_id: str = declare_optional("", metavar="ID")
     source: str = declare_text(
-        "Import all objects of an export, Azure or a fleet hub",
-        metavar="DIR|azure|hub",
-        flag="from",
+        "Import all objects of an export, Azure or a fleet hub", metavar="DIR|azure|hub", flag="from"
     )
-    generate_config_out: str = declare_text(
-        "With -from, write the configuration to a new file", metavar="FILE"
-    )
+    generate_config_out: str = declare_text("With -from, write the configuration to a new file", metavar="FILE")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     lock: LockFlags = declare_group(LockFlags)
     take_ownership: bool = declare_ownership_flag()

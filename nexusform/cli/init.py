@@ -13,12 +13,7 @@ from nexusform.cli.screen import Screen, is_input_allowed
 from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.rendering.notation.colours import Painter, wrap_hanging
-from nexusform.workflow.initialization import (
-    InitOptions,
-    find_missing_files,
-    init_directory,
-    write_first_file,
-)
+from nexusform.workflow.initialization import InitOptions, find_missing_files, init_directory, write_first_file
 
 
 class InitArguments(Struct, frozen=True, kw_only=True):
@@ -49,11 +44,7 @@ def init(arguments: InitArguments) -> int:
     )
     screen = arguments.view.create_screen()
     context = create_context()
-    if (
-        is_input_allowed(arguments.input)
-        and sys.stdin.isatty()
-        and not _prompt_for_files(screen, context.directory)
-    ):
+    if is_input_allowed(arguments.input) and sys.stdin.isatty() and not _prompt_for_files(screen, context.directory):
         return 1
     result = init_directory(context, options)
     screen.print_diagnostics(result.diagnostics, result.sources)

@@ -43,9 +43,7 @@ def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
     receiver, wakeup = socket.socketpair()
     wakeup.setblocking(False)
     numbers = _list_stop_signals()
-    Thread(
-        target=_watch_signals, args=(receiver, numbers, interrupts, notify), daemon=True, name="interrupts"
-    ).start()
+    Thread(target=_watch_signals, args=(receiver, numbers, interrupts, notify), daemon=True, name="interrupts").start()
     handlers = {number: signal.signal(number, lambda _number, _frame: None) for number in numbers}
     old_wakeup = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
     try:
@@ -66,10 +64,7 @@ def _list_stop_signals() -> list[signal.Signals]:
 
 
 def _watch_signals(
-    receiver: socket.socket,
-    numbers: list[signal.Signals],
-    interrupts: Interrupts,
-    notify: Callable[[str], None],
+    receiver: socket.socket, numbers: list[signal.Signals], interrupts: Interrupts, notify: Callable[[str], None]
 ) -> None:
     """Read signals, one byte each, until the block ends."""
     with receiver:

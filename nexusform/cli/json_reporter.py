@@ -31,9 +31,7 @@ class JsonReporter:
     def __init__(self) -> None:
         self._write_event(json_stream.create_version_event(nexusform.__version__, _get_timestamp()))
 
-    def report_diagnostics(
-        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
-    ) -> None:
+    def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Write an event per diagnostic."""
         for diagnostic in diagnostics:
             self._write_event(json_stream.create_diagnostic_event(diagnostic, sources, _get_timestamp()))
@@ -50,9 +48,7 @@ class JsonReporter:
         """Write a refresh event."""
         from nexusform.resources.address import parse_address
 
-        self._write_event(
-            json_stream.create_refresh_start_event(parse_address(address), object_id, _get_timestamp())
-        )
+        self._write_event(json_stream.create_refresh_start_event(parse_address(address), object_id, _get_timestamp()))
 
     def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanView) -> None:
         """Write drift, planned changes and placements, summaries, then the diagnostics of the plan."""
@@ -89,9 +85,7 @@ class JsonReporter:
         """Write the summary, or the failures as diagnostics."""
         applied = outcome.applied
         failures = [end for end in applied.end_events if end.outcome is StepOutcome.FAILED]
-        self.report_diagnostics(
-            [build_error("step-failed", end.error, address=end.address) for end in failures], {}
-        )
+        self.report_diagnostics([build_error("step-failed", end.error, address=end.address) for end in failures], {})
         if not applied.is_complete:
             return
         self._write_event(

@@ -33,8 +33,7 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "output": CommandEntry("nexusform.cli.output:output", "Show the root module's outputs"),
     "explain": CommandEntry("nexusform.cli.explain:explain", "Explain a placement"),
     "simulate": CommandEntry(
-        "nexusform.domains.whatif.cli.simulate:simulate",
-        "Simulate capacity, failures, upgrades and repacking",
+        "nexusform.domains.whatif.cli.simulate:simulate", "Simulate capacity, failures, upgrades and repacking"
     ),
     "sites": CommandEntry("nexusform.domains.sites.cli.sites:sites", "Plan and apply many sites"),
     "advise": CommandEntry("nexusform.cli.advise:advise", "List placement risks"),
@@ -46,9 +45,7 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     ),
     "export": CommandEntry("nexusform.cli.export:export", "Export a saved plan for other tools"),
     "import": CommandEntry("nexusform.cli.import_:import_", "Import an existing resource"),
-    "inventory": CommandEntry(
-        "nexusform.domains.azure.cli.inventory:inventory", "Export a site, check the export"
-    ),
+    "inventory": CommandEntry("nexusform.domains.azure.cli.inventory:inventory", "Export a site, check the export"),
     "reconcile": CommandEntry(
         "nexusform.domains.azure.cli.reconcile:reconcile_", "Detect drift between site and state"
     ),
@@ -58,9 +55,7 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "force-unlock": CommandEntry("nexusform.cli.state_lock:force_unlock", "Remove a stale lock"),
     "test": CommandEntry("nexusform.domains.testing.cli.test:test", "Run test files"),
     "providers": CommandEntry("nexusform.cli.metadata:providers", "Print the schemas of all types"),
-    "explore": CommandEntry(
-        "nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"
-    ),
+    "explore": CommandEntry("nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"),
     "lsp": CommandEntry("nexusform.domains.editor.cli.lsp:lsp", "Start the language server"),
     "completion": CommandEntry("nexusform.cli.completion:completion", "Print a shell completion script"),
     "version": CommandEntry("nexusform.cli.version:version", "Show the version"),
@@ -83,9 +78,7 @@ _STATE_COMMANDS: Final[dict[str, CommandEntry]] = {
     "pull": CommandEntry("nexusform.cli.state_view:pull", "Print the state document"),
     "push": CommandEntry("nexusform.cli.state_edit:push", "Replace the state with a document"),
     "history": CommandEntry("nexusform.cli.state_view:history", "List stored versions of the state"),
-    "rollback": CommandEntry(
-        "nexusform.cli.state_edit:rollback_to", "Restore an earlier version of the state"
-    ),
+    "rollback": CommandEntry("nexusform.cli.state_edit:rollback_to", "Restore an earlier version of the state"),
 }
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
 _COMMAND_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -97,8 +90,7 @@ _COMMAND_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
 }
 # Terraform commands without an equivalent, and their replacements.
 _HINTS: Final[dict[str, str]] = {
-    "login": "nexusform has no login: backends and providers read their own credentials "
-    "(docs/state-and-teams.md).",
+    "login": "nexusform has no login: backends and providers read their own credentials (docs/state-and-teams.md).",
     "logout": "nexusform has no login, so there is no logout.",
     "env": 'Use "nexusform workspace".',
     "cloud": 'nexusform has no service: state is in your backend. Use "nexusform sites" for many sites.',

@@ -72,9 +72,7 @@ def _show_one(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, 
     output_state = outputs.get(name)
     if output_state is None:
         detail = f'The state has no output "{name}".{suggest_name(name, outputs)}'
-        screen.print_diagnostics(
-            [build_error("output-not-found", detail, headline=f'Output "{name}" not found')], {}
-        )
+        screen.print_diagnostics([build_error("output-not-found", detail, headline=f'Output "{name}" not found')], {})
         return 1
     if arguments.as_json:
         screen.print_text(_encode_json(output_state.value))
@@ -90,8 +88,7 @@ def _show_one(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, 
         return 1
     # Print it unchanged, because scripts read it.
     click.echo(
-        output_state.value if isinstance(output_state.value, str) else format_scalar(output_state.value),
-        nl=False,
+        output_state.value if isinstance(output_state.value, str) else format_scalar(output_state.value), nl=False
     )
     return 0
 

@@ -78,11 +78,7 @@ class PlanDisplay(Struct, frozen=True):
         project = run.project
         if not self.is_text_replaced:
             view = PlanView(
-                project.registries,
-                self.placement_flags,
-                saved_path,
-                next_step,
-                project.context.take_ownership,
+                project.registries, self.placement_flags, saved_path, next_step, project.context.take_ownership
             )
             self.reporter.report_plan(plan, project.sources, view)
         elif plan.is_rejected:
@@ -128,9 +124,7 @@ def plan(arguments: PlanArguments) -> int:
     """
     if arguments.sign.startswith("key:"):
         file = arguments.sign.removeprefix("key:") or "KEYFILE"
-        raise click.UsageError(
-            f"-sign takes a file: -sign={file}. The prefix key: is for apply -verify=key:FILE."
-        )
+        raise click.UsageError(f"-sign takes a file: -sign={file}. The prefix key: is for apply -verify=key:FILE.")
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign needs a saved plan. Add -out=FILE.")
     limits = parse_limit_flag(arguments.fail_on)
@@ -140,10 +134,7 @@ def plan(arguments: PlanArguments) -> int:
     )
     locking = arguments.lock.build_options()
     display = create_display(
-        arguments.placement_flags,
-        arguments.view,
-        as_json=arguments.as_json,
-        show_sensitive=arguments.show_sensitive,
+        arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
     )
     reporter = display.reporter
     if arguments.out and (reason := explain_unwritable(arguments.out)):
@@ -163,9 +154,7 @@ def plan(arguments: PlanArguments) -> int:
     ) as run:
         reported_count = len(run.diagnostics)
         reporter.report_diagnostics([*run.diagnostics, *_check_unfinished_apply(run)], opened.sources)
-        new_plan = (
-            _plan_and_report(run, options, limits, display, arguments, signer) if run.is_ready else None
-        )
+        new_plan = _plan_and_report(run, options, limits, display, arguments, signer) if run.is_ready else None
     reporter.report_diagnostics(run.diagnostics[reported_count:], opened.sources)
     return get_exit_code(new_plan, run.diagnostics, is_detailed=arguments.detailed_exitcode)
 
@@ -218,12 +207,7 @@ def _plan_and_report(
 
 
 def create_display(
-    placement_flags: PlacementFlags,
-    view: ViewFlags,
-    *,
-    as_json: bool,
-    show_sensitive: bool,
-    concise: bool = False,
+    placement_flags: PlacementFlags, view: ViewFlags, *, as_json: bool, show_sensitive: bool, concise: bool = False
 ) -> PlanDisplay:
     """Create the display of a plan from the flags. Raises usage errors."""
     return PlanDisplay(

@@ -48,9 +48,7 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
             return Mode.DESTROY
         return Mode.REFRESH_ONLY if self.refresh_only else Mode.NORMAL
 
-    def build_options(
-        self, *, generate_config_out: str = "", includes_rejections: bool = False
-    ) -> PlanOptions:
+    def build_options(self, *, generate_config_out: str = "", includes_rejections: bool = False) -> PlanOptions:
         """Build the plan options. Raises a usage error for conflicting flags."""
         self._reject_conflicts()
         return PlanOptions(
@@ -77,10 +75,7 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
         excludes = self.exclude or self.exclude_file
         conflicts = (
             (self.destroy and self.refresh_only, "-destroy and -refresh-only cannot be combined."),
-            (
-                self.refresh_only and not self.refresh,
-                "-refresh-only and -refresh=false cannot be combined.",
-            ),
+            (self.refresh_only and not self.refresh, "-refresh-only and -refresh=false cannot be combined."),
             (targets and excludes, "-target and -exclude cannot be combined."),
             (
                 self.replace and self.mode is not Mode.NORMAL,
@@ -127,12 +122,8 @@ def _read_addresses(paths: Iterable[str]) -> list[str]:
 
 def _read_text(path: str) -> str:
     try:
-        return read_regular(
-            create_context().confinement.resolve_operator_path(path), _MAX_ADDRESS_BYTES
-        ).decode()
+        return read_regular(create_context().confinement.resolve_operator_path(path), _MAX_ADDRESS_BYTES).decode()
     except OSError as problem:
-        raise click.UsageError(
-            f'The file of addresses "{path}" cannot be read: {problem.strerror}.'
-        ) from None
+        raise click.UsageError(f'The file of addresses "{path}" cannot be read: {problem.strerror}.') from None
     except UnicodeDecodeError as problem:
         raise click.UsageError(f'The file of addresses "{path}" cannot be read: {problem}.') from None

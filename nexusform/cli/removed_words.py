@@ -21,9 +21,7 @@ REMOVED_COMMANDS: Final[Mapping[str, str]] = {
     "taint": "nexusform plan -replace=ADDR",
 }
 
-_WHAT_IF: Final = (
-    "nexusform predict -arm-what-if=FILE with the output of az deployment group what-if --no-pretty-print"
-)
+_WHAT_IF: Final = "nexusform predict -arm-what-if=FILE with the output of az deployment group what-if --no-pretty-print"
 # By the words after `nexusform`: a flag, or one value of it.
 REMOVED_FLAGS: Final[Mapping[str, str]] = {
     "export -format=arm": "nexusform export -format=azapi",

@@ -118,9 +118,7 @@ def _render_github_review(subject: ReportSubject) -> bytes:
         diff_file = create_context().confinement.resolve_operator_path(subject.placement_flags.diff)
         diff = parse_diff(read_regular(diff_file, _MAX_DIFF_BYTES).decode(errors="replace"))
     except OSError as problem:
-        raise click.UsageError(
-            f'-diff: "{subject.placement_flags.diff}" cannot be read: {problem.strerror}.'
-        ) from None
+        raise click.UsageError(f'-diff: "{subject.placement_flags.diff}" cannot be read: {problem.strerror}.') from None
     body = _render_markdown(subject).decode()
     review = build_review(subject.plan, subject.configuration, subject.sources, diff, body)
     return encode_document(review, pretty=True)
@@ -183,9 +181,7 @@ def _parse_report(flag: str, formats: Collection[str]) -> ReportFlag:
     name, colon, path = flag.partition(":")
     if name not in formats:
         suggestion = suggest_name(name, formats)
-        raise click.UsageError(
-            f'-report: unknown format "{name}". Formats: {", ".join(formats)}.{suggestion}'
-        )
+        raise click.UsageError(f'-report: unknown format "{name}". Formats: {", ".join(formats)}.{suggestion}')
     if not colon or not path:
         raise click.UsageError(f"-report={name} needs a path: -report={name}:PATH (- is stdout).")
     if path != "-" and (reason := explain_unwritable(path)):

@@ -31,9 +31,7 @@ class Reporter(Protocol):
 
     can_prompt: bool  # whether prompts are possible at all
 
-    def report_diagnostics(
-        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
-    ) -> None:
+    def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Report diagnostics."""
         ...
 
@@ -109,9 +107,7 @@ class TextReporter:
         self._bar: LiveBar | None = None
         self._planning: PlanningLine | None = None
 
-    def report_diagnostics(
-        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
-    ) -> None:
+    def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Print boxes with source lines."""
         self._print_read_count()
         self.screen.print_diagnostics(diagnostics, sources)
@@ -168,9 +164,7 @@ class TextReporter:
             self.screen.print_text(f"\n{render_plan(plan, sources, options)}", end="")
         elif details:
             self.screen.print_text(f"\n{render_plan(plan, sources, options)}", end="")
-            self.screen.print_diagnostics(
-                plan.diagnostics, sources, errors_last=view.placement_flags.is_terraform
-            )
+            self.screen.print_diagnostics(plan.diagnostics, sources, errors_last=view.placement_flags.is_terraform)
         else:
             before, after = render_halves(plan, options)
             self.screen.print_text(f"\n{before}\n")
@@ -234,9 +228,7 @@ class TextReporter:
             return
         from nexusform.rendering.text.state_text import render_outputs
 
-        self.screen.print_text(
-            f"\n{self._paint('Outputs:', 'bold', 'green')}\n\n{render_outputs(outputs)}", end=""
-        )
+        self.screen.print_text(f"\n{self._paint('Outputs:', 'bold', 'green')}\n\n{render_outputs(outputs)}", end="")
 
     def _print_line(self, text: str) -> None:
         if self._bar is not None:

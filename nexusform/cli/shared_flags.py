@@ -13,11 +13,7 @@ from nexusform.cli.arguments import declare_ordered_flags, declare_switch, decla
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.screen import Screen
 from nexusform.configuration.declarations.limits import parse_limit_overrides
-from nexusform.workflow.opening.command_context import (
-    CommandContext,
-    detect_confinement_source,
-    parse_confinement,
-)
+from nexusform.workflow.opening.command_context import CommandContext, detect_confinement_source, parse_confinement
 from nexusform.workflow.runs.locking import LockOptions
 
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")

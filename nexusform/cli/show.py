@@ -10,13 +10,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import (
-    declare_choice,
-    declare_group,
-    declare_number,
-    declare_positionals,
-    declare_switch,
-)
+from nexusform.cli.arguments import declare_choice, declare_group, declare_number, declare_positionals, declare_switch
 from nexusform.cli.commands import define_command
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.report_flag import (
@@ -48,11 +42,7 @@ class ShowArguments(Struct, frozen=True, kw_only=True):
     as_json: bool = declare_switch("Print a JSON document", flag="json")
     show_sensitive: bool = declare_switch("Show sensitive values")
     max_bytes: int | None = declare_number("Limit text and Markdown to N bytes", default=None, minimum=1)
-    status_version: str = declare_choice(
-        "Print placements with the conditions of 2023",
-        ("", "2023"),
-        metavar="2023",
-    )
+    status_version: str = declare_choice("Print placements with the conditions of 2023", ("", "2023"), metavar="2023")
     placement_flags: PlacementFlags = declare_group(PlacementFlags)
     state: str = declare_state_flag()
     view: ViewFlags = declare_group(ViewFlags)
@@ -145,9 +135,7 @@ def _write_json(target: ShowTarget, arguments: ShowArguments) -> None:
             show_sensitive=arguments.show_sensitive,
         )
     else:
-        state = (
-            target.state if target.instances is None else replace(target.state, instances=target.instances)
-        )
+        state = target.state if target.instances is None else replace(target.state, instances=target.instances)
         document = build_state_document(state, show_sensitive=arguments.show_sensitive)
     sys.stdout.flush()
     write_json(document, sys.stdout.buffer)
@@ -180,9 +168,7 @@ def _render_state_text(target: ShowTarget, arguments: ShowArguments, screen: Scr
     state = target.state
     if target.instances is not None:
         state = replace(state, instances=target.instances, outputs={})
-    return render_state(
-        state, build_registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive
-    )
+    return render_state(state, build_registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
 
 
 def _render_domain_objects(target: ShowTarget, arguments: ShowArguments, width: int) -> str:

@@ -116,9 +116,7 @@ def rm(arguments: RemoveArguments) -> int:
         return 1
     removed: list[Address] = []
     names = [name for _, name in vms]
-    change = state_commands.create_remove_change(
-        patterns, removed, list(zip(on_patterns, names, strict=True))
-    )
+    change = state_commands.create_remove_change(patterns, removed, list(zip(on_patterns, names, strict=True)))
     if not _apply_change(screen, "state rm", change, arguments):
         return 1
     for removed_name in [*(f"{address}:{name}" for address, name in vms), *removed]:
@@ -135,9 +133,7 @@ def _apply_change(
     context = create_context(arguments.state)
     if arguments.dry_run:
         return _simulate_change(screen, change, context)
-    return (
-        run_state_change(screen, operation, change, context, arguments.lock.build_options()).after is not None
-    )
+    return run_state_change(screen, operation, change, context, arguments.lock.build_options()).after is not None
 
 
 def _simulate_change(screen: Screen, change: StateChange, context: CommandContext) -> bool:

@@ -5,13 +5,7 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import (
-    declare_group,
-    declare_positional,
-    declare_positionals,
-    declare_switch,
-    declare_text,
-)
+from nexusform.cli.arguments import declare_group, declare_positional, declare_positionals, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
@@ -96,12 +90,7 @@ def show(arguments: ShowInstanceArguments) -> int:
     schema = _find_schema(address)
     texts = [
         render_object(
-            address,
-            instance_object,
-            schema,
-            deposed=key,
-            colour=screen.colour,
-            show_sensitive=arguments.show_sensitive,
+            address, instance_object, schema, deposed=key, colour=screen.colour, show_sensitive=arguments.show_sensitive
         )
         for key, instance_object in objects
     ]

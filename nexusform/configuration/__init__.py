@@ -5,22 +5,18 @@ PUBLIC = {
     "body_evaluation": "prepare_body prepare_resource PreparedBody",
     "literal_edits": "apply_edits build_literal_edit TextEdit",
     "loader": (
-        "list_automatic_files find_hidden_characters JSON MAX_FILE_BYTES load_configuration NATIVE "
-        "read_variables"
+        "list_automatic_files find_hidden_characters JSON MAX_FILE_BYTES load_configuration NATIVE read_variables"
     ),
     "module_blocks": "decode_provider is_local",
     "refactoring_blocks": "build_pattern",
     "unread_files": "list_names",
     "prepared_body": "report_missing_argument PreparedBody EvaluationNotes",
-    "reference_checks": (
-        "check_expression check_references Declaration build_dependencies check_provider_names"
-    ),
+    "reference_checks": ("check_expression check_references Declaration build_dependencies check_provider_names"),
     "settings_block": "decode_encryption UNENCRYPTED",
     "reference_graph": "find_dependent_outputs",
     "value_blocks": "decode_conditions",
     "variable_values": "Assignment Origin parse_variable_file",
     "static_arguments": (
-        "describe_duplicate check_name get_keyword list_expressions find_single_block "
-        "parse_reference parse_references"
+        "describe_duplicate check_name get_keyword list_expressions find_single_block parse_reference parse_references"
     ),
 }

@@ -48,9 +48,7 @@ def prepare_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[Prepare
     problems: list[Diagnostic] = []
     body_schema = replace(build_body_schema(schema), extra_names=META_NAMES)
     prepared = _prepare(block.body, schema, block.header_span, problems, body_schema)
-    return prepared, [
-        problem if problem.block else replace(problem, block=block.header) for problem in problems
-    ]
+    return prepared, [problem if problem.block else replace(problem, block=block.header) for problem in problems]
 
 
 def _get_start_span(body: AnyBody) -> Span:
@@ -158,10 +156,7 @@ def _evaluate_constant(argument: Argument, template: dict[str, Any], problems: l
 
 
 def _add_block(
-    block: Block,
-    schema: BlockSchema,
-    items: dict[str, list[StaticBlock | RepeatedBlock]],
-    problems: list[Diagnostic],
+    block: Block, schema: BlockSchema, items: dict[str, list[StaticBlock | RepeatedBlock]], problems: list[Diagnostic]
 ) -> None:
     """Add a static or dynamic block under its type."""
     if block.type != "dynamic":
@@ -171,8 +166,7 @@ def _add_block(
         items[block.type].append(StaticBlock(label, body, block.header_span))
         return
     labels = {
-        name: nested.label or "name" if nested.nesting is Nesting.MAP else ""
-        for name, nested in schema.blocks.items()
+        name: nested.label or "name" if nested.nesting is Nesting.MAP else "" for name, nested in schema.blocks.items()
     }
     dynamic = read_dynamic(block, labels, problems)
     if dynamic is not None:

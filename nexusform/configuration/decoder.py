@@ -38,12 +38,7 @@ from nexusform.configuration.static_arguments import (
     format_header,
     sort_by_position,
 )
-from nexusform.configuration.value_blocks import (
-    decode_conditions,
-    decode_locals,
-    decode_output,
-    decode_variable,
-)
+from nexusform.configuration.value_blocks import decode_conditions, decode_locals, decode_output, decode_variable
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
 from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.language.bodies import BodySchema, decode_body
@@ -137,9 +132,7 @@ _VARIABLE: Final = _DuplicateError(
     "duplicate-variable-declaration", "A variable named", "Variable names must be unique within a module."
 )
 _LOCAL: Final = _DuplicateError(
-    "duplicate-local-value-definition",
-    "A local value named",
-    "Local value names must be unique within a module.",
+    "duplicate-local-value-definition", "A local value named", "Local value names must be unique within a module."
 )
 _OUTPUT: Final = _DuplicateError(
     "duplicate-output-definition", "An output named", "Output names must be unique within a module."
@@ -199,16 +192,12 @@ class _Decoder:
         settings_overrides = [b for b in override_blocks if b.type == "nexusform"]
         previous_count = len(self.problems)
         settings = decode_settings(settings_blocks, settings_overrides, self.problems, is_root=not self.path)
-        self.problems[previous_count:] = [
-            replace(p, block="nexusform") for p in self.problems[previous_count:]
-        ]
+        self.problems[previous_count:] = [replace(p, block="nexusform") for p in self.problems[previous_count:]]
         locals_blocks: list[Block] = []
         if override_blocks and not self.has_syntax_errors:
             from nexusform.configuration.override_files import apply_overrides
 
-            blocks, locals_blocks = apply_overrides(
-                blocks, override_blocks, self.shared.known_types, self.problems
-            )
+            blocks, locals_blocks = apply_overrides(blocks, override_blocks, self.shared.known_types, self.problems)
         for block, location in blocks:
             previous_count = len(self.problems)
             _READERS[block.type](self, block, location)
@@ -299,9 +288,7 @@ class _Decoder:
         """Add the first item of each name; a later one is an error."""
         earlier = items.setdefault(item.name, item)
         if earlier is not item:
-            detail = describe_duplicate(
-                duplicate_error.description, item.name, earlier.span, duplicate_error.rule
-            )
+            detail = describe_duplicate(duplicate_error.description, item.name, earlier.span, duplicate_error.rule)
             self._add_error(duplicate_error.diagnostic_id, detail, item.span, headline)
 
     def read_resource(self, block: Block, location: BlockLocation) -> None:
@@ -402,9 +389,7 @@ class _Decoder:
             return
         if header.name in self.calls:
             rule = "Module calls must have unique names within a module."
-            detail = describe_duplicate(
-                "A module call named", header.name, self.calls[header.name].header_span, rule
-            )
+            detail = describe_duplicate("A module call named", header.name, self.calls[header.name].header_span, rule)
             self._add_error("duplicate-module-call", detail, header.header_span)
             return
         self.calls[header.name] = ModuleCall(

@@ -75,9 +75,7 @@ class IteratorScope:
         return self._outer.functions
 
 
-def read_dynamic(
-    block: Block, label_names: Mapping[str, str], problems: list[Diagnostic]
-) -> DynamicBlock | None:
+def read_dynamic(block: Block, label_names: Mapping[str, str], problems: list[Diagnostic]) -> DynamicBlock | None:
     """Read the parts of a `dynamic` block; None if it is unusable. Adds to `problems`.
 
     `known` maps the block types allowed here to the name of their label ("" for none).
@@ -176,9 +174,7 @@ def _read_label(
     return labels[0]
 
 
-def build_iterator_scopes(
-    block: DynamicBlock, scope: Scope
-) -> tuple[list[IteratorScope] | None, list[Diagnostic]]:
+def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[IteratorScope] | None, list[Diagnostic]]:
     """Build one scope for each block to generate, in iteration order; None if unknown."""
     value, problems = evaluate_expression(block.for_each, scope)
     if has_errors(problems) or not value.is_known:

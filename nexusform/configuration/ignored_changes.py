@@ -37,16 +37,11 @@ def _check_nested_path(nested: NestedBlock, current_path: Path, remaining_path: 
     text = format_path(current_path)
     match nested.nesting:
         case Nesting.SINGLE if isinstance(step, int):
-            return (
-                f"{text} is a single block, not a list: write "
-                f"{format_path((*current_path, *remaining_path[1:]))}."
-            )
+            return f"{text} is a single block, not a list: write {format_path((*current_path, *remaining_path[1:]))}."
         case Nesting.LIST if isinstance(step, str):
             return f"{text} is a list of blocks: write {format_path((*current_path, 0, *remaining_path))}."
         case Nesting.MAP if isinstance(step, int):
-            corrected_path = format_path(
-                (*current_path, nested.label.upper() or "LABEL", *remaining_path[1:])
-            )
+            corrected_path = format_path((*current_path, nested.label.upper() or "LABEL", *remaining_path[1:]))
             return f"Blocks {text} are selected by label, not by index: write {corrected_path}."
         case Nesting.SINGLE:
             return _check_block_path(text, nested.schema, current_path, remaining_path)

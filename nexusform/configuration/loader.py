@@ -100,9 +100,7 @@ def load_configuration(
         if root is None:
             return None, reader.problems
         root = replace(root, files=(*root.files, *[reader.parse_source(source) for source in extra]))
-        configuration, new_problems = decode_configuration(
-            root, reader.read_called_module, KnownTypes(managed, data)
-        )
+        configuration, new_problems = decode_configuration(root, reader.read_called_module, KnownTypes(managed, data))
     return configuration, [*reader.problems, *new_problems]
 
 
@@ -140,11 +138,7 @@ def read_variables(
         new_problems = [problem for problem in new_problems if problem.id != "no-value-for-required-variable"]
     defaulted = [name for name, (_, origin) in values.items() if origin.text == DEFAULT]
     unread = list_unread_values(defaulted, environment, names)
-    return values, [
-        *problems,
-        *new_problems,
-        *(build_warning("values-not-read", sentence) for sentence in unread),
-    ]
+    return values, [*problems, *new_problems, *(build_warning("values-not-read", sentence) for sentence in unread)]
 
 
 def _list_option_assignments(
@@ -168,9 +162,7 @@ def _list_option_assignments(
 class _FileReader:
     """Reader of directories, each once."""
 
-    def __init__(
-        self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]
-    ) -> None:
+    def __init__(self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]) -> None:
         self._confinement = confinement
         self._unsaved = unsaved
         self._cache = _TreeCache(cache_directory) if cache_directory else None
@@ -211,9 +203,7 @@ class _FileReader:
 
     def _add_error(self, diagnostic_id: str, detail: str, call: CallHeader | None) -> None:
         block = f'module "{call.name}"' if call else ""
-        self.problems.append(
-            build_error(diagnostic_id, detail, call.source_span if call else None, block=block)
-        )
+        self.problems.append(build_error(diagnostic_id, detail, call.source_span if call else None, block=block))
 
     def _read_file(self, directory: str, name: str) -> ParsedFile:
         """Read a file from the editor if it is unsaved there, else from disk."""
@@ -266,9 +256,7 @@ def _is_override(name: str) -> bool:
     return stem == "override" or stem.endswith("_override")
 
 
-def _read_source(
-    path: str, resolve_path: Callable[[str], str], problems: list[Diagnostic]
-) -> SourceFile | None:
+def _read_source(path: str, resolve_path: Callable[[str], str], problems: list[Diagnostic]) -> SourceFile | None:
     """Read a regular file's text; None after a diagnostic. `resolve_path` returns the path to open."""
     display_path = os.fsencode(path).decode(errors="replace")
     start = Position(1, 1, 0)
@@ -288,14 +276,11 @@ def _read_source(
     except UnicodeDecodeError as problem:
         line = raw.count(b"\n", 0, problem.start) + 1
         detail = (
-            f'The file "{display_path}" is not UTF-8: byte {problem.start} on line {line} is invalid. Save '
-            "it as UTF-8."
+            f'The file "{display_path}" is not UTF-8: byte {problem.start} on line {line} is invalid. Save it as UTF-8.'
         )
         column = len(raw[raw.rfind(b"\n", 0, problem.start) + 1 : problem.start].decode()) + 1
         position = Position(line, column, problem.start)
-        problems.append(
-            build_error("invalid-character-encoding", detail, Span(display_path, position, position))
-        )
+        problems.append(build_error("invalid-character-encoding", detail, Span(display_path, position, position)))
         return None
     problems += find_hidden_characters(source)
     return source

@@ -113,9 +113,7 @@ def decode_provider(block: Block, problems: list[Diagnostic]) -> ProviderBlock |
             "An alias must be a valid name. A name must start with a letter or underscore and may contain "
             "only letters, digits, underscores, and dashes."
         )
-        problems.append(
-            build_error("invalid-provider-configuration-alias", detail, attribute.expression.span)
-        )
+        problems.append(build_error("invalid-provider-configuration-alias", detail, attribute.expression.span))
         return None
     if not has_valid_name:
         return None

@@ -24,8 +24,7 @@ _DEPENDS_ON = BodySchema(attributes={"depends_on": False})
 _MERGED_BLOCK = "lifecycle"
 _LIFECYCLE_SCHEMA = BodySchema(
     attributes=dict.fromkeys(
-        ("create_before_destroy", "prevent_destroy", "ignore_changes", "replace_triggered_by", "destroy"),
-        False,
+        ("create_before_destroy", "prevent_destroy", "ignore_changes", "replace_triggered_by", "destroy"), False
     ),
     blocks={"precondition": (), "postcondition": ()},
 )
@@ -68,10 +67,7 @@ def apply_overrides(
             headline = f"Cannot override '{block.type}' blocks"
             problems.append(
                 build_error(
-                    "unsupported-block-override",
-                    _REJECTED_BLOCKS[block.type],
-                    block.header_span,
-                    headline=headline,
+                    "unsupported-block-override", _REJECTED_BLOCKS[block.type], block.header_span, headline=headline
                 )
             )
         elif block.type != "nexusform":
@@ -142,15 +138,11 @@ def merge_block(base: Block, override: Block, body_schema: BodySchema, problems:
     return replace(base, body=_merge_bodies(base.body, changes, body_schema, problems))
 
 
-def _merge_bodies(
-    base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]
-) -> AnyBody:
+def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> AnyBody:
     if isinstance(base, JsonBody) and isinstance(override, JsonBody):
         return _merge_json(base, override)
     return _merge_native(
-        _convert_to_native(base, body_schema, problems),
-        _convert_to_native(override, body_schema, problems),
-        problems,
+        _convert_to_native(base, body_schema, problems), _convert_to_native(override, body_schema, problems), problems
     )
 
 

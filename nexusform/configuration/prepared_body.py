@@ -146,9 +146,7 @@ class PreparedBody:
             notes.add(name, sensitive, refinements)
         return nulls
 
-    def _check_length(
-        self, values: Mapping[str, Any], count_name: str, list_name: str
-    ) -> Iterator[Diagnostic]:
+    def _check_length(self, values: Mapping[str, Any], count_name: str, list_name: str) -> Iterator[Diagnostic]:
         """Report a list whose length differs from the count argument."""
         count, elements = values[count_name], values[list_name]
         if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
@@ -237,10 +235,7 @@ class BlockGroup:
             if has_dynamic:
                 notes.problems.extend(
                     check_block_count(
-                        self.nested,
-                        self.name,
-                        [(block.label, block.span) for block in evaluated_blocks],
-                        self.location,
+                        self.nested, self.name, [(block.label, block.span) for block in evaluated_blocks], self.location
                     )
                 )
             self._store_values(values, evaluated_blocks)
@@ -261,11 +256,7 @@ class BlockGroup:
             values[get_order_attribute(self.name)] = list(by_label)
 
     def _evaluate_dynamic(
-        self,
-        evaluated_blocks: list[_EvaluatedBlock],
-        item: RepeatedBlock,
-        scope: Scope,
-        notes: EvaluationNotes,
+        self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, notes: EvaluationNotes
     ) -> bool:
         """Evaluate a dynamic block's blocks. Return whether they are known."""
         scopes, problems = build_iterator_scopes(item.dynamic, scope)
@@ -301,9 +292,7 @@ class BlockGroup:
             if self.nested.nesting is not Nesting.SINGLE:
                 prefix += (label if self.nested.nesting is Nesting.MAP else len(evaluated_blocks) - 1,)
             notes.sensitive[start:] = [(*prefix, *p) for p in notes.sensitive[start:]]
-            notes.refinements[refined:] = [
-                ((*prefix, *p), refinement) for p, refinement in notes.refinements[refined:]
-            ]
+            notes.refinements[refined:] = [((*prefix, *p), refinement) for p, refinement in notes.refinements[refined:]]
 
     def locate(self, path: Path) -> Span | None:
         """Return the span of a block, or of a part of it; None without any block of this type."""
@@ -376,8 +365,7 @@ def _report_duplicate_labels(name: str, blocks: Sequence[tuple[str, Span]]) -> I
         if label in first_spans:
             yield build_error(
                 "duplicate-block",
-                f'Duplicate block {name} "{label}": the first is at {place_of(first_spans[label])}. Use '
-                "another label.",
+                f'Duplicate block {name} "{label}": the first is at {place_of(first_spans[label])}. Use another label.',
                 span,
                 headline=f"Duplicate {name} block",
             )
@@ -479,9 +467,7 @@ class Argument:
                 return UNKNOWN, _NO_PATHS, (), [*problems, self._report_type(problem)]
         plain_value, sensitive = convert_to_plain(value)
         if self._has_constraints and plain_value is not None and plain_value is not UNKNOWN:
-            new_problems = check_value(
-                self.schema, self.attribute.name, plain_value, self.span, hidden=bool(sensitive)
-            )
+            new_problems = check_value(self.schema, self.attribute.name, plain_value, self.span, hidden=bool(sensitive))
             if new_problems:
                 return UNKNOWN, sensitive, (), [*problems, *new_problems]
         return plain_value, sensitive, list_refinements(value), problems

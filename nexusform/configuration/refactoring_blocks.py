@@ -5,11 +5,7 @@ from __future__ import annotations
 from nexusform.configuration.declarations.configuration import ImportBlock, MovedBlock, RemovedBlock
 from nexusform.configuration.declarations.constants import evaluate_flag
 from nexusform.configuration.resource_blocks import read_provider_key
-from nexusform.configuration.static_arguments import (
-    find_single_block,
-    parse_reference,
-    parse_static_expression,
-)
+from nexusform.configuration.static_arguments import find_single_block, parse_reference, parse_static_expression
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.language.bodies import BodySchema, decode_body
 from nexusform.language.syntax.syntax_nodes import (
@@ -125,9 +121,7 @@ def build_pattern(traversal: Traversal, problems: list[Diagnostic]) -> AddressPa
         elif isinstance(step, TraverseIndex) and isinstance(step.key, (str, int)):
             parts.append((step.key,))
         else:
-            problems.append(
-                _report_invalid_address(traversal, "an instance key is a whole number or a string")
-            )
+            problems.append(_report_invalid_address(traversal, "an instance key is a whole number or a string"))
             return None
     module, count = _split_module_steps(parts)
     remaining_parts = parts[count:]
@@ -167,6 +161,4 @@ def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModuleStep
 
 
 def _report_invalid_address(traversal: Traversal, reason: str) -> Diagnostic:
-    return build_error(
-        "invalid-address", f"This is not the address of a resource or module: {reason}.", traversal.span
-    )
+    return build_error("invalid-address", f"This is not the address of a resource or module: {reason}.", traversal.span)

@@ -17,22 +17,10 @@ from nexusform.configuration.reference_graph import (
     list_modules,
 )
 from nexusform.configuration.static_arguments import sort_by_position
-from nexusform.diagnostics.diagnostic import (
-    Diagnostic,
-    build_error,
-    find_nearest,
-    find_nearest_names,
-    suggest_name,
-)
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, find_nearest, find_nearest_names, suggest_name
 from nexusform.diagnostics.source import Span
 from nexusform.language.references import list_traversals
-from nexusform.language.syntax.syntax_nodes import (
-    Expression,
-    Step,
-    Traversal,
-    TraverseAttribute,
-    TraverseIndex,
-)
+from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.resources.address import Mode
 from nexusform.schemas.block_schema import BlockSchema, compute_implied_type
 from nexusform.schemas.value_types import ListType, MapType, ObjectType, SetType, TupleType, Type
@@ -105,9 +93,7 @@ def _check_provider_aliases(module: Module, root: Module) -> Iterator[Diagnostic
                 f"{block.provider}.{suggest_name(block.provider, providers)} "
                 "Write a provider block with this alias in the root module."
             )
-            yield build_error(
-                "provider-configuration-not-present", detail, block.header_span, block=block.header
-            )
+            yield build_error("provider-configuration-not-present", detail, block.header_span, block=block.header)
 
 
 def check_provider_names(configuration: Configuration, known_names: Collection[str]) -> Iterator[Diagnostic]:
@@ -115,9 +101,7 @@ def check_provider_names(configuration: Configuration, known_names: Collection[s
     for module in list_modules(configuration.root):
         for provider in module.providers.values():
             if provider.name not in known_names:
-                yield _report_unknown_provider(
-                    provider.name, known_names, provider.span, f'provider "{provider.name}"'
-                )
+                yield _report_unknown_provider(provider.name, known_names, provider.span, f'provider "{provider.name}"')
         for block in module.resources.values():
             name = block.provider.partition(".")[0]
             if name and name not in known_names:
@@ -169,10 +153,7 @@ class _Checker:
     def check(self, reference: ReferenceUse) -> Iterable[Diagnostic]:
         """Check one reference."""
         name = reference.traversal.root.name
-        if (
-            name == reference.node.kind == "local"
-            and _get_first_name(reference.traversal) == reference.node.name
-        ):
+        if name == reference.node.kind == "local" and _get_first_name(reference.traversal) == reference.node.name:
             detail = f"Local value {reference.node} cannot use its own result as part of its expression."
             return [build_error("self-referencing-local-value", detail, reference.traversal.span)]
         special = _ROOT_CHECKS.get(name)
@@ -180,9 +161,7 @@ class _Checker:
             return special(self, reference.traversal, reference.scope)
         if name in _FOREIGN_ROOTS:
             return _report_foreign_root(reference.traversal)
-        return self._check_resource(
-            reference.traversal, reference.scope, "managed", reference.traversal.steps
-        )
+        return self._check_resource(reference.traversal, reference.scope, "managed", reference.traversal.steps)
 
     # --- names of the module -------------------------------------------------------------------
 
@@ -349,9 +328,7 @@ class _Checker:
         other_mode: Mode = "data" if mode == "managed" else "managed"
         if (other_mode, kind, name) in self.module.resources:
             other_address = f"data.{kind}.{name}" if other_mode == "data" else f"{kind}.{name}"
-            detail += (
-                f" Did you mean the {'data' if other_mode == 'data' else 'managed'} resource {other_address}?"
-            )
+            detail += f" Did you mean the {'data' if other_mode == 'data' else 'managed'} resource {other_address}?"
         else:
             detail += self._suggest_resource(mode, kind, name)
         return build_error("reference-to-undeclared-resource", detail, traversal.span)
@@ -464,9 +441,7 @@ def _check_instance_key(
             f'Because {label} has "{key}" set, its attributes must be accessed on specific instances. For '
             f"example, to correlate with indices of a referring resource, use: {example}"
         )
-        yield build_error(
-            "missing-instance-key", detail, traversal.span, headline=f"Missing {noun} instance key"
-        )
+        yield build_error("missing-instance-key", detail, traversal.span, headline=f"Missing {noun} instance key")
 
 
 def _is_number(step: Step) -> bool:
@@ -475,15 +450,12 @@ def _is_number(step: Step) -> bool:
 
 def _report_attribute_reference(traversal: Traversal) -> Diagnostic:
     detail = (
-        "References in depends_on must be to a whole object (a resource, a module), not to an attribute of "
-        "an object."
+        "References in depends_on must be to a whole object (a resource, a module), not to an attribute of an object."
     )
     return build_error("invalid-depends-on-reference", detail, traversal.span)
 
 
-def _check_attributes(
-    value_type: Type, steps: tuple[Step, ...], traversal: Traversal
-) -> Iterator[Diagnostic]:
+def _check_attributes(value_type: Type, steps: tuple[Step, ...], traversal: Traversal) -> Iterator[Diagnostic]:
     """Report the first step that does not exist in the type."""
     for step in steps:
         if isinstance(value_type, ObjectType):
@@ -492,18 +464,12 @@ def _check_attributes(
             if attribute_type is None:
                 known = [n for n, _ in value_type.attributes]
                 hint = suggest_name(str(name), known)
-                detail = (
-                    f'This object has no argument, nested block, or exported attribute named "{name}".{hint}'
-                )
+                detail = f'This object has no argument, nested block, or exported attribute named "{name}".{hint}'
                 yield build_error("unsupported-attribute", detail, step.span, context=traversal.span)
                 return
             value_type = attribute_type
         elif isinstance(value_type, (MapType, ListType)):
-            if (
-                isinstance(value_type, ListType)
-                and isinstance(step, TraverseAttribute)
-                and not _is_number(step)
-            ):
+            if isinstance(value_type, ListType) and isinstance(step, TraverseAttribute) and not _is_number(step):
                 detail = "This value is a list: pick an element by its number, or use [*] for all."
                 yield build_error("unsupported-attribute", detail, step.span, context=traversal.span)
                 return

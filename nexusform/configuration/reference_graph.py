@@ -21,18 +21,10 @@ from nexusform.configuration.declarations.configuration import (
 from nexusform.diagnostics.source import Span
 from nexusform.language.parser import pause_collector
 from nexusform.language.references import list_body_traversals, list_traversals
-from nexusform.language.syntax.syntax_nodes import (
-    Expression,
-    Step,
-    Traversal,
-    TraverseAttribute,
-    TraverseIndex,
-)
+from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
 from nexusform.resources.graph import find_reachable
 
-Kind: TypeAlias = Literal[
-    "variable", "local", "output", "resource", "data", "module", "provider", "check", "import"
-]
+Kind: TypeAlias = Literal["variable", "local", "output", "resource", "data", "module", "provider", "check", "import"]
 
 
 class Declaration(Struct, frozen=True):
@@ -143,9 +135,7 @@ def _list_condition_references(
     node: Declaration, conditions: Iterable[Condition], scope: ReferenceScope, header: str
 ) -> Iterator[ReferenceUse]:
     for condition in conditions:
-        yield from _list_expression_references(
-            node, [condition.condition, condition.error_message], scope, header
-        )
+        yield from _list_expression_references(node, [condition.condition, condition.error_message], scope, header)
 
 
 def _list_output_references(node: Declaration, output: Output) -> Iterator[ReferenceUse]:
@@ -158,12 +148,8 @@ def _list_output_references(node: Declaration, output: Output) -> Iterator[Refer
 def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterator[ReferenceUse]:
     """List the references of a resource or data block."""
     header = block.header
-    body_scope = ReferenceScope(
-        has_count=block.count is not None, has_each=block.for_each is not None, block=block
-    )
-    yield from _list_expression_references(
-        node, [block.count, block.for_each], ReferenceScope(block=block), header
-    )
+    body_scope = ReferenceScope(has_count=block.count is not None, has_each=block.for_each is not None, block=block)
+    yield from _list_expression_references(node, [block.count, block.for_each], ReferenceScope(block=block), header)
     for traversal in list_body_traversals(block.body):
         yield ReferenceUse(node, traversal, body_scope, header)
     yield from _list_expression_references(
@@ -263,9 +249,7 @@ def _add_module_edges(
             dependencies[caller] = call.header_span
     for reference in references[module.path]:
         dependencies = edges.setdefault(reference.node, {})
-        for target in _list_targets(
-            module, reference.traversal, everything=reference.scope.only_whole_objects
-        ):
+        for target in _list_targets(module, reference.traversal, everything=reference.scope.only_whole_objects):
             if target != reference.node:
                 dependencies.setdefault(target, reference.traversal.span)
     for block in module.resources.values():

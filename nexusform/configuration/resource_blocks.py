@@ -72,11 +72,7 @@ class BlockLocation(Struct, frozen=True):
 
 
 def decode_resource(
-    block: syntax.Block,
-    mode: Mode,
-    location: BlockLocation,
-    known_types: KnownTypes,
-    problems: list[Diagnostic],
+    block: syntax.Block, mode: Mode, location: BlockLocation, known_types: KnownTypes, problems: list[Diagnostic]
 ) -> ResourceBlock | None:
     """Decode one `resource` or `data` block; None if its type or name is invalid."""
     kind, name = block.labels
@@ -131,9 +127,7 @@ def _check_type(block: syntax.Block, mode: Mode, known_types: KnownTypes, proble
     else:
         hint = suggest_name(label.value, types)
     kind, noun = (
-        ("invalid-resource-type", "resource type")
-        if mode == "managed"
-        else ("invalid-data-source", "data source")
+        ("invalid-resource-type", "resource type") if mode == "managed" else ("invalid-data-source", "data source")
     )
     problems.append(build_error(kind, f'nexusform has no {noun} "{label.value}".{hint}', label.span))
 
@@ -198,9 +192,7 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
     inner, new_problems = decode_body(block.body, _LIFECYCLES[mode])
     problems.extend(new_problems)
     arguments = inner.attributes
-    ignore_all, ignored_paths, ignored_spans = _decode_ignore_changes(
-        arguments.get("ignore_changes"), problems
-    )
+    ignore_all, ignored_paths, ignored_spans = _decode_ignore_changes(arguments.get("ignore_changes"), problems)
     return Lifecycle(
         create_before_destroy=evaluate_flag(arguments.get("create_before_destroy"), problems, default=False),
         prevent_destroy=evaluate_flag(arguments.get("prevent_destroy"), problems, default=False),
@@ -232,9 +224,7 @@ def _decode_ignore_changes(
     return False, tuple(paths), tuple(spans)
 
 
-def _decode_triggers(
-    attribute: syntax.Attribute | None, problems: list[Diagnostic]
-) -> tuple[syntax.Expression, ...]:
+def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> tuple[syntax.Expression, ...]:
     """Return references with instance keys that may be expressions (`nexus_rack.r[count.index]`)."""
     if attribute is None:
         return ()

@@ -16,12 +16,7 @@ from nexusform.configuration.declarations.configuration import (
     MethodName,
     Settings,
 )
-from nexusform.configuration.declarations.constants import (
-    evaluate_flag,
-    evaluate_number,
-    evaluate_text,
-    evaluate_texts,
-)
+from nexusform.configuration.declarations.constants import evaluate_flag, evaluate_number, evaluate_text, evaluate_texts
 from nexusform.configuration.declarations.limits import FIXED_LIMITS, NAMES
 from nexusform.configuration.static_arguments import find_single_block, parse_reference
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
@@ -29,14 +24,7 @@ from nexusform.diagnostics.source import Span
 from nexusform.language.bodies import BodySchema, decode_body
 from nexusform.language.bodies import decode_attributes as arguments_of
 from nexusform.language.syntax.positions import describe_span
-from nexusform.language.syntax.syntax_nodes import (
-    Attribute,
-    Block,
-    Body,
-    JsonBody,
-    Traversal,
-    TraverseAttribute,
-)
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, JsonBody, Traversal, TraverseAttribute
 
 SETTINGS_SCHEMA = BodySchema(
     attributes={"required_version": False, "sku_catalogue": False},
@@ -61,9 +49,7 @@ def decode_settings(
     return settings
 
 
-def _add_block(
-    settings: Settings, block: Block, problems: list[Diagnostic], *, is_override: bool
-) -> Settings:
+def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, is_override: bool) -> Settings:
     parts, new_problems = decode_body(block.body, SETTINGS_SCHEMA)
     problems.extend(new_problems)
     arguments = parts.attributes
@@ -76,9 +62,7 @@ def _add_block(
         span = arguments["sku_catalogue"].expression.span
         if settings.sku_catalogue_span is not None and not is_override:
             problems.append(
-                _report_duplicate_setting(
-                    "sku_catalogue", settings.sku_catalogue_span, arguments["sku_catalogue"]
-                )
+                _report_duplicate_setting("sku_catalogue", settings.sku_catalogue_span, arguments["sku_catalogue"])
             )
         settings = replace(settings, sku_catalogue=catalogue, sku_catalogue_span=span)
     lint = find_single_block(parts.blocks, "lint", problems)
@@ -193,9 +177,7 @@ def is_version_allowed(version: str, constraint: str) -> bool | None:
             return None
         operator, required = term.group(1) or "", term.group(2)
         if operator == "~>":
-            is_satisfied = is_satisfied and _parse_version(required) <= actual < _compute_upper_bound(
-                required
-            )
+            is_satisfied = is_satisfied and _parse_version(required) <= actual < _compute_upper_bound(required)
         else:
             is_satisfied = is_satisfied and _COMPARE[operator](actual, _parse_version(required))
     return is_satisfied
@@ -256,11 +238,7 @@ def decode_encryption(body: Body | JsonBody, problems: list[Diagnostic]) -> Encr
             readers |= _decode_readers(block, methods, problems)
     problems.extend(_check_key_providers(methods, providers, parts.end_span))
     return Encryption(
-        key_providers=providers,
-        methods=methods,
-        state=targets.get("state"),
-        plan=targets.get("plan"),
-        readers=readers,
+        key_providers=providers, methods=methods, state=targets.get("state"), plan=targets.get("plan"), readers=readers
     )
 
 
@@ -367,9 +345,7 @@ def _list_names(traversal: Traversal) -> list[str]:
 
 
 def _check_key_providers(
-    methods: Mapping[MethodName, MethodName | None],
-    providers: Mapping[MethodName, KeyProviderBlock],
-    span: Span,
+    methods: Mapping[MethodName, MethodName | None], providers: Mapping[MethodName, KeyProviderBlock], span: Span
 ) -> list[Diagnostic]:
     """Report methods with an undeclared key provider."""
     return [

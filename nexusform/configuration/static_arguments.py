@@ -17,8 +17,7 @@ from nexusform.language.syntax.positions import describe_span
 
 _NAME = re.compile(r"[^\W\d][\w-]*")
 NAME_RULE = (
-    "A name must start with a letter or underscore and may contain only letters, digits, underscores, and "
-    "dashes."
+    "A name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes."
 )
 _REFERENCE_RULE = (
     "A single static variable reference is required: only attribute access and indexing with constant keys. "
@@ -49,9 +48,7 @@ def describe_duplicate(kind: str, name: str, earlier: Span, rule: str) -> str:
     return f'{kind} "{name}" was already declared at {describe_span(earlier)}. {rule}'
 
 
-def parse_static_expression(
-    expression: syntax.Expression, problems: list[Diagnostic]
-) -> syntax.Expression | None:
+def parse_static_expression(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Expression | None:
     """Return the expression itself, or the expression in a string."""
     if not isinstance(expression, syntax.StringLiteral):
         return expression
@@ -73,9 +70,7 @@ def parse_reference(expression: syntax.Expression, problems: list[Diagnostic]) -
     return None
 
 
-def list_expressions(
-    attribute: syntax.Attribute, problems: list[Diagnostic]
-) -> tuple[syntax.Expression, ...]:
+def list_expressions(attribute: syntax.Attribute, problems: list[Diagnostic]) -> tuple[syntax.Expression, ...]:
     """Return the items of a static list expression."""
     if isinstance(attribute.expression, syntax.TupleCons):
         return attribute.expression.items
@@ -89,15 +84,11 @@ def list_expressions(
     return ()
 
 
-def parse_references(
-    attribute: syntax.Attribute | None, problems: list[Diagnostic]
-) -> tuple[syntax.Traversal, ...]:
+def parse_references(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> tuple[syntax.Traversal, ...]:
     """Parse the references of `depends_on` and similar arguments."""
     if attribute is None:
         return ()
-    traversals = [
-        parse_reference(expression, problems) for expression in list_expressions(attribute, problems)
-    ]
+    traversals = [parse_reference(expression, problems) for expression in list_expressions(attribute, problems)]
     return tuple(traversal for traversal in traversals if traversal is not None)
 
 
@@ -111,9 +102,7 @@ def get_keyword(attribute: syntax.Attribute) -> str:
     return ""
 
 
-def parse_relative_path(
-    traversal: syntax.Traversal, problems: list[Diagnostic]
-) -> tuple[PathStep, ...] | None:
+def parse_relative_path(traversal: syntax.Traversal, problems: list[Diagnostic]) -> tuple[PathStep, ...] | None:
     """Parse a traversal into an object as the steps of a path: `agent_pool["np1"].count`."""
     steps: list[PathStep] = [traversal.root.name]
     for step in traversal.steps:
@@ -129,15 +118,12 @@ def parse_relative_path(
     return tuple(steps)
 
 
-def find_single_block(
-    blocks: Iterable[syntax.Block], kind: str, problems: list[Diagnostic]
-) -> syntax.Block | None:
+def find_single_block(blocks: Iterable[syntax.Block], kind: str, problems: list[Diagnostic]) -> syntax.Block | None:
     """Return the block of a type that is allowed once; further ones are reported."""
     matches = [block for block in blocks if block.type == kind]
     for duplicate in matches[1:]:
         detail = (
-            f'Only one "{kind}" block is allowed here. Another was given at '
-            f"{describe_span(matches[0].header_span)}."
+            f'Only one "{kind}" block is allowed here. Another was given at {describe_span(matches[0].header_span)}.'
         )
         problems.append(
             build_error("duplicate-block", detail, duplicate.header_span, headline=f"Duplicate {kind} block")

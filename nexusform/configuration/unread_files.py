@@ -30,9 +30,7 @@ _VARIABLES: Final = {
     ".nfvars": ".nfvars.hcl",
 }
 # Endings of files that are read automatically.
-_AUTOMATIC_ENDINGS: Final = {
-    ending: new for ending, new in _VARIABLES.items() if ending not in (".tfvars", ".nfvars")
-}
+_AUTOMATIC_ENDINGS: Final = {ending: new for ending, new in _VARIABLES.items() if ending not in (".tfvars", ".nfvars")}
 _FOREIGN_ENDINGS: Final = (".tf", ".tf.json", ".tofu", ".tofu.json")
 _VARIABLE_FILE_ENDINGS: Final = (".nfvars.hcl", ".nfvars.json")
 
@@ -75,9 +73,7 @@ def describe_unread_value(
     return ""
 
 
-def list_unread_values(
-    defaulted: Iterable[str], environment: Mapping[str, str], names: Iterable[str]
-) -> list[str]:
+def list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str], names: Iterable[str]) -> list[str]:
     """List the sources of another tool for these variables, which have their defaults: a sentence each.
 
     `names` are the files of the directory. Next to configuration of the other tool, its files of variables

@@ -45,8 +45,7 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
         problems.append(
             build_error(
                 "invalid-variable-name",
-                f'The variable name "{label.value}" is reserved due to its special meaning inside '
-                "module blocks.",
+                f'The variable name "{label.value}" is reserved due to its special meaning inside module blocks.',
                 label.span,
             )
         )
@@ -102,8 +101,7 @@ def _decode_default(
         value = convert_value(value, variable_type)
     except ConversionProblem as problem:
         reason = (
-            f"This default value is not compatible with the variable's type constraint: "
-            f"{describe_problem(problem)}."
+            f"This default value is not compatible with the variable's type constraint: {describe_problem(problem)}."
         )
     if not reason and value.is_null and not nullable:
         reason = "A null default value is not valid when nullable = false."
@@ -151,9 +149,7 @@ def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
     )
 
 
-def _decode_validations(
-    blocks: Iterable[Block], name: str, problems: list[Diagnostic]
-) -> tuple[Condition, ...]:
+def _decode_validations(blocks: Iterable[Block], name: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
     # Each must refer to the variable, besides other references.
     validations = decode_conditions(blocks, "validation", problems)
     for validation in validations:
@@ -173,9 +169,7 @@ def _is_reference_to(traversal: Traversal, name: str) -> bool:
 _CONDITION_SCHEMA = BodySchema(attributes={"condition": True, "error_message": True})
 
 
-def decode_conditions(
-    blocks: Iterable[Block], kind: str, problems: list[Diagnostic]
-) -> tuple[Condition, ...]:
+def decode_conditions(blocks: Iterable[Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
     """Decode the conditions of all blocks of one type; adds to `problems`."""
     conditions: list[Condition] = []
     for block in blocks:

@@ -129,9 +129,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "unterminated-constructor": _BRACKET,
     "unterminated-function-call": _PARENTHESIS,
     "unterminated-string-literal": _QUOTE,
-    "unterminated-template-string": (
-        "A text or a heredoc (<<NAME) has no end: its last line must be NAME alone."
-    ),
+    "unterminated-template-string": ("A text or a heredoc (<<NAME) has no end: its last line must be NAME alone."),
 }
 
 
@@ -192,9 +190,7 @@ def _resolve_variable(
         origin = assignment.origin
         value, new_problems = _convert_assignment(variable, assignment)
         problems.extend(
-            _redact_sensitive_problems(variable, assignment, new_problems)
-            if variable.sensitive
-            else new_problems
+            _redact_sensitive_problems(variable, assignment, new_problems) if variable.sensitive else new_problems
         )
         if not has_errors(new_problems) and value.is_null and not variable.nullable:
             value, origin = variable.default, Origin(DEFAULT, variable.span)
@@ -242,9 +238,7 @@ def _convert_assignment(variable: Variable, assignment: Assignment) -> tuple[Val
             f"{describe_problem(problem)}."
         )
         subject = variable.span if isinstance(assignment.value, str) else assignment.value.span
-        return build_unknown(variable.type), [
-            build_error("invalid-value-for-input-variable", detail, subject)
-        ]
+        return build_unknown(variable.type), [build_error("invalid-value-for-input-variable", detail, subject)]
 
 
 def _add_quotes_hint(problem: Diagnostic) -> Diagnostic:

@@ -8,9 +8,7 @@ PUBLIC = {
         "locate_text_line Problem Severity suggest_name TextLine ValueNote"
     ),
     "levels": "get_level get_warning_level Impact Level",
-    "phrases": (
-        "compute_natural_key format_count format_duration format_first format_list group_ranges select_form"
-    ),
+    "phrases": ("compute_natural_key format_count format_duration format_first format_list group_ranges select_form"),
     "source": "Position SourceFile Span",
     "summaries": "get_summary",
 }

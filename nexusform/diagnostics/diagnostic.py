@@ -142,9 +142,7 @@ def build_diagnostic(
     `headline` replaces that summary if it needs names or figures; `fields` are the other fields of
     Diagnostic.
     """
-    return Diagnostic(
-        severity, headline or get_summary(diagnostic_id), detail, subject, id=diagnostic_id, **fields
-    )
+    return Diagnostic(severity, headline or get_summary(diagnostic_id), detail, subject, id=diagnostic_id, **fields)
 
 
 def locate_text_line(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Diagnostic:
@@ -159,9 +157,7 @@ def locate_text_line(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) ->
     if subject is None or file is None or subject.start.line == subject.end.line:
         return unchanged
     source_lines = file.text.encode()[subject.start.byte : subject.end.byte].split(b"\n")
-    line_index = _find_source_line(
-        [source_line.decode(errors="replace") for source_line in source_lines], line
-    )
+    line_index = _find_source_line([source_line.decode(errors="replace") for source_line in source_lines], line)
     if line_index is None:
         return unchanged
     begin = subject.start.byte + sum(len(source_line) + 1 for source_line in source_lines[:line_index])
@@ -179,9 +175,7 @@ def _find_source_line(source_lines: Sequence[str], line: TextLine) -> int | None
     if line.number < len(source_lines) and _is_source_of(source_lines[line.number], expected):
         return line.number
     # Earlier sequences may produce several lines or none.
-    candidates = [
-        index for index, source_line in enumerate(source_lines[1:], 1) if source_line.strip() == expected
-    ]
+    candidates = [index for index, source_line in enumerate(source_lines[1:], 1) if source_line.strip() == expected]
     return candidates[0] if len(candidates) == 1 and expected else None
 
 
@@ -198,9 +192,7 @@ def convert_problem(problem: Problem) -> Diagnostic:
     return build_diagnostic(problem.severity, problem.id, problem.located_detail, brief=problem.brief)
 
 
-def build_error(
-    diagnostic_id: str, detail: str = "", subject: Span | None = None, **fields: Any
-) -> Diagnostic:
+def build_error(diagnostic_id: str, detail: str = "", subject: Span | None = None, **fields: Any) -> Diagnostic:
     """Build an error, as `build_diagnostic`."""
     return build_diagnostic(Severity.ERROR, diagnostic_id, detail, subject, **fields)
 
@@ -211,9 +203,7 @@ def development_file(name: str, action: str) -> Diagnostic:
     return build_error("development-version-file", detail)
 
 
-def build_warning(
-    diagnostic_id: str, detail: str = "", subject: Span | None = None, **fields: Any
-) -> Diagnostic:
+def build_warning(diagnostic_id: str, detail: str = "", subject: Span | None = None, **fields: Any) -> Diagnostic:
     """Build a warning, as `build_diagnostic`."""
     return build_diagnostic(Severity.WARNING, diagnostic_id, detail, subject, **fields)
 
@@ -242,9 +232,7 @@ def find_nearest(name: str, known: Iterable[str]) -> str:
     return names[0] if names else ""
 
 
-def find_nearest_names(
-    name: str, known: Iterable[str], max_names: int = 1, likeness: float = 0.6
-) -> list[str]:
+def find_nearest_names(name: str, known: Iterable[str], max_names: int = 1, likeness: float = 0.6) -> list[str]:
     """Return those of `known` that may be intended, the nearest first: the same letters in another case
     before all others.
 

@@ -10,7 +10,6 @@ PUBLIC = {
     "text_positions": "TextPosition",
     "times": "parse_duration parse_time format_time",
     "yaml_documents": (
-        "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number "
-        "YamlDocument YamlStream"
+        "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number YamlDocument YamlStream"
     ),
 }

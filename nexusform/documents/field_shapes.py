@@ -124,9 +124,7 @@ def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> ShapeV
         return ShapeViolation("must be a text; write quotes.")
     if kind is FieldKind.TEXT and not isinstance(data, Mapping | list):
         intended_text = str(data).lower() if isinstance(data, bool) else str(data)
-        return ShapeViolation(
-            f'must be a text; write "{source_text or intended_text}", with quotes.', intended_text
-        )
+        return ShapeViolation(f'must be a text; write "{source_text or intended_text}", with quotes.', intended_text)
     if not isinstance(data, str):
         return ShapeViolation(f"must be {kind.value}.")
     if kind.is_valid(_parse_unquoted(data)):

@@ -40,9 +40,7 @@ class _Reader:
         self.offset = 0
         self.line = 1
         self.counted_offset = 0  # lines are counted up to this offset
-        self.decode = json.JSONDecoder(
-            object_pairs_hook=_build_object, parse_constant=_reject_number
-        ).raw_decode
+        self.decode = json.JSONDecoder(object_pairs_hook=_build_object, parse_constant=_reject_number).raw_decode
 
     def parse(self) -> tuple[dict[str, Any], TextPosition]:
         """Parse the whole text. Raises _Unusual, ValueError or RecursionError."""

@@ -122,9 +122,7 @@ def _parse_text(file: str, text: str) -> YamlStream:
     except yaml.YAMLError as problem:
         findings.append(_report_syntax_error(file, problem))
     except RecursionError:
-        findings.append(
-            build_problem(file, None, INVALID, "the document is nested too deeply to be read here.")
-        )
+        findings.append(build_problem(file, None, INVALID, "the document is nested too deeply to be read here."))
     return YamlStream(tuple(documents), tuple(findings))
 
 
@@ -185,15 +183,12 @@ class _DocumentReader:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             raise _InvalidDocument(
-                position,
-                f"the document expands to more than {MAX_NODES:,} nodes. Split it into several files.",
+                position, f"the document expands to more than {MAX_NODES:,} nodes. Split it into several files."
             )
 
     def _resolve_alias(self, anchor: str, position: TextPosition) -> tuple[Any, TextPosition]:
         if anchor not in self.anchors:
-            raise _InvalidDocument(
-                position, f'the alias "*{anchor}" is not defined; write "&{anchor}" before it.'
-            )
+            raise _InvalidDocument(position, f'the alias "*{anchor}" is not defined; write "&{anchor}" before it.')
         data, anchor_position, size = self.anchors[anchor]
         self._count_nodes(size, position)
         return data, anchor_position
@@ -225,9 +220,7 @@ class _DocumentReader:
             key = _convert_key(name, key_position)
             if key in items:
                 detail = f'the key "{key}" occurs twice in one mapping; the last value is used.'
-                self.findings.append(
-                    build_problem(self.file, key_position, DUPLICATE, detail, Severity.WARNING)
-                )
+                self.findings.append(build_problem(self.file, key_position, DUPLICATE, detail, Severity.WARNING))
             items[key] = data
             # The entry has the position of its key; its parts keep their own.
             position.children[key] = TextPosition(
@@ -432,8 +425,6 @@ class DocumentFindings:
         """Add a finding of another reader about the same document."""
         self._problems.setdefault(problem)
 
-    def _add(
-        self, location: Node | TextPosition | None, problem_id: str, detail: str, severity: Severity
-    ) -> None:
+    def _add(self, location: Node | TextPosition | None, problem_id: str, detail: str, severity: Severity) -> None:
         position = location.position if isinstance(location, Node) else location
         self._problems.setdefault(build_problem(self.file, position, problem_id, detail, severity))

@@ -153,11 +153,7 @@ def _split_document(document: bytes, name: str) -> tuple[dict[str, Any], bytes]:
         header, data = members["encryption"], base64.b64decode(members["data"], validate=True)
         version = header["version"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise EncryptionProblem(
-            f"{name} is encrypted but damaged: it is not JSON written by nexusform."
-        ) from None
+        raise EncryptionProblem(f"{name} is encrypted but damaged: it is not JSON written by nexusform.") from None
     if version != _VERSION:
-        raise EncryptionProblem(
-            f"{name} was encrypted by a newer nexusform (format {version}). Use that version."
-        )
+        raise EncryptionProblem(f"{name} was encrypted by a newer nexusform (format {version}). Use that version.")
     return header, data

@@ -70,9 +70,7 @@ def require_cryptography(phrase: str) -> Iterator[None]:
     try:
         yield
     except ImportError as problem:
-        raise EncryptionProblem(
-            f'{phrase} the package {problem.name}: pip install "nexusform[encryption]".'
-        ) from None
+        raise EncryptionProblem(f'{phrase} the package {problem.name}: pip install "nexusform[encryption]".') from None
 
 
 def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
@@ -149,9 +147,7 @@ def _call_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
         from azure.identity import DefaultAzureCredential
         from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm
     except ImportError as import_error:
-        raise EncryptionProblem(
-            f'it needs the package {import_error.name}: pip install "nexusform[azure]".'
-        ) from None
+        raise EncryptionProblem(f'it needs the package {import_error.name}: pip install "nexusform[azure]".') from None
     try:
         client = CryptographyClient(key_id, DefaultAzureCredential())
         deadline = Deadline(lambda: key_id)
@@ -173,11 +169,7 @@ def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> En
         raise EncryptionProblem(f"the variable {EXTERNAL_VARIABLE} must name the program.")
     try:
         result = subprocess.run(  # noqa: S603 - the operator's own program
-            command,
-            input=json.dumps(meta).encode(),
-            stdout=subprocess.PIPE,
-            timeout=_COMMAND_SECONDS,
-            check=True,
+            command, input=json.dumps(meta).encode(), stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS, check=True
         )
         header, _, answer = result.stdout.partition(b"\n")
         if json.loads(header).get("magic") != _MAGIC:
@@ -202,9 +194,7 @@ KEY_PROVIDERS: Final[Mapping[str, KeyProvider]] = {
 def _check_settings(settings: Mapping[str, str], *known: str) -> None:
     unknown = [name for name in settings if name not in known]
     if unknown:
-        raise EncryptionProblem(
-            f'unknown setting "{unknown[0]}". Known settings: {", ".join(known) or "none"}.'
-        )
+        raise EncryptionProblem(f'unknown setting "{unknown[0]}". Known settings: {", ".join(known) or "none"}.')
 
 
 def _read_variable(settings: Mapping[str, str], setting: str) -> str:
@@ -219,9 +209,7 @@ def _read_variable(settings: Mapping[str, str], setting: str) -> str:
 
 def _parse_iterations(text: str) -> int:
     if not text.isdigit() or not _MINIMUM_ITERATIONS <= int(text) <= _MAXIMUM_ITERATIONS:
-        raise EncryptionProblem(
-            f'iterations = "{text}" must be a whole number of at least {_MINIMUM_ITERATIONS:,}.'
-        )
+        raise EncryptionProblem(f'iterations = "{text}" must be a whole number of at least {_MINIMUM_ITERATIONS:,}.')
     return int(text)
 
 

@@ -52,17 +52,13 @@ def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes
             raise EncryptionProblem("Its signature has a kind unknown to this version of nexusform.")
         fingerprint = _compute_fingerprint(public_key)
         if signature.get("key") != fingerprint:
-            raise EncryptionProblem(
-                f"It was signed with the key {signature.get('key')}, but {name} is {fingerprint}."
-            )
+            raise EncryptionProblem(f"It was signed with the key {signature.get('key')}, but {name} is {fingerprint}.")
         try:
             public_key.verify(
                 base64.b64decode(str(signature.get("signature")), validate=True), _PURPOSE + digest.encode()
             )
         except (InvalidSignature, binascii.Error):
-            raise EncryptionProblem(
-                "Its signature is invalid: the plan was changed after it was signed."
-            ) from None
+            raise EncryptionProblem("Its signature is invalid: the plan was changed after it was signed.") from None
 
 
 def _compute_fingerprint(key: Ed25519PublicKey) -> str:
@@ -85,9 +81,7 @@ def _load_private_key(text: bytes, name: str) -> Ed25519PrivateKey:
     try:
         key = load_pem_private_key(text, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise EncryptionProblem(
-            f"{name} {_describe_invalid_key(text)} Create a private key: {_MAKE_KEY}."
-        ) from None
+        raise EncryptionProblem(f"{name} {_describe_invalid_key(text)} Create a private key: {_MAKE_KEY}.") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise EncryptionProblem(f"{name} is not an Ed25519 key. Create one: {_MAKE_KEY}.")
     return key

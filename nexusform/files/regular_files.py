@@ -164,12 +164,7 @@ def create_file(path: str | Path, mode: int = PRIVATE) -> int:
 
 
 def write_file(
-    path: Path,
-    content: bytes | Iterable[bytes],
-    mode: int,
-    *,
-    backup: Path | None = None,
-    durable: bool = True,
+    path: Path, content: bytes | Iterable[bytes], mode: int, *, backup: Path | None = None, durable: bool = True
 ) -> None:
     """Write a file atomically, replacing a file or link at the path. The content may be in pieces.
 

@@ -104,9 +104,7 @@ class VmHandlers(Struct, frozen=True):
     own. `assemble` gets the arguments and, for an existing object, its earlier computed attributes.
     """
 
-    build_demand: Callable[
-        [Mapping[str, Any], ResourceContext, Address], tuple[VmDemand | None, list[Problem]]
-    ]
+    build_demand: Callable[[Mapping[str, Any], ResourceContext, Address], tuple[VmDemand | None, list[Problem]]]
     list_existing_vms: Callable[[Mapping[str, Any]], tuple[PlacedVm, ...]]
     assemble: Callable[[Mapping[str, Any], ResourceContext, Sequence[PlacedVm], UnplacedVms], dict[str, Any]]
     check_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = lambda _values, _names: []
@@ -499,9 +497,7 @@ class CaptureProvider(Protocol):
 class StateUser(Protocol):
     """Provider that needs the recorded objects of the state."""
 
-    def set_state_objects(
-        self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]
-    ) -> None:
+    def set_state_objects(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
         """Set the attributes of this provider's objects in state, and type and id of all objects."""
         ...
 

@@ -106,9 +106,7 @@ def _collect_refinements(value: Value, path: Path, refinements: list[tuple[Path,
     if value.raw is UNKNOWN:
         refinement = value.refinement
         if refinement is not None and refinement != NO_REFINEMENT:
-            bounds = [
-                None if b is None else convert_number(b) for b in (refinement.lowest, refinement.highest)
-            ]
+            bounds = [None if b is None else convert_number(b) for b in (refinement.lowest, refinement.highest)]
             refinements.append((path, replace(refinement, lowest=bounds[0], highest=bounds[1])))
     elif not value.is_wholly_known and not isinstance(value.type, SetType):
         parts = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)

@@ -73,9 +73,7 @@ class RecordForm(Generic[Record]):
             if member.is_null_when_empty and not value:
                 value = None
             converted = (
-                value
-                if value.__class__ in _PLAIN and member.part is None
-                else _convert_value(value, member.part)
+                value if value.__class__ in _PLAIN and member.part is None else _convert_value(value, member.part)
             )
             if member.is_spread:
                 document |= converted

@@ -19,8 +19,7 @@ _NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _NAME_RULE = (
-    "consist of alphanumeric characters, '-', '_' or '.',"
-    " and must start and end with an alphanumeric character"
+    "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
 )
 MAX_NAME_LENGTH = 63
 MAX_SUBDOMAIN_LENGTH = 253
@@ -196,9 +195,7 @@ def validate_qualified_name(name: str) -> tuple[str, ...]:
 def validate_label_value(value: str) -> tuple[str, ...]:
     """Return why a text is not a label value: empty, or up to 63 characters like a name."""
     is_valid = not value or bool(_NAME_PART.fullmatch(value))
-    return _list_problems(
-        value, MAX_NAME_LENGTH, is_valid, f"a valid label must be an empty string or {_NAME_RULE}"
-    )
+    return _list_problems(value, MAX_NAME_LENGTH, is_valid, f"a valid label must be an empty string or {_NAME_RULE}")
 
 
 def validate_dns_subdomain(name: str) -> tuple[str, ...]:

@@ -105,9 +105,7 @@ class Quantity(Struct, frozen=True, eq=False):
         return _round_quotient(self.nano, int(10 ** (exponent - _NANO)))
 
 
-def build_quantity(
-    units: int, quantity_format: QuantityFormat = QuantityFormat.DECIMAL, scale: int = 0
-) -> Quantity:
+def build_quantity(units: int, quantity_format: QuantityFormat = QuantityFormat.DECIMAL, scale: int = 0) -> Quantity:
     """Build a quantity of `units` * 10**scale; scale is -9 or more."""
     return Quantity(units, scale, quantity_format, units * int(10 ** (scale - _NANO)))
 
@@ -131,10 +129,7 @@ def parse_quantity(text: str) -> Quantity | MalformedQuantity:
     if exponent > _MAX_EXPONENT:
         return MalformedQuantity(text, f"exponents above {_MAX_EXPONENT} are not supported")
     number = _Number(
-        -1 if sign == "-" else 1,
-        integer_digits.lstrip("0") or "0",
-        fraction or "",
-        bool(integer_digits or fraction),
+        -1 if sign == "-" else 1, integer_digits.lstrip("0") or "0", fraction or "", bool(integer_digits or fraction)
     )
     result = _parse_small(number, quantity_format, exponent)
     if result is None:
@@ -164,11 +159,7 @@ def _parse_suffix(text: str) -> tuple[QuantityFormat, int] | None:
     if text in _BINARY:
         return QuantityFormat.BINARY, _BINARY[text]
     exponent = text[1:]
-    if (
-        text[:1] in ("e", "E")
-        and re.fullmatch(r"[+-]?[0-9]+", exponent, re.ASCII)
-        and len(exponent) < _MAX_DIGITS
-    ):
+    if text[:1] in ("e", "E") and re.fullmatch(r"[+-]?[0-9]+", exponent, re.ASCII) and len(exponent) < _MAX_DIGITS:
         return QuantityFormat.EXPONENT, int(exponent)
     return None
 
@@ -186,9 +177,7 @@ def _parse_small(number: _Number, quantity_format: QuantityFormat, exponent: int
     return number.digits, scale
 
 
-def _is_canonical(
-    number: _Number, quantity_format: QuantityFormat, unscaled: int, scale: int, exponent: int
-) -> bool:
+def _is_canonical(number: _Number, quantity_format: QuantityFormat, unscaled: int, scale: int, exponent: int) -> bool:
     if quantity_format is QuantityFormat.BINARY:
         return (abs(unscaled) >> exponent) & 7 != 0
     digits = number.integer_digits + number.fraction

@@ -8,9 +8,7 @@ PUBLIC = {
     "evaluator": "evaluate_expression build_value_notes Scope EvaluationTrace trace_expression",
     "formatter": "format_text",
     "json_syntax": "parse_json_file",
-    "parser": (
-        "pause_collector decode_tree encode_tree check_hcl2 parse_expression parse_file SYNTAX_VERSION"
-    ),
+    "parser": ("pause_collector decode_tree encode_tree check_hcl2 parse_expression parse_file SYNTAX_VERSION"),
     "references": "list_body_traversals list_traversals",
     "traced_part": "TracedPart",
     "type_expressions": "reject_calls parse_type",

@@ -78,9 +78,7 @@ def decode_body(
     return BodyContent(attributes, tuple(blocks), body.end_span), diagnostics
 
 
-def decode_attributes(
-    body: syntax.Body | syntax.JsonBody,
-) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
+def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
     """Decode every argument of a body with free names (`locals`, variable files); no blocks allowed."""
     if isinstance(body, syntax.JsonBody):
         return _decode_json_attributes(body)
@@ -106,9 +104,7 @@ def _report_unsupported_argument(attribute: syntax.Attribute, schema: BodySchema
             '{ ... }" without the equals sign.'
         )
     else:
-        hint = suggest_argument_name(
-            name, [*schema.settable, *schema.extra_names[0]], schema.blocks, "a block of type"
-        )
+        hint = suggest_argument_name(name, [*schema.settable, *schema.extra_names[0]], schema.blocks, "a block of type")
     return build_error(
         "unsupported-argument", f'An argument named "{name}" is not expected here.{hint}', attribute.name_span
     )
@@ -122,9 +118,7 @@ def _report_unsupported_block(block: syntax.Block, schema: BodySchema) -> Diagno
             f'"{name} = ...".'
         )
     else:
-        hint = suggest_argument_name(
-            name, [*schema.blocks, *schema.extra_names[1]], schema.settable, "the argument"
-        )
+        hint = suggest_argument_name(name, [*schema.blocks, *schema.extra_names[1]], schema.settable, "the argument")
     return build_error(
         "unsupported-block-type", f'Blocks of type "{name}" are not expected here.{hint}', block.type_span
     )
@@ -165,9 +159,7 @@ def _decode_json_body(
         if json_property.name in schema.attributes:
             _add_attribute(json_property, attributes, diagnostics)
         elif json_property.name in schema.blocks:
-            blocks += _BlockDecoder(
-                json_property, schema.blocks[json_property.name], diagnostics
-            ).decode_blocks()
+            blocks += _BlockDecoder(json_property, schema.blocks[json_property.name], diagnostics).decode_blocks()
         elif not partial:
             diagnostics.append(_report_extraneous(json_property, schema))
     end = _get_end_span(body)
@@ -218,9 +210,7 @@ def _add_attribute(
     expression, problems = build_expression(json_property.value)
     diagnostics += problems
     span = json_property.name_span.extend_to(json_property.value.span)
-    attributes[json_property.name] = syntax.Attribute(
-        json_property.name, expression, span, json_property.name_span
-    )
+    attributes[json_property.name] = syntax.Attribute(json_property.name, expression, span, json_property.name_span)
 
 
 def _report_extraneous(json_property: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
@@ -237,9 +227,7 @@ def _report_extraneous(json_property: syntax.JsonProperty, schema: BodySchema) -
 class _BlockDecoder:
     """Decoder of the blocks of one property: a level of names per label, then bodies."""
 
-    def __init__(
-        self, block: syntax.JsonProperty, label_names: tuple[str, ...], diagnostics: list[Diagnostic]
-    ) -> None:
+    def __init__(self, block: syntax.JsonProperty, label_names: tuple[str, ...], diagnostics: list[Diagnostic]) -> None:
         self.block = block
         self.label_names = label_names
         self.diagnostics = diagnostics
@@ -315,9 +303,7 @@ def _report_missing_arguments(schema: BodySchema, names: Iterable[str], span: Sp
     present = set(names)
     return [
         build_error(
-            "missing-required-argument",
-            f'The argument "{name}" is required, but no definition was found.',
-            span,
+            "missing-required-argument", f'The argument "{name}" is required, but no definition was found.', span
         )
         for name, required in schema.attributes.items()
         if required and name not in present
@@ -340,12 +326,8 @@ def _report_extraneous_label(block_type: str, labels: tuple[str, ...], span: Spa
     if labels:
         verb = select_form(len(labels), "is", "are")
         names = ", ".join(labels)
-        detail = (
-            f"Only {format_count(len(labels), 'label')} ({names}) {verb} expected for {block_type} blocks."
-        )
-        return build_error(
-            "extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}"
-        )
+        detail = f"Only {format_count(len(labels), 'label')} ({names}) {verb} expected for {block_type} blocks."
+        return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}")
     return build_error(
         "extraneous-block-label",
         f"No labels are expected for {block_type} blocks.",
@@ -418,9 +400,7 @@ FOREIGN_NAMES: Final[dict[str, tuple[str, ...]]] = {
 _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def suggest_argument_name(
-    name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = ""
-) -> str:
+def suggest_argument_name(name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = "") -> str:
     """Return a closing sentence with the name probably intended by `name`: one of `known`, or one of
     `alternatives`, of another `kind` ("the argument").
 

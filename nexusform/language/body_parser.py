@@ -163,9 +163,7 @@ class BodyParser:
                     since=first,
                 )
             raise stream.report_error(
-                "missing-newline-after-argument",
-                "An argument definition must end with a newline.",
-                since=first,
+                "missing-newline-after-argument", "An argument definition must end with a newline.", since=first
             )
 
     def _parse_assignment(self, first: int) -> Attribute:
@@ -209,9 +207,7 @@ class BodyParser:
             stream.index += 1
         elif kind != scanner.END:
             raise stream.report_error(
-                "missing-newline-after-block-definition",
-                "A block definition must end with a newline.",
-                since=first,
+                "missing-newline-after-block-definition", "A block definition must end with a newline.", since=first
             )
 
     def _parse_labels(self, first: int) -> tuple[Label, ...]:
@@ -237,10 +233,7 @@ class BodyParser:
     def _report_header(self, kind: str, first: int) -> MalformedError:
         detail = 'Either a quoted string block label or an opening brace ("{") is expected here.'
         if kind == "=":
-            detail = (
-                'The equals sign "=" indicates an argument definition, and must not be used when '
-                "defining a block."
-            )
+            detail = 'The equals sign "=" indicates an argument definition, and must not be used when defining a block.'
         elif kind == scanner.NEWLINE:
             detail = (
                 'A block definition must have block content delimited by "{" and "}", starting on '

@@ -68,20 +68,14 @@ def _check_count(node: Call, function: Function, count: int, run: ExpressionRun)
     if count < expected:
         at_least = "at least " if function.variadic else ""
         missing = function.parameters[count].name
-        detail = (
-            f'Function "{node.name}" expects {at_least}{expected} argument(s). Missing value for "{missing}".'
-        )
+        detail = f'Function "{node.name}" expects {at_least}{expected} argument(s). Missing value for "{missing}".'
         run.report_problem("not-enough-function-arguments", detail, node, function=format_signature(function))
         return False
     if count > expected and function.variadic is None:
         detail = f'Function "{node.name}" expects only {expected} argument(s).'
         position = min(expected, len(node.arguments) - 1)
         run.report_problem(
-            "too-many-function-arguments",
-            detail,
-            node.arguments[position],
-            node,
-            function=format_signature(function),
+            "too-many-function-arguments", detail, node.arguments[position], node, function=format_signature(function)
         )
         return False
     return True
@@ -94,11 +88,7 @@ def _find_line(arguments: list[Value], problem: FunctionProblem) -> TextLine | N
 
 
 def _invoke_function(
-    node: Call,
-    function: Function,
-    arguments: list[Value],
-    argument_nodes: list[Expression],
-    run: ExpressionRun,
+    node: Call, function: Function, arguments: list[Value], argument_nodes: list[Expression], run: ExpressionRun
 ) -> Value:
     """Invoke a function; `argument_nodes` are the expressions for problems of its arguments."""
     try:

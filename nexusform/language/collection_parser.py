@@ -62,9 +62,7 @@ class CollectionParser:
                 raise self._report_unterminated("tuple", "bracket", opening)
             elif kind != "]":
                 raise stream.report_error(
-                    "missing-item-separator",
-                    "Expected a comma to mark the beginning of the next item.",
-                    since=opening,
+                    "missing-item-separator", "Expected a comma to mark the beginning of the next item.", since=opening
                 )
         return items, stream.read_token()
 
@@ -131,9 +129,7 @@ class CollectionParser:
         span = expression.span
         if isinstance(expression, syntax.Traversal):
             return syntax.ObjectKey(expression, bare=not expression.steps, span=span)
-        if isinstance(expression, syntax.Literal) and (
-            expression.value is None or isinstance(expression.value, bool)
-        ):
+        if isinstance(expression, syntax.Literal) and (expression.value is None or isinstance(expression.value, bool)):
             name = syntax.TraverseRoot(_KEYWORD_NAMES[expression.value], span)
             return syntax.ObjectKey(syntax.Traversal(name, (), span), bare=True, span=span)
         return syntax.ObjectKey(expression, bare=False, span=span)
@@ -170,22 +166,16 @@ class CollectionParser:
         if stream.peek() == ",":
             stream.read_token()
             key_name = value_name
-            value_name = self._parse_for_name(
-                "For expression requires value variable name after comma.", opening
-            )
+            value_name = self._parse_for_name("For expression requires value variable name after comma.", opening)
         if not stream.is_next_word("in"):
             raise stream.report_error(
-                _INVALID_FOR,
-                "For expression requires the 'in' keyword after its name declarations.",
-                since=opening,
+                _INVALID_FOR, "For expression requires the 'in' keyword after its name declarations.", since=opening
             )
         stream.read_token()
         collection = self.parse_expression()
         if stream.peek() != ":":
             raise stream.report_error(
-                _INVALID_FOR,
-                "For expression requires a colon after the collection expression.",
-                since=opening,
+                _INVALID_FOR, "For expression requires a colon after the collection expression.", since=opening
             )
         stream.read_token()
         key, value = None, self.parse_expression()
@@ -215,9 +205,7 @@ class CollectionParser:
         stream = self.stream
         span = stream.build_span(opening, closing)
         if parts.key is not None:
-            stream.add_problem(
-                _INVALID_FOR, "Key expression is not valid when building a tuple.", parts.key.span, span
-            )
+            stream.add_problem(_INVALID_FOR, "Key expression is not valid when building a tuple.", parts.key.span, span)
         if parts.ellipsis is not None:
             stream.add_problem(
                 _INVALID_FOR,
@@ -225,9 +213,7 @@ class CollectionParser:
                 stream.build_span(parts.ellipsis, parts.ellipsis),
                 span,
             )
-        return syntax.ForTuple(
-            parts.key_name, parts.value_name, parts.collection, parts.value, parts.condition, span
-        )
+        return syntax.ForTuple(parts.key_name, parts.value_name, parts.collection, parts.value, parts.condition, span)
 
     def _build_for_object(self, parts: _ForParts, opening: int, closing: int) -> syntax.Expression:
         span = self.stream.build_span(opening, closing)

@@ -8,14 +8,7 @@ from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun, check_size
-from nexusform.language.syntax.syntax_nodes import (
-    Expression,
-    ForObject,
-    ForTuple,
-    Splat,
-    SplatElement,
-    TemplateFor,
-)
+from nexusform.language.syntax.syntax_nodes import Expression, ForObject, ForTuple, Splat, SplatElement, TemplateFor
 from nexusform.language.template_evaluation import join_parts
 from nexusform.schemas.value_types import (
     BOOL,
@@ -61,8 +54,7 @@ def _evaluate_collection(node: ForTuple | ForObject | TemplateFor, run: Expressi
     if collection.type is not DYNAMIC and collection.type.__class__ not in _ITERABLE:
         run.report_problem(
             "iteration-over-non-iterable-value",
-            f"A value of type {describe_type(collection.type)} cannot be used as the collection in a "
-            "'for' expression.",
+            f"A value of type {describe_type(collection.type)} cannot be used as the collection in a 'for' expression.",
             node.collection,
             node,
         )
@@ -126,9 +118,7 @@ class _ForCondition:
         try:
             decision = convert_value(outcome, BOOL).raw
         except ConversionProblem as problem:
-            return self._reject(
-                "invalid-for-condition", f"The 'if' clause value is invalid: {problem.message}."
-            )
+            return self._reject("invalid-for-condition", f"The 'if' clause value is invalid: {problem.message}.")
         if decision is UNKNOWN:
             self.is_known = False
             return False

@@ -20,15 +20,7 @@ from nexusform.schemas.value_types import (
     has_dynamic,
 )
 from nexusform.values.exact_numbers import format_number, parse_number
-from nexusform.values.value import (
-    NOT_NULL,
-    UNKNOWN,
-    Refinement,
-    Value,
-    add_refinement,
-    build_set,
-    get_refinement,
-)
+from nexusform.values.value import NOT_NULL, UNKNOWN, Refinement, Value, add_refinement, build_set, get_refinement
 
 
 def convert_value(value: Value, target: Type) -> Value:
@@ -109,9 +101,7 @@ def _convert_string_to_bool(raw: str) -> bool:
         return False
     lowercase = raw.lower()
     if lowercase in {"true", "false"}:
-        raise ConversionProblem(
-            (), f'a bool is required; to convert from string, use lowercase "{lowercase}"'
-        )
+        raise ConversionProblem((), f'a bool is required; to convert from string, use lowercase "{lowercase}"')
     raise ConversionProblem((), "a bool is required")
 
 
@@ -279,9 +269,7 @@ def _fill_open_parts(target: Type, from_type: Type) -> Type:
         if not isinstance(from_type, TupleType):
             return target
         pairs = zip(target.elements, from_type.elements, strict=True)
-        return TupleType(
-            tuple([_fill_open_parts(element, source_element) for element, source_element in pairs])
-        )
+        return TupleType(tuple([_fill_open_parts(element, source_element) for element, source_element in pairs]))
     assert not isinstance(target, PrimitiveType)
     inner = unify_types(list_part_types(from_type)) if not isinstance(from_type, PrimitiveType) else None
     return target if inner is None else type(target)(_fill_open_parts(target.element, inner))

@@ -135,9 +135,7 @@ class ExpressionRun:
             else build_value_notes(displayed, self._evaluate_reference)
         )
         context = enclosing.span if enclosing is not None and enclosing.span != subject else None
-        self.diagnostics.append(
-            build_error(diagnostic_id, detail, subject, context=context, values=notes, **details)
-        )
+        self.diagnostics.append(build_error(diagnostic_id, detail, subject, context=context, values=notes, **details))
         return DYNAMIC_UNKNOWN
 
     def build_notes(self, expression: Expression) -> tuple[ValueNote, ...]:
@@ -237,9 +235,7 @@ class TracingRun(ExpressionRun):
             trace.value = super().evaluate(expression)
         finally:
             self.current = outer
-        errors = [
-            diagnostic for diagnostic in diagnostics[previous_count:] if diagnostic.severity is Severity.ERROR
-        ]
+        errors = [diagnostic for diagnostic in diagnostics[previous_count:] if diagnostic.severity is Severity.ERROR]
         trace.has_failed = bool(errors)
         if errors and not any(part.has_failed for part in trace.parts):
             trace.problem = errors[0].summary

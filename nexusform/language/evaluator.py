@@ -18,14 +18,7 @@ from nexusform.language.comprehension import (
     get_splat_element,
 )
 from nexusform.language.conversion import convert_value, describe_problem
-from nexusform.language.evaluation_run import (
-    EvaluationTrace,
-    ExpressionRun,
-    Handler,
-    Scope,
-    TracingRun,
-    check_size,
-)
+from nexusform.language.evaluation_run import EvaluationTrace, ExpressionRun, Handler, Scope, TracingRun, check_size
 from nexusform.language.operators import (
     OperationProblem,
     apply_binary,
@@ -35,11 +28,7 @@ from nexusform.language.operators import (
     get_result_type,
 )
 from nexusform.language.syntax import syntax_nodes as syntax
-from nexusform.language.template_evaluation import (
-    evaluate_conditional,
-    evaluate_template,
-    evaluate_template_if,
-)
+from nexusform.language.template_evaluation import evaluate_conditional, evaluate_template, evaluate_template_if
 from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING
 from nexusform.values.exact_numbers import convert_decimal, normalize_number
 from nexusform.values.value import (

@@ -118,8 +118,7 @@ class ExpressionParser:
                 "missing-expression", "Expected the start of an expression, but found the end of the file."
             )
         return self.stream.report_error(
-            "invalid-expression",
-            "Expected the start of an expression, but found an invalid expression token.",
+            "invalid-expression", "Expected the start of an expression, but found an invalid expression token."
         )
 
     def _parse_unary(self, operator: str) -> syntax.Expression:
@@ -138,9 +137,7 @@ class ExpressionParser:
             inner = self.parse_expression()
             if stream.peek() != ")":
                 raise stream.report_error(
-                    "unbalanced-parentheses",
-                    "Expected a closing parenthesis to terminate the expression.",
-                    since=first,
+                    "unbalanced-parentheses", "Expected a closing parenthesis to terminate the expression.", since=first
                 )
             last = stream.read_token()
         finally:
@@ -209,9 +206,7 @@ class ExpressionParser:
             closing = stream.read_token()
         finally:
             stream.skip_newlines = outer
-        return syntax.Call(
-            name, arguments, expand, stream.build_span(first, closing), stream.build_span(first, last)
-        )
+        return syntax.Call(name, arguments, expand, stream.build_span(first, closing), stream.build_span(first, last))
 
     def _parse_arguments(self, first: int) -> tuple[tuple[syntax.Expression, ...], bool]:
         """Parse the arguments up to the closing parenthesis. Return them and whether the last is expanded."""
@@ -225,8 +220,7 @@ class ExpressionParser:
                 if stream.peek() != ")":
                     raise stream.report_error(
                         "missing-closing-parenthesis",
-                        "An expanded function argument (with ...) must be immediately followed by closing "
-                        "parentheses.",
+                        "An expanded function argument (with ...) must be immediately followed by closing parentheses.",
                         mark,
                         first,
                     )
@@ -302,9 +296,7 @@ class ExpressionParser:
                 since=dot,
             )
         if kind != IDENT:
-            raise stream.report_error(
-                "invalid-attribute-name", "An attribute name is required after a dot.", since=dot
-            )
+            raise stream.report_error("invalid-attribute-name", "An attribute name is required after a dot.", since=dot)
         index = stream.read_token()
         return syntax.TraverseAttribute(stream.tokens.get_text(index), stream.build_span(dot, index))
 

@@ -159,9 +159,7 @@ def _find_wrapper_end(tokens: list[_Token], index: int) -> int | None:
         nesting += token.depth_change
         if nesting == 0:
             is_wrapper = (
-                token.text == "}"
-                and position + 1 < len(tokens)
-                and tokens[position + 1].kind == scanner.CLOSE_QUOTE
+                token.text == "}" and position + 1 < len(tokens) and tokens[position + 1].kind == scanner.CLOSE_QUOTE
             )
             return position + 1 if is_wrapper else None
     return None
@@ -210,11 +208,7 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
         return False
     if kind == ",":
         return True
-    if (
-        {kind, following} & {scanner.QUOTED_TEXT}
-        or kind == scanner.OPEN_QUOTE
-        or following == scanner.CLOSE_QUOTE
-    ):
+    if {kind, following} & {scanner.QUOTED_TEXT} or kind == scanner.OPEN_QUOTE or following == scanner.CLOSE_QUOTE:
         return False
     if token.text == "in" and kind == scanner.IDENT and before.kind == scanner.IDENT:
         return True

@@ -33,9 +33,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 # The commonest property, a plain string, in one step with the comma or brace after it.
-_MEMBER = re.compile(
-    r"""[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*:[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*([,}])"""
-)
+_MEMBER = re.compile(r"""[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*:[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*([,}])""")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 _SIMPLE = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
@@ -112,16 +110,13 @@ class _Reader:
             return self.build_error("The text ends where a JSON value is expected.")
         if self.group == _WORD:
             return self.build_error(
-                f'"{self.word}" is not a JSON value. The only words without quotation marks are true, '
-                "false and null."
+                f'"{self.word}" is not a JSON value. The only words without quotation marks are true, false and null.'
             )
         if self.word == '"':
             return self.build_error("This string has no closing quotation mark on its line.")
         if self.word == "'":
             return self.build_error('Strings in JSON are written in double quotes (").')
-        return self.build_error(
-            "A JSON value is expected here: an object, array, string, number, true, false or null."
-        )
+        return self.build_error("A JSON value is expected here: an object, array, string, number, true, false or null.")
 
     def _parse_compound(self) -> syntax.JsonValue:
         self.depth += 1
@@ -221,9 +216,7 @@ class _Reader:
                 return chr(int(code, 16))
             if letter not in _SIMPLE:
                 raise MalformedJsonError(
-                    f'"\\{letter}" is not a JSON escape sequence.',
-                    begin + 1 + escape.start(),
-                    begin + 1 + escape.end(),
+                    f'"\\{letter}" is not a JSON escape sequence.', begin + 1 + escape.start(), begin + 1 + escape.end()
                 )
             return _SIMPLE[letter]
 
@@ -256,9 +249,7 @@ def parse_json_value(text: str, positions: Positions) -> tuple[syntax.JsonValue 
         return None, [build_error("invalid-json-syntax", problem.detail, subject)]
     except RecursionError:  # where calls may not nest as deep as documents
         subject = positions.build_span(reader.begin, reader.begin + 1)
-        return None, [
-            build_error("invalid-json-syntax", "Objects and arrays are nested too deeply.", subject)
-        ]
+        return None, [build_error("invalid-json-syntax", "Objects and arrays are nested too deeply.", subject)]
     return value, []
 
 

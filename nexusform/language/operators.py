@@ -24,16 +24,7 @@ from nexusform.schemas.value_types import (
     describe_type,
 )
 from nexusform.values.exact_numbers import compute_quotient, compute_remainder, normalize_number
-from nexusform.values.value import (
-    DYNAMIC_UNKNOWN,
-    FALSE,
-    NO_MARKS,
-    NOT_NULL,
-    TRUE,
-    UNKNOWN,
-    Value,
-    get_refinement,
-)
+from nexusform.values.value import DYNAMIC_UNKNOWN, FALSE, NO_MARKS, NOT_NULL, TRUE, UNKNOWN, Value, get_refinement
 
 
 class OperationProblem(Exception):
@@ -183,17 +174,13 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
         if raw is UNKNOWN:
             return Value(value_type.element, UNKNOWN, value.marks)
         hint = "" if value.marks else suggest_name(name, raw)
-        return Problem(
-            (), "missing-map-element", f'This map does not have an element with the key "{name}".{hint}'
-        )
+        return Problem((), "missing-map-element", f'This map does not have an element with the key "{name}".{hint}')
     return Problem((), "unsupported-attribute", _describe_unsupported(value_type, name))
 
 
 def _report_missing_attribute(name: str, names: list[str]) -> Problem:
     hint = suggest_name(name, names) or _format_list("Its attributes are", names)
-    return Problem(
-        (), "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}'
-    )
+    return Problem((), "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}')
 
 
 def _describe_unsupported(value_type: Type, name: str) -> str:
@@ -224,9 +211,7 @@ def get_element(value: Value, key: Value) -> Value | Problem:
     """Return `value[key]`."""
     marks = value.marks | key.marks
     if value.raw is None:
-        return Problem(
-            (), "attempt-to-index-null-value", "This value is null, so it does not have any indices."
-        )
+        return Problem((), "attempt-to-index-null-value", "This value is null, so it does not have any indices.")
     if key.raw is None:
         return Problem((), "invalid-index", "Can't use a null value as an indexing key.")
     if value.type is DYNAMIC:
@@ -272,11 +257,7 @@ def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
     length = len(value_type.elements) if isinstance(value_type, TupleType) else len(value.raw)
     if position >= length:
         is_sensitive = bool(key.marks or value.marks)
-        reason = (
-            "the index is past the end of the collection"
-            if is_sensitive
-            else _describe_range(position, length)
-        )
+        reason = "the index is past the end of the collection" if is_sensitive else _describe_range(position, length)
         return Problem((), "invalid-index", f"{_NO_ELEMENT}: {reason}.")
     if value.raw is UNKNOWN:
         assert isinstance(value_type, TupleType)
@@ -318,7 +299,5 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
     is_sensitive = bool(key.marks or value.marks)
     hint = "" if is_sensitive else suggest_name(name, names) or _format_list("Its keys are", names)
     return Problem(
-        (),
-        "invalid-index",
-        f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}",
+        (), "invalid-index", f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}"
     )

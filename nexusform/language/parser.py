@@ -73,9 +73,7 @@ def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
     return body, _sort_diagnostics(stream.diagnostics)
 
 
-def parse_expression(
-    source: SourceFile, start: Position | None = None
-) -> tuple[Expression | None, list[Diagnostic]]:
+def parse_expression(source: SourceFile, start: Position | None = None) -> tuple[Expression | None, list[Diagnostic]]:
     """Parse one expression from the whole text; newlines are ignored.
 
     `start` is the start position of the text, if it is a part of a file. The expression is None if there are
@@ -172,9 +170,7 @@ def check_hcl2(source: SourceFile) -> Diagnostic | None:
 
 
 def _sort_diagnostics(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
-    return sorted(
-        diagnostics, key=lambda diagnostic: diagnostic.subject.start.byte if diagnostic.subject else 0
-    )
+    return sorted(diagnostics, key=lambda diagnostic: diagnostic.subject.start.byte if diagnostic.subject else 0)
 
 
 _FORMAT: Final = f"nexusform-tree-2.{SYNTAX_VERSION}"

@@ -41,9 +41,7 @@ def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
     JSON can only use a string for it, so a string is parsed as an expression.
     """
     if isinstance(expression, syntax.StringLiteral):
-        parsed, _ = parse_expression(
-            SourceFile(expression.span.filename, expression.value), expression.span.start
-        )
+        parsed, _ = parse_expression(SourceFile(expression.span.filename, expression.value), expression.span.start)
         return parsed if isinstance(parsed, syntax.Traversal) else None
     return expression if isinstance(expression, syntax.Traversal) else None
 
@@ -118,9 +116,7 @@ def _list_branches(expression: syntax.Conditional | syntax.TemplateIf) -> tuple[
 def _list_operands(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
     """Return the parts of an expression that binds no names, in source order."""
     match expression:
-        case (
-            syntax.TemplateWrap(wrapped=inner) | syntax.Parentheses(inner=inner) | syntax.Unary(operand=inner)
-        ):
+        case syntax.TemplateWrap(wrapped=inner) | syntax.Parentheses(inner=inner) | syntax.Unary(operand=inner):
             return (inner,)
         case syntax.RelativeTraversal(source=source):
             return (source,)
@@ -165,9 +161,7 @@ def _list_in_dynamic(body: syntax.Body, label: str, bound_names: _Names) -> Iter
     inner_names = bound_names | {iterator}
     for attribute in body.attributes:
         if attribute.name != "iterator":
-            yield from _list_free(
-                attribute.expression, bound_names if attribute.name == "for_each" else inner_names
-            )
+            yield from _list_free(attribute.expression, bound_names if attribute.name == "for_each" else inner_names)
     for block in body.blocks:
         if isinstance(block.body, syntax.Body):
             yield from _list_in_body(block.body, inner_names)
@@ -183,9 +177,7 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
                 yield from _list_in_json_dynamic(json_property.value, bound_names)
                 continue
             if "{" in json_property.name:
-                yield from _list_in_json(
-                    syntax.JsonScalar(json_property.name, json_property.name_span), bound_names
-                )
+                yield from _list_in_json(syntax.JsonScalar(json_property.name, json_property.name_span), bound_names)
             yield from _list_in_json(json_property.value, bound_names)
     elif isinstance(value, syntax.JsonArray):
         for item in value.items:
@@ -209,9 +201,7 @@ def _list_in_json_dynamic(value: syntax.JsonValue, bound_names: _Names) -> Itera
             inner_names = bound_names | {iterator}
             for part in generator.properties:
                 if part.name != "iterator":
-                    yield from _list_in_json(
-                        part.value, bound_names if part.name == "for_each" else inner_names
-                    )
+                    yield from _list_in_json(part.value, bound_names if part.name == "for_each" else inner_names)
 
 
 def _list_objects(value: syntax.JsonValue) -> tuple[syntax.JsonObject, ...]:

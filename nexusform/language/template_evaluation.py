@@ -7,13 +7,7 @@ from functools import partial
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun
-from nexusform.language.syntax.syntax_nodes import (
-    Conditional,
-    Expression,
-    StringLiteral,
-    Template,
-    TemplateIf,
-)
+from nexusform.language.syntax.syntax_nodes import Conditional, Expression, StringLiteral, Template, TemplateIf
 from nexusform.language.unification import unify_types
 from nexusform.schemas.value_types import BOOL, DYNAMIC, STRING, ObjectType, TupleType, Type, describe_type
 from nexusform.values.exact_numbers import format_number
@@ -96,9 +90,7 @@ def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
     if condition is None:
         return UNKNOWN_STRING
     # Marks are those of both branches, so that they are independent of the condition.
-    branches = [
-        run.run_separately(partial(join_parts, branch, run, node)) for branch in (node.then, node.otherwise)
-    ]
+    branches = [run.run_separately(partial(join_parts, branch, run, node)) for branch in (node.then, node.otherwise)]
     marks = condition.marks.union(*[text.marks for text, _ in branches])
     if condition.raw is UNKNOWN:
         return UNKNOWN_STRING.add_marks(marks)
@@ -145,9 +137,7 @@ def _build_undecided(then: Value, otherwise: Value, kind: Type) -> Value:
     refinement = combine_refinements(get_refinement(then), get_refinement(otherwise))
     if then.type != otherwise.type:
         # One of them is converted: its text is unknown, but its number of elements is bounded.
-        refinement = Refinement(
-            refinement.not_null, shortest=min(refinement.shortest, 1), longest=refinement.longest
-        )
+        refinement = Refinement(refinement.not_null, shortest=min(refinement.shortest, 1), longest=refinement.longest)
     return add_refinement(Value(kind, UNKNOWN), refinement)
 
 
@@ -173,13 +163,10 @@ def _describe_difference(then: Type, otherwise: Type) -> str:
         first, second = len(then.elements), len(otherwise.elements)
         if first != second:
             return f"The 'true' tuple has length {first}, but the 'false' tuple has length {second}."
-        for position, (first_element, second_element) in enumerate(
-            zip(then.elements, otherwise.elements, strict=True)
-        ):
+        for position, (first_element, second_element) in enumerate(zip(then.elements, otherwise.elements, strict=True)):
             if unify_types([first_element, second_element]) is None:
                 return (
-                    f"Type mismatch for tuple element {position}: "
-                    f"{_describe_difference(first_element, second_element)}"
+                    f"Type mismatch for tuple element {position}: {_describe_difference(first_element, second_element)}"
                 )
     return f"The 'true' value is {describe_type(then)}, but the 'false' value is {describe_type(otherwise)}."
 

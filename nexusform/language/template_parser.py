@@ -79,9 +79,7 @@ class TemplateParser:
         """Parse a quoted string or heredoc, from its opening mark to its closing mark."""
         stream = self.stream
         first = stream.read_token()
-        closing = (
-            scanner.CLOSE_QUOTE if stream.tokens.kinds[first] == scanner.OPEN_QUOTE else scanner.CLOSE_HEREDOC
-        )
+        closing = scanner.CLOSE_QUOTE if stream.tokens.kinds[first] == scanner.OPEN_QUOTE else scanner.CLOSE_HEREDOC
         pieces, last = self._parse_pieces(closing, first)
         if stream.tokens.get_text(first).startswith("<<-"):
             _remove_indent(pieces)
@@ -151,11 +149,7 @@ class TemplateParser:
     def _parse_literal(self, index: int, kind: str, *, trim: bool) -> _Text:
         tokens = self.stream.tokens
         begin, end = tokens.starts[index], tokens.ends[index]
-        value = (
-            self._decode_text(begin, end)
-            if kind == scanner.QUOTED_TEXT
-            else decode_plain(tokens.text[begin:end])
-        )
+        value = self._decode_text(begin, end) if kind == scanner.QUOTED_TEXT else decode_plain(tokens.text[begin:end])
         return _Text(value.lstrip(_SPACE) if trim else value, begin, end)
 
     def _parse_sequence(self, kind: str) -> tuple[_Piece, bool]:
@@ -228,8 +222,7 @@ class TemplateParser:
         if stream.peek() != scanner.IDENT:
             raise stream.report_error(
                 "invalid-template-directive",
-                'A template directive keyword ("if", "for", etc) is expected at the beginning of a '
-                "%{ sequence.",
+                'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.',
                 since=first,
             )
         index = stream.read_token()
@@ -255,13 +248,9 @@ class TemplateParser:
         if stream.peek() == ",":
             stream.read_token()
             directive.key_name = directive.value_name
-            directive.value_name = self._parse_for_name(
-                "For directive requires value variable name after comma."
-            )
+            directive.value_name = self._parse_for_name("For directive requires value variable name after comma.")
         if not stream.is_next_word("in"):
-            raise stream.report_error(
-                "invalid-for-directive", "For directive requires 'in' keyword after names."
-            )
+            raise stream.report_error("invalid-for-directive", "For directive requires 'in' keyword after names.")
         stream.read_token()
 
     def _parse_for_name(self, detail: str) -> str:
@@ -349,9 +338,7 @@ def _build_directive(open_directive: _OpenDirective, start: _Directive, end: Spa
     assert start.expression is not None
     span = start.span.extend_to(end)
     if start.keyword == "for":
-        return TemplateFor(
-            start.key_name, start.value_name, start.expression, tuple(open_directive.parts), span
-        )
+        return TemplateFor(start.key_name, start.value_name, start.expression, tuple(open_directive.parts), span)
     if open_directive.then is None:
         return TemplateIf(start.expression, tuple(open_directive.parts), (), span)
     return TemplateIf(start.expression, tuple(open_directive.then), tuple(open_directive.parts), span)

@@ -35,12 +35,7 @@ from nexusform.schemas.value_types import (
 )
 from nexusform.values.value import DYNAMIC_UNKNOWN, Value
 
-_NAMES: Final[Mapping[str, PrimitiveType]] = {
-    "string": STRING,
-    "number": NUMBER,
-    "bool": BOOL,
-    "any": DYNAMIC,
-}
+_NAMES: Final[Mapping[str, PrimitiveType]] = {"string": STRING, "number": NUMBER, "bool": BOOL, "any": DYNAMIC}
 _COLLECTIONS: Final[Mapping[str, type[ListType | SetType | MapType]]] = {
     "list": ListType,
     "set": SetType,
@@ -62,9 +57,7 @@ def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
 
 def reject_calls(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace problems about unknown functions in a constant: no function may be called there."""
-    return [
-        _report_call(problem) if problem.id == "call-to-unknown-function" else problem for problem in problems
-    ]
+    return [_report_call(problem) if problem.id == "call-to-unknown-function" else problem for problem in problems]
 
 
 def _report_call(problem: Diagnostic) -> Diagnostic:
@@ -127,8 +120,7 @@ class _TypeParser:
             return _NAMES[name]
         if name in _COLLECTIONS:
             self._add_error(
-                f"The {name} type constructor requires one argument specifying the element type, as in "
-                f"{name}(string).",
+                f"The {name} type constructor requires one argument specifying the element type, as in {name}(string).",
                 expression,
             )
         elif name in {"object", "tuple"}:
@@ -203,8 +195,7 @@ class _TypeParser:
             return self.parse_type(expression)
         if not 1 <= len(expression.arguments) <= 2 or expression.expand:
             self._add_error(
-                "The optional modifier takes the attribute's type and, if you like, a default value.",
-                expression,
+                "The optional modifier takes the attribute's type and, if you like, a default value.", expression
             )
             return None
         optional.add(name)

@@ -61,11 +61,7 @@ def _describe_collection(value: Value) -> str:
     if isinstance(value.type, ObjectType):
         if count == 0:
             return "object with no attributes"
-        return (
-            f'object with 1 attribute "{next(iter(value.raw))}"'
-            if count == 1
-            else f"object with {count} attributes"
-        )
+        return f'object with 1 attribute "{next(iter(value.raw))}"' if count == 1 else f"object with {count} attributes"
     if count == 0:
         return f"empty {name}"
     if isinstance(value.type, TupleType) or count != 1:

@@ -40,11 +40,7 @@ def _format_placement(placement: Placement) -> str:
 
 def _format_placement_briefly(placement: Placement) -> str:
     """Format the machine, with its rack unless its name contains it."""
-    return (
-        placement.machine
-        if placement.rack in placement.machine
-        else f"{placement.rack} / {placement.machine}"
-    )
+    return placement.machine if placement.rack in placement.machine else f"{placement.rack} / {placement.machine}"
 
 
 def _build_document(placement: Placement) -> dict[str, Any]:

@@ -172,7 +172,5 @@ def _is_lowered(number: int, score: ClassScore) -> bool:
 
 def list_wrong_certain(predictions: Iterable[VerifiedPrediction]) -> tuple[str, ...]:
     """List the texts of wrong predictions that were reported as certain, each once."""
-    texts = (
-        prediction.text for prediction in predictions if prediction.is_certain and not prediction.was_correct
-    )
+    texts = (prediction.text for prediction in predictions if prediction.is_certain and not prediction.was_correct)
     return tuple(dict.fromkeys(texts))

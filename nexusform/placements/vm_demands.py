@@ -11,14 +11,7 @@ from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.matching import Taint
 from nexusform.kubernetes.quantity import compute_amount
 from nexusform.scheduling.kubelet import Kubelet
-from nexusform.scheduling.racks.vms import (
-    CONTROL_PLANE,
-    NO_CONSTRAINTS,
-    Hint,
-    Placement,
-    PlacementConstraints,
-    VmSku,
-)
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, NO_CONSTRAINTS, Hint, Placement, PlacementConstraints, VmSku
 
 
 class GroupRule(Struct, frozen=True):

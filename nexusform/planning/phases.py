@@ -83,9 +83,7 @@ class Phases(Struct, frozen=True):
     list_lost_rows: Callable[[PriorState, Registries], Iterator[PlacementChange]]
 
 
-def plan_phases(
-    blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation
-) -> tuple[Contribution, ...]:
+def plan_phases(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation) -> tuple[Contribution, ...]:
     """Return the contributions of the used domains to a plan, including the diagnostics of their queries."""
     types = _list_types(blocks)
     return tuple(
@@ -121,9 +119,7 @@ def list_workloads(state: State, registries: Registries) -> list[ScheduledWorklo
     return workloads
 
 
-def collect_claims(
-    instances: Mapping[Address, InstanceState], registries: Registries
-) -> dict[str, ClaimDemand]:
+def collect_claims(instances: Mapping[Address, InstanceState], registries: Registries) -> dict[str, ClaimDemand]:
     """Return the storage claims of pods of existing objects, by cluster id."""
     types = {address.type for address in instances}
     claims: dict[str, ClaimDemand] = {}
@@ -143,9 +139,7 @@ def collect_lost_rows(prior: PriorState, registries: Registries) -> Iterator[Pla
 
 def _list_types(blocks: BlockPlanner) -> set[str]:
     """Return the types of all objects in the configuration or the state."""
-    return {block.type for block in blocks.order.blocks} | {
-        address.type for address in blocks.prior.instances
-    }
+    return {block.type for block in blocks.order.blocks} | {address.type for address in blocks.prior.instances}
 
 
 def _iterate_domains() -> Iterator[Domain]:

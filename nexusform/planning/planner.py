@@ -33,17 +33,8 @@ from nexusform.planning.preparation.planning_order import (
     compute_planning_order,
     move_to_front,
 )
-from nexusform.planning.preparation.prior_state import (
-    PriorState,
-    build_prior_state,
-    exclude_unselected_imports,
-)
-from nexusform.planning.preparation.selection import (
-    Selection,
-    build_selection,
-    check_moved_selection,
-    check_unmatched,
-)
+from nexusform.planning.preparation.prior_state import PriorState, build_prior_state, exclude_unselected_imports
+from nexusform.planning.preparation.selection import Selection, build_selection, check_moved_selection, check_unmatched
 from nexusform.planning.verdicts.numa_samples import iterate_fitting_samples, list_maximum_capacity_samples
 from nexusform.planning.verdicts.stranded_vms import SELECTION_KEY
 from nexusform.planning.vm_planning.vm_context import build_vm_context
@@ -63,9 +54,7 @@ def make_plan(request: PlanRequest) -> PlanResult:
         from nexusform.planning.replanning.remedies import add_remedies
 
         return add_remedies(request, result, make_plan)
-    if request.includes_remedies and any(
-        SELECTION_KEY in problem.extra for problem in result.plan.diagnostics
-    ):
+    if request.includes_remedies and any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):
         from nexusform.planning.replanning.selection_trials import test_suggested_selection
 
         return test_suggested_selection(request, result, make_plan)
@@ -108,9 +97,7 @@ def _plan_once(request: PlanRequest) -> PlanResult:
     bodies = PreparedBodies(request.registries.schemas)
     evaluation = Evaluation(build_settings(request, bodies, prior.state))
     blocks = BlockPlanner(request, start.prior, start.order, start.selection, bodies)
-    outcome = (
-        _run_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
-    )
+    outcome = _run_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
     prior_addresses = [*prior.instances, *prior.previous.values()]
     prior_names = {address: vms.list_prior_names() for address, vms in outcome.vms.items()}
     condition_results = check_all_conditions(request, outcome.evaluation, start.selection)
@@ -172,12 +159,7 @@ def _prepare(request: PlanRequest, prior: PriorState) -> _PlanningStart:
     diagnostics += problems
     order = move_to_front(order, [address.config_address for address in request.first_addresses])
     return _PlanningStart(
-        exclude_unselected_imports(prior, selection),
-        order,
-        selection,
-        diagnostics,
-        is_flawed,
-        has_errors(problems),
+        exclude_unselected_imports(prior, selection), order, selection, diagnostics, is_flawed, has_errors(problems)
     )
 
 

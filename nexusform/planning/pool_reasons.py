@@ -15,9 +15,7 @@ from nexusform.resources.address import Address, AddressPattern
 from nexusform.state.objects import State
 
 
-def explain_pools(
-    planned: PlanResult, state: State, pattern: AddressPattern, name: str
-) -> tuple[PoolReason, ...]:
+def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, name: str) -> tuple[PoolReason, ...]:
     """Return the pools at an address, or the one of this name; none without pools."""
     rows = {(row.address, row.object): row for row in planned.plan.placements if row.kind == VM}
     reasons: list[PoolReason] = []
@@ -41,10 +39,7 @@ def _find_pool(planned: PlanResult, table: PlacementTable) -> PoolDemand | None:
 
 
 def _collect_origins(
-    address: Address,
-    pool: PoolDemand,
-    rows: Mapping[tuple[Address, str], PlacementChange],
-    state: State,
+    address: Address, pool: PoolDemand, rows: Mapping[tuple[Address, str], PlacementChange], state: State
 ) -> tuple[PlacementOrigin, ...]:
     """Return the origins of a pool's VMs: from the rows of this plan, and from earlier ones in state."""
     instance = state.instances.get(address)

@@ -7,5 +7,5 @@ PUBLIC = {
         "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange PlacementTable "
         "PlacementTotal Plan PoolUpgrade PREDICTION_KEY PredictionScore Rollout RolloutStep "
         "SeparationVerdict SeparationViolation Step StepKind Upgrade VariableValue"
-    ),
+    )
 }

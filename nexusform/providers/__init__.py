@@ -2,9 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "kubeconfig": (
-        "TRUSTED Account KubeconfigTrust KubeconfigProblem read_pod_account build_http_client read_account"
-    ),
+    "kubeconfig": ("TRUSTED Account KubeconfigTrust KubeconfigProblem read_pod_account build_http_client read_account"),
     "registry": "ProviderKind PROVIDERS",
     "simulated": "apply_answer",
 }

@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 _SECTIONS: Final = ("clusters", "contexts", "users")
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 # Fields that an untrusted kubeconfig must not have: programs, credentials of the runner, other routes.
-_UNTRUSTED_FIELDS: Final = (
-    "exec",
-    "auth-provider",
-    "tokenFile",
-    "client-key",
-    "proxy-url",
-    "insecure-skip-tls-verify",
-)
+_UNTRUSTED_FIELDS: Final = ("exec", "auth-provider", "tokenFile", "client-key", "proxy-url", "insecure-skip-tls-verify")
 _MAXIMUM_SIZE: Final = 1 << 24  # bytes of a kubeconfig
 
 
@@ -78,9 +71,7 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
             for name, entry in _iterate_entries(path, document, section):
                 entries[section].setdefault(name, entry)
     if not current:
-        raise KubeconfigProblem(
-            f"{source} has no current context. Set one: {_format_names(entries['contexts'])}."
-        )
+        raise KubeconfigProblem(f"{source} has no current context. Set one: {_format_names(entries['contexts'])}.")
     context_entry = _get_entry(source, entries["contexts"], current, "context", "")
     cluster_name, user_name = str(context_entry.get("cluster") or ""), str(context_entry.get("user") or "")
     origin = f" of the context {current}"
@@ -121,9 +112,7 @@ def _require_lightkube() -> None:
     try:
         import lightkube.config.client_adapter  # noqa: F401 - checks the installation
     except ImportError:
-        raise KubeconfigProblem(
-            'Kubernetes access needs lightkube: pip install "nexusform[kubernetes]".'
-        ) from None
+        raise KubeconfigProblem('Kubernetes access needs lightkube: pip install "nexusform[kubernetes]".') from None
 
 
 def _read_document(path: Path) -> Mapping[str, Any]:
@@ -141,24 +130,18 @@ def _read_document(path: Path) -> Mapping[str, Any]:
     if document is None:
         raise KubeconfigProblem(f"{path} cannot be used: it is empty.")
     if not isinstance(document, dict) or not any(section in document for section in _SECTIONS):
-        raise KubeconfigProblem(
-            f"{path} cannot be used: it is not a kubeconfig with {format_list(_SECTIONS)}."
-        )
+        raise KubeconfigProblem(f"{path} cannot be used: it is not a kubeconfig with {format_list(_SECTIONS)}.")
     return document
 
 
-def _iterate_entries(
-    path: Path, document: Mapping[str, Any], section: str
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     items = document.get(section) or []
     kind = section.removesuffix("s")
     for number, item in enumerate(items if isinstance(items, list) else (None,)):
         name = item.get("name") if isinstance(item, dict) else None
         entry = (item.get(kind) or {}) if isinstance(item, dict) else None
         if not name or not isinstance(entry, dict):
-            raise KubeconfigProblem(
-                f"{path} cannot be used: {section}[{number}] must have a name and a {kind}."
-            )
+            raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}] must have a name and a {kind}.")
         yield str(name), _resolve_paths(entry, path.absolute().parent)
 
 
@@ -190,10 +173,7 @@ def read_pod_account() -> Account:
     _require_lightkube()
     from lightkube.config.kubeconfig import SERVICE_ACCOUNT
 
-    host, port = (
-        os.environ.get("KUBERNETES_SERVICE_HOST", ""),
-        os.environ.get("KUBERNETES_SERVICE_PORT", "443"),
-    )
+    host, port = (os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443"))
     account = Path(SERVICE_ACCOUNT)
     if not (account / "token").is_file():
         raise KubeconfigProblem(f"The service account of this pod cannot be used: {account} has no token.")

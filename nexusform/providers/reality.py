@@ -65,9 +65,7 @@ class Reality:
     def find_objects(self, resource_type: str, object_id: str) -> list[tuple[ObjectKey, Attributes]]:
         """Return all objects of a type with an id, by creation number."""
         with self._lock:
-            matches = [
-                (k, a) for k, a in self._get_objects().items() if (k.type, k.id) == (resource_type, object_id)
-            ]
+            matches = [(k, a) for k, a in self._get_objects().items() if (k.type, k.id) == (resource_type, object_id)]
         return sorted(matches, key=lambda pair: pair[0].creation)
 
     def set_attributes(self, key: ObjectKey, attributes: Attributes) -> None:
@@ -96,10 +94,7 @@ class Reality:
             ticket = self._last_number
             self._pending.append(
                 _PendingChange(
-                    ticket,
-                    key,
-                    before,
-                    json_codec.render_json([key.type, key.id, key.creation, attributes]) + b"\n",
+                    ticket, key, before, json_codec.render_json([key.type, key.id, key.creation, attributes]) + b"\n"
                 )
             )
         self._make_durable(ticket)
@@ -178,9 +173,7 @@ class Reality:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_file(self._path, _format_document(self._get_objects()), PRIVATE)
         except OSError as problem:
-            raise ProviderProblem(
-                f"The reality file {self._path} cannot be written: {problem.strerror}."
-            ) from None
+            raise ProviderProblem(f"The reality file {self._path} cannot be written: {problem.strerror}.") from None
         # The change is durable now: a log that cannot be removed is removed with the next change.
         self._has_leftover_log = True
         with suppress(OSError):
@@ -195,8 +188,7 @@ class Reality:
         """Raise a ProviderProblem if another process wrote since the last read: its changes would be lost."""
         if self._known_marks is not None and self._known_marks != self._read_marks():
             raise ProviderProblem(
-                f"Another process changed the reality file {self._path} during this run. It was not "
-                "overwritten."
+                f"Another process changed the reality file {self._path} during this run. It was not overwritten."
             )
 
     def _read_marks(self) -> _Marks:
@@ -280,9 +272,7 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
             f"The reality file {path} is not JSON: line {line}, column {column}: {problem.message}."
         ) from None
     if not isinstance(rows, list):
-        raise ProviderProblem(
-            f"The reality file {path} must be a list of {{type, id, creation, attributes}}."
-        )
+        raise ProviderProblem(f"The reality file {path} must be a list of {{type, id, creation, attributes}}.")
     objects: dict[ObjectKey, Attributes] = {}
     for position, row in enumerate(rows):
         key = _parse_key(row)
@@ -293,8 +283,7 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
             )
         if key in objects:
             raise ProviderProblem(
-                f"The reality file {path}: entry {position} repeats {key.type} {key.id}, "
-                f"creation {key.creation}."
+                f"The reality file {path}: entry {position} repeats {key.type} {key.id}, creation {key.creation}."
             )
         objects[key] = row["attributes"]
     return objects

@@ -170,9 +170,7 @@ _FAULT: Final = BlockSchema(
             pattern_hint='a duration such as "2s" or "300ms"',
         ),
         "times": AttributeSchema(NUMBER, "Number of times; 0 = always.", optional=True, default=1, minimum=0),
-        "after_effect": AttributeSchema(
-            BOOL, "Fail after the change was made.", optional=True, default=False
-        ),
+        "after_effect": AttributeSchema(BOOL, "Fail after the change was made.", optional=True, default=False),
         "answer": AttributeSchema(DYNAMIC, "Map of attribute path to the returned value.", optional=True),
     },
     description="A simulated fault, for tests and drills.",
@@ -181,10 +179,8 @@ _FAULT: Final = BlockSchema(
 SETTINGS: Final = BlockSchema(
     {
         "reality": AttributeSchema(
-            STRING,
-            "JSON file that simulates the site, relative to the root module.",
-            optional=True,
-        ),
+            STRING, "JSON file that simulates the site, relative to the root module.", optional=True
+        )
     },
     {"fault": NestedBlock(_FAULT, Nesting.LIST, "A simulated fault.")},
     "Records planned objects in state and sends nothing.",
@@ -220,10 +216,7 @@ class SimulatedProvider:
     sends_changes = False
 
     def __init__(
-        self,
-        reality: Reality | None = None,
-        faults: Faults | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        self, reality: Reality | None = None, faults: Faults | None = None, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         self._reality = reality
         self._faults = faults or Faults(())
@@ -253,9 +246,7 @@ class SimulatedProvider:
         if self._reality:
             existing = self._reality.get_attributes(request.key)
             if existing is None:
-                raise ProviderProblem(
-                    f"Cannot change {request.key.type} {request.key.id}: it does not exist."
-                )
+                raise ProviderProblem(f"Cannot change {request.key.type} {request.key.id}: it does not exist.")
             result = _merge_update(request.prior, planned, existing)
         result = apply_answer(result, _list_answers(faults)) if faults else result
         if self._reality:
@@ -305,9 +296,7 @@ class SimulatedProvider:
             if fault.error and (after_effect or not fault.after_effect):
                 raise ProviderProblem(fault.error)
 
-    def _run_faults_after(
-        self, faults: Sequence[Fault], attributes: Mapping[str, Any] | None, *, exists: bool
-    ) -> None:
+    def _run_faults_after(self, faults: Sequence[Fault], attributes: Mapping[str, Any] | None, *, exists: bool) -> None:
         for fault in faults:
             if fault.error and fault.after_effect:
                 raise ProviderProblem(fault.error, object_exists=exists, attributes=attributes)
@@ -317,13 +306,9 @@ def _list_answers(faults: Sequence[Fault]) -> list[tuple[Path, Any]]:
     return [pair for fault in faults for pair in fault.answer]
 
 
-def _build_answer(
-    planned: Mapping[str, Any], result: Mapping[str, Any], faults: Sequence[Fault]
-) -> ChangeResult:
+def _build_answer(planned: Mapping[str, Any], result: Mapping[str, Any], faults: Sequence[Fault]) -> ChangeResult:
     """Build the answer with its observed paths: differences, and injected values."""
-    observed = dict.fromkeys(
-        [*(path for path, _ in _list_answers(faults)), *_find_differences(planned, result, ())]
-    )
+    observed = dict.fromkeys([*(path for path, _ in _list_answers(faults)), *_find_differences(planned, result, ())])
     return ChangeResult(result, tuple(observed))
 
 

@@ -10,15 +10,7 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 from nexusform.resource_types.shared_arguments import is_known
-from nexusform.scheduling.kubelet import (
-    EVICTION_MEMORY,
-    MAX_CELLS,
-    STORAGE,
-    Kubelet,
-    Platform,
-    Reserve,
-    TopologyPolicy,
-)
+from nexusform.scheduling.kubelet import EVICTION_MEMORY, MAX_CELLS, STORAGE, Kubelet, Platform, Reserve, TopologyPolicy
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, MapType
 
@@ -45,16 +37,13 @@ KUBELET_BLOCK: Final = NestedBlock(
     BlockSchema(
         {
             "eviction_memory": _build_argument(
-                STRING,
-                "Hard eviction threshold (evictionHard memory.available). Default: 100Mi.",
+                STRING, "Hard eviction threshold (evictionHard memory.available). Default: 100Mi."
             ),
             "kube_reserved": _build_argument(
-                MapType(STRING),
-                'kubeReserved: "cpu", "memory", "ephemeral-storage". Default: none.',
+                MapType(STRING), 'kubeReserved: "cpu", "memory", "ephemeral-storage". Default: none.'
             ),
             "system_reserved": _build_argument(
-                MapType(STRING),
-                'systemReserved: "cpu", "memory", "ephemeral-storage". Default: none.',
+                MapType(STRING), 'systemReserved: "cpu", "memory", "ephemeral-storage". Default: none.'
             ),
             "reserved_cpus": _build_argument(
                 STRING,
@@ -68,10 +57,7 @@ KUBELET_BLOCK: Final = NestedBlock(
                 choices=tuple(policy.value for policy in TopologyPolicy),
             ),
             "numa_nodes": _build_argument(
-                NUMBER,
-                "NUMA cells of a node. Default: those of its VM SKU.",
-                minimum=1,
-                maximum=MAX_CELLS,
+                NUMBER, "NUMA cells of a node. Default: those of its VM SKU.", minimum=1, maximum=MAX_CELLS
             ),
         }
     ),
@@ -96,8 +82,7 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
         amounts += [((name, key), amount) for key, amount in items]
         problems += [
             _build_problem(
-                (*path, name, key),
-                f'"{key}" cannot be reserved; write {_format_alternatives(_RESERVABLE_RESOURCES)}.',
+                (*path, name, key), f'"{key}" cannot be reserved; write {_format_alternatives(_RESERVABLE_RESOURCES)}.'
             )
             for key, _ in items
             if key not in _RESERVABLE_RESOURCES
@@ -105,17 +90,13 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
     for amount_path, amount in amounts:
         if isinstance(amount, str) and _parse_amount(amount) is None:
             problems.append(
-                _build_problem(
-                    (*path, *amount_path), (f'"{amount}" is not an amount such as "100Mi" or "500m".')
-                )
+                _build_problem((*path, *amount_path), (f'"{amount}" is not an amount such as "100Mi" or "500m".'))
             )
     cpus = values.get("reserved_cpus")
     if isinstance(cpus, str) and _parse_cpu_list(cpus) is None:
         text = f'"{cpus}" is not a list of CPU numbers such as "0-1" or "0,8" (the first CPU is 0).'
         problems.append(_build_problem((*path, "reserved_cpus"), text))
-    return problems + check_extended_resources(
-        values.get("extended_resources"), (*path, "extended_resources")
-    )
+    return problems + check_extended_resources(values.get("extended_resources"), (*path, "extended_resources"))
 
 
 def check_extended_resources(values: Any, path: Path) -> list[Problem]:

@@ -21,14 +21,7 @@ _OFF: Final = "powered off"
 _NOT_READY: Final = "not ready"
 _NOT_PROVISIONED: Final = "not provisioned"
 _HEALTH_REASONS: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED)  # reasons that are not set on purpose
-DETAILED_STATUSES: Final = (
-    "Available",
-    "Deprovisioning",
-    "Error",
-    "Preparing",
-    "Provisioned",
-    "Provisioning",
-)
+DETAILED_STATUSES: Final = ("Available", "Deprovisioning", "Error", "Preparing", "Provisioned", "Provisioning")
 
 
 class OverrideSwitch(Struct, frozen=True):
@@ -66,9 +59,7 @@ def _check_roles(roles: Any) -> str:
     if any(map(is_compute_plane, roles)):
         return ""
     role_list = ", ".join(sorted(roles))
-    return (
-        f"not a compute-plane machine (roles: {role_list})" if role_list else "without the role compute-plane"
-    )
+    return f"not a compute-plane machine (roles: {role_list})" if role_list else "without the role compute-plane"
 
 
 def _check_status(status: Any) -> str:
@@ -76,9 +67,7 @@ def _check_status(status: Any) -> str:
 
 
 def _build_status(description: str, default: str, choices: tuple[str, ...] = ()) -> AttributeSchema:
-    return AttributeSchema(
-        STRING, description, optional=True, default=default, choices=choices, decides_placement=True
-    )
+    return AttributeSchema(STRING, description, optional=True, default=default, choices=choices, decides_placement=True)
 
 
 # In the order in which reasons are named ("cordoned, powered off").
@@ -98,11 +87,7 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     MachineFact(
         "evacuate",
         AttributeSchema(
-            BOOL,
-            "Re-place its VMs and accept no new ones.",
-            optional=True,
-            default=False,
-            decides_placement=True,
+            BOOL, "Re-place its VMs and accept no new ones.", optional=True, default=False, decides_placement=True
         ),
         lambda is_so: EVACUATING if is_so else "",
         OverrideSwitch("evacuate", "Re-place the machine's VMs and accept no new ones.", value=True),
@@ -140,8 +125,7 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     MachineFact(
         "detailed_status",
         _build_status(
-            f"Detailed status: {', '.join(DETAILED_STATUSES)}. Only Provisioned machines take new VMs.",
-            "Provisioned",
+            f"Detailed status: {', '.join(DETAILED_STATUSES)}. Only Provisioned machines take new VMs.", "Provisioned"
         ),
         _check_status,
         export_field="detailedStatus",
@@ -160,9 +144,7 @@ def build_switch_attributes() -> dict[str, AttributeSchema]:
     """Return the arguments of a rack's machine_override, by name."""
     switches = sorted((fact.switch for fact in MACHINE_FACTS if fact.switch), key=lambda switch: switch.name)
     return {
-        switch.name: AttributeSchema(
-            BOOL, switch.description, optional=True, default=False, decides_placement=True
-        )
+        switch.name: AttributeSchema(BOOL, switch.description, optional=True, default=False, decides_placement=True)
         for switch in switches
     }
 

@@ -19,9 +19,7 @@ MAXIMUM_CELLS: Final = 64  # of one machine; each is processed separately
 
 
 def _build_figure(description: str, minimum: int, maximum: int | None = None) -> AttributeSchema:
-    return AttributeSchema(
-        NUMBER, description, required=True, minimum=minimum, maximum=maximum, decides_placement=True
-    )
+    return AttributeSchema(NUMBER, description, required=True, minimum=minimum, maximum=maximum, decides_placement=True)
 
 
 MACHINE_BLOCK: Final = NestedBlock(
@@ -45,18 +43,12 @@ MACHINE_BLOCK: Final = NestedBlock(
     max_items=1,
 )
 
-MACHINE_SKU: Final = AttributeSchema(
-    STRING,
-    "Machine SKU of the catalogue.",
-    optional=True,
-    decides_placement=True,
-)
+MACHINE_SKU: Final = AttributeSchema(STRING, "Machine SKU of the catalogue.", optional=True, decides_placement=True)
 
 
 VFS: Final = AttributeSchema(
     NUMBER,
-    "SR-IOV virtual functions per VM, from its NUMA cells. A cell has 30 (inferred). A change moves no VM."
-    " Default: 0.",
+    "SR-IOV virtual functions per VM, from its NUMA cells. A cell has 30 (inferred). A change moves no VM. Default: 0.",
     optional=True,
     minimum=0,
     decides_placement=True,
@@ -88,11 +80,7 @@ def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
         known_figures = [f for f in figures if isinstance(f, int)]
         vfs = block.get("vfs_per_cell")
         vfs = vfs if isinstance(vfs, int) else VFS_PER_CELL
-        return (
-            Hardware(None, *known_figures)._replace(vfs_per_cell=vfs)
-            if len(known_figures) == len(figures)
-            else None
-        )
+        return Hardware(None, *known_figures)._replace(vfs_per_cell=vfs) if len(known_figures) == len(figures) else None
     name = attributes.get("machine_sku")
     sku = CATALOGUES[NEWEST].machine_skus.get(name) if isinstance(name, str) else None
     if sku is None:

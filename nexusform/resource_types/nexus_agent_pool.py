@@ -42,17 +42,10 @@ from nexusform.schemas.value_types import NUMBER
 _SCHEMA: Final = BlockSchema(
     {
         "id": build_id_attribute("<cluster id>/<pool>"),
-        "kubernetes_cluster_id": build_parent_attribute(
-            "nexus_kubernetes_cluster", " that the pool belongs to"
-        ),
+        "kubernetes_cluster_id": build_parent_attribute("nexus_kubernetes_cluster", " that the pool belongs to"),
         "name": build_name_attribute("pool"),
         "node_count": AttributeSchema(
-            NUMBER,
-            "Number of nodes.",
-            required=True,
-            minimum=0,
-            maximum=MAXIMUM_NODES,
-            decides_placement=True,
+            NUMBER, "Number of nodes.", required=True, minimum=0, maximum=MAXIMUM_NODES, decides_placement=True
         ),
         **POOL_ARGUMENTS,
         "nodes": NODES,
@@ -75,9 +68,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems += check_azure_block(attributes, POOL_PROPERTIES, ())
     if attributes.get("name") == CONTROL_PLANE:
         problems.append(
-            Problem(
-                ("name",), "invalid-agent-pool-name", f'"{CONTROL_PLANE}" is reserved for the control plane.'
-            )
+            Problem(("name",), "invalid-agent-pool-name", f'"{CONTROL_PLANE}" is reserved for the control plane.')
         )
     elif isinstance(attributes.get("name"), str):
         problems += check_pool_name(attributes["name"], ("name",))
@@ -104,8 +95,7 @@ def compute_demand(
             Problem(
                 ("name",),
                 "duplicate-agent-pool",
-                f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Rename or remove '
-                "one of them.",
+                f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Rename or remove one of them.',
             )
         ]
     pool, problems = build_pool_demand(
@@ -128,10 +118,7 @@ def compute_demand(
 
 
 def assemble(
-    attributes: Mapping[str, Any],
-    _surroundings: ResourceContext,
-    vms: Sequence[PlacedVm],
-    unplaced: UnplacedVms,
+    attributes: Mapping[str, Any], _surroundings: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
     """Return `nodes` and `node_rules`."""
     nodes = build_nodes(vms, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})

@@ -133,10 +133,7 @@ def _check_occupied(attributes: Mapping[str, Any], index: int, block: Mapping[st
     cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)
     hardware = read_hardware(attributes)
     if hardware is not None and not cells and isinstance(numa_cells, int) and numa_cells > hardware.cells:
-        detail = (
-            f"It spans {numa_cells} cells, and the machine has {hardware.cells}. Compare with the real "
-            "hardware."
-        )
+        detail = f"It spans {numa_cells} cells, and the machine has {hardware.cells}. Compare with the real hardware."
         return [*problems, Problem((*path, "numa_cells"), "invalid-numa-cell", detail)]
     if isinstance(cells, list) and all(isinstance(cell, int | float | Fraction) for cell in cells):
         last = hardware.cells - 1 if hardware is not None else None
@@ -228,9 +225,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
     rack = inventory.racks.get(inventory.addresses_by_name.get(("rack", "", rack_id), ""))
     if rack is None:
         known = [known_rack.id for known_rack in inventory.racks.values()]
-        return [
-            build_reference_problem("unknown-rack", "rack_id", "rack", rack_id, known, "nexus_rack.NAME.id")
-        ]
+        return [build_reference_problem("unknown-rack", "rack_id", "rack", rack_id, known, "nexus_rack.NAME.id")]
     machine = build_rack_machine(attributes, rack)
     if machine is None:
         return []

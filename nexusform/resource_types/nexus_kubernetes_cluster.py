@@ -69,16 +69,11 @@ _SCHEMA: Final = BlockSchema(
             decides_placement=True,
         ),
         "hardware_label_keys": AttributeSchema(
-            ListType(STRING),
-            "Extra label keys with the machine's name on every worker.",
-            optional=True,
-            default=[],
+            ListType(STRING), "Extra label keys with the machine's name on every worker.", optional=True, default=[]
         ),
         "nodes": NODES,
         "node_count": AttributeSchema(NUMBER, "Nodes, control plane included.", computed=True),
-        "capacity": AttributeSchema(
-            CAPACITY, "vCPUs and memory of all nodes.", computed=True, predicted=True
-        ),
+        "capacity": AttributeSchema(CAPACITY, "vCPUs and memory of all nodes.", computed=True, predicted=True),
     },
     {
         "control_plane": NestedBlock(
@@ -193,9 +188,7 @@ def compute_demand(
     problems: list[Problem] = []
     demands: list[PoolDemand] = []
     pools = attributes.get("agent_pool") or {}
-    pool_blocks: list[tuple[str, Any, Path]] = [
-        (CONTROL_PLANE, attributes["control_plane"], ("control_plane",))
-    ]
+    pool_blocks: list[tuple[str, Any, Path]] = [(CONTROL_PLANE, attributes["control_plane"], ("control_plane",))]
     pool_blocks += [(name, pools[name], ("agent_pool", name)) for name in list_pools(attributes)]
     for name, values, path in pool_blocks:
         pool, pool_problems = build_pool_demand(cluster, name, int(values["count"]), values, path, context)
@@ -215,10 +208,7 @@ def compute_demand(
 
 
 def assemble(
-    attributes: Mapping[str, Any],
-    context: ResourceContext,
-    vms: Sequence[PlacedVm],
-    unplaced: UnplacedVms,
+    attributes: Mapping[str, Any], context: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
     """Return `nodes`, `node_count`, `node_rules` and `capacity`."""
     pools = _get_pools(attributes)
@@ -227,11 +217,7 @@ def assemble(
     skus = {pool: context.find_sku(name) for pool, name in names.items()}
     kubelets = {pool: build_node_kubelet(pools.get(pool, {}), attributes) for pool in names}
     nodes = build_nodes(vms, unplaced, names)
-    return {
-        "nodes": nodes,
-        "node_count": len(nodes),
-        "capacity": compute_capacity(vms, skus, kubelets),
-    }
+    return {"nodes": nodes, "node_count": len(nodes), "capacity": compute_capacity(vms, skus, kubelets)}
 
 
 def _get_pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -40,10 +40,7 @@ ZONE_PATTERN: Final = r"[a-zA-Z0-9]{1,10}"
 
 
 _OVERRIDE: Final = NestedBlock(
-    BlockSchema(build_switch_attributes()),
-    Nesting.MAP,
-    "Overrides for one machine of the rack.",
-    label="name",
+    BlockSchema(build_switch_attributes()), Nesting.MAP, "Overrides for one machine of the rack.", label="name"
 )
 
 _SCHEMA: Final = BlockSchema(
@@ -72,8 +69,7 @@ _SCHEMA: Final = BlockSchema(
         "machine_sku": replace(
             MACHINE_SKU,
             computed=True,
-            description=f"Machine SKU of the catalogue. Default without a machine block: "
-            f"{DEFAULT_MACHINE_SKU}.",
+            description=f"Machine SKU of the catalogue. Default without a machine block: {DEFAULT_MACHINE_SKU}.",
         ),
         "status": AttributeSchema(
             STRING,
@@ -83,9 +79,7 @@ _SCHEMA: Final = BlockSchema(
             choices=("active", "planned"),
             decides_placement=True,
         ),
-        "machines": AttributeSchema(
-            MapType(ObjectType.create({"slot": NUMBER})), "Machines by name.", computed=True
-        ),
+        "machines": AttributeSchema(MapType(ObjectType.create({"slot": NUMBER})), "Machines by name.", computed=True),
     },
     {"machine": MACHINE_BLOCK, "machine_override": _OVERRIDE},
     "A rack of identical machines, named <rack>-bm<slot>.",
@@ -156,9 +150,7 @@ def _check_overrides(attributes: Mapping[str, Any]) -> list[Problem]:
     if not isinstance(overrides, Mapping) or not isinstance(machines, Mapping):
         return []
     count, name = len(machines), attributes.get("name")
-    range_text = (
-        f"{build_machine_name(str(name), 1)} to {build_machine_name(str(name), count)}" if count else "none"
-    )
+    range_text = f"{build_machine_name(str(name), 1)} to {build_machine_name(str(name), count)}" if count else "none"
     return [
         Problem(
             ("machine_override", label),
@@ -219,9 +211,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
         availability_zone=str(complete_attributes["availability_zone"]),
         is_planned=attributes.get("status") == "planned",
         machines=machines,
-        evacuating_machines=frozenset(
-            name for name, override in overrides.items() if override.get("evacuate") is True
-        ),
+        evacuating_machines=frozenset(name for name, override in overrides.items() if override.get("evacuate") is True),
     )
     inventory.addresses_by_name.update({("machine", site_id, machine.name): address for machine in machines})
     return []

@@ -21,10 +21,7 @@ _SELECTOR: Final = NestedBlock(
                 decides_placement=True,
             ),
             "namespaces": AttributeSchema(
-                SetType(STRING),
-                "Namespaces of the pods. Default or empty: all.",
-                optional=True,
-                decides_placement=True,
+                SetType(STRING), "Namespaces of the pods. Default or empty: all.", optional=True, decides_placement=True
             ),
         }
     ),
@@ -37,10 +34,7 @@ _GROUP: Final = NestedBlock(
     BlockSchema(
         {
             "cluster_ids": AttributeSchema(
-                SetType(STRING),
-                "Ids of clusters, VNFs and VMs in the group.",
-                optional=True,
-                decides_placement=True,
+                SetType(STRING), "Ids of clusters, VNFs and VMs in the group.", optional=True, decides_placement=True
             ),
             "pool_ids": AttributeSchema(
                 SetType(STRING),

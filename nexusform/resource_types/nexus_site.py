@@ -68,10 +68,7 @@ _UPDATE_STRATEGY: Final = NestedBlock(
                 choices=(_COUNT, _PERCENT),
             ),
             "threshold_value": AttributeSchema(
-                NUMBER,
-                "Machines of a rack that must be back before the upgrade continues.",
-                optional=True,
-                minimum=0,
+                NUMBER, "Machines of a rack that must be back before the upgrade continues.", optional=True, minimum=0
             ),
             "wait_time_minutes": AttributeSchema(NUMBER, "Pause after each rack.", optional=True, minimum=0),
         }
@@ -149,6 +146,4 @@ def _build_update_strategy(strategy: Any) -> UpdateStrategy | None:
     )
 
 
-NEXUS_SITE: Final = ResourceType(
-    "nexus_site", 1, _SCHEMA, identify, check=check, add_to_inventory=add_to_inventory
-)
+NEXUS_SITE: Final = ResourceType("nexus_site", 1, _SCHEMA, identify, check=check, add_to_inventory=add_to_inventory)

@@ -64,9 +64,7 @@ _SCHEMA: Final = BlockSchema(
         "placement_hint": NestedBlock(
             BlockSchema(
                 {
-                    "hint_type": _build_choice(
-                        "Near the resource, or away from it.", "Affinity", "AntiAffinity"
-                    ),
+                    "hint_type": _build_choice("Near the resource, or away from it.", "Affinity", "AntiAffinity"),
                     "resource_id": AttributeSchema(
                         STRING,
                         "Id of a VM, cluster, machine or rack.",
@@ -74,9 +72,7 @@ _SCHEMA: Final = BlockSchema(
                         on_change=_FIXED,
                         decides_placement=True,
                     ),
-                    "scheduling_execution": _build_choice(
-                        "Hard is required; Soft is preferred.", "Hard", "Soft"
-                    ),
+                    "scheduling_execution": _build_choice("Hard is required; Soft is preferred.", "Hard", "Soft"),
                     "scope": _build_choice("Compare machines or racks.", "Machine", "Rack"),
                 }
             ),
@@ -137,9 +133,7 @@ def compute_demand(
     return VmDemand(str(attributes["site_id"]), f"vm:{block}", block, (pool,)), []
 
 
-def _build_hints(
-    attributes: Mapping[str, Any], context: ResourceContext
-) -> tuple[tuple[Hint, ...], list[Problem]]:
+def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tuple[tuple[Hint, ...], list[Problem]]:
     """Build the placement hints from the current locations of their targets."""
     hints, problems = [], []
     for index, hint in enumerate(attributes.get("placement_hint") or []):
@@ -179,10 +173,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     if not isinstance(machine, str) or not isinstance(attributes.get("rack"), str):
         return ()
     placement = Placement(
-        machine,
-        attributes["rack"],
-        attributes.get("availability_zone") or "",
-        tuple(attributes.get("cells") or ()),
+        machine, attributes["rack"], attributes.get("availability_zone") or "", tuple(attributes.get("cells") or ())
     )
     sku = f"{attributes.get('cpu_cores')} vCPU / {attributes.get('memory_gib')} GiB"
     return (
@@ -205,10 +196,7 @@ def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
 
 
 def assemble(
-    _attributes: Mapping[str, Any],
-    _surroundings: ResourceContext,
-    vms: Sequence[PlacedVm],
-    unplaced: UnplacedVms,
+    _attributes: Mapping[str, Any], _surroundings: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
     """Return the placement attributes; null without a placement."""
     if not vms:

@@ -7,11 +7,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.resource_types.kubelet_block import (
-    EXTENDED,
-    check_extended_resources,
-    parse_extended_resources,
-)
+from nexusform.resource_types.kubelet_block import EXTENDED, check_extended_resources, parse_extended_resources
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_problem,
     build_figure_attribute,
@@ -99,11 +95,5 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
 
 
 NEXUS_VM_SKU: Final = ResourceType(
-    "nexus_vm_sku",
-    1,
-    _SCHEMA,
-    identify,
-    check=check,
-    add_to_inventory=add_to_inventory,
-    kind=PlanningKind.VM_SKU,
+    "nexus_vm_sku", 1, _SCHEMA, identify, check=check, add_to_inventory=add_to_inventory, kind=PlanningKind.VM_SKU
 )

@@ -19,21 +19,13 @@ _SCHEMA: Final = BlockSchema(
     {
         "backend": AttributeSchema(STRING, "Backend type of the other state.", required=True),
         "config": AttributeSchema(
-            DYNAMIC,
-            "Settings as in the backend block. Paths are relative to the root module.",
-            optional=True,
+            DYNAMIC, "Settings as in the backend block. Paths are relative to the root module.", optional=True
         ),
         "workspace": AttributeSchema(STRING, "The workspace to read.", optional=True, default="default"),
         "id": AttributeSchema(STRING, "The lineage of the state.", computed=True),
         "sku_catalogue": AttributeSchema(STRING, "Version of its SKU catalogue.", computed=True),
-        OUTPUTS: AttributeSchema(
-            DYNAMIC, "Root outputs by name; sensitive ones stay sensitive.", computed=True
-        ),
-        RESOURCES: AttributeSchema(
-            DYNAMIC,
-            "Attributes of every resource instance by address.",
-            computed=True,
-        ),
+        OUTPUTS: AttributeSchema(DYNAMIC, "Root outputs by name; sensitive ones stay sensitive.", computed=True),
+        RESOURCES: AttributeSchema(DYNAMIC, "Attributes of every resource instance by address.", computed=True),
     },
     description="Outputs and objects of another configuration's state, read without its lock.",
 )
@@ -57,20 +49,14 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         "id": state.lineage,
         "sku_catalogue": state.catalogue,
         OUTPUTS: {name: output.value for name, output in state.outputs.items()},
-        RESOURCES: {
-            address: _build_displayed_values(current, types[address]) for address, current in objects.items()
-        },
+        RESOURCES: {address: _build_displayed_values(current, types[address]) for address, current in objects.items()},
     }
-    sensitive_paths: list[Path] = [
-        (OUTPUTS, name) for name, output in state.outputs.items() if output.sensitive
-    ]
+    sensitive_paths: list[Path] = [(OUTPUTS, name) for name, output in state.outputs.items() if output.sensitive]
     sensitive_paths += [
         (RESOURCES, address, *path) for address, current in objects.items() for path in current.sensitive
     ]
     outputs = ObjectType.create({name: output.type for name, output in state.outputs.items()})
-    resources = ObjectType.create(
-        {address: compute_implied_type(kind.schema) for address, kind in types.items()}
-    )
+    resources = ObjectType.create({address: compute_implied_type(kind.schema) for address, kind in types.items()})
     return DataResult(values, problems, tuple(sensitive_paths), {OUTPUTS: outputs, RESOURCES: resources})
 
 

@@ -14,14 +14,7 @@ from nexusform.placements.vm_demands import CONTROL_PLANE_TAINT, NodeProperties,
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, build_kubelet
 from nexusform.resource_types.machine_hardware import VFS, add_vfs
 from nexusform.resource_types.shared_arguments import POOL_AZURE_BLOCK, build_unknown_sku_problem
-from nexusform.scheduling.kubelet import (
-    GIB,
-    Kubelet,
-    NodeSize,
-    Platform,
-    compute_allocatable,
-    list_registered_labels,
-)
+from nexusform.scheduling.kubelet import GIB, Kubelet, NodeSize, Platform, compute_allocatable, list_registered_labels
 from nexusform.scheduling.kubelet import compute_capacity as vm_size
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement, PlacementConstraints, VmSku
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
@@ -44,9 +37,7 @@ ZONES: Final = AttributeSchema(
     on_change=_POOL,
     decides_placement=True,
 )
-SKU: Final = AttributeSchema(
-    STRING, "VM SKU of the nodes.", required=True, on_change=_POOL, decides_placement=True
-)
+SKU: Final = AttributeSchema(STRING, "VM SKU of the nodes.", required=True, on_change=_POOL, decides_placement=True)
 POOL_ARGUMENTS: Final[Mapping[str, AttributeSchema]] = {
     "vm_sku_name": SKU,
     "availability_zones": ZONES,
@@ -141,10 +132,7 @@ NODE: Final = ObjectType.create(
     }
 )
 NODES: Final = AttributeSchema(
-    MapType(NODE),
-    "Nodes by name, with machine and NUMA cells.",
-    computed=True,
-    predicted=True,
+    MapType(NODE), "Nodes by name, with machine and NUMA cells.", computed=True, predicted=True
 )
 
 
@@ -169,8 +157,7 @@ def check_upgrade_settings(values: Mapping[str, Any], path: Path) -> Iterable[Pr
         yield Problem(
             (*path, "upgrade_settings"),
             "invalid-upgrade-settings",
-            "max_surge and max_unavailable are both zero, so no VM can be upgraded. Set one of them to "
-            "at least 1.",
+            "max_surge and max_unavailable are both zero, so no VM can be upgraded. Set one of them to at least 1.",
         )
 
 
@@ -200,8 +187,7 @@ def build_pool_demand(
             Problem(
                 (*path, "vm_sku_name"),
                 "unsupported-control-plane-sku",
-                f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G "
-                "or P SKU.",
+                f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G or P SKU.",
             )
         ]
     sku = add_vfs(sku, values)
@@ -301,15 +287,11 @@ def list_unplaced_nodes(attributes: Mapping[str, Any]) -> UnplacedVms:
     nodes = attributes.get("nodes")
     if not isinstance(nodes, Mapping):
         return {}
-    return {
-        (n["pool"], n["number"]): {**n, "name": name} for name, n in nodes.items() if not n.get("machine")
-    }
+    return {(n["pool"], n["number"]): {**n, "name": name} for name, n in nodes.items() if not n.get("machine")}
 
 
 def add_labels(
-    nodes: Mapping[str, Mapping[str, Any]],
-    pools: Mapping[str, Mapping[str, Any]],
-    cluster: Mapping[str, Any],
+    nodes: Mapping[str, Mapping[str, Any]], pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return nodes as read by expressions. `pools` are the arguments of the pools by name, `cluster` those of
     the cluster (empty for a separate pool, which does not know them).

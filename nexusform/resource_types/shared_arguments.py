@@ -10,14 +10,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_names, suggest_name
 from nexusform.json_data.plain_data import Path
-from nexusform.schemas.block_schema import (
-    AttributeSchema,
-    BlockSchema,
-    NestedBlock,
-    Nesting,
-    ObjectReference,
-    OnChange,
-)
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, ObjectReference, OnChange
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING
 from nexusform.values.value import UNKNOWN, Unknown
 
@@ -29,8 +22,7 @@ def build_name_attribute(noun: str) -> AttributeSchema:
     """Build `name`: optional without count and for_each; an object keeps its name."""
     return AttributeSchema(
         STRING,
-        f"Name of the {noun}. Default: the current name, else the block's name. Required with count or "
-        "for_each.",
+        f"Name of the {noun}. Default: the current name, else the block's name. Required with count or for_each.",
         optional=True,
         computed=True,
         on_change=OnChange.REPLACE,
@@ -57,9 +49,7 @@ def build_parent_attribute(parent_type: str, addition: str = "") -> AttributeSch
     )
 
 
-def build_figure_attribute(
-    description: str, minimum: int, default: int | None = None, **more: Any
-) -> AttributeSchema:
+def build_figure_attribute(description: str, minimum: int, default: int | None = None, **more: Any) -> AttributeSchema:
     """Build a number that determines placements, such as an amount of memory; required without a default."""
     return AttributeSchema(
         NUMBER,
@@ -88,11 +78,7 @@ def is_known(value: Any) -> bool:
 def check_whole_numbers(values: Mapping[str, Any], names: Iterable[str], path: Path = ()) -> list[Problem]:
     """Return problems for the named arguments with a fraction."""
     return [
-        Problem(
-            (*path, name),
-            "invalid-number",
-            f'"{name}" must be a whole number, not {float(values[name])}.',
-        )
+        Problem((*path, name), "invalid-number", f'"{name}" must be a whole number, not {float(values[name])}.')
         for name in names
         if isinstance(values.get(name), float | Fraction)
     ]
@@ -125,9 +111,7 @@ def build_reference_problem(
 def build_duplicate_problem(kind: str, argument: str, noun: str, name: str, other_address: str) -> Problem:
     """Build the problem of a second object with one id; `other_address` is the address of the first."""
     return Problem(
-        (argument,),
-        kind,
-        f'{other_address} already describes the {noun} "{name}". Rename or remove one of them.',
+        (argument,), kind, f'{other_address} already describes the {noun} "{name}". Rename or remove one of them.'
     )
 
 
@@ -164,11 +148,7 @@ _BODY: Final = AttributeSchema(
     " override it; the rest is sent unchanged.",
     optional=True,
 )
-_GROUP: Final = AttributeSchema(
-    STRING,
-    "Resource group. Default: that of the provider block.",
-    optional=True,
-)
+_GROUP: Final = AttributeSchema(STRING, "Resource group. Default: that of the provider block.", optional=True)
 AZURE_BLOCK: Final = NestedBlock(
     BlockSchema({"resource_group": _GROUP, "body": _BODY}),
     Nesting.SINGLE,
@@ -177,16 +157,11 @@ AZURE_BLOCK: Final = NestedBlock(
 )
 # A pool is in the resource group of its cluster.
 POOL_AZURE_BLOCK: Final = NestedBlock(
-    BlockSchema({"body": _BODY}),
-    Nesting.SINGLE,
-    'Further Azure properties, for provider "azure".',
-    max_items=1,
+    BlockSchema({"body": _BODY}), Nesting.SINGLE, 'Further Azure properties, for provider "azure".', max_items=1
 )
 
 
-def check_azure_block(
-    values: Mapping[str, Any], argument_properties: Collection[str], path: Path
-) -> Iterator[Problem]:
+def check_azure_block(values: Mapping[str, Any], argument_properties: Collection[str], path: Path) -> Iterator[Problem]:
     """Yield the problems of the azure block among the arguments of a resource or pool at `path`.
     `argument_properties` are the properties of the body set by arguments.
     """
@@ -204,10 +179,7 @@ def check_azure_block(
     names: list[Path] = [(name,) for name in _BLOCK_PROPERTIES if name in body]
     names += [("properties", name) for name in sorted(argument_properties) if name in known]
     for property_path in names:
-        detail = (
-            f"{'.'.join(map(str, property_path))} follows from the arguments of the block: omit it from "
-            "the body."
-        )
+        detail = f"{'.'.join(map(str, property_path))} follows from the arguments of the block: omit it from the body."
         yield Problem((*body_path, *property_path), "invalid-azure-body", detail)
 
 

@@ -22,9 +22,7 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
     graph: nx.DiGraph[N] = nx.DiGraph()
     graph.add_nodes_from(dependencies)
     graph.add_edges_from(
-        (dependency, node)
-        for node, node_dependencies in dependencies.items()
-        for dependency in node_dependencies
+        (dependency, node) for node, node_dependencies in dependencies.items() for dependency in node_dependencies
     )
     return list(nx.lexicographical_topological_sort(graph, key=position.__getitem__))
 
@@ -36,9 +34,7 @@ def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]
     graph: nx.DiGraph[N] = nx.DiGraph()
     graph.add_nodes_from(dependencies)
     graph.add_edges_from(
-        (node, dependency)
-        for node, node_dependencies in dependencies.items()
-        for dependency in node_dependencies
+        (node, dependency) for node, node_dependencies in dependencies.items() for dependency in node_dependencies
     )
     found_cycles = []
     for component in nx.strongly_connected_components(graph):

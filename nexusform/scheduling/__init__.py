@@ -2,9 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "catalogue": (
-        "compute_size_key Catalogue get_catalogue CATALOGUES DEFAULT_MACHINE_SKU find_largest_sku NEWEST"
-    ),
+    "catalogue": ("compute_size_key Catalogue get_catalogue CATALOGUES DEFAULT_MACHINE_SKU find_largest_sku NEWEST"),
     "decision": "Certainty Location Rejection",
     "kubelet": (
         "compute_allocatable compute_capacity EVICTION_MEMORY collect_extended_resources GIB HUGEPAGES "

@@ -24,9 +24,7 @@ class Catalogue(Struct, frozen=True):
 
     def find_largest_sku(self, kind: str, machine_sku: str) -> VmSku | None:
         """Return the largest SKU of a type (G, P, E or L) supported by this hardware, or None."""
-        supported_skus = [
-            sku for sku in self.vm_skus.values() if sku.kind == kind and machine_sku in sku.machine_skus
-        ]
+        supported_skus = [sku for sku in self.vm_skus.values() if sku.kind == kind and machine_sku in sku.machine_skus]
         return max(supported_skus, key=lambda sku: (sku.host_vcpus, sku.memory_gib), default=None)
 
 

@@ -110,9 +110,7 @@ def compute_allocatable(sku: VmSku, kubelet: Kubelet) -> NodeSize:
     vm_size = compute_capacity(sku)
     resources = collect_extended_resources(sku, kubelet)
     pages = sum(sum(per_cell) for name, per_cell in resources.items() if name.startswith(HUGEPAGES))
-    reserved_memory = (
-        compute_kernel_memory(vm_size.memory) + kubelet.reserved.memory + kubelet.eviction_memory + pages
-    )
+    reserved_memory = compute_kernel_memory(vm_size.memory) + kubelet.reserved.memory + kubelet.eviction_memory + pages
     extended = {name: sum(per_cell) for name, per_cell in resources.items()}
     if sku.disk_gib:
         storage = sku.disk_gib * GIB

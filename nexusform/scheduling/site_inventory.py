@@ -123,9 +123,7 @@ def merge_site_machines(
         slot = (rack.id, machine_entry.machine.slot)
         if slot in described_slots:
             conflicts.append(
-                MachineConflict(
-                    site_id, machine_entry.machine.name, described_slots[slot][1], address, "slot"
-                )
+                MachineConflict(site_id, machine_entry.machine.name, described_slots[slot][1], address, "slot")
             )
             continue
         described_slots[slot] = (machine_entry.machine, address)

@@ -60,9 +60,7 @@ class ObjectType(Struct, frozen=True):
 
     @staticmethod
     def create(
-        attributes: Mapping[str, Type],
-        optional: Iterable[str] = (),
-        defaults: Mapping[str, object] | None = None,
+        attributes: Mapping[str, Type], optional: Iterable[str] = (), defaults: Mapping[str, object] | None = None
     ) -> ObjectType:
         """Create an object type from mappings in any order."""
         pairs = tuple(sorted(attributes.items(), key=lambda pair: pair[0]))
@@ -72,8 +70,7 @@ class ObjectType(Struct, frozen=True):
     def get_attribute(self, name: str) -> Type | None:
         """Return the type of an attribute, or None."""
         return next(
-            (attribute_type for attribute_name, attribute_type in self.attributes if attribute_name == name),
-            None,
+            (attribute_type for attribute_name, attribute_type in self.attributes if attribute_name == name), None
         )
 
 
@@ -122,11 +119,7 @@ def build_type_json(value_type: Type) -> Any:
         return ["tuple", [build_type_json(t) for t in value_type.elements]]
     if isinstance(value_type, ObjectType):
         attributes = {name: build_type_json(t) for name, t in value_type.attributes}
-        return (
-            ["object", attributes, sorted(value_type.optional)]
-            if value_type.optional
-            else ["object", attributes]
-        )
+        return ["object", attributes, sorted(value_type.optional)] if value_type.optional else ["object", attributes]
     return [_COLLECTIONS[type(value_type)], build_type_json(value_type.element)]
 
 

@@ -42,9 +42,7 @@ class PlacedReplacements(Struct, frozen=True):
     shortage: Shortage | None
 
 
-def place_replacements(
-    scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterable[PlacedVm]
-) -> PlacedReplacements:
+def place_replacements(scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterable[PlacedVm]) -> PlacedReplacements:
     """Place a replacement for each of these VMs of a pool, besides the existing ones."""
     replacements: list[Replacement] = []
     handles: list[int] = []
@@ -89,9 +87,7 @@ class PoolAvailability(Struct, frozen=True):
         return self.remaining_count < max(self.quorum, 1)
 
 
-def build_pool_availability(
-    cluster: ClusterSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm]
-) -> PoolAvailability:
+def build_pool_availability(cluster: ClusterSnapshot, pool: PoolSnapshot, down: Iterable[PlacedVm]) -> PoolAvailability:
     """Build the availability of a pool with these VMs down."""
     total = len(pool.vms)
     return PoolAvailability(
@@ -156,9 +152,7 @@ def sample_capacity(
         return None
     sample_count = max(MIN_RUNS, min(MAX_RUNS, _MAXIMUM_PLACEMENTS // vms))
     # Missing VMs of each pool per sample, and of each sample per pool.
-    counts_by_sample = [
-        tuple(count_missing(scheduler.copy(split_choice=seed))) for seed in range(sample_count)
-    ]
+    counts_by_sample = [tuple(count_missing(scheduler.copy(split_choice=seed))) for seed in range(sample_count)]
     counts_by_pool = list(zip(*counts_by_sample, strict=True))
     numa_sampling = NumaSampling(
         machines=len(scheduler.list_machines_with_unknown_cells()),

@@ -52,9 +52,7 @@ def find_alternatives(site: SiteSnapshot, demand: Demand, excluded: str) -> tupl
             vms_by_machine[vm.placement.machine].append(vm)
     rejections = scheduler.find_rejections_by_vms(demand)
     return tuple(
-        _build_alternative(
-            machine, demand, vms_by_machine[machine.name], names, rejections.get(machine.name, "")
-        )
+        _build_alternative(machine, demand, vms_by_machine[machine.name], names, rejections.get(machine.name, ""))
         for machine in site.machines.values()
         if machine.name != excluded
     )
@@ -76,9 +74,7 @@ def _build_alternative(
     is_listed, is_size_sufficient = is_hardware_listed(sku, machine), is_large_enough(machine, sku)
     removed_vms: tuple[str, ...] = ()
     if is_listed and is_size_sufficient:
-        removed_vms = tuple(
-            names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms)
-        )
+        removed_vms = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms))
     hint = _find_blocking_hint(machine, demand)
     obstacles = {
         Requirement.OPEN: bool(machine.unschedulable_reason),

@@ -154,13 +154,9 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     @cached_property
     def zones(self) -> tuple[str, ...]:
         """Availability zones of the active racks, in byte order."""
-        return tuple(
-            sorted({machine.availability_zone for machine in self.machines.values()}, key=str.encode)
-        )
+        return tuple(sorted({machine.availability_zone for machine in self.machines.values()}, key=str.encode))
 
-    def build_scheduler_without(
-        self, machines: frozenset[str], reason: str
-    ) -> tuple[RackScheduler, dict[int, int]]:
+    def build_scheduler_without(self, machines: frozenset[str], reason: str) -> tuple[RackScheduler, dict[int, int]]:
         """Return a scheduler without these machines and their VMs, and new handles by old ones."""
         all_machines = [
             replace(machine, unschedulable_reason=reason) if machine.name in machines else machine
@@ -290,16 +286,12 @@ def _build_site(
         machines=site.machines,
         racks=site.racks,
         clusters=site_clusters,
-        unmanaged_vms=tuple(
-            (unmanaged_vm.placement.machine, unmanaged_vm.name) for unmanaged_vm in unmanaged_vms
-        ),
+        unmanaged_vms=tuple((unmanaged_vm.placement.machine, unmanaged_vm.name) for unmanaged_vm in unmanaged_vms),
         scheduler=site.scheduler,
         skus=layout.skus,
         offering_addresses=site.offering_addresses,
         update_strategy=site.update_strategy,
-        other_capacity=()
-        if supplies is None
-        else _compute_other_capacity(site, site_clusters, supplies, claims),
+        other_capacity=() if supplies is None else _compute_other_capacity(site, site_clusters, supplies, claims),
         versions=None if supplies is None else supplies.versions,
         runtime=None if supplies is None else supplies.runtime,
         supported_until={} if supplies is None else dict(supplies.supported_until),
@@ -308,22 +300,15 @@ def _build_site(
 
 def _find_supplies(site: SitePlan, layout: SiteLayout) -> Supplies | None:
     """Return the supplies of a site read by a provider."""
-    candidates = [
-        (site_object, read_recorded_supplies(site_object.note)) for _, site_object in layout.objects
-    ]
+    candidates = [(site_object, read_recorded_supplies(site_object.note)) for _, site_object in layout.objects]
     matches = (
-        supplies
-        for site_object, supplies in candidates
-        if supplies and site_object.attributes.get("name") == site.id
+        supplies for site_object, supplies in candidates if supplies and site_object.attributes.get("name") == site.id
     )
     return next(matches, None)
 
 
 def _compute_other_capacity(
-    site: SitePlan,
-    clusters: Iterable[ClusterSnapshot],
-    supplies: Supplies,
-    claims: Mapping[str, ClaimDemand],
+    site: SitePlan, clusters: Iterable[ClusterSnapshot], supplies: Supplies, claims: Mapping[str, ClaimDemand]
 ) -> tuple[OtherCapacity, ...]:
     """Return the capacity besides machines."""
     nks = [cluster for cluster in clusters if cluster.kind is OwnerKind.NKS]
@@ -374,9 +359,7 @@ def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
     for address, refreshed in plan.refreshed_objects.items():
         objects.pop(address, None)
         if refreshed is not None:
-            objects[address] = SiteObject(
-                address, refreshed.attributes, refreshed.creation, refreshed.private
-            )
+            objects[address] = SiteObject(address, refreshed.attributes, refreshed.creation, refreshed.private)
     for old, _ in plan.address_moves:
         objects.pop(old, None)
     for change in plan.changes:
@@ -384,7 +367,5 @@ def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
             continue
         objects.pop(change.address, None)
         if change.after is not None:
-            objects[change.address] = SiteObject(
-                change.address, change.after, change.creation, change.private
-            )
+            objects[change.address] = SiteObject(change.address, change.after, change.creation, change.private)
     return tuple(objects.values())

@@ -12,13 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
-from nexusform.schemas.block_schema import (
-    AttributeSchema,
-    BlockSchema,
-    NestedBlock,
-    Nesting,
-    get_order_attribute,
-)
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, get_order_attribute
 from nexusform.schemas.value_types import (
     DYNAMIC,
     STRING,
@@ -64,9 +58,7 @@ def _build_body_check(schema: BlockSchema) -> _Check:
     return _build_object_check(checks, required_names, [])
 
 
-def _build_object_check(
-    checks: Mapping[str, _Check], required_names: list[str], location_names: list[str]
-) -> _Check:
+def _build_object_check(checks: Mapping[str, _Check], required_names: list[str], location_names: list[str]) -> _Check:
     def check(value: Any, path: Path) -> Iterator[Problem]:
         if value.__class__ is not dict:
             yield _report_type(path, value, "an object")
@@ -121,9 +113,7 @@ def _build_type_check(value_type: Type) -> _Check:
     if isinstance(value_type, ObjectType):
         checks = {name: _build_member_check(name, part) for name, part in value_type.attributes}
         return _build_object_check(
-            checks,
-            [],
-            [name for name in _LOCATION_NAMES if name in checks] if has_machine_fields(value_type) else [],
+            checks, [], [name for name in _LOCATION_NAMES if name in checks] if has_machine_fields(value_type) else []
         )
     if isinstance(value_type, MapType):
         return _build_map_check(
@@ -157,9 +147,7 @@ def _accept_anything(_value: Any, _path: Path) -> Iterator[Problem]:
 
 
 def _build_primitive_check(primitive_type: PrimitiveType) -> _Check:
-    classes: tuple[type, ...] = {"string": (str,), "bool": (bool,)}.get(
-        primitive_type.name, (int, float, Fraction)
-    )
+    classes: tuple[type, ...] = {"string": (str,), "bool": (bool,)}.get(primitive_type.name, (int, float, Fraction))
     expected = {"string": "a string", "bool": "true or false"}.get(primitive_type.name, "a number")
 
     def check(value: Any, path: Path) -> Iterator[Problem]:

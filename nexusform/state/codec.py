@@ -183,11 +183,7 @@ def decode_state(
         state, problems = _decode_any_version(document, name, schemas or {}, lambda: data)
         is_ours = state is not None or problems[0].id == INVALID
         duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
-    return (
-        (None, [_report_duplicate_keys(duplicate_keys, name), *problems])
-        if duplicate_keys
-        else (state, problems)
-    )
+    return (None, [_report_duplicate_keys(duplicate_keys, name), *problems]) if duplicate_keys else (state, problems)
 
 
 def decode_plain_document(document: Any, name: str) -> tuple[State | None, list[Diagnostic]]:
@@ -224,8 +220,7 @@ def _reject_foreign(document: Any, name: str) -> Diagnostic | None:
     if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
         return _report_foreign(
             name,
-            "It is a state of Terraform or OpenTofu. nexusform has its own state format; give nexusform "
-            "another path.",
+            "It is a state of Terraform or OpenTofu. nexusform has its own state format; give nexusform another path.",
         )
     if document.get("format") != FORMAT:
         format_name = document.get("format")
@@ -268,9 +263,7 @@ def _report_invalid_json(problem: json_codec.JsonProblem, data: bytes, name: str
     span = Positions(name, text).build_span(offset, min(offset + 1, len(text)))
     position = f"line {span.start.line}, column {span.start.column}"
     truncation_hint = " It looks cut off there." if offset >= len(text.rstrip()) else ""
-    detail = (
-        f"{name} is not valid JSON: {problem.message}, at {position}.{truncation_hint} {_format_remedy(name)}"
-    )
+    detail = f"{name} is not valid JSON: {problem.message}, at {position}.{truncation_hint} {_format_remedy(name)}"
     return build_error("state-is-not-valid-json", detail, span)
 
 
@@ -364,26 +357,17 @@ class _StateReader:
         instances_path = (*path, "instances")
         conforms = _select_quick_check(len(entry["instances"]))
         for index, instance in enumerate(entry["instances"]):
-            if (
-                not check_members(instance, _INSTANCE_RULES, (*instances_path, index), self.problems)
-                or not is_valid
-            ):
+            if not check_members(instance, _INSTANCE_RULES, (*instances_path, index), self.problems) or not is_valid:
                 continue
-            address = Address(
-                module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key")
-            )
+            address = Address(module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key"))
             self._add_object(address, instance, (*instances_path, index), conforms)
 
-    def _add_object(
-        self, address: Address, entry: dict[str, Any], path: Path, conforms: _ConformityCheck
-    ) -> None:
+    def _add_object(self, address: Address, entry: dict[str, Any], path: Path, conforms: _ConformityCheck) -> None:
         object_state = parse_object(entry)
         schema = self._schemas.get(address.type) if address.mode == "managed" else None
         if schema is not None and not conforms(schema, object_state.attributes):
             for problem in validate_attributes(schema, object_state.attributes):
-                self.problems.append(
-                    report_invalid_member((*path, "attributes", *problem.path), problem.detail)
-                )
+                self.problems.append(report_invalid_member((*path, "attributes", *problem.path), problem.detail))
         self._highest = max(self._highest, object_state.creation)
         key = entry.get("deposed")
         if key is None:
@@ -411,9 +395,7 @@ class _StateReader:
             self.problems.append(report_invalid_member(path, str(problem)))
             return None
         if pattern.type:
-            self.problems.append(
-                report_invalid_member(path, f'"{text}" is not the address of a module instance.')
-            )
+            self.problems.append(report_invalid_member(path, f'"{text}" is not the address of a module instance.'))
             return None
         self._modules[text] = pattern.module
         return pattern.module

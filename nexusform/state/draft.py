@@ -93,17 +93,12 @@ class UnfinishedApply(Struct, frozen=True):
         return [encode_record(record) for record in self.build_records()]
 
 
-def build_plan_parts(
-    document: bytes, steps: int, plan_digest: str, lineage: str, serial: int
-) -> list[PlanPart]:
+def build_plan_parts(document: bytes, steps: int, plan_digest: str, lineage: str, serial: int) -> list[PlanPart]:
     """Build the records of a plan file with this number of steps before its apply; see PlanPart."""
     text = base64.b64encode(zlib.compress(document)).decode()
     pieces = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
     count = len(pieces)
-    return [
-        PlanPart(index, count, steps, plan_digest, lineage, serial, piece)
-        for index, piece in enumerate(pieces)
-    ]
+    return [PlanPart(index, count, steps, plan_digest, lineage, serial, piece) for index, piece in enumerate(pieces)]
 
 
 class ApplyTracker:
@@ -163,10 +158,7 @@ class ApplyTracker:
         if self._has_ended and len(self._completed_steps) == self._parts[0].steps:
             return None
         return UnfinishedApply(
-            tuple(self._parts),
-            frozenset(self._completed_steps),
-            self._has_ended,
-            dict(self._running_operations),
+            tuple(self._parts), frozenset(self._completed_steps), self._has_ended, dict(self._running_operations)
         )
 
 
@@ -277,9 +269,7 @@ class StateDraft:
         self._check_results = record.check_results
 
 
-def build_draft(
-    state: State, records: Iterable[Record], unfinished: UnfinishedApply | None = None
-) -> StateDraft:
+def build_draft(state: State, records: Iterable[Record], unfinished: UnfinishedApply | None = None) -> StateDraft:
     """Build a draft of the state with all records of a journal applied."""
     draft = StateDraft(state, unfinished)
     for record in records:

@@ -41,8 +41,7 @@ def remove_instances(state: State, addresses: Iterable[Address]) -> State:
     }
     if empty_blocks:
         instances = {
-            a: _change_objects(i, lambda o: _replace_dependencies(o, empty_blocks))
-            for a, i in instances.items()
+            a: _change_objects(i, lambda o: _replace_dependencies(o, empty_blocks)) for a, i in instances.items()
         }
     return replace(state, instances=instances)
 
@@ -115,8 +114,7 @@ def _check_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
         )
     moved_addresses = {old for old, _ in pairs}
     occupied_addresses = sorted(
-        (new for new in targets if new in state.instances and new not in moved_addresses),
-        key=compute_address_order,
+        (new for new in targets if new in state.instances and new not in moved_addresses), key=compute_address_order
     )
     # A resource is either one instance without a key or several with keys, never both.
     mixed = {(new.resource, new.key is None) for new in targets}
@@ -126,8 +124,7 @@ def _check_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
     if occupied_addresses:
         raise _build_error(
             "move-target-exists",
-            f"The state holds {occupied_addresses[0]} already. Move or remove that first (state mv, state "
-            f"rm).",
+            f"The state holds {occupied_addresses[0]} already. Move or remove that first (state mv, state rm).",
         )
 
 
@@ -138,8 +135,7 @@ def move_instances(state: State, pairs: Pairs) -> State:
     renamed_blocks = _map_moved_blocks(state.instances, instances, pairs)
     if renamed_blocks:
         instances = {
-            a: _change_objects(i, lambda o: _replace_dependencies(o, renamed_blocks))
-            for a, i in instances.items()
+            a: _change_objects(i, lambda o: _replace_dependencies(o, renamed_blocks)) for a, i in instances.items()
         }
     return replace(state, instances=instances)
 
@@ -160,9 +156,7 @@ def _map_moved_blocks(
     return {name: frozenset(names) for name, names in new_blocks.items()}
 
 
-def _replace_dependencies(
-    object_state: ObjectState, renamed_blocks: Mapping[str, frozenset[str]]
-) -> ObjectState:
+def _replace_dependencies(object_state: ObjectState, renamed_blocks: Mapping[str, frozenset[str]]) -> ObjectState:
     if not any(name in renamed_blocks for name in object_state.dependencies):
         return object_state
     dependencies = {new for name in object_state.dependencies for new in renamed_blocks.get(name, (name,))}
@@ -186,9 +180,7 @@ def find_instance(state: State, pattern: AddressPattern) -> Address | None:
     matches = [a for a in select_instances(state, [pattern]) if state.instances[a].current is not None]
     if len(matches) > 1:
         address_list = format_list((str(address) for address in matches), max_items=5)
-        raise _build_error(
-            "several-instances", f"{pattern} names {len(matches)} instances; name one: {address_list}."
-        )
+        raise _build_error("several-instances", f"{pattern} names {len(matches)} instances; name one: {address_list}.")
     return matches[0] if matches else None
 
 

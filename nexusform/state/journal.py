@@ -256,9 +256,7 @@ def _build_line(record: Record) -> _AnyLine:
         )
     if isinstance(record, InstanceOutcome):
         instance = None if record.instance is None else _build_instance_members(record.instance)
-        return _InstanceOutcomeLine(
-            str(record.address), record.creation, instance, record.error, record.number
-        )
+        return _InstanceOutcomeLine(str(record.address), record.creation, instance, record.error, record.number)
     if isinstance(record, InstanceMoves):
         return _InstanceMovesLine([(str(source), str(target)) for source, target in record.pairs])
     if isinstance(record, PlanPart):
@@ -343,9 +341,7 @@ def _build_record(line: _AnyLine) -> Record:
             )
         case _InstanceOutcomeLine():
             instance = None if line.instance is None else _parse_instance(line.instance)
-            return InstanceOutcome(
-                parse_address(line.address), line.creation, instance, line.error, line.number
-            )
+            return InstanceOutcome(parse_address(line.address), line.creation, instance, line.error, line.number)
         case _InstanceMovesLine():
             pairs = [(parse_address(source), parse_address(target)) for source, target in line.pairs]
             return InstanceMoves(tuple(pairs))

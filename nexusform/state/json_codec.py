@@ -303,17 +303,14 @@ class _Writer:
             return _Container(iter([(b"", part) for part in plain_value]), b"]"), b"["
         if is_dataclass(plain_value):
             members = [
-                (member_field.name, getattr(plain_value, member_field.name))
-                for member_field in fields(plain_value)
+                (member_field.name, getattr(plain_value, member_field.name)) for member_field in fields(plain_value)
             ]
         else:
             names = sorted(plain_value) if self._sort else list(plain_value)
             members = [(name, plain_value[name]) for name in names]
         if not all(isinstance(name, str) for name, _ in members):
             raise TypeError("a member without a name")
-        return _Container(
-            iter([(_render_scalar(name) + self._colon, part) for name, part in members]), b"}"
-        ), b"{"
+        return _Container(iter([(_render_scalar(name) + self._colon, part) for name, part in members]), b"}"), b"{"
 
     def _convert_value(self, value: Any) -> Any:
         scalar = value is None or isinstance(value, (str, int, float, list, tuple, dict))
@@ -399,11 +396,7 @@ class _Scanner:
             if closing == "}":
                 key, offset = self._skip(text, offset)
                 step, offset = str(key), _skip_blanks(text, _skip_blanks(text, offset) + 1)
-            offset = (
-                self.scan_value(offset, (*path, step), tree[step])
-                if step in tree
-                else self._skip(text, offset)[1]
-            )
+            offset = self.scan_value(offset, (*path, step), tree[step]) if step in tree else self._skip(text, offset)[1]
             offset = _skip_blanks(text, offset)
             if text[offset] == ",":
                 offset = _skip_blanks(text, offset + 1)

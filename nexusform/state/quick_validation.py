@@ -12,13 +12,7 @@ from typing import Annotated, Any, Final, Literal, Required, TypeAlias, TypedDic
 
 from msgspec import Meta, ValidationError, convert
 
-from nexusform.schemas.block_schema import (
-    AttributeSchema,
-    BlockSchema,
-    NestedBlock,
-    Nesting,
-    get_order_attribute,
-)
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, get_order_attribute
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, PrimitiveType, SetType, Type
 from nexusform.state.attribute_validation import COUNT_NAMES, has_machine_fields
 
@@ -75,13 +69,9 @@ def _build_type_annotation(value_type: Type) -> _Annotation:
     if isinstance(value_type, PrimitiveType):
         return _PRIMITIVES[value_type.name]
     if isinstance(value_type, ObjectType):
-        annotations = {
-            name: _build_member_annotation(name, part) | None for name, part in value_type.attributes
-        }
+        annotations = {name: _build_member_annotation(name, part) | None for name, part in value_type.attributes}
         # Attributes required with a machine need the full validation.
-        return _build_typed_dict(
-            {**annotations, "machine": None} if has_machine_fields(value_type) else annotations
-        )
+        return _build_typed_dict({**annotations, "machine": None} if has_machine_fields(value_type) else annotations)
     if isinstance(value_type, MapType):
         element = _build_type_annotation(value_type.element)
         return dict[str, element if isinstance(value_type.element, ObjectType) else element | None]  # type: ignore[misc]

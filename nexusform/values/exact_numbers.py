@@ -133,11 +133,7 @@ def _compute_decimal_exponent(numerator: int, denominator: int) -> int:
     point = int((numerator.bit_length() - denominator.bit_length()) * 0.30103)
     while numerator >= denominator * 10**point if point >= 0 else numerator * 10**-point >= denominator:
         point += 1
-    while (
-        numerator < denominator * 10 ** (point - 1)
-        if point >= 1
-        else numerator * 10 ** (1 - point) < denominator
-    ):
+    while numerator < denominator * 10 ** (point - 1) if point >= 1 else numerator * 10 ** (1 - point) < denominator:
         point -= 1
     return point
 

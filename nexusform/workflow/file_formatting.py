@@ -41,9 +41,7 @@ class FormattedFile(Struct, frozen=True):
             f"old/{name}",
             f"new/{name}",
         )
-        return "".join(
-            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
-        )
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 class FormattingResult(Struct):
@@ -142,9 +140,7 @@ def _read_source(path: str, confinement: Confinement, problems: list[Diagnostic]
 
 
 def _build_size_error(name: str) -> Diagnostic:
-    return build_error(
-        "file-too-large", f'"{name}" is larger than {MAX_FILE_BYTES // 2**20} MiB. Split it up.'
-    )
+    return build_error("file-too-large", f'"{name}" is larger than {MAX_FILE_BYTES // 2**20} MiB. Split it up.')
 
 
 def decode_source(raw: bytes, name: str, problems: list[Diagnostic]) -> SourceFile | None:

@@ -13,12 +13,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.configuration.declarations.configuration import (
-    DEFAULT_PROVIDER,
-    Configuration,
-    Module,
-    Settings,
-)
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, Configuration, Module, Settings
 from nexusform.configuration.loader import JSON, NATIVE
 from nexusform.configuration.unread_files import list_names
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
@@ -39,11 +34,7 @@ from nexusform.workflow.opening.backend_choice import (
     read_configured_choice,
     save_choice,
 )
-from nexusform.workflow.opening.command_context import (
-    DEFAULT_WORKSPACE,
-    CommandContext,
-    load_project_configuration,
-)
+from nexusform.workflow.opening.command_context import DEFAULT_WORKSPACE, CommandContext, load_project_configuration
 from nexusform.workflow.opening.encryption_settings import wrap_backend
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock
@@ -107,9 +98,7 @@ def _prepare_backend(
     old_choice = saved_choice or _find_default_backend(context, settings, choice)
     if old_choice is not None and old_choice != choice and not options.reconfigure:
         if options.migrate:
-            migration_lines, new_problems = _migrate_workspaces(
-                context, settings, old_choice, backend, options
-            )
+            migration_lines, new_problems = _migrate_workspaces(context, settings, old_choice, backend, options)
             problems += new_problems
             if has_errors(new_problems):
                 return [], problems
@@ -147,9 +136,7 @@ def _open_backend(
     return wrapped_backend, [*problems, *new_problems]
 
 
-def _find_default_backend(
-    context: CommandContext, settings: Settings, choice: BackendChoice
-) -> BackendChoice | None:
+def _find_default_backend(context: CommandContext, settings: Settings, choice: BackendChoice) -> BackendChoice | None:
     """Return the default backend if it has a state and init never ran here."""
     if choice == DEFAULT_CHOICE:
         return None
@@ -178,9 +165,7 @@ def _has_state(choice: BackendChoice, context: CommandContext, settings: Setting
         return True
 
 
-def _describe_backend(
-    choice: BackendChoice, backend: StateBackend, workspace: str
-) -> tuple[str, list[Diagnostic]]:
+def _describe_backend(choice: BackendChoice, backend: StateBackend, workspace: str) -> tuple[str, list[Diagnostic]]:
     """Return a line about the contents of the backend."""
     try:
         workspace_backend = backend.select_workspace(workspace)
@@ -202,17 +187,12 @@ def _describe_configuration(configuration: Configuration) -> list[str]:
     """Return lines about the contents of the configuration."""
     modules = list(_list_modules(configuration.root))
     resources = sum(len(module.resources) for module in modules)
-    files, blocks = (
-        format_count(len(configuration.files), "file"),
-        format_count(resources, "resource or data block"),
-    )
+    files, blocks = (format_count(len(configuration.files), "file"), format_count(resources, "resource or data block"))
     lines = [f"Configuration: {files}, {blocks}."]
     if len(modules) > 1:
         sources = sorted({module.directory for module in modules[1:]})
         lines.append(f"Modules: {', '.join(sources)}.")
-    provider_names = sorted(
-        {block.name for block in configuration.root.providers.values()} | {DEFAULT_PROVIDER}
-    )
+    provider_names = sorted({block.name for block in configuration.root.providers.values()} | {DEFAULT_PROVIDER})
     lines.append(f"Providers: {', '.join(provider_names)} (built in; nothing is downloaded).")
     return lines
 
@@ -224,9 +204,7 @@ def _list_modules(module: Module) -> list[Module]:
     return modules
 
 
-def _check_saved_flags(
-    settings: Settings, saved_choice: BackendChoice, context: CommandContext
-) -> list[Diagnostic]:
+def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context: CommandContext) -> list[Diagnostic]:
     """Warn about differences between the block and the -backend-config of an earlier init."""
     block_choice, _ = read_configured_choice(settings, {}, context)
     block = settings.backend
@@ -255,11 +233,7 @@ def _check_saved_flags(
 
 
 def _migrate_workspaces(
-    context: CommandContext,
-    settings: Settings,
-    old_choice: BackendChoice,
-    target: StateBackend,
-    options: InitOptions,
+    context: CommandContext, settings: Settings, old_choice: BackendChoice, target: StateBackend, options: InitOptions
 ) -> tuple[list[str], list[Diagnostic]]:
     """Copy every workspace from the previous backend."""
     source, problems = _open_backend(old_choice, context, settings)
@@ -320,8 +294,7 @@ def _migrate_workspace(
 
 
 _UNLOCK_OLD_BACKEND: Final = (
-    "restore the previous backend settings, break its lock with `nexusform force-unlock ID`, and migrate "
-    "again"
+    "restore the previous backend settings, break its lock with `nexusform force-unlock ID`, and migrate again"
 )
 
 
@@ -341,13 +314,9 @@ def _mark_migration(context: CommandContext) -> None:
     write_file(mark, b"", PRIVATE)
 
 
-def _check_target_state(
-    source: State, target_state: State, name: str, target: StateBackend
-) -> Diagnostic | None:
+def _check_target_state(source: State, target_state: State, name: str, target: StateBackend) -> Diagnostic | None:
     """Return an error if the state at the target must not be overwritten."""
-    if not target_state.lineage or (
-        target_state.lineage == source.lineage and target_state.serial <= source.serial
-    ):
+    if not target_state.lineage or (target_state.lineage == source.lineage and target_state.serial <= source.serial):
         return None
     return build_error(
         "backend-state-conflict",
@@ -367,9 +336,7 @@ def _build_unfinished_error(name: str) -> Diagnostic:
 
 def _build_backend_changed_error(old_choice: BackendChoice, choice: BackendChoice) -> Diagnostic:
     change_text = (
-        f'from "{old_choice.kind}" to "{choice.kind}"'
-        if old_choice.kind != choice.kind
-        else "its settings changed"
+        f'from "{old_choice.kind}" to "{choice.kind}"' if old_choice.kind != choice.kind else "its settings changed"
     )
     return build_error(
         "backend-changed",

@@ -26,13 +26,7 @@ from nexusform.planning.vm_planning.vm_object import find_placement_origin, get_
 from nexusform.plans.impact.pool_reason import PoolReason
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.domain_answer import DomainAnswer
-from nexusform.resources.address import (
-    Address,
-    AddressPattern,
-    AddressProblem,
-    compute_address_order,
-    parse_pattern,
-)
+from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.machine_alternatives import MachineAlternative, find_alternatives
@@ -105,9 +99,7 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
     domain_answer = explainer(request, pattern, name) if explainer is not None else None
     if domain_answer is not None:
         return Explanations(
-            domain_answer=domain_answer,
-            diagnostics=(*problems, *domain_answer.diagnostics),
-            sources=opened.sources,
+            domain_answer=domain_answer, diagnostics=(*problems, *domain_answer.diagnostics), sources=opened.sources
         )
     answer = _Question(opened.project, request, pattern, name).explain()
     return replace(answer, diagnostics=(*problems, *answer.diagnostics), sources=opened.sources)
@@ -124,9 +116,7 @@ def _suggest_command(context: CommandContext, name: str) -> str:
     return f" Write the resource address before the object: nexusform explain ADDRESS {quote(name)}"
 
 
-def _build_request(
-    context: CommandContext, plan_path: str
-) -> tuple[OpenResult, PlanRequest | None, list[Diagnostic]]:
+def _build_request(context: CommandContext, plan_path: str) -> tuple[OpenResult, PlanRequest | None, list[Diagnostic]]:
     """Build the request of a saved plan, or of a new plan."""
     if not plan_path:
         opened = open_project(context)
@@ -176,9 +166,7 @@ class _Question(Struct, frozen=True):
         if name not in names:
             suggestion = suggest_name(name, [*names, *platform_names])
             return Explanations(
-                diagnostics=(
-                    build_error("no-such-object", f'{self.pattern} has no object "{name}".{suggestion}'),
-                )
+                diagnostics=(build_error("no-such-object", f'{self.pattern} has no object "{name}".{suggestion}'),)
             )
         has_failed = any(name in vms.list_failed_names() for vms in planned.objects.values())
         reasons = self._build_reasons(
@@ -240,9 +228,7 @@ class _Question(Struct, frozen=True):
             site = snapshot.sites.get(owner.site_id) if owner is not None else None
             vm, placement = explained_vm.explanation.demand, explained_vm.explanation.placement
             alternatives = (
-                find_alternatives(site, vm, placement.machine if placement is not None else "")
-                if site
-                else ()
+                find_alternatives(site, vm, placement.machine if placement is not None else "") if site else ()
             )
             reason = VmExplanation(
                 explained_vm.address,
@@ -288,9 +274,7 @@ class _Question(Struct, frozen=True):
         """Return the removal rows of the VMs of a name."""
         removed = (row for row in planned.plan.placements if row.action is PlacementAction.REMOVE)
         return tuple(
-            row
-            for row in removed
-            if row.kind == VM and row.object == name and self.pattern.is_match(row.address)
+            row for row in removed if row.kind == VM and row.object == name and self.pattern.is_match(row.address)
         )
 
     def _build_nothing_error(self, planned: PlanResult) -> Diagnostic:
@@ -306,8 +290,7 @@ class _Question(Struct, frozen=True):
         known = self._list_addresses()
         suggestion = "" if str(self.pattern) in known else suggest_name(str(self.pattern), known)
         return build_error(
-            "nothing-to-explain",
-            f"Neither the state nor the plan has placements at {self.pattern}.{suggestion}",
+            "nothing-to-explain", f"Neither the state nor the plan has placements at {self.pattern}.{suggestion}"
         )
 
     def _list_addresses(self) -> Sequence[str]:
@@ -326,9 +309,7 @@ def _remove_vm(state: State, address: Address, name: str) -> State:
         attributes[name_map] = {key: value for key, value in attributes[name_map].items() if key != name}
     if not maps:
         return state.replace_instance(address, None)
-    return state.replace_instance(
-        address, replace(instance, current=replace(instance.current, attributes=attributes))
-    )
+    return state.replace_instance(address, replace(instance, current=replace(instance.current, attributes=attributes)))
 
 
 def _count_pool_vms(owner: VmDemand | None, name: str) -> int:
@@ -351,6 +332,4 @@ def _select_errors(planned: PlanResult) -> list[Diagnostic]:
 
 
 def _build_unexplained_error(name: str) -> Diagnostic:
-    return build_error(
-        "nothing-to-explain", f'This plan does not schedule "{name}", so there is nothing to explain.'
-    )
+    return build_error("nothing-to-explain", f'This plan does not schedule "{name}", so there is nothing to explain.')

@@ -159,10 +159,7 @@ class TestTheDocument:
 
     def test_clusters_that_stand_are_left_alone(self) -> None:
         stood = ["cluster-a", "cluster-b", "cluster-c", "cluster-d"]
-        assert {d.id for d in run_rules(planned(SITE, DOCUMENT, stood))} <= {
-            "no-surge-capacity",
-            "shared-machine",
-        }
+        assert {d.id for d in run_rules(planned(SITE, DOCUMENT, stood))} <= {"no-surge-capacity", "shared-machine"}
         assert run_rules(planned(SITE, DOCUMENT, [*stood, "cluster-e"])) == []
 
     def test_e_leaves_d_no_room_for_an_upgrade(self) -> None:
@@ -228,19 +225,13 @@ class TestOrderInsideACluster:
         assert "In cluster-a, little (56 GiB in all) is placed before large (896 GiB)" in finding.detail
 
     def test_the_control_plane_always_comes_first(self) -> None:
-        pools = [
-            pool("cluster-a", "control-plane", "NC_G6_28_v1", 3),
-            pool("cluster-a", "large", "NC_P46_224_v1", 4),
-        ]
+        pools = [pool("cluster-a", "control-plane", "NC_G6_28_v1", 3), pool("cluster-a", "large", "NC_P46_224_v1", 4)]
         assert not of("small-before-large", run_rules(planned(machines(2, 4), pools)))
 
     def test_an_order_that_makes_all_fit(self) -> None:
         # Six small VMs, spread over the machines, break the cells that six whole ones need.
         site = machines(1, 4)
-        pools = [
-            pool("cluster-a", "np", "NC_G6_28_v1", 4),
-            pool("cluster-b", "np", "NC_P46_224_v1", 7),
-        ]
+        pools = [pool("cluster-a", "np", "NC_G6_28_v1", 4), pool("cluster-b", "np", "NC_P46_224_v1", 7)]
         (finding,) = of("small-before-large", run_rules(planned(site, pools)))
         assert "In the order cluster-b, cluster-a, 3 more VMs fit" in finding.detail
 
@@ -265,9 +256,7 @@ class TestSkuMismatch:
         ],
     )
     def test_made_for_this_hardware(self, sku: str, hardware: str) -> None:
-        assert not of(
-            "sku-mismatch", run_rules(planned(machines(2, 4, hardware), [pool("cluster-a", "np", sku, 2)]))
-        )
+        assert not of("sku-mismatch", run_rules(planned(machines(2, 4, hardware), [pool("cluster-a", "np", sku, 2)])))
 
     def test_validate_says_that_nothing_lists_it(self) -> None:
         (finding,) = run_rules(literal(machines(2, 4), [pool("cluster-a", "np", "NC_G56_224_v1", 2)]))
@@ -277,13 +266,8 @@ class TestSkuMismatch:
         assert not of("sku-mismatch", in_plan)
 
     def test_part_of_the_machines(self) -> None:
-        mixed = (
-            *machines(1, 2),
-            *(replace(m, rack="rackx", name=f"x{m.name}") for m in machines(1, 2, "bom-2.0")),
-        )
-        findings = of(
-            "sku-mismatch", run_rules(planned(mixed, [pool("cluster-a", "np", "NC_G56_224_v1", 2)]))
-        )
+        mixed = (*machines(1, 2), *(replace(m, rack="rackx", name=f"x{m.name}") for m in machines(1, 2, "bom-2.0")))
+        findings = of("sku-mismatch", run_rules(planned(mixed, [pool("cluster-a", "np", "NC_G56_224_v1", 2)])))
         assert "2 machines of 4" in findings[0].detail
 
 
@@ -355,19 +339,13 @@ class _AtMost(PlacementConstraints, frozen=True):
     most_on_rack: int = 0
 
 
-def test_room_that_is_left_is_counted_with_what_all_pools_of_the_sku_ask(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_room_that_is_left_is_counted_with_what_all_pools_of_the_sku_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     def opens(usage: Usage, demand: Demand) -> RejectionCheck | None:
         most = getattr(demand.constraints, "most_on_rack", 0)
         return (lambda rack: "full" if usage.pool.racks[rack] >= most else None) if most else None
 
     rule = CountFilter(
-        name="at_most",
-        item=Item.RACK,
-        build_check=opens,
-        describe_shortage=lambda _: "full",
-        is_monotonic=True,
+        name="at_most", item=Item.RACK, build_check=opens, describe_shortage=lambda _: "full", is_monotonic=True
     )
     monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
     limited = replace(pool("cluster-a", "pool1", "NC_P46_224_v1", 2), constraints=_AtMost(most_on_rack=3))

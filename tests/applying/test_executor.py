@@ -91,9 +91,7 @@ def standing(*names: str) -> State:
     return State(
         lineage="l",
         serial=3,
-        instances={
-            address(n): InstanceState(ObjectState(attributes(n), creation=i + 1)) for i, n in enumerate(names)
-        },
+        instances={address(n): InstanceState(ObjectState(attributes(n), creation=i + 1)) for i, n in enumerate(names)},
         last_creation=len(names),
     )
 
@@ -121,8 +119,7 @@ def test_order_is_kept_and_failures_skip_exactly_what_waits_for_them(
         if any(w in doomed or f"r{w}" in broken for w in waited):
             doomed.add(number)
     expected = {
-        f"nexus_rack.r{n}": "skipped" if n in doomed else "failed" if f"r{n}" in broken else "done"
-        for n in waits
+        f"nexus_rack.r{n}": "skipped" if n in doomed else "failed" if f"r{n}" in broken else "done" for n in waits
     }
     assert notes.outcomes() == expected
     position = {name: i for i, name in enumerate(site.order)}
@@ -146,17 +143,9 @@ def test_one_apply_raises_the_serial_once_and_gives_a_lineage() -> None:
 def test_fail_fast_starts_nothing_new() -> None:
     lines = Lines()
     applied, _, notes = run(
-        creating({0: [], 1: [], 2: []}),
-        Site(lines, frozenset({"r0"})),
-        lines=lines,
-        parallelism=1,
-        fail_fast=True,
+        creating({0: [], 1: [], 2: []}), Site(lines, frozenset({"r0"})), lines=lines, parallelism=1, fail_fast=True
     )
-    assert notes.outcomes() == {
-        "nexus_rack.r0": "failed",
-        "nexus_rack.r1": "skipped",
-        "nexus_rack.r2": "skipped",
-    }
+    assert notes.outcomes() == {"nexus_rack.r0": "failed", "nexus_rack.r1": "skipped", "nexus_rack.r2": "skipped"}
     assert not applied.is_complete
 
 
@@ -265,11 +254,7 @@ def test_create_before_destroy_keeps_the_old_object_until_its_delete() -> None:
     state = standing("r0")
     replaced = change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
     plan = Plan(
-        changes=(replaced,),
-        steps=(
-            step(0, StepKind.CREATE, 0, replaced),
-            step(1, StepKind.DELETE, 0, replaced, [0]),
-        ),
+        changes=(replaced,), steps=(step(0, StepKind.CREATE, 0, replaced), step(1, StepKind.DELETE, 0, replaced, [0]))
     )
     applied, _, _ = run(plan, state=state)
     assert applied.state.instances[address("r0")].deposed == {}
@@ -301,8 +286,7 @@ def test_create_before_destroy_keeps_the_old_object_until_its_delete() -> None:
 def test_a_replaced_object_whose_successor_fails_is_gone() -> None:
     replaced = change("r0", Action.REPLACE, 2, 1)
     plan = Plan(
-        changes=(replaced,),
-        steps=(step(0, StepKind.DELETE, 0, replaced), step(1, StepKind.CREATE, 0, replaced, [0])),
+        changes=(replaced,), steps=(step(0, StepKind.DELETE, 0, replaced), step(1, StepKind.CREATE, 0, replaced, [0]))
     )
 
     class Barren(Site):
@@ -355,10 +339,7 @@ def answering(answer: dict[str, Any]) -> Any:
 
 def planned_nodes() -> Plan:
     plan = creating({0: [], 1: [0]})
-    nodes = {
-        "a-0": {"machine": "m1", "provenance": "predicted"},
-        "a-1": {"machine": "m2", "provenance": "predicted"},
-    }
+    nodes = {"a-0": {"machine": "m1", "provenance": "predicted"}, "a-1": {"machine": "m2", "provenance": "predicted"}}
     first = {**(plan.steps[0].planned or {}), "nodes": nodes}
     return replace(plan, steps=(replace(plan.steps[0], planned=first), plan.steps[1]))
 
@@ -375,9 +356,7 @@ def test_an_answer_that_contradicts_a_configured_value_is_saved_and_told() -> No
 
 def test_an_observed_prediction_is_taken_over_and_counted() -> None:
     applied, _, _ = run(
-        planned_nodes(),
-        answering({'nodes["a-0"].machine': "m1", 'nodes["a-1"].machine': "m9"}),
-        types=TYPES,
+        planned_nodes(), answering({'nodes["a-0"].machine': "m1", 'nodes["a-1"].machine': "m9"}), types=TYPES
     )
     made = applied.state.instances[address("r0")].current
     assert made is not None
@@ -431,9 +410,7 @@ def test_long_steps_are_told_of_every_ten_seconds() -> None:
     lines = Lines()
     recorder = Recorder(lines, State())  # type: ignore[arg-type]
     notes = Counting()
-    execute_plan(
-        creating({0: []}), recorder, {"simulated": Slow(lines)}, {}, clock=Ticking(8), listener=notes
-    )
+    execute_plan(creating({0: []}), recorder, {"simulated": Slow(lines)}, {}, clock=Ticking(8), listener=notes)
     assert notes.told[0][0] == "started"
     assert "progressed" in [what for what, _ in notes.told]
 

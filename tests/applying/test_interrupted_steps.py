@@ -107,9 +107,7 @@ def test_a_create_before_destroy_keeps_the_old_one_deposed(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("took_effect", [False, True])
-def test_an_interrupted_delete_of_a_deposed_object_keeps_the_current_one(
-    tmp_path: Path, took_effect: bool
-) -> None:
+def test_an_interrupted_delete_of_a_deposed_object_keeps_the_current_one(tmp_path: Path, took_effect: bool) -> None:
     provider = site(tmp_path)
     replaced = change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
     old, new = _made(), change("r0", Action.CREATE, 2)
@@ -117,8 +115,7 @@ def test_an_interrupted_delete_of_a_deposed_object_keeps_the_current_one(
         provider.create(_request(build_call(step(0, StepKind.CREATE, 0, made), made, provider)))
     doomed = compute_deposed_key(ObjectKey("nexus_rack", "lab/r0", 1))
     both = InstanceState(
-        ObjectState(attributes("r0", size=2), creation=2),
-        {doomed: ObjectState(attributes("r0"), creation=1)},
+        ObjectState(attributes("r0", size=2), creation=2), {doomed: ObjectState(attributes("r0"), creation=1)}
     )
     before = replace(standing(), instances={address("r0"): both}, last_creation=2)
     state, opened, call = begun(before, StepKind.DELETE, replaced, provider)

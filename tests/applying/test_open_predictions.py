@@ -21,12 +21,7 @@ _TIED = st.integers(1, 99)
 _NAME = st.from_regex(r"[a-z][a-z0-9.-]{0,8}", fullmatch=True)
 _MACHINE = st.from_regex(r"[a-z][a-z0-9,.-]{0,8}", fullmatch=True)
 _CERTAINTY = st.builds(
-    Certainty,
-    _SHARE,
-    _SHARE,
-    _SHARE,
-    st.tuples(_TIED, _TIED, _TIED),
-    st.none() | st.tuples(_SHARE, _SHARE, _SHARE),
+    Certainty, _SHARE, _SHARE, _SHARE, st.tuples(_TIED, _TIED, _TIED), st.none() | st.tuples(_SHARE, _SHARE, _SHARE)
 )
 _LANDINGS = st.lists(
     st.builds(
@@ -69,9 +64,7 @@ def test_a_hundred_vms_of_which_no_two_are_alike_take_less_than_3_kib() -> None:
     note = set_open_predictions(None, {"np": landings})
     assert note is not None
     assert len(json.dumps(note[OPEN_PREDICTIONS_KEY])) < 3072
-    alike = {
-        "np": tuple(PredictedVm(n, "r1", f"m{n:02}", Certainty(1, 1, 1), True, True) for n in range(100))
-    }
+    alike = {"np": tuple(PredictedVm(n, "r1", f"m{n:02}", Certainty(1, 1, 1), True, True) for n in range(100))}
     assert len(json.dumps(set_open_predictions(None, alike))) < 1024
 
 

@@ -16,24 +16,9 @@ def state_of(**objects: dict[str, Any]) -> State:
 
 
 STATE = state_of(
-    nexus_rack__a={
-        "id": "s/ra",
-        "name": "ra",
-        "availability_zone": "1",
-        "machines": {"ra-bm01": {"slot": 1}},
-    },
-    nexus_rack__b={
-        "id": "s/rb",
-        "name": "rb",
-        "availability_zone": "2",
-        "machines": {"rb-bm01": {"slot": 1}},
-    },
-    nexus_rack__o={
-        "id": "t/rb",
-        "name": "rb",
-        "availability_zone": "9",
-        "machines": {"rb-bm01": {"slot": 1}},
-    },
+    nexus_rack__a={"id": "s/ra", "name": "ra", "availability_zone": "1", "machines": {"ra-bm01": {"slot": 1}}},
+    nexus_rack__b={"id": "s/rb", "name": "rb", "availability_zone": "2", "machines": {"rb-bm01": {"slot": 1}}},
+    nexus_rack__o={"id": "t/rb", "name": "rb", "availability_zone": "9", "machines": {"rb-bm01": {"slot": 1}}},
     nexus_bare_metal_machine__m={"id": "s/rb/odd", "name": "odd", "rack_id": "s/rb"},
 )
 

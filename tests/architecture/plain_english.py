@@ -420,13 +420,7 @@ HOUSE_WORDS = frozenset(
         "noted",
     ]
 )
-MEASURES = (
-    "names without a verb",
-    "participle names",
-    "docstrings without a verb",
-    "relative words",
-    "house words",
-)
+MEASURES = ("names without a verb", "participle names", "docstrings without a verb", "relative words", "house words")
 
 
 def iterate_functions(tree: ast.Module) -> Iterator[tuple[str, str, bool]]:

@@ -84,9 +84,7 @@ def test_only_the_rim_touches_the_world() -> None:
 
 def test_only_the_command_line_prints() -> None:
     others = [path for path in FILES if _room(path) != "cli"]
-    assert [
-        (_name(path), line) for path in others for name, line in _source(path).calls if name == "print"
-    ] == []
+    assert [(_name(path), line) for path in others for name, line in _source(path).calls if name == "print"] == []
 
 
 def test_rooms_are_small() -> None:

@@ -42,6 +42,4 @@ def test_a_public_api_lists_used_names_and_does_not_grow(tmp_path: Path) -> None
         'No other package uses nexusform.plans.plan.Step: remove it from PUBLIC["plan"].'
     ]
     used = tree(tmp_path, "Plan Step", "from nexusform.plans.plan import Step\n")
-    assert find_api_problems(used, 1) == [
-        "The public API of nexusform.plans has 2 names; at most 1 are allowed."
-    ]
+    assert find_api_problems(used, 1) == ["The public API of nexusform.plans has 2 names; at most 1 are allowed."]

@@ -87,11 +87,7 @@ def team_state(store: Store, address: str, directory: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("number", range(1, 8))
 @pytest.mark.parametrize("wrong", WRONG)
 def test_no_state_is_written_over_that_was_not_read(
-    wrong: str,
-    number: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    wrong: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with state_server() as (address, store):
         before = team_state(store, address, tmp_path / "team", monkeypatch)

@@ -168,9 +168,7 @@ def test_a_crash_before_the_document_is_written_keeps_the_records(backend: Local
     assert LocalBackend(str(path)).read_journal() == [b"{a}", b"{b}"]
 
 
-def test_a_crash_after_the_document_is_written_counts_nothing_twice(
-    backend: LocalBackend, path: Path
-) -> None:
+def test_a_crash_after_the_document_is_written_counts_nothing_twice(backend: LocalBackend, path: Path) -> None:
     backend.write(b"one")
     backend.append(b"{a}")
     backend._journal.mark_compacted(b"two")
@@ -199,9 +197,7 @@ def dead_lock(path: Path, **changes: Any) -> Path:
     return file
 
 
-def test_a_number_that_another_process_has_by_now_is_no_living_holder(
-    backend: LocalBackend, path: Path
-) -> None:
+def test_a_number_that_another_process_has_by_now_is_no_living_holder(backend: LocalBackend, path: Path) -> None:
     dead_lock(path, Start="an earlier boot/123")
     (warning,) = backend.lock(info())
     assert "ID theirs" in warning
@@ -224,9 +220,7 @@ def test_a_holder_elsewhere_keeps_its_lock(backend: LocalBackend, path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"ID": 3}', "{}"])
-def test_a_lock_file_of_nonsense_is_never_taken_for_a_dead_holder(
-    backend: LocalBackend, path: Path, text: str
-) -> None:
+def test_a_lock_file_of_nonsense_is_never_taken_for_a_dead_holder(backend: LocalBackend, path: Path, text: str) -> None:
     path.parent.mkdir()
     path.with_name("s.nfstate.lock.info").write_text(text)
     with pytest.raises(StateLocked):
@@ -255,9 +249,7 @@ def test_who_lost_the_lock_writes_no_more(backend: LocalBackend, path: Path) -> 
     assert other.read_lock() == info("other")
 
 
-def test_who_opened_the_file_of_a_dead_holder_too_late_gets_nothing(
-    backend: LocalBackend, path: Path
-) -> None:
+def test_who_opened_the_file_of_a_dead_holder_too_late_gets_nothing(backend: LocalBackend, path: Path) -> None:
     dead_lock(path, Start="an earlier boot/123")
     faster, opened = LocalBackend(str(path)), backend._lock._open_existing
 
@@ -274,9 +266,7 @@ def test_who_opened_the_file_of_a_dead_holder_too_late_gets_nothing(
     faster.unlock("faster")
 
 
-@pytest.mark.parametrize(
-    ("dies_in", "document", "records"), [("write", b"one", [b"{a}"]), ("remove", b"two", [])]
-)
+@pytest.mark.parametrize(("dies_in", "document", "records"), [("write", b"one", [b"{a}"]), ("remove", b"two", [])])
 def test_a_compaction_that_dies_halfway_leaves_one_truth(
     backend: LocalBackend,
     path: Path,

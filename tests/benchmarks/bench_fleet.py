@@ -65,17 +65,11 @@ def policy(i: int) -> Policy:
     if kind == 0:
         return Policy(PlacementType.PICK_ALL, required_terms=(term,))
     if kind == 1:
-        return Policy(
-            PlacementType.PICK_FIXED, cluster_names=tuple(f"member-{i * j % 1000:05d}" for j in range(1, 11))
-        )
+        return Policy(PlacementType.PICK_FIXED, cluster_names=tuple(f"member-{i * j % 1000:05d}" for j in range(1, 11)))
     if kind == 2:
         spread = (SpreadConstraint("region", 1), SpreadConstraint("day", 1, "ScheduleAnyway"))
         return Policy(
-            PlacementType.PICK_N,
-            20,
-            required_terms=(term,),
-            preferred_terms=preferred,
-            spread_constraints=spread,
+            PlacementType.PICK_N, 20, required_terms=(term,), preferred_terms=preferred, spread_constraints=spread
         )
     return Policy(PlacementType.PICK_N, 10 + i % 20, required_terms=(term,), preferred_terms=preferred)
 
@@ -106,9 +100,7 @@ def main() -> None:
     changed = [replace(m, properties={NODES: "99"}) if i == 5 else m for i, m in enumerate(members)]
     start = time.process_time()
     watched = [
-        WatchedPlacement(
-            str(i), asked.placement_type, result.status is not None and result.status.is_fulfilled
-        )
+        WatchedPlacement(str(i), asked.placement_type, result.status is not None and result.status.is_fulfilled)
         for (i, asked), result in zip(policies, first.values(), strict=True)
     ]
     names = {entry.placement for entry in enqueue_placements(members, changed, watched)}

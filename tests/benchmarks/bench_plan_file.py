@@ -24,9 +24,7 @@ def a_plan(count: int) -> Plan:
         steps.append(Step(number, StepKind.CREATE, number, (), None, after))
         target = Placement(f"bm{number % 99}", "r1", "1", (0,))
         placements.append(
-            PlacementChange(
-                address, "vm", f"vm-{number}", PlacementAction.PLACE, None, target, "new", number=number
-            )
+            PlacementChange(address, "vm", f"vm-{number}", PlacementAction.PLACE, None, target, "new", number=number)
         )
     return Plan(changes=tuple(changes), steps=tuple(steps), placements=tuple(placements))
 

@@ -71,9 +71,7 @@ def run(pods: int, nodes: int, replicas: int, shape: str) -> None:
     predict(here, standing, wanted)
     again = time.process_time() - before
     pending = sum(outcome.is_pending for outcome in prediction.outcomes)
-    print(
-        f"| {shape} | {pods:,} in {len(wanted):,} | {nodes:,} | {first:.2f} s | {again:.2f} s | {pending} |"
-    )
+    print(f"| {shape} | {pods:,} in {len(wanted):,} | {nodes:,} | {first:.2f} s | {again:.2f} s | {pending} |")
 
 
 def main() -> None:

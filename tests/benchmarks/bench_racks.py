@@ -33,15 +33,7 @@ from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 # Mean 33 GiB, so that ten VMs a machine fill three quarters of its 448 GiB (disk would hold eleven).
-MIX = [
-    "NC_G2_8_v1",
-    "NC_P4_28_v1",
-    "NC_G6_28_v1",
-    "NC_P10_56_v1",
-    "NC_G2_8_v1",
-    "NC_G6_28_v1",
-    "NC_P14_74_v1",
-]
+MIX = ["NC_G2_8_v1", "NC_P4_28_v1", "NC_G6_28_v1", "NC_P10_56_v1", "NC_G2_8_v1", "NC_G6_28_v1", "NC_P14_74_v1"]
 
 
 def site(racks: int, machines: int) -> list[Machine]:
@@ -60,12 +52,7 @@ def demands(count: int, pool_size: int) -> Iterator[Demand]:
     while made < count:
         name = f"c{cluster}"
         cluster += 1
-        for pool, size in (
-            ("control-plane", 3),
-            ("p1", pool_size),
-            ("p2", pool_size // 2),
-            ("p3", pool_size // 4),
-        ):
+        for pool, size in (("control-plane", 3), ("p1", pool_size), ("p2", pool_size // 2), ("p3", pool_size // 4)):
             state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
             sku = SKUS[MIX[(state >> 33) % len(MIX)]]
             for number in range(min(size, count - made)):
@@ -95,15 +82,11 @@ def used(machines: list[Machine]) -> RackScheduler:
     sizes = [VmSku(f"own-{gib}", 1, 0, gib, 0) for gib in range(1, 98)]
     for number, machine in enumerate(machines):
         placement = Placement(machine.name, machine.rack, machine.availability_zone, (0,))
-        scheduler.add_existing(
-            VmName("inventory", "inventory", "vms", number), sizes[number * 31 % 97], placement
-        )
+        scheduler.add_existing(VmName("inventory", "inventory", "vms", number), sizes[number * 31 % 97], placement)
     return scheduler
 
 
-def measure(
-    racks: int, machines: int, vms: int, pool_size: int, *, standing: bool = False
-) -> tuple[float, int]:
+def measure(racks: int, machines: int, vms: int, pool_size: int, *, standing: bool = False) -> tuple[float, int]:
     """Seconds for placing, and how many did not fit. Making site and demands is not counted."""
     make = used if standing else RackScheduler
     scheduler = make(site(racks, machines))
@@ -124,14 +107,7 @@ def measure(
 
 
 def row(
-    label: str,
-    racks: int,
-    machines: int,
-    vms: int,
-    pool_size: int,
-    *,
-    digests: bool = True,
-    standing: bool = False,
+    label: str, racks: int, machines: int, vms: int, pool_size: int, *, digests: bool = True, standing: bool = False
 ) -> float:
     """Measure one shape and print its line."""
     seconds, refused = measure(racks, machines, vms, pool_size, standing=standing)

@@ -55,9 +55,7 @@ def measured(directory: Path, *words: str) -> tuple[float, float, int]:
 
 def row(name: str, count: int, figures: tuple[float, float, int]) -> None:
     took, used, memory = figures
-    print(
-        f"| {name} | {count:,} | {took:.1f} s | {used:.1f} s | {1000 * used / count:.1f} ms | {memory} MB |"
-    )
+    print(f"| {name} | {count:,} | {took:.1f} s | {used:.1f} s | {1000 * used / count:.1f} ms | {memory} MB |")
 
 
 def one_process_each(directory: Path, count: int) -> tuple[float, float, int]:

@@ -50,11 +50,7 @@ def main() -> None:
     data = encode_state(state)
     document = json.loads(data)
     rows = [
-        (
-            "save",
-            best(lambda: encode_state(state)),
-            best(lambda: json.dumps(document, indent=2, sort_keys=True)),
-        ),
+        ("save", best(lambda: encode_state(state)), best(lambda: json.dumps(document, indent=2, sort_keys=True))),
         ("load", best(lambda: decode_state(data, "s")), best(lambda: json.loads(data))),
     ]
     print(f"{count} instances, {len(data) / 1e6:.0f} MB")

@@ -414,9 +414,7 @@ def rehearse(seed: int) -> str:
     if sure and (code, then["status"]) != (0, "nothing_to_do"):
         raise Failed(f"afterwards {then['fits_now']} fit, {want} promised")
     use_the_room(history.clusters, want, zones)
-    text = (
-        f"{head} | {windows} windows carried out, {want} applied, {took:.1f} s{'' if sure else ', NOT SURE'}"
-    )
+    text = f"{head} | {windows} windows carried out, {want} applied, {took:.1f} s{'' if sure else ', NOT SURE'}"
     if not known and sure:
         os.chdir(twin)
         carry_out(answer)

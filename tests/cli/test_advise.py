@@ -59,9 +59,7 @@ def test_what_stands_is_judged_as_what_is_new_is(capsys: pytest.CaptureFixture[s
     assert "1 finding (zones-pinned: 1)." in text
 
 
-def test_what_a_pin_costs_is_measured_without_the_standing_vms(
-    lab: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_pin_costs_is_measured_without_the_standing_vms(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Six on four machines: two of them house two; on eight machines all would stand alone.
     (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
     assert run_command_line(["apply", "-auto-approve"]) == 0
@@ -118,10 +116,7 @@ def test_a_saved_plan_is_judged_by_what_it_places(lab: Path, capsys: pytest.Capt
 
 
 def test_reports(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        run_command_line(["advise", "-report=markdown:a.md", "-report=html:a.html", "-report=json:a.json"])
-        == 2
-    )
+    assert run_command_line(["advise", "-report=markdown:a.md", "-report=html:a.html", "-report=json:a.json"]) == 2
     assert "Advice: zones-pinned" in capsys.readouterr().out
     markdown = (lab / "a.md").read_text()
     assert "| zones-pinned | main.nf.hcl:23 | nexus\\_kubernetes\\_cluster.a |" in markdown

@@ -78,9 +78,7 @@ def project(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Project:
 def test_an_output_that_comes_out_otherwise_is_an_error(project: Project) -> None:
     code, said = project.apply(f'output "n" {{\n  value = length({_TWO})\n}}\n')
     assert code == 1
-    assert (
-        'Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.'
-    ) in said
+    assert ('Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.') in said
     assert project.outputs() == {}
 
 
@@ -175,9 +173,7 @@ def test_moments_in_template_files_are_known_late_too(project: Project) -> None:
     text = 'output "n" {\n  value = templatefile("${path.module}/n.tftpl", {})\n}\n'
     code, said = project.apply(text)
     assert code == 1
-    assert (
-        'Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.'
-    ) in said
+    assert ('Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.') in said
 
 
 def test_a_module_output_that_comes_out_otherwise_names_the_root_output(project: Project) -> None:
@@ -188,9 +184,7 @@ def test_a_module_output_that_comes_out_otherwise_names_the_root_output(project:
     assert project.run("init") == 0
     code, said = project.apply(text)
     assert code == 1
-    assert (
-        'Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.'
-    ) in said
+    assert ('Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.') in said
 
 
 def test_a_condition_that_fails_when_its_values_are_known_stops_the_apply(project: Project) -> None:
@@ -334,9 +328,7 @@ def test_the_stream_counts_what_was_forgotten(
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text('resource "nexus_site" "s" {\n  name = "s"\n}\n')
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    Path("main.nf.hcl").write_text(
-        "removed {\n  from = nexus_site.s\n  lifecycle {\n    destroy = false\n  }\n}\n"
-    )
+    Path("main.nf.hcl").write_text("removed {\n  from = nexus_site.s\n  lifecycle {\n    destroy = false\n  }\n}\n")
     capsys.readouterr()
     assert run_command_line(["apply", "-auto-approve", "-json"]) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -371,11 +371,7 @@ def test_unknown_values_are_as_terraform_has_them(tmp_path: Path, capfd: pytest.
     ours.mkdir()
     theirs.mkdir()
     (tmp_path / "empty.tfrc").write_text("")
-    environment = {
-        **os.environ,
-        "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc"),
-        "CHECKPOINT_DISABLE": "1",
-    }
+    environment = {**os.environ, "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc"), "CHECKPOINT_DISABLE": "1"}
 
     def nexusform(arguments: list[str]) -> str:
         capfd.readouterr()

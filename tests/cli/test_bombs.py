@@ -29,17 +29,13 @@ ALIASES = "a: &a [x, x, x, x, x, x, x, x]\\n" + "".join(
     f"{b}: &{b} [{', '.join([f'*{a}'] * 8)}]\\n" for a, b in zip("abcdefghi", "bcdefghij", strict=True)
 )
 CASES = {
-    "for in for in for": output(
-        "[for a in range(1000) : [for b in range(1000) : [for c in range(1000) : c]]]"
-    ),
+    "for in for in for": output("[for a in range(1000) : [for b in range(1000) : [for c in range(1000) : c]]]"),
     "doubled text": doubled('"abcdefgh"', '"${?}${?}"') + output("local.x60"),
     "doubled list": LISTS + output("local.x60"),
     "doubled list as text": LISTS + output("jsonencode(local.x60)"),
     "doubled list flattened": LISTS + output("flatten(local.x60)"),
     "doubled lists compared": LISTS + doubled("[1]", "[?, ?]", name="y") + output("local.x60 == local.y60"),
-    "doubled in one expression": output(
-        "jsonencode(" + "[for x in [" * 40 + "[1]" + "] : [x, x]]" * 40 + ")"
-    ),
+    "doubled in one expression": output("jsonencode(" + "[for x in [" * 40 + "[1]" + "] : [x, x]]" * 40 + ")"),
     "joined": doubled('"abc"', "join(?, [?, ?])") + output("local.x60"),
     "replaced": doubled('"aaaaaaaa"', 'replace(?, "a", ?)') + output("local.x60"),
     "replaced by pattern": doubled('"aaaaaaaa"', 'replace(?, "/a/", ?)') + output("local.x60"),

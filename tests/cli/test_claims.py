@@ -89,8 +89,7 @@ def test_a_platform_that_packs_breaks_what_was_sure_and_is_an_alarm(operator: Op
     assert operator.apply(0, packing) == 2
     assert "Apply complete! Resources: 1 added" in operator.printed
     assert (
-        "Warning: Wrong certain predictions 1 new VM of c0/np was predicted with certainty on rack r4, "
-        "but 0 run there"
+        "Warning: Wrong certain predictions 1 new VM of c0/np was predicted with certainty on rack r4, but 0 run there"
     ) in (operator.printed)
     assert operator.record()["rack_count"]["100"] == [0, 4, 4.0, 4.0]
     tainted = [
@@ -114,9 +113,7 @@ def test_shares_are_lowered_to_what_held(operator: Operator) -> None:
     assert "shares are stated as low as they held" in operator.printed, operator.printed
     assert operator("show", "-json", "next.nfplan") == 0
     plan = json.loads(operator.printed)
-    assert {row["certainty"]["rack_count"] for row in plan["placement_changes"] if "np" in row["object"]} == {
-        0.0
-    }
+    assert {row["certainty"]["rack_count"] for row in plan["placement_changes"] if "np" in row["object"]} == {0.0}
     scores = plan["prediction_scores"][0]["claims"]
     assert scores["settled"] == 6 * 15
     assert scores["sure_held"] < scores["sure"] / 2

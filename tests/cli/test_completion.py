@@ -160,10 +160,7 @@ def home(tmp_path: Path) -> Path:
 TERMINALS = {
     "bash": (["--norc", "--noprofile", "-i"], 'eval "$(nexusform completion bash)"'),
     "zsh": (["-f", "-i"], 'autoload -Uz compinit; compinit -u -D; eval "$(nexusform completion zsh)"'),
-    "fish": (
-        ["--no-config", "-i"],
-        "set -g fish_autosuggestion_enabled 0; nexusform completion fish|source",
-    ),
+    "fish": (["--no-config", "-i"], "set -g fish_autosuggestion_enabled 0; nexusform completion fish|source"),
 }
 # What is typed (TAB is the key), and the words that the shell makes of it.
 STROKES = {

@@ -203,11 +203,7 @@ def test_terraform_console_prints_the_same(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.tfrc").write_text("")
-    environment = {
-        **os.environ,
-        "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc"),
-        "CHECKPOINT_DISABLE": "1",
-    }
+    environment = {**os.environ, "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc"), "CHECKPOINT_DISABLE": "1"}
     for text in AGREED:
         theirs = subprocess.run(
             ["terraform", "console"],
@@ -295,19 +291,13 @@ def test_explain_says_what_a_name_is_made_of_once(tmp_path: Path, capfd: pytest.
     assert tree.endswith("  local.place = (known after apply)  (string, unknown)\n    (parts shown above)\n")
 
 
-def test_explain_shows_nothing_of_what_is_sensitive(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_explain_shows_nothing_of_what_is_sensitive(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for more in ([], ["-json"]):
-        _, tree, _ = _explain(
-            tmp_path, capfd, '[for c in local.letters : c == "H" ? var.nothing : "n"]', *more
-        )
+        _, tree, _ = _explain(tmp_path, capfd, '[for c in local.letters : c == "H" ? var.nothing : "n"]', *more)
         assert "hunter2" not in tree
         assert '"h"' not in tree.lower().replace('c == "h"', "").replace('c == \\"h\\"', "")
         assert tree.count("upper(c)") == 2  # the loop itself, and once what is done in it
-        assert (
-            'variable "password" is declared so' in tree or 'variable \\"password\\" is declared so' in tree
-        )
+        assert 'variable "password" is declared so' in tree or 'variable \\"password\\" is declared so' in tree
 
 
 def test_explain_says_what_is_in_error_and_calls_nothing_unknown_for_it(
@@ -371,9 +361,7 @@ def test_explain_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
                         "type": "string",
                         "known": "yes",
                         "sensitive": True,
-                        "reasons": [
-                            {"mark": "sensitive", "why": 'variable "password" is declared so (main.nf.hcl:2)'}
-                        ],
+                        "reasons": [{"mark": "sensitive", "why": 'variable "password" is declared so (main.nf.hcl:2)'}],
                         "omitted": 0,
                         "repeated": False,
                         "parts": [],
@@ -384,9 +372,7 @@ def test_explain_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     }
 
 
-def test_explain_goes_through_a_long_loop_a_few_times(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_explain_goes_through_a_long_loop_a_few_times(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     _, tree, _ = _explain(tmp_path, capfd, "[for i in range(30) : i * 2]")
     assert "  i * 2 = 36  (number)\n" in tree
     assert tree.endswith("  ... and 11 more\n")

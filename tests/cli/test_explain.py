@@ -97,28 +97,18 @@ def test_as_data_every_machine_is_named(ask: Any) -> None:
     found = json.loads(ask(A, "a-p-1", "-format=json"))
     machines = {"r0-bm01", "r0-bm02", "r1-bm01", "r1-bm02"}
     assert {way["machine"] for way in found["elsewhere"]} == machines - {found["to"]["machine"]}
-    assert {row["candidate"]: row["rule"] for row in found["rejected"]} == {
-        "r1-bm01": "zones",
-        "r1-bm02": "zones",
-    }
+    assert {row["candidate"]: row["rule"] for row in found["rejected"]} == {"r1-bm01": "zones", "r1-bm02": "zones"}
     assert found["certainty"]["rack"] == 1.0
 
 
 def test_as_markdown(ask: Any) -> None:
     text = ask(A, "a-p-1", "-format=markdown")
     assert text.startswith("### a-p-1 (NC\\_P46\\_224\\_v1")
-    for title in (
-        "#### Step 3: rack",
-        "#### Step 5: cells",
-        "#### To place it elsewhere",
-        "2 machines rejected",
-    ):
+    for title in ("#### Step 3: rack", "#### Step 5: cells", "#### To place it elsewhere", "2 machines rejected"):
         assert title in text
 
 
-def test_what_fits_nowhere_says_what_would_have_to_change(
-    ask: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_fits_nowhere_says_what_would_have_to_change(ask: Any, capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(MAIN.replace("count              = 2", "count              = 5"))
     text = ask(A, "a-p-4")
     assert "fits nowhere" in text

@@ -25,9 +25,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
     return code, captured.out, captured.err
 
 
-def test_files_of_the_three_kinds_are_rewritten_and_listed(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_the_three_kinds_are_rewritten_and_listed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = ["a.nf.hcl", "b.nfvars.hcl", "c.nftest.hcl"]
     others = ["d.tf", "e.nf.json", ".hidden.nf.hcl", "f.nf.hcl~"]
     for name in [*names, *others]:
@@ -94,9 +92,7 @@ def test_directories_below_only_with_recursive(here: Path, capsys: pytest.Captur
     assert (hidden / "a.nf.hcl").read_text() == UNTIDY
 
 
-def test_mistakes_are_told_and_the_other_files_formatted(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_are_told_and_the_other_files_formatted(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "a.nf.hcl").write_text(BROKEN)
     (here / "b.nf.hcl").write_text(UNTIDY)
     (here / "c.nf.hcl").write_bytes(b"\xff")
@@ -118,12 +114,7 @@ def test_a_path_that_cannot_be_formatted_gives_2(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "out"),
-    [
-        (["-"], 0, TIDY),
-        (["-check", "-"], 3, ""),
-        (["-diff", "-check", "-"], 3, None),
-    ],
+    ("arguments", "code", "out"), [(["-"], 0, TIDY), (["-check", "-"], 3, ""), (["-diff", "-check", "-"], 3, None)]
 )
 def test_stdin_is_formatted_to_stdout(
     here: Path,

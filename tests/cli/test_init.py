@@ -12,9 +12,7 @@ Told = tuple[int, str, str]
 
 
 @pytest.fixture
-def nf(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Told]:
+def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
 
@@ -103,9 +101,7 @@ def test_an_unknown_backend_is_told_of_with_its_place(nf: Callable[..., Told]) -
         assert "backend.nf.hcl line 2" in err
 
 
-def test_nf_data_dir_moves_what_is_remembered(
-    nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nf_data_dir_moves_what_is_remembered(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_DATA_DIR", "kept")
     backend("elsewhere/s.nfstate")
     assert nf("init")[0] == 0

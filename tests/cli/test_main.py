@@ -28,9 +28,7 @@ def loaded(*arguments: str, where: Path | None = None) -> set[str]:
         f"code = run({list(arguments)!r})\n"
         "sys.stderr.write(json.dumps([code, sorted(sys.modules)]))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=where
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=where)
     code, modules = json.loads(done.stderr)
     assert code == 0
     assert done.stdout
@@ -48,8 +46,7 @@ def test_a_plan_imports_only_what_its_configuration_needs(tmp_path: Path) -> Non
     assert "nexusform.planning" in modules
     assert not {"deepdiff", "hcl2", "lark", "rich", "yaml", "asyncio"} & modules
     assert (
-        not {"nexusform.domains.vnf.importers.vnf_reading", "nexusform.domains.azure.importers.az_inventory"}
-        & modules
+        not {"nexusform.domains.vnf.importers.vnf_reading", "nexusform.domains.azure.importers.az_inventory"} & modules
     )
 
 
@@ -68,9 +65,7 @@ NOT_FOR_QUICKSTART = (
 MOST_MODULES = 265
 
 
-def test_a_plan_of_quickstart_imports_few_modules_and_none_of_rooms_that_it_does_not_use(
-    tmp_path: Path,
-) -> None:
+def test_a_plan_of_quickstart_imports_few_modules_and_none_of_rooms_that_it_does_not_use(tmp_path: Path) -> None:
     quickstart = Path(__file__).parents[2] / "examples" / "quickstart" / "main.nf.hcl"
     (tmp_path / "main.nf.hcl").write_text(quickstart.read_text())
     modules = loaded("plan", where=tmp_path)
@@ -81,9 +76,7 @@ def test_a_plan_of_quickstart_imports_few_modules_and_none_of_rooms_that_it_does
     assert len(ours) <= MOST_MODULES, ours
 
 
-def test_every_command_of_the_table_can_be_loaded_and_says_what_it_takes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_every_command_of_the_table_can_be_loaded_and_says_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
     for name in [*COMMANDS, *ALIASES]:
         code, out, _ = told(capsys, name, "-help")
         assert code == 0, name
@@ -231,9 +224,7 @@ def test_closed_streams_are_done_without(tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_lacks_a_character_shows_something_in_its_place(tmp_path: Path) -> None:
-    (tmp_path / "main.nf.hcl").write_text(
-        'output "x" {\n  value = "\u76ee"\n  wrong = 1\n}\n', encoding="utf-8"
-    )
+    (tmp_path / "main.nf.hcl").write_text('output "x" {\n  value = "\u76ee"\n  wrong = 1\n}\n', encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "nexusform", f"-chdir={tmp_path}", "validate"],
         capture_output=True,
@@ -246,9 +237,7 @@ def test_a_terminal_that_lacks_a_character_shows_something_in_its_place(tmp_path
 
 
 def test_a_group_loads_its_commands_on_demand() -> None:
-    group = LazyGroup(
-        "g", {"v": CommandEntry("nexusform.cli.version:version", "Version")}, aliases={"w": "v"}
-    )
+    group = LazyGroup("g", {"v": CommandEntry("nexusform.cli.version:version", "Version")}, aliases={"w": "v"})
     context = group.make_context("g", ["v"])
     assert group.get_command(context, "v") is group.get_command(context, "w")
     assert group.get_command(context, "x") is None
@@ -296,10 +285,7 @@ def test_variables_of_terraform_that_are_not_read_are_named(
 ) -> None:
     monkeypatch.setenv("TF_CLI_ARGS_version", "-json")
     code, out, err = told(capsys, "version")
-    assert (code, err) == (
-        0,
-        "TF_CLI_ARGS_version is ignored. Use NF_CLI_ARGS_version.\n",
-    )
+    assert (code, err) == (0, "TF_CLI_ARGS_version is ignored. Use NF_CLI_ARGS_version.\n")
     assert out.startswith("nexusform v")
     monkeypatch.setenv("NF_CLI_ARGS_version", "-json")
     monkeypatch.setenv("TF_LOG", "debug")

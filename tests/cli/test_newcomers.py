@@ -66,9 +66,7 @@ def test_an_empty_directory_is_told_how_to_begin(nf: Callable[..., tuple[int, st
 @pytest.mark.parametrize(
     ("name", "new"), [("main.tf", "main.nf.hcl"), ("a.tf.json", "a.nf.json"), ("a.hcl", "a.nf.hcl")]
 )
-def test_configuration_of_another_tool_is_noticed(
-    nf: Callable[..., tuple[int, str]], name: str, new: str
-) -> None:
+def test_configuration_of_another_tool_is_noticed(nf: Callable[..., tuple[int, str]], name: str, new: str) -> None:
     Path(name).touch()
     code, text = nf("validate")
     assert code == 1
@@ -84,9 +82,7 @@ def test_a_value_in_a_file_that_is_not_read_is_noticed(
     assert "lon.nfvars.hcl" not in nf("plan", "-var-file=lon.nfvars.hcl")[1]
     Path("terraform.tfvars").touch()
     Path("lon.nfvars.hcl").unlink()
-    assert (
-        '"terraform.tfvars" is not read: its name would have to be "nexusform.nfvars.hcl".' in nf("plan")[1]
-    )
+    assert '"terraform.tfvars" is not read: its name would have to be "nexusform.nfvars.hcl".' in nf("plan")[1]
     monkeypatch.setenv("TF_VAR_a", "1")
     assert "TF_VAR_a is set in the environment, but nexusform reads NF_VAR_a." in nf("plan")[1]
 
@@ -147,9 +143,7 @@ def test_instances_without_names_are_found_by_validate(nf: Callable[..., tuple[i
 
 @pytest.mark.parametrize("option", ["-target", "-exclude"])
 @pytest.mark.parametrize("address", ["nexus_rack.rac", "module.x", "data.nexus_inventory.rack"])
-def test_an_address_of_nothing_is_an_error(
-    nf: Callable[..., tuple[int, str]], option: str, address: str
-) -> None:
+def test_an_address_of_nothing_is_an_error(nf: Callable[..., tuple[int, str]], option: str, address: str) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("plan", f"{option}={address}")
     assert code == 1
@@ -176,9 +170,7 @@ def test_an_instance_that_there_is_not_is_an_error_and_one_that_stands_is_none(
 
 
 @pytest.mark.parametrize(("path", "reason"), [("no/p.nfplan", 'no directory "no"'), (".", "is a directory")])
-def test_a_plan_that_could_not_be_saved_is_not_made(
-    nf: Callable[..., tuple[int, str]], path: str, reason: str
-) -> None:
+def test_a_plan_that_could_not_be_saved_is_not_made(nf: Callable[..., tuple[int, str]], path: str, reason: str) -> None:
     Path("main.nf.hcl").write_text(SITE)
     for flag in (f"-out={path}", f"-report=json:{path}"):
         code, text = nf("plan", flag)
@@ -198,9 +190,7 @@ def test_guard_rails_fail_after_all_is_written(nf: Callable[..., tuple[int, str]
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("plan", "-fail-on=moved:0,capacity:5,certainty:0", "-out=a.nfplan")
     assert (code, "guard rail" in text) == (0, False)
-    code, text = nf(
-        "plan", "-fail-on=moved:0,capacity:5000000,certainty:1", "-out=b.nfplan", "-report=json:b.json"
-    )
+    code, text = nf("plan", "-fail-on=moved:0,capacity:5000000,certainty:1", "-out=b.nfplan", "-report=json:b.json")
     assert code == 1
     assert "Plan: 4 to add" in text
     assert "-fail-on=capacity:5000000 allows at least 5000000." in text
@@ -302,9 +292,7 @@ def test_the_log_says_what_a_run_does_and_no_value(tmp_path: Path) -> None:
     assert "state read: state=state/nexusform.nfstate" in log.read_text()
 
 
-def test_a_level_that_there_is_not(
-    nf: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_level_that_there_is_not(nf: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_LOG", "loud")
     code, text = nf("version")
     assert code == 1
@@ -333,18 +321,14 @@ def test_a_vm_that_lacks_an_argument(nf: Callable[..., tuple[int, str]], tmp_pat
         (["plan", "-out=a", "-sign=key:me.pem"], "-sign=me.pem."),
     ],
 )
-def test_a_usage_error_says_what_to_type(
-    words: list[str], advice: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_usage_error_says_what_to_type(words: list[str], advice: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(words) == 1
     told = capfd.readouterr().err
     assert advice in " ".join(told.split())
     assert max(map(len, told.splitlines())) <= 80
 
 
-def test_an_object_in_place_of_its_address_is_told_where_it_belongs(
-    nf: Callable[..., tuple[int, str]],
-) -> None:
+def test_an_object_in_place_of_its_address_is_told_where_it_belongs(nf: Callable[..., tuple[int, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("explain", "web-control-plane-0")
     assert code == 1

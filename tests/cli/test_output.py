@@ -86,11 +86,7 @@ def test_numbers_are_shown_with_every_digit(tmp_path: Path, capfd: pytest.Captur
     (tmp_path / "main.nf.hcl").write_text(text)
     assert run_command_line([f"-chdir={tmp_path}", "apply", "-auto-approve", "-no-color"]) == 0
     assert f"exact = {exact}\n" in capfd.readouterr().out
-    for arguments, shown in (
-        (["-raw", "exact"], exact),
-        (["exact"], f"{exact}\n"),
-        (["small"], "0.0000001\n"),
-    ):
+    for arguments, shown in ((["-raw", "exact"], exact), (["exact"], f"{exact}\n"), (["small"], "0.0000001\n")):
         assert run_command_line([f"-chdir={tmp_path}", "output", *arguments]) == 0
         assert capfd.readouterr().out == shown
     (tmp_path / "main.nf.hcl").write_text(text.replace(exact, "1 - 0.9e-30"))

@@ -32,9 +32,7 @@ Told = tuple[int, str, str]
 
 
 @pytest.fixture
-def nf(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Told]:
+def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
     """Runs a command line in a directory with the configuration above; gives code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -117,9 +115,7 @@ def test_variables_on_the_command_line_win_in_their_order(nf: Callable[..., Told
 
 
 def test_mistakes_are_all_told_and_nothing_is_written(nf: Callable[..., Told]) -> None:
-    Path("more.nf.hcl").write_text(
-        'resource "nexus_rak" "a" {}\nresource "nexus_rack" "b" {\n  nmae = 1\n}\n'
-    )
+    Path("more.nf.hcl").write_text('resource "nexus_rak" "a" {}\nresource "nexus_rack" "b" {\n  nmae = 1\n}\n')
     for command in (["plan"], ["apply", "-auto-approve"], ["validate"]):
         code, _, err = nf(*command)
         assert code == 1
@@ -354,9 +350,7 @@ provider "simulated" {
         (SLOW_READ, '"delay" must be a duration such as "2s" or "300ms", not "soon"'),
     ],
 )
-def test_wrong_provider_settings_are_told_of_with_their_place(
-    nf: Callable[..., Told], block: str, words: str
-) -> None:
+def test_wrong_provider_settings_are_told_of_with_their_place(nf: Callable[..., Told], block: str, words: str) -> None:
     Path("provider.nf.hcl").write_text(block + "\n")
     code, _, err = nf("plan")
     assert code == 1

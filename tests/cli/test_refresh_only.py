@@ -33,9 +33,7 @@ def moved(source: str, target: str) -> str:
 
 
 @pytest.fixture
-def nf(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Told]:
+def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
     """Runs a command line over a configuration in a directory of its own; gives code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reality.json").write_text("[]")
@@ -74,9 +72,7 @@ def grown() -> None:
 
 
 def test_moves_and_outputs_are_shown_and_kept(nf: Callable[..., Told]) -> None:
-    before = (
-        sku("a") + 'output "disk" {\n  value = nexus_vm_sku.a.disk_gib\n}\noutput "old" {\n  value = 1\n}\n'
-    )
+    before = sku("a") + 'output "disk" {\n  value = nexus_vm_sku.a.disk_gib\n}\noutput "old" {\n  value = 1\n}\n'
     assert nf(before, "apply", "-auto-approve")[0] == 0
     grown()
     after = (
@@ -127,12 +123,8 @@ def test_data_for_tools_has_moves_as_drift(nf: Callable[..., Told]) -> None:
     document = json.loads(nf(renamed, "show", "-json", "p")[1])
     assert document["resource_changes"] == []
     assert [
-        (each["previous_address"], each["address"], each["change"]["actions"])
-        for each in document["resource_drift"]
-    ] == [
-        ("nexus_vm_sku.a", "nexus_vm_sku.b", ["update"]),
-        ("nexus_vm_sku.still", "nexus_vm_sku.c", ["no-op"]),
-    ]
+        (each["previous_address"], each["address"], each["change"]["actions"]) for each in document["resource_drift"]
+    ] == [("nexus_vm_sku.a", "nexus_vm_sku.b", ["update"]), ("nexus_vm_sku.still", "nexus_vm_sku.c", ["no-op"])]
     stream = [json.loads(line) for line in nf(renamed, "plan", "-refresh-only", "-json")[1].splitlines()]
     drift = [each["change"]["action"] for each in stream if each["type"] == "resource_drift"]
     assert drift == ["update", "move"]

@@ -20,8 +20,6 @@ def test_a_removed_flag_answers_in_one_line(words: str, capsys: pytest.CaptureFi
     assert capsys.readouterr() == ("", line)
 
 
-def test_an_unknown_command_that_begins_like_a_removed_one_is_unknown(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_unknown_command_that_begins_like_a_removed_one_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["refreshing"]) == 1
     assert 'Unknown command "refreshing".' in capsys.readouterr().err

@@ -107,9 +107,7 @@ def killed_apply(words: list[str], call: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_reviewed_plan_ends_in_its_placements_whenever_its_apply_was_killed(
-    nf: Shell, tmp_path: Path
-) -> None:
+def test_a_reviewed_plan_ends_in_its_placements_whenever_its_apply_was_killed(nf: Shell, tmp_path: Path) -> None:
     points = 0
     for call in range(1, 100):
         place = tmp_path / f"point{call}"
@@ -192,9 +190,7 @@ def test_what_is_left_can_be_dropped(nf: Shell) -> None:
 
 def test_a_state_that_was_changed_since_is_not_resumed(nf: Shell) -> None:
     interrupted(nf)
-    assert (
-        nf("apply", "-refresh-only", "-auto-approve")[0] == 0
-    )  # looks up what became of the step that was under way
+    assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0  # looks up what became of the step that was under way
     assert nf("state", "mv", "nexus_site.lab", "nexus_site.other")[0] == 0
     code, told = nf("apply", "-resume")
     assert code == 1
@@ -223,9 +219,7 @@ def test_a_crash_of_the_command_that_looks_it_up_loses_nothing(nf: Shell) -> Non
 
 def test_a_rest_moves_with_its_state_and_is_resumed_where_it_is(nf: Shell) -> None:
     interrupted(nf)
-    assert (
-        nf("apply", "-refresh-only", "-auto-approve")[0] == 0
-    )  # looks up what became of the step that was under way
+    assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0  # looks up what became of the step that was under way
     here = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(
         'nexusform {\n  backend "local" {\n    path = "elsewhere/s.nfstate"\n  }\n}\n' + here
@@ -252,8 +246,7 @@ def test_an_import_keeps_what_is_left(nf: Shell) -> None:
     Path("site.json").write_text(json.dumps([*reality, foreign]))
     with Path("main.nf.hcl").open("a") as file:
         file.write(
-            'resource "nexus_rack" "spare" {\n  site_id = nexus_site.lab.id\n  name = "spare"\n'
-            "  machine_count = 8\n}\n"
+            'resource "nexus_rack" "spare" {\n  site_id = nexus_site.lab.id\n  name = "spare"\n  machine_count = 8\n}\n'
         )
     code, told = nf("import", "nexus_rack.spare", "lab/spare")
     assert code == 0, told
@@ -275,9 +268,7 @@ def test_a_rest_that_cannot_be_read_stops_a_new_apply(nf: Shell, monkeypatch: py
     assert nf("apply", "-auto-approve")[0] == 0
 
 
-def test_a_rescued_state_goes_on_from_a_journal_that_was_cut_off(
-    nf: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rescued_state_goes_on_from_a_journal_that_was_cut_off(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk was full: the journal ends early, and the document could not be written."""
 
     def full(_self: LocalBackend, _document: bytes, _keep: object = ()) -> None:
@@ -326,9 +317,7 @@ def test_a_journal_that_was_cut_off_in_its_opening_says_nothing_of_the_plan(nf: 
         assert machines() == reviewed
 
 
-def test_an_apply_that_could_write_nothing_leaves_nothing_to_push(
-    nf: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_apply_that_could_write_nothing_leaves_nothing_to_push(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     assert nf("plan", "-out=p.plan")[0] == 0
     reviewed = json.loads(_shown_json(nf))
 

@@ -65,9 +65,7 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
     return parsed
 
 
-def test_outputs_have_value_and_type_and_hide_both_where_they_would_tell(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_outputs_have_value_and_type_and_hide_both_where_they_would_tell(capsys: pytest.CaptureFixture[str]) -> None:
     plan = document(capsys, "show", "-json", "p")
     assert plan["planned_values"]["outputs"] == HIDDEN
     assert document(capsys, "show", "-json")["values"]["outputs"] == HIDDEN
@@ -86,8 +84,6 @@ def test_whoever_asks_gets_what_terraform_shows(capsys: pytest.CaptureFixture[st
     assert document(capsys, "output", "-json") == OF_TERRAFORM
 
 
-def test_it_can_be_the_rule_of_a_machine(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_can_be_the_rule_of_a_machine(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_CLI_ARGS_show", "-show-sensitive")
     assert document(capsys, "show", "-json")["values"]["outputs"] == OF_TERRAFORM

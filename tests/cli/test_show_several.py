@@ -56,9 +56,7 @@ def test_several_plans_are_one_summary(capsys: pytest.CaptureFixture[str]) -> No
         (["-report=svg:x.svg", "lab.nfplan", "par.nfplan"], "as text or Markdown"),
     ],
 )
-def test_only_plans_are_shown_together(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_plans_are_shown_together(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert run_command_line(["show", *arguments]) == 1

@@ -79,17 +79,13 @@ def test_list_shows_one_address_per_line(capsys: pytest.CaptureFixture[str]) -> 
         (["nexus_rack.none"], []),
     ],
 )
-def test_list_can_be_narrowed(
-    arguments: list[str], listed: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_list_can_be_narrowed(arguments: list[str], listed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "list", *arguments]) == 0
     assert capsys.readouterr().out.split() == listed
 
 
 @pytest.mark.parametrize("words", [["list"], ["show", "a.b"], ["mv", "a.b", "a.c"], ["rm", "a.b"]])
-def test_without_a_state_there_is_nothing_to_work_on(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_state_there_is_nothing_to_work_on(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     PATH.unlink()
     assert run_command_line(["state", *words]) == 1
     assert "No state file was found!" in capsys.readouterr().err
@@ -158,8 +154,7 @@ def test_rm_forgets(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "rm", "nexus_rack.r[0]", "module.m"]) == 0
     shown = capsys.readouterr().out
     assert shown.endswith(
-        'Removed nexus_rack.r[0]\nRemoved module.m["k"].nexus_rack.x\n'
-        "Successfully removed 2 resource instance(s).\n"
+        'Removed nexus_rack.r[0]\nRemoved module.m["k"].nexus_rack.x\nSuccessfully removed 2 resource instance(s).\n'
     )
     assert instances() == ["nexus_rack.r[1]"]
     assert run_command_line(["state", "rm", "nexus_rack.r[0]"]) == 1

@@ -8,15 +8,12 @@ from nexusform.cli.main import run_command_line
 
 SITE = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
 RACK = (
-    'resource "nexus_rack" "r" {\n  site_id       = nexus_site.lab.id\n'
-    '  name          = "r"\n  machine_count = 1\n}\n'
+    'resource "nexus_rack" "r" {\n  site_id       = nexus_site.lab.id\n  name          = "r"\n  machine_count = 1\n}\n'
 )
 
 
 @pytest.fixture(autouse=True)
-def applied_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def applied_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     for text in (SITE, SITE + RACK):
         Path("main.nf.hcl").write_text(text)

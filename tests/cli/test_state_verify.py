@@ -83,9 +83,7 @@ def test_what_state_rm_takes_away_is_depended_on_no_more(capsys: pytest.CaptureF
     assert 'where these stand: the VM "v" of nexus_virtual_machine.v.' in told
 
 
-def test_a_rule_that_is_not_kept_and_what_the_site_has_otherwise_are_named(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_rule_that_is_not_kept_and_what_the_site_has_otherwise_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     reality = 'provider "simulated" {\n  reality = "site.json"\n}\n'
     Path("main.nf.hcl").write_text(CONFIGURATION + reality)
     STATE.unlink()

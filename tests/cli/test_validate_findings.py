@@ -42,9 +42,7 @@ def test_validate_says_what_literals_tell(tmp_path: Path, capfd: pytest.CaptureF
     assert "no-surge-capacity" not in captured.out + captured.err
 
 
-def test_a_variable_without_a_value_keeps_advice_quiet(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_variable_without_a_value_keeps_advice_quiet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _validate(SITE + 'variable "x" {\n  type = string\n}\n', tmp_path) == 0
     captured = capfd.readouterr()
     assert "zones-pinned" not in captured.out + captured.err
@@ -58,9 +56,7 @@ def test_portable_names_what_hcl2_cannot_read(tmp_path: Path, capfd: pytest.Capt
     assert "main.nf.hcl line 2" in told
 
 
-def test_constant_repetition_and_shown_secrets_are_mistakes(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_constant_repetition_and_shown_secrets_are_mistakes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = """
 variable "secret" {
   type      = string

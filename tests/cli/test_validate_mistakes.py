@@ -22,9 +22,7 @@ def _found(
 
 
 @pytest.mark.parametrize("provider", ["nosuch", '"nosuch"', '"null.foo"'])
-def test_a_provider_that_there_is_not(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, provider: str
-) -> None:
+def test_a_provider_that_there_is_not(capfd: pytest.CaptureFixture[str], tmp_path: Path, provider: str) -> None:
     found = _found(capfd, tmp_path, f'resource "nexus_site" "a" {{\n  provider = {provider}\n}}\n')
     assert "unknown-provider" in [kind for kind, _ in found]
     assert run_command_line([f"-chdir={tmp_path}", "plan"]) == 1
@@ -66,9 +64,7 @@ def test_a_condition_refers_to_something(
     assert [kind for kind, _ in found] == ["condition-refers-to-nothing"]
 
 
-def test_names_of_attributes_in_types_stand_without_quotes(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_names_of_attributes_in_types_stand_without_quotes(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = _found(capfd, tmp_path, 'variable "x" {\n  type = object({ "a" = string })\n}\n')
     assert "attribute names" in found[0][1]
 
@@ -88,9 +84,7 @@ resource "nexus_site" "two" {{
 """
 
 
-@pytest.mark.parametrize(
-    ("repetition", "key"), [("count = 2", "count.index"), ('for_each = toset(["a"])', "each.key")]
-)
+@pytest.mark.parametrize(("repetition", "key"), [("count = 2", "count.index"), ('for_each = toset(["a"])', "each.key")])
 def test_triggers_may_lead_into_an_instance(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, repetition: str, key: str
 ) -> None:
@@ -104,9 +98,7 @@ def test_triggers_may_lead_into_an_instance(
     assert "replace_triggered_by" in capfd.readouterr().out
 
 
-def test_triggers_may_lead_into_an_instance_in_json(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_triggers_may_lead_into_an_instance_in_json(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     sites = {
         "one": {"count": 2, "name": "one-${count.index}"},
         "two": {
@@ -119,9 +111,7 @@ def test_triggers_may_lead_into_an_instance_in_json(
     assert _found(capfd, tmp_path, text, "main.nf.json") == []
 
 
-def test_providers_of_a_module_are_read_and_refused(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_providers_of_a_module_are_read_and_refused(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "main.nf.hcl").write_text("")
     text = 'module "m" {\n  source    = "./m"\n  providers = { aws.west = aws.main }\n}\n'
@@ -177,11 +167,7 @@ def test_a_file_that_is_not_utf_8_is_named_with_its_line_and_no_text(
     ("figure", "line"), [("1", 15), ("3", 15), ("var.three", 15), ("2", 0), ("null", 0), ("var.none", 0)]
 )
 def test_a_figure_beside_the_list_that_it_counts_agrees_with_it(
-    figure: str,
-    line: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    figure: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(OCCUPIED.replace("FIGURE", figure))

@@ -7,9 +7,7 @@ from nexusform.resources.address import parse_address
 from nexusform.state.codec import encode_state
 from nexusform.state.objects import InstanceState, ObjectState, State
 
-STATE = State(
-    "l", 5, instances={parse_address("nexus_rack.r"): InstanceState(ObjectState({"id": "lab/r"}, 1))}
-)
+STATE = State("l", 5, instances={parse_address("nexus_rack.r"): InstanceState(ObjectState({"id": "lab/r"}, 1))})
 
 
 @pytest.fixture(autouse=True)

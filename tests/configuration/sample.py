@@ -23,22 +23,14 @@ RACK = BlockSchema(
         "machine_count": AttributeSchema(NUMBER, "", optional=True, minimum=0, maximum=256),
         "status": AttributeSchema(STRING, "", optional=True, default="active", choices=("active", "planned")),
         "zone": AttributeSchema(
-            STRING,
-            "",
-            optional=True,
-            computed=True,
-            pattern="[a-z0-9]{1,10}",
-            pattern_hint="1 to 10 letters or digits",
+            STRING, "", optional=True, computed=True, pattern="[a-z0-9]{1,10}", pattern_hint="1 to 10 letters or digits"
         ),
         "tags": AttributeSchema(MapType(STRING), "", optional=True),
         "secret": AttributeSchema(STRING, "", optional=True, sensitive=True),
     },
     {
         "machine_override": NestedBlock(
-            BlockSchema({"cordoned": AttributeSchema(DYNAMIC, "", optional=True)}),
-            Nesting.MAP,
-            "",
-            label="name",
+            BlockSchema({"cordoned": AttributeSchema(DYNAMIC, "", optional=True)}), Nesting.MAP, "", label="name"
         )
     },
 )
@@ -61,10 +53,7 @@ CLUSTER = BlockSchema(
     {"id": ID, "name": NAME, "nodes": AttributeSchema(MapType(STRING), "", computed=True)},
     {
         "control_plane": NestedBlock(
-            BlockSchema({"count": AttributeSchema(NUMBER, "", required=True)}),
-            Nesting.SINGLE,
-            "",
-            min_items=1,
+            BlockSchema({"count": AttributeSchema(NUMBER, "", required=True)}), Nesting.SINGLE, "", min_items=1
         ),
         "agent_pool": NestedBlock(POOL, Nesting.MAP, "", label="name"),
         "group": NestedBlock(
@@ -83,9 +72,7 @@ class Names:
 
     def __init__(self, **known: Any) -> None:
         self.functions: dict[str, Any] = {}
-        self.known = {
-            k: v if isinstance(v, Value) else convert_to_value(v, DYNAMIC) for k, v in known.items()
-        }
+        self.known = {k: v if isinstance(v, Value) else convert_to_value(v, DYNAMIC) for k, v in known.items()}
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         return self.known[traversal.root.name], 0, []

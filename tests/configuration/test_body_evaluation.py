@@ -21,9 +21,7 @@ def prepared(text: str, schema: BlockSchema) -> PreparedBody:
     return found
 
 
-def evaluated(
-    text: str, schema: BlockSchema = RACK, **names: Any
-) -> tuple[dict[str, Any], Any, list[Diagnostic]]:
+def evaluated(text: str, schema: BlockSchema = RACK, **names: Any) -> tuple[dict[str, Any], Any, list[Diagnostic]]:
     return prepared(text, schema).evaluate(Names(**names))
 
 
@@ -32,9 +30,7 @@ def told(problems: list[Diagnostic]) -> list[tuple[int, str]]:
 
 
 def test_defaults_conversion_and_what_is_absent() -> None:
-    values, sensitive, problems = evaluated(
-        SITE + "name = var\nmachine_count = '7'\n".replace("'", '"'), var=12
-    )
+    values, sensitive, problems = evaluated(SITE + "name = var\nmachine_count = '7'\n".replace("'", '"'), var=12)
     assert problems == []
     assert sensitive == ()
     assert values == {
@@ -74,9 +70,7 @@ def test_known_values_are_checked_wherever_they_come_from() -> None:
         (5, "Invalid value for argument"),
         (6, "Incorrect attribute value type"),
     ]
-    assert (
-        problems[1].detail == '"status" must be "active" or "planned", not "planed". Did you mean "planned"?'
-    )
+    assert problems[1].detail == '"status" must be "active" or "planned", not "planed". Did you mean "planned"?'
     assert values["status"] is UNKNOWN
 
 

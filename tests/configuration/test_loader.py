@@ -171,9 +171,7 @@ def test_a_cache_that_cannot_be_written_is_none() -> None:
 def test_a_broken_file_is_not_kept() -> None:
     write("main.nf.hcl", "".join(map(rack, range(150))) + "oops")
     assert (
-        load_configuration(".", cache_directory="cache")[1]
-        == load_configuration(".", cache_directory="cache")[1]
-        != []
+        load_configuration(".", cache_directory="cache")[1] == load_configuration(".", cache_directory="cache")[1] != []
     )
     assert parser.parse_file(SourceFile("x", "oops"))[1]
 
@@ -181,9 +179,7 @@ def test_a_broken_file_is_not_kept() -> None:
 # --- variables ---------------------------------------------------------------------------------
 
 
-def values(
-    *options: tuple[str, str], **environment: str
-) -> tuple[dict[str, tuple[object, str]], list[Diagnostic]]:
+def values(*options: tuple[str, str], **environment: str) -> tuple[dict[str, tuple[object, str]], list[Diagnostic]]:
     found, problems = read_variables(loaded(), environment=environment, var_options=options, directory=".")
     return {name: (convert_to_plain(v)[0], origin.text) for name, (v, origin) in found.items()}, problems
 

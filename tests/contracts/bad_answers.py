@@ -21,9 +21,7 @@ def raw(content: bytes) -> Answer:
 
 
 def redirect(status: int, location: str) -> Answer:
-    return raw(
-        b"HTTP/1.1 %d Elsewhere\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % (status, location.encode())
-    )
+    return raw(b"HTTP/1.1 %d Elsewhere\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % (status, location.encode()))
 
 
 def silent(connection: socket.socket, _head: bytes) -> None:
@@ -43,8 +41,7 @@ def dripping(connection: socket.socket, _head: bytes) -> None:
 
 
 STATE: Final = (
-    b'{"format":"nexusform","kind":"state","version":1,'
-    b'"lineage":"11111111-2222-3333-4444-555555555555","serial":3}'
+    b'{"format":"nexusform","kind":"state","version":1,"lineage":"11111111-2222-3333-4444-555555555555","serial":3}'
 )
 
 CUT: Final[dict[str, Answer]] = {
@@ -64,9 +61,7 @@ GARBAGE: Final[dict[str, Answer]] = {
     "a status of letters": raw(b"HTTP/1.1 abc OK\r\nContent-Length: 0\r\n\r\n"),
     "a length of letters": raw(b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n"),
     "a length below nothing": raw(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n"),
-    "a coding that nobody asked for": raw(
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nab"
-    ),
+    "a coding that nobody asked for": raw(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nab"),
     "control characters": raw(b"\x1b[2J\x07\x00\xff\xfe\r\n\r\n"),
     "a page": raw(b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n<html>Hi</html>"),
     "a chunk of garbage": raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc"),

@@ -139,13 +139,7 @@ class Runner:
         command = [sys.executable, "-m", "tests.contracts.crash_runner", str(template), str(writing)]
         command += [backend, json.dumps(settings or {})]
         root = str(Path(__file__).parents[2])
-        environment = {
-            **os.environ,
-            "PYTHONPATH": root,
-            "NF_IN_AUTOMATION": "1",
-            "NF_CONFINE": "false",
-            **variables,
-        }
+        environment = {**os.environ, "PYTHONPATH": root, "NF_IN_AUTOMATION": "1", "NF_CONFINE": "false", **variables}
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -80,13 +80,7 @@ def azurite() -> Iterator[str]:
         missing("azurite is not installed (npm install azurite; NEXUSFORM_AZURITE names azurite-blob)")
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="nexusform-azurite-") as folder:
-        command = [
-            AZURITE,
-            "--silent",
-            "--skipApiVersionCheck",
-            "--inMemoryPersistence",
-            "--disableTelemetry",
-        ]
+        command = [AZURITE, "--silent", "--skipApiVersionCheck", "--inMemoryPersistence", "--disableTelemetry"]
         command += ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
         with running(command, port, Path(folder)):
             yield f"http://127.0.0.1:{port}/{ACCOUNT}"
@@ -132,18 +126,7 @@ def postgres() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="nexusform-pg-") as folder:
         as_user = unprivileged(Path(folder))
         data = f"{folder}/data"
-        make = [
-            str(programs / "initdb"),
-            "-D",
-            data,
-            "-U",
-            "nexusform",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-sync",
-        ]
+        make = [str(programs / "initdb"), "-D", data, "-U", "nexusform", "-A", "trust", "-E", "UTF8", "--no-sync"]
         subprocess.run(make, check=True, capture_output=True, cwd=folder, **as_user)  # type: ignore[call-overload]
         command = [str(programs / "postgres"), "-D", data, "-p", str(port), "-k", folder, "-F"]
         command += ["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"]

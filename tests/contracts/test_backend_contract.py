@@ -56,10 +56,7 @@ def azurerm_settings(server: str, name: str) -> dict[str, Any]:
 
 
 def http_settings(server: str, name: str) -> dict[str, Any]:
-    return {
-        "address": f"{server}/{name}/{{workspace}}",
-        "lock_address": f"{server}/{name}/{{workspace}}/lock",
-    }
+    return {"address": f"{server}/{name}/{{workspace}}", "lock_address": f"{server}/{name}/{{workspace}}/lock"}
 
 
 def gitlab_settings(server: str, name: str) -> dict[str, Any]:
@@ -72,20 +69,11 @@ def s3_settings(server: str, name: str) -> dict[str, Any]:
 
     login = {"region": "us-east-1", "access_key": "test", "secret_key": "test"}
     client = boto3.client(
-        "s3",
-        endpoint_url=server,
-        region_name="us-east-1",
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
+        "s3", endpoint_url=server, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
     )
     client.create_bucket(Bucket=f"b{name}")
     client.put_bucket_versioning(Bucket=f"b{name}", VersioningConfiguration={"Status": "Enabled"})
-    return {
-        "bucket": f"b{name}",
-        "key": "site/lon1.nfstate",
-        "endpoint": server,
-        "use_path_style": True,
-    } | login
+    return {"bucket": f"b{name}", "key": "site/lon1.nfstate", "endpoint": server, "use_path_style": True} | login
 
 
 def postgres_settings(server: str, name: str) -> dict[str, Any]:
@@ -171,9 +159,7 @@ def info(lock_id: str = "id-1", **more: Any) -> LockInfo:
     import os
     import socket
 
-    here = LockInfo(
-        lock_id, "apply", "me@here", "0.1.0", "2024-11-20", "p", socket.gethostname(), os.getpid()
-    )
+    here = LockInfo(lock_id, "apply", "me@here", "0.1.0", "2024-11-20", "p", socket.gethostname(), os.getpid())
     return replace(here, **more)
 
 
@@ -241,9 +227,7 @@ def test_several_records_are_added_in_order(opened: Opened) -> None:
 
 @pytest.mark.parametrize("what", ["document", "journal", "version"])
 @pytest.mark.parametrize("workspace", ["default", "staging"])
-def test_what_is_too_large_is_refused_before_it_is_in_memory(
-    where: Somewhere, what: str, workspace: str
-) -> None:
+def test_what_is_too_large_is_refused_before_it_is_in_memory(where: Somewhere, what: str, workspace: str) -> None:
     def opened(largest: int = backend_checks.MAXIMUM_SIZE) -> StateBackend:
         return where.open(largest).select_workspace(workspace)
 
@@ -528,15 +512,7 @@ elif task == "compact":
 
 
 def worker(where: Somewhere, task: str) -> subprocess.Popen[str]:
-    command = [
-        sys.executable,
-        "-c",
-        WORKER,
-        where.kind.backend,
-        str(where.directory),
-        repr(where.settings),
-        task,
-    ]
+    command = [sys.executable, "-c", WORKER, where.kind.backend, str(where.directory), repr(where.settings), task]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 

@@ -47,10 +47,7 @@ ANSWERS: dict[str, Answer] = {
     "dripping": dripping,
     "redirecting": redirect(302, "http://127.0.0.1:9/x"),
     **{name: CUT[name] for name in ("no body", "half a body", "no head", "half a chunk")},
-    **{
-        name: GARBAGE[name]
-        for name in ("another protocol", "a page", "an endless line", "control characters")
-    },
+    **{name: GARBAGE[name] for name in ("another protocol", "a page", "an endless line", "control characters")},
 }
 # A journal of http is on this machine, and its workspaces are those of the address.
 NOT_ASKED = {("http", "journal"), ("http", "workspaces")}

@@ -126,9 +126,7 @@ class Story:
     def backend(self, where: Path) -> StateBackend:
         """What a command at this place opens."""
         settings = json.loads((where.parent / "settings").read_text())
-        return BACKENDS[self.kind.backend].open_backend(
-            settings, Directories(str(where), str(where / ".nexusform"))
-        )
+        return BACKENDS[self.kind.backend].open_backend(settings, Directories(str(where), str(where / ".nexusform")))
 
     def broken(self, where: Path, words: Sequence[str], kind: str, call: int) -> int:
         """Run a command that breaks off; its exit code."""

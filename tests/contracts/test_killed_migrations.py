@@ -116,9 +116,7 @@ class Moving:
         words = self.migrate(where)
         for _ in range(4):
             code, told = self.runner.run(where, *words)
-            found = re.search(
-                r"`(NF_WORKSPACE=(\S+) )?nexusform force-unlock -backend-config=... (\S+)`", told
-            )
+            found = re.search(r"`(NF_WORKSPACE=(\S+) )?nexusform force-unlock -backend-config=... (\S+)`", told)
             if found is None:
                 break
             if found[2]:

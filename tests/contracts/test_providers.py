@@ -24,9 +24,7 @@ CASES = [(name, settings) for name, given in SETTINGS.items() for settings in gi
 
 @pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_contract(
-    name: str, settings: dict[str, Any], check: Callable[[Provider], None], tmp_path: Path
-) -> None:
+def test_contract(name: str, settings: dict[str, Any], check: Callable[[Provider], None], tmp_path: Path) -> None:
     with ExitStack() as leaving:
         check(PROVIDERS[name].make(settings, str(tmp_path), leaving, UNCONFINED))
 

@@ -117,9 +117,7 @@ def test_a_summary_is_the_id_in_words() -> None:
 
 
 def test_listed_summaries_differ_from_the_id_and_ids_are_used() -> None:
-    entries = re.findall(
-        r'^    "([^"]+)": (.+),$', SUMMARIES.read_text().partition("_SUMMARIES")[2], re.MULTILINE
-    )
+    entries = re.findall(r'^    "([^"]+)": (.+),$', SUMMARIES.read_text().partition("_SUMMARIES")[2], re.MULTILINE)
     assert entries
     assert [kind for kind, _ in entries] == sorted(kind for kind, _ in entries)
     for kind, summary in entries:
@@ -140,9 +138,7 @@ def test_only_the_id_gives_a_summary() -> None:
 
 def test_no_code_compares_texts_of_diagnostics() -> None:
     comparisons = [
-        f"{path.relative_to(ROOT)}:{line}"
-        for path, facts in collect_facts().items()
-        for line in facts.compares_text
+        f"{path.relative_to(ROOT)}:{line}" for path, facts in collect_facts().items() for line in facts.compares_text
     ]
     assert comparisons == []
 

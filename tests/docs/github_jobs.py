@@ -123,9 +123,7 @@ class Hub:
         number = len(self.read("runs")) + 1
         job = self.job("plan", tree, number, sha, "pull_request", variables, inputs)
         run = {"id": number, "sha": sha, "event": "pull_request"}
-        self.write(
-            "runs", [run | {"conclusion": "success" if job.success else "failure"}, *self.read("runs")]
-        )
+        self.write("runs", [run | {"conclusion": "success" if job.success else "failure"}, *self.read("runs")])
         return job
 
     def merge(self, head: str, commit: str) -> None:
@@ -174,9 +172,7 @@ class Hub:
         known = self.surroundings(job, 2000, sha, "issue_comment")
         known |= {"github.event.issue.number": "5", "github.event.comment.body": comment}
         (described,) = EXPLAIN["jobs"].values()
-        assert self.holds(
-            described["if"].partition("&&")[0], {**known, "github.event.issue.pull_request": "x"}
-        )
+        assert self.holds(described["if"].partition("&&")[0], {**known, "github.event.issue.pull_request": "x"})
         variables = {key: self.filled(text, known) for key, text in described["env"].items()}
         for step in described["steps"]:
             self.step(step, job, known, {**variables, "ARTIFACT": "nexusformlab"})
@@ -228,9 +224,7 @@ class Hub:
             python = python.replace(theirs, ours)
         return bool(eval(" ".join(python.split()), {"__builtins__": {}, "always": lambda: True}))
 
-    def step(
-        self, step: dict[str, Any], job: Job, known: dict[str, str], variables: Mapping[str, str]
-    ) -> None:
+    def step(self, step: dict[str, Any], job: Job, known: dict[str, str], variables: Mapping[str, str]) -> None:
         said = str(step.get("run", step.get("uses")))
         installs = "pip install" in said  # what packages come to is another test's
         condition = str(step.get("if", "True"))
@@ -284,12 +278,7 @@ class Hub:
         file.unlink(missing_ok=True)
 
     def used(
-        self,
-        name: str,
-        given: Mapping[str, str],
-        environment: dict[str, str],
-        job: Job,
-        known: Mapping[str, str],
+        self, name: str, given: Mapping[str, str], environment: dict[str, str], job: Job, known: Mapping[str, str]
     ) -> None:
         """An action of somebody else's, as far as the recipe uses it."""
         artifacts = self.place / "artifacts" / known["github.run_id"]

@@ -19,9 +19,7 @@ MORE: Final = "lab/more.nf.hcl"
 
 def text(words: str) -> str:
     """Words as a string of the configuration, every sign that is not plain escaped."""
-    plain = (
-        sign if sign.isascii() and sign.isprintable() and sign not in '"\\$%' else None for sign in words
-    )
+    plain = (sign if sign.isascii() and sign.isprintable() and sign not in '"\\$%' else None for sign in words)
     return '"' + "".join(kept or f"\\u{ord(sign):04x}" for sign, kept in zip(words, plain, strict=True)) + '"'
 
 
@@ -90,28 +88,8 @@ BOTS: Final = (
     "recheck",
     "nexusform explain nexus_site.lab",
 )
-CALLS: Final = (
-    "`@octocat",
-    "\u00e9@octocat",
-    "\\@octocat",
-    "&#64;octocat",
-    "(@org/team)",
-    "x/@all",
-    "|@all|",
-)
-BREAKS: Final = (
-    "\r",
-    "\r\n",
-    "\u2028",
-    "\u2029",
-    "\x85",
-    "\x0b",
-    "\x0c",
-    "\n\n",
-    "\n\u200b",
-    "\n\u202e",
-    "\n\u00a0",
-)
+CALLS: Final = ("`@octocat", "\u00e9@octocat", "\\@octocat", "&#64;octocat", "(@org/team)", "x/@all", "|@all|")
+BREAKS: Final = ("\r", "\r\n", "\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\n\n", "\n\u200b", "\n\u202e", "\n\u00a0")
 RUNNER: Final = (
     "::set-output name=failed::false",
     "::add-mask::0",
@@ -151,8 +129,7 @@ REQUESTS: Final[dict[str, Files]] = {
 """
     },
     "a backend of their own": {
-        MAIN: 'nexusform {\n  backend "http" {\n    address = "URL/state"\n  }\n}\n'
-        'resource "nexus_site" "x" {}\n'
+        MAIN: 'nexusform {\n  backend "http" {\n    address = "URL/state"\n  }\n}\nresource "nexus_site" "x" {}\n'
     },
     "what init would remember": {
         "lab/.nexusform/backend.json": json.dumps(
@@ -165,13 +142,7 @@ REQUESTS: Final[dict[str, Files]] = {
         MORE: "".join(
             f'module "m{number}" {{\n  source = {text(source)}\n}}\n'
             for number, source in enumerate(
-                (
-                    "git::URL/x.git",
-                    "URL/x.zip",
-                    "../../outside",
-                    "./link",
-                    "git::ext::sh -c touch% OUTSIDE/ran",
-                )
+                ("git::URL/x.git", "URL/x.zip", "../../outside", "./link", "git::ext::sh -c touch% OUTSIDE/ran")
             )
         ),
         "lab/link": "->OUTSIDE",

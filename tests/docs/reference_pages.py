@@ -175,9 +175,7 @@ ENVIRONMENT = {
     "NF_ENCRYPTION_COMMAND": "program of the key provider `external`",
     "NF_HTTP_USERNAME": "user name of the backend `http`",
     "NF_HTTP_PASSWORD": "password of the backend `http`",
-    "AZURE_SUBSCRIPTION_ID": (
-        "default subscription of provider `azure`; the only one allowed in a confined run"
-    ),
+    "AZURE_SUBSCRIPTION_ID": ("default subscription of provider `azure`; the only one allowed in a confined run"),
     "NF_AZURE_ENDPOINT": "URL of Azure Resource Manager, instead of the public cloud",
     "NF_AZURE_POLL_SECONDS": "poll interval of Azure operations in seconds, if Azure sets none; default 10",
     "NF_KUBECONFIG_DIR": "directory with `CLUSTER.yaml` kubeconfigs, for provider `azure` to delete nodes",
@@ -389,14 +387,7 @@ def _command(path: str, command: click.Command, shared: set[tuple[str, str]]) ->
     """Return the section of one command."""
     with click.Context(command, info_name=path) as context:
         usage = " ".join([path, *command.collect_usage_pieces(context)])
-    yield from (
-        f"## {path}",
-        "",
-        f"`{usage}`",
-        "",
-        *_escaped(inspect.cleandoc(command.help or "")).splitlines(),
-        "",
-    )
+    yield from (f"## {path}", "", f"`{usage}`", "", *_escaped(inspect.cleandoc(command.help or "")).splitlines(), "")
     examples = get_examples(path.removeprefix("nexusform "))
     if examples:
         yield from ("```sh", *(f"{typed}  # {effect}" for typed, effect in examples), "```", "")
@@ -411,9 +402,7 @@ def _command(path: str, command: click.Command, shared: set[tuple[str, str]]) ->
 
 def _escaped(text: str) -> str:
     """Escape asterisks outside of code."""
-    return "`".join(
-        part if number % 2 else part.replace("*", "\\*") for number, part in enumerate(text.split("`"))
-    )
+    return "`".join(part if number % 2 else part.replace("*", "\\*") for number, part in enumerate(text.split("`")))
 
 
 def _flags(command: click.Command) -> dict[str, tuple[str, str]]:
@@ -474,14 +463,7 @@ def lint_example(rule_id: str) -> str:
 def skus_page() -> str:
     """docs/reference/skus.md."""
     catalogue = CATALOGUES[NEWEST]
-    lines = [
-        HEAD,
-        "",
-        "# VM SKUs and machines",
-        "",
-        f"Catalogue {NEWEST}, of {catalogue.date}: {catalogue.source}",
-        "",
-    ]
+    lines = [HEAD, "", "# VM SKUs and machines", "", f"Catalogue {NEWEST}, of {catalogue.date}: {catalogue.source}", ""]
     lines += [
         *SKUS_WORDS.splitlines(),
         "",

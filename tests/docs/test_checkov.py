@@ -15,9 +15,7 @@ from tests.rendering.real_plans import SMALL, nexusform, planned, repaired
 
 POLICY = Path(__file__).parents[2] / "docs" / "ci" / "policy" / "checkov"
 CHECKOV = shutil.which(os.environ.get("NEXUSFORM_CHECKOV", "checkov"))
-MISSING = (
-    "checkov is not installed (pip install checkov into an environment of its own, NEXUSFORM_CHECKOV=...)"
-)
+MISSING = "checkov is not installed (pip install checkov into an environment of its own, NEXUSFORM_CHECKOV=...)"
 RULE = """
 resource "nexus_separation_rule" "web" {
   scope       = "machine"
@@ -79,9 +77,7 @@ def test_repairs_pass(judged: dict[str, dict[str, list[str]]]) -> None:
 
 
 @pytest.mark.skipif(CHECKOV is None, reason=MISSING)
-def test_other_moves_single_racks_warnings_and_lax_rules_fail(
-    judged: dict[str, dict[str, list[str]]],
-) -> None:
+def test_other_moves_single_racks_warnings_and_lax_rules_fail(judged: dict[str, dict[str, list[str]]]) -> None:
     pinned = judged["pinned"]
     web = "nexus_kubernetes_cluster.web"
     assert set(pinned) == {
@@ -100,6 +96,4 @@ def test_other_moves_single_racks_warnings_and_lax_rules_fail(
 
 @pytest.mark.skipif(CHECKOV is None, reason=MISSING)
 def test_a_destroyed_cluster_fails_at_its_site(judged: dict[str, dict[str, list[str]]]) -> None:
-    assert judged["destroyed"]["CKV_NEXUSFORM_3 nexus_site.s"] == [
-        "nexus_kubernetes_cluster.web is destroyed"
-    ]
+    assert judged["destroyed"]["CKV_NEXUSFORM_3 nexus_site.s"] == ["nexus_kubernetes_cluster.web is destroyed"]

@@ -74,15 +74,7 @@ def test_the_action_plans(workspace: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert outputs(workspace) == {"exitcode": "2", "moved": "0", "sarif": "true"}
     names = {file.name for file in (workspace / "out").iterdir()}
-    assert names >= {
-        "reviewed.plan",
-        "plan.md",
-        "plan.html",
-        "racks.svg",
-        "plan.json",
-        "plan.sarif",
-        "plan.xml",
-    }
+    assert names >= {"reviewed.plan", "plan.md", "plan.html", "racks.svg", "plan.json", "plan.sarif", "plan.xml"}
     assert (workspace / "summary").read_text().startswith("### nexusform: 13 to add, nothing moves")
     document = json.loads((workspace / "out" / "plan.sarif").read_text())
     uris = re.findall(r'"uri": "([^"]*)"', json.dumps(document["runs"][0]["results"]))
@@ -263,15 +255,9 @@ def test_a_plan_of_terraform_is_foretold_in_a_comment(workspace: Path) -> None:
 
 @of_documented_domains
 @pytest.mark.parametrize(
-    ("terms", "told"),
-    [
-        ({"FAIL_ON": "capacity:99"}, "capacity"),
-        ({"EXPORT": "nowhere"}, "nowhere"),
-    ],
+    ("terms", "told"), [({"FAIL_ON": "capacity:99"}, "capacity"), ({"EXPORT": "nowhere"}, "nowhere")]
 )
-def test_what_does_not_land_fails_the_check_and_says_why(
-    terms: dict[str, str], told: str, workspace: Path
-) -> None:
+def test_what_does_not_land_fails_the_check_and_says_why(terms: dict[str, str], told: str, workspace: Path) -> None:
     done = predicted(workspace, **terms)
     assert (done.returncode, outputs(workspace)) == (0, {"exitcode": "1"}), done.stdout
     assert told in (workspace / "temp" / "placements.md").read_text()

@@ -154,10 +154,7 @@ def test_a_plan_that_nobody_signed_is_not_applied(repository: Repository, keys: 
     tree = repository.tree(1)
     assert repository.plan(tree, "aaa1").success
     repository.hub.merge("aaa1", "merged1")
-    other = {
-        **keys,
-        "public": subprocess.check_output(["openssl", "pkey", "-pubout"], input=OTHER, text=True),
-    }
+    other = {**keys, "public": subprocess.check_output(["openssl", "pkey", "-pubout"], input=OTHER, text=True)}
     signing, applying = repository.after_merge(tree, "merged1", other)
     assert signing.success
     assert not applying.success
@@ -240,11 +237,7 @@ def test_a_hostile_pull_request_learns_and_commands_nothing(name: str, repositor
         assert not visited.heads
     assert not obeyed(log), obeyed(log)
     assert not any(place.document for place in repository.store.places.values())
-    assert sorted(file.name for file in repository.outside.iterdir()) == [
-        "main.nf.hcl",
-        "secret",
-        "secret.json",
-    ]
+    assert sorted(file.name for file in repository.outside.iterdir()) == ["main.nf.hcl", "secret", "secret.json"]
     assert sorted(file.name for file in repository.place.iterdir()) == ["hub", "outside", "tree1"]
     assert "Traceback" not in log
     said = [*repository.hub.comments, *repository.hub.read("answers")]

@@ -29,9 +29,7 @@ def _missing(text: str) -> Iterator[str]:
     for dotted in _DOTTED.findall(text):
         names = dotted.split(".")[1:]
         # The last name may be one in the module.
-        modules = [
-            "/".join(["nexusform", *names[:length]]) for length in {len(names), max(len(names) - 1, 1)}
-        ]
+        modules = ["/".join(["nexusform", *names[:length]]) for length in {len(names), max(len(names) - 1, 1)}]
         known = any((ROOT / module).is_dir() or (ROOT / f"{module}.py").is_file() for module in modules)
         if names[0] not in _NO_MODULES and not known:
             yield f"nexusform{dotted}"

@@ -15,9 +15,7 @@ from nexusform.cli.main import COMMANDS, run_command_line
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-HOOKS = {
-    hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
-}
+HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))}
 
 
 @pytest.mark.parametrize(
@@ -62,10 +60,7 @@ def test_every_command_has_a_man_page(tmp_path: Path) -> None:
     script = [sys.executable, str(ROOT / "packaging" / "man_pages.py"), str(tmp_path)]
     subprocess.run(script, check=True, cwd=ROOT, capture_output=True)
     pages = {page.name for page in tmp_path.iterdir()}
-    assert pages >= {f"nexusform-{command}.1" for command in COMMANDS} | {
-        "nexusform.1",
-        "nexusform-state-list.1",
-    }
+    assert pages >= {f"nexusform-{command}.1" for command in COMMANDS} | {"nexusform.1", "nexusform-state-list.1"}
     page = (tmp_path / "nexusform-plan.1").read_text()
     assert r"\-out=FILE" in page
     assert COMMANDS["plan"].summary in page
@@ -93,10 +88,7 @@ def test_what_is_pinned_is_what_is_asked_for() -> None:
     from packaging.requirements import Requirement
 
     pinned = dict(re.findall(r"(?m)^([a-z0-9-]+)==(\S+)", CONSTRAINTS))
-    asked = [
-        *PROJECT["dependencies"],
-        *(each for extra in EXTRAS for each in PROJECT["optional-dependencies"][extra]),
-    ]
+    asked = [*PROJECT["dependencies"], *(each for extra in EXTRAS for each in PROJECT["optional-dependencies"][extra])]
     for requirement in map(Requirement, asked):
         assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
 
@@ -110,10 +102,7 @@ def test_no_version_with_a_published_hole_is_asked_for(name: str) -> None:
     from packaging.requirements import Requirement
     from packaging.version import Version
 
-    every = [
-        *PROJECT["dependencies"],
-        *(each for extra in EXTRAS for each in PROJECT["optional-dependencies"][extra]),
-    ]
+    every = [*PROJECT["dependencies"], *(each for extra in EXTRAS for each in PROJECT["optional-dependencies"][extra])]
     (requirement,) = (one for one in map(Requirement, every) if one.name == name)
     (lower,) = (Version(one.version) for one in requirement.specifier if one.operator == ">=")
     assert lower >= Version(SAFE[name])

@@ -119,9 +119,7 @@ class Jobs:
             for file in sorted((clone / ".nexusform-plan").glob("*")):
                 files.write(file, f".nexusform-plan/{file.name}")
         status = "failed" if code else "success"
-        self.host.pipelines.insert(
-            0, {"id": number, "sha": sha, "project_id": 1, "status": status} | pipeline
-        )
+        self.host.pipelines.insert(0, {"id": number, "sha": sha, "project_id": 1, "status": status} | pipeline)
         self.host.jobs[number] = [{"id": number * 10, "name": "nexusform-plan", "status": status}]
         self.host.artifacts[number * 10] = archive.getvalue()
         return code, log
@@ -242,19 +240,14 @@ def test_the_pipeline_of_a_fork_is_not_taken(project: tuple[Jobs, GitLab, Store]
 def test_a_run_that_was_killed_fails_the_check(project: tuple[Jobs, GitLab, Store]) -> None:
     jobs, _, _ = project
     tree = jobs.tree(1)
-    jobs.program(
-        "nexusform",
-        f'case "$*" in *" plan "*) kill -9 $$;; esac\n{commands.program()}',
-    )
+    jobs.program("nexusform", f'case "$*" in *" plan "*) kill -9 $$;; esac\n{commands.program()}')
     code, log = jobs.plan(tree, "head1")
     assert code == 1
     assert "there is no plan (exit code 137)" in log
 
 
 @pytest.mark.parametrize("laid", ["", "### nexusform: no changes\n"])
-def test_a_note_does_not_stay_where_nothing_was_installed(
-    laid: str, project: tuple[Jobs, GitLab, Store]
-) -> None:
+def test_a_note_does_not_stay_where_nothing_was_installed(laid: str, project: tuple[Jobs, GitLab, Store]) -> None:
     jobs, host, _ = project
     assert jobs.plan(jobs.tree(1), "head1")[0] == 0
     assert "2 to add" in host.notes[1]
@@ -342,9 +335,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_merge_request_learns_and_commands_nothing(
-    name: str, project: tuple[Jobs, GitLab, Store]
-) -> None:
+def test_a_hostile_merge_request_learns_and_commands_nothing(name: str, project: tuple[Jobs, GitLab, Store]) -> None:
     jobs, host, store = project
     jobs.program("nexusform", f"NF_LIMIT_SECONDS=3 {commands.program()}")
     _, log = jobs.plan(jobs.tree(1, HOSTILE[name]), "head1")

@@ -44,9 +44,7 @@ class Page(HTMLParser):
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("zensical", reason="zensical is not installed")
     directory = tmp_path_factory.mktemp("docs")
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(directory)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, str(SCRIPT), str(directory)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return directory
 
@@ -166,9 +164,7 @@ def test_a_browser_asks_no_other_host(build: Path) -> None:
             for page in ("index.html", "docs/index.html", "docs/reference/types.html"):
                 browser.visit(home + page)
                 browser.wait_for("document.readyState === 'complete'")
-                asked = browser.run(
-                    "return performance.getEntriesByType('resource').map((each) => each.name)"
-                )
+                asked = browser.run("return performance.getEntriesByType('resource').map((each) => each.name)")
                 assert len(asked) > 2
                 assert [address for address in asked if not address.startswith(home)] == []
         finally:

@@ -16,9 +16,7 @@ PRINTED = re.findall(r"```console\n\$ nexusform test\n(.*?)```", PAGE, re.DOTALL
 
 
 @of_documented_domains
-def test_the_page_is_true(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     assert sorted(FILES) == ["main.nf.hcl", "tests/spread.nftest.hcl"]
     for name, text in FILES.items():

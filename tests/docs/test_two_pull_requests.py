@@ -119,12 +119,7 @@ def gitlab(repository: Repository) -> tuple[Callable[[], str], Callable[[], str]
 def http_variables() -> Iterator[dict[str, str]]:
     with state_server() as (address, _):
         settings = f"address={address}/lab\nlock_address={address}/lab/lock\n"
-        dialect = {
-            "CI_API_V4_URL": f"{address}/gitlab",
-            "CI_PROJECT_ID": "1",
-            "STATE": "lab",
-            "CI_JOB_TOKEN": "t",
-        }
+        dialect = {"CI_API_V4_URL": f"{address}/gitlab", "CI_PROJECT_ID": "1", "STATE": "lab", "CI_JOB_TOKEN": "t"}
         yield {"BACKEND_CONFIG": settings, **dialect}
 
 
@@ -146,9 +141,7 @@ def azurerm_variables() -> Iterator[dict[str, str]]:
 
 @pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(
-    ("recipe", "backend"),
-    [(github, "http"), (gitlab, "http"), (github, "azurerm")],
-    ids=lambda v: str(v)[:18],
+    ("recipe", "backend"), [(github, "http"), (gitlab, "http"), (github, "azurerm")], ids=lambda v: str(v)[:18]
 )
 def test_the_second_pull_request_keeps_what_the_first_one_placed(
     recipe: Callable[[Repository], tuple[Callable[[], str], Callable[[], str]]],

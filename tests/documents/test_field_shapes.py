@@ -80,24 +80,14 @@ def _even(value: object) -> str:
         ("", FieldShape(FieldKind.TEXT, minimum=1, maximum=3), "must have 1 to 3 characters, not 0."),
         ([1, 2], FieldShape(FieldKind.LIST, maximum=1), "must have at most 1 items, not 2."),
         ("10%", FieldShape(FieldKind.AMOUNT, minimum=20), ""),
-        (
-            "Prod",
-            FieldShape(FieldKind.TEXT, choices=("prod", "test")),
-            'is "Prod"; it must be one of prod, test. ',
-        ),
-        (
-            "5",
-            FieldShape(FieldKind.AMOUNT, pattern="[0-9]+%"),
-            "must match [0-9]+%, or a number, without quotes: 5.",
-        ),
+        ("Prod", FieldShape(FieldKind.TEXT, choices=("prod", "test")), 'is "Prod"; it must be one of prod, test. '),
+        ("5", FieldShape(FieldKind.AMOUNT, pattern="[0-9]+%"), "must match [0-9]+%, or a number, without quotes: 5."),
         (3, FieldShape(FieldKind.WHOLE, check_form=_even), 'is "3": it must be even.'),
         (2, FieldShape(FieldKind.WHOLE, minimum=0, maximum=2, check_form=_even), ""),
         (0.5, FieldShape(FieldKind.QUANTITY), ""),
     ],
 )
-def test_what_is_wrong_with_a_value_is_told_by_its_shape(
-    data: object, shape: FieldShape, detail: str
-) -> None:
+def test_what_is_wrong_with_a_value_is_told_by_its_shape(data: object, shape: FieldShape, detail: str) -> None:
     fault = validate_value(data, shape)
     assert (detail in fault.detail) if fault is not None else (detail == "")
 

@@ -6,12 +6,7 @@ DATA = {"a": [1, {"b": None, "c": True}], "d": {}, "e": "x"}
 
 
 def test_every_leaf_comes_with_its_path_in_the_order_of_the_data() -> None:
-    assert list(list_scalars(DATA)) == [
-        (("a", 0), 1),
-        (("a", 1, "b"), None),
-        (("a", 1, "c"), True),
-        (("e",), "x"),
-    ]
+    assert list(list_scalars(DATA)) == [(("a", 0), 1), (("a", 1, "b"), None), (("a", 1, "c"), True), (("e",), "x")]
     assert list(list_scalars(7)) == [((), 7)]
 
 

@@ -13,9 +13,7 @@ from nexusform.encryption import keys
 
 STATE = Path("state/nexusform.nfstate")
 SECRET = "a passphrase of some length"
-SITE = (
-    'resource "nexus_site" "lab" {\n  name = "lab"\n}\noutput "word" {\n  value = "needle-in-the-state"\n}\n'
-)
+SITE = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\noutput "word" {\n  value = "needle-in-the-state"\n}\n'
 
 PBKDF2 = """
     key_provider "pbkdf2" "main" {
@@ -170,9 +168,7 @@ def test_an_unencrypted_state_is_taken_over_only_when_asked(capsys: pytest.Captu
     assert STATE.read_bytes().startswith(b'{"encryption":{')
 
 
-def test_keys_are_rotated_by_a_fallback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_keys_are_rotated_by_a_fallback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     configure(block(FROM_VARIABLE, "environment"))
     assert run_command_line(["apply", "-auto-approve"]) == 0
     monkeypatch.setenv("OLD_KEY", os.environ["SITE_KEY"])
@@ -207,9 +203,7 @@ def test_a_key_is_rotated_by_an_apply_that_changes_nothing(
     fallback = "      fallback {\n        method = method.aes_gcm.main\n      }\n"
     text = block(FROM_VARIABLE + other, "environment", method, fallback)
     configure(
-        text.replace(
-            "state {\n      method = method.aes_gcm.main", "state {\n      method = method.aes_gcm.next"
-        )
+        text.replace("state {\n      method = method.aes_gcm.main", "state {\n      method = method.aes_gcm.next")
     )
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert json.loads(STATE.read_bytes())["encryption"]["keys"] == "environment.next"
@@ -266,9 +260,7 @@ def test_an_encrypted_state_without_a_key_in_sight_is_named(capsys: pytest.Captu
     assert run_command_line(["plan"]) == 1
     assert "Error: Encrypted state" in shown(capsys)
     assert run_command_line(["show", "p.plan"]) == 1
-    assert "is encrypted, but neither the configuration nor NF_ENCRYPTION has encryption settings" in shown(
-        capsys
-    )
+    assert "is encrypted, but neither the configuration nor NF_ENCRYPTION has encryption settings" in shown(capsys)
 
 
 def test_the_environment_says_it_without_the_configuration(
@@ -358,10 +350,7 @@ def test_a_vault_wraps_the_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     [
         ('method "rot13" "m" {}', 'There is no method "rot13". Known are: aes_gcm, unencrypted.'),
         ('method "aes_gcm" "m" {}', "needs `keys = key_provider.TYPE.NAME`"),
-        (
-            'method "aes_gcm" "m" {\n keys = key_provider.pbkdf2.x\n}',
-            "key_provider.pbkdf2.x, which is not declared",
-        ),
+        ('method "aes_gcm" "m" {\n keys = key_provider.pbkdf2.x\n}', "key_provider.pbkdf2.x, which is not declared"),
         ("state {\n method = method.aes_gcm.m\n}", 'There is no block method "aes_gcm" "m".'),
         ("state {\n method = var.m\n}", "A reference of the form method.TYPE.NAME is needed here."),
         ("state {}", 'The argument "method" is required'),

@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.json_data.plain_data import (
-    ConversionProblem,
-    convert_to_plain,
-    convert_to_value,
-    list_refinements,
-)
+from nexusform.json_data.plain_data import ConversionProblem, convert_to_plain, convert_to_value, list_refinements
 from nexusform.schemas.value_types import (
     BOOL,
     DYNAMIC,
@@ -65,9 +60,7 @@ def test_the_open_type_takes_what_comes() -> None:
 
 
 def test_a_sensitive_path_into_a_set_marks_the_set() -> None:
-    value = convert_to_value(
-        {"zones": ["b", "a"]}, ObjectType.create({"zones": SetType(STRING)}), [("zones", 0)]
-    )
+    value = convert_to_value({"zones": ["b", "a"]}, ObjectType.create({"zones": SetType(STRING)}), [("zones", 0)])
     assert convert_to_plain(value) == ({"zones": ["a", "b"]}, (("zones",),))
 
 
@@ -111,12 +104,8 @@ def test_a_float_survives(given_float: float) -> None:
 
 def test_what_is_known_of_unknown_parts_survives() -> None:
     text = add_refinement(build_unknown(STRING), Refinement(not_null=True, prefix="a-"))
-    count = add_refinement(
-        build_unknown(NUMBER), Refinement(lowest=Fraction(1, 2), highest=Fraction(1, 2**70))
-    )
-    value = build_object(
-        {"t": build_tuple([text, build_unknown(STRING)]), "n": count, "k": Value(STRING, "k")}
-    )
+    count = add_refinement(build_unknown(NUMBER), Refinement(lowest=Fraction(1, 2), highest=Fraction(1, 2**70)))
+    value = build_object({"t": build_tuple([text, build_unknown(STRING)]), "n": count, "k": Value(STRING, "k")})
     parts = list_refinements(value)
     assert [path for path, _ in parts] == [("n",), ("t", 0)]
     again = convert_to_value(convert_to_plain(value)[0], value.type, (), parts)

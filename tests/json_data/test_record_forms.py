@@ -112,9 +112,7 @@ def missing(form: RecordForm[Any], of: type) -> Iterator[str]:
         if not classes:
             yield member.path
         if isinstance(member.part, RecordForm):
-            for inner in (
-                structs(classes) if member.part.record_class is Struct else [member.part.record_class]
-            ):
+            for inner in structs(classes) if member.part.record_class is Struct else [member.part.record_class]:
                 yield from (f"{member.path}: {path}" for path in missing(member.part, inner))
 
 
@@ -144,7 +142,5 @@ def test_every_form_names_what_its_class_has() -> None:
     found = list(forms())
     assert len([name for name, _ in found if not name.startswith("nexusform.domains.")]) > 25
     assert {
-        name: list(missing(form, form.record_class))
-        for name, form in found
-        if form.record_class is not Struct
+        name: list(missing(form, form.record_class)) for name, form in found if form.record_class is not Struct
     } == {name: [] for name, form in found if form.record_class is not Struct}

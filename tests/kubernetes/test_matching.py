@@ -52,9 +52,7 @@ def test_selector_is_a_conjunction_and_empty_selects_all() -> None:
     assert is_selected(LabelSelector(), {})
     assert is_selected(build_label_selector({"env": "prod"}, [Requirement("region", "Exists")]), LABELS)
     assert not is_selected(build_label_selector({"env": "prod", "region": "west"}), LABELS)
-    assert not is_selected(
-        build_label_selector({"env": "prod"}, [Requirement("region", "DoesNotExist")]), LABELS
-    )
+    assert not is_selected(build_label_selector({"env": "prod"}, [Requirement("region", "DoesNotExist")]), LABELS)
 
 
 def test_equal_selectors_are_equal_however_written() -> None:
@@ -97,15 +95,11 @@ def test_toleration(toleration: Toleration, expected: bool) -> None:
 
 def test_the_first_untolerated_taint_is_named() -> None:
     taints = (Taint("a"), Taint("b"), Taint("c"))
-    assert select_untolerated_taint(taints, [Toleration("a", "Exists"), Toleration("c", "Exists")]) == Taint(
-        "b"
-    )
+    assert select_untolerated_taint(taints, [Toleration("a", "Exists"), Toleration("c", "Exists")]) == Taint("b")
     assert select_untolerated_taint(taints, [Toleration("", "Exists")]) is None
 
 
-@pytest.mark.parametrize(
-    "name", ["a", "A.b_c-d", "example.com/a", "kubernetes-fleet.io/node-count", "x" * 63]
-)
+@pytest.mark.parametrize("name", ["a", "A.b_c-d", "example.com/a", "kubernetes-fleet.io/node-count", "x" * 63])
 def test_label_keys(name: str) -> None:
     assert not validate_qualified_name(name)
 

@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.kubernetes.quantity import (
-    MalformedQuantity,
-    Quantity,
-    QuantityFormat,
-    build_quantity,
-    parse_quantity,
-)
+from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, QuantityFormat, build_quantity, parse_quantity
 
 
 def read(text: str) -> Quantity:

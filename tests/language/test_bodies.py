@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from nexusform.diagnostics.source import SourceFile, Span
-from nexusform.language.bodies import (
-    BodyContent,
-    BodySchema,
-    decode_attributes,
-    decode_body,
-    suggest_argument_name,
-)
+from nexusform.language.bodies import BodyContent, BodySchema, decode_attributes, decode_body, suggest_argument_name
 from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_file
 from nexusform.language.syntax import syntax_nodes as syntax
@@ -75,11 +69,7 @@ NATIVE_MISTAKES = {
         "Unsupported argument",
         'An argument named "zone" is not expected here. Did you mean "zones"?',
     ),
-    GOOD + "colour = 1": (
-        "3:1-3:7",
-        "Unsupported argument",
-        'An argument named "colour" is not expected here.',
-    ),
+    GOOD + "colour = 1": ("3:1-3:7", "Unsupported argument", 'An argument named "colour" is not expected here.'),
     GOOD + "taint = {}": (
         "3:1-3:6",
         "Unsupported argument",
@@ -117,16 +107,8 @@ NATIVE_MISTAKES = {
         "Missing name for agent_pool",
         "All agent_pool blocks must have 1 label (name).",
     ),
-    GOOD + 'vdu "a" {\n}': (
-        "3:9-3:10",
-        "Missing kind for vdu",
-        "All vdu blocks must have 2 labels (name, kind).",
-    ),
-    GOOD + 'taint "a" {\n}': (
-        "3:7-3:10",
-        "Extraneous label for taint",
-        "No labels are expected for taint blocks.",
-    ),
+    GOOD + 'vdu "a" {\n}': ("3:9-3:10", "Missing kind for vdu", "All vdu blocks must have 2 labels (name, kind)."),
+    GOOD + 'taint "a" {\n}': ("3:7-3:10", "Extraneous label for taint", "No labels are expected for taint blocks."),
     GOOD + 'agent_pool "a" b {\n}': (
         "3:16-3:17",
         "Extraneous label for agent_pool",
@@ -193,9 +175,7 @@ def test_a_mistake_in_json_syntax(text: str) -> None:
 
 
 def test_a_property_that_is_a_comment_is_passed_over_in_bodies_only() -> None:
-    body = from_json(
-        '{"//": "why", "name": "a", "count": {"//": 1}, "agent_pool": {"//": "x", "p": {"//": ""}}}'
-    )
+    body = from_json('{"//": "why", "name": "a", "count": {"//": 1}, "agent_pool": {"//": "x", "p": {"//": ""}}}')
     found, diagnostics = decode_body(body, POOL)
     assert diagnostics == []
     assert list(found.attributes) == ["name", "count"]
@@ -242,9 +222,7 @@ def test_partial_still_complains_about_a_block_written_as_an_argument() -> None:
 def test_just_attributes_refuses_blocks() -> None:
     found, diagnostics = decode_attributes(native("a = 1\nb {\n}\nc = 2\n"))
     assert list(found) == ["a", "c"]
-    assert [(each.summary, place(each.subject)) for each in diagnostics] == [
-        ('Unexpected "b" block', "2:1-2:2")
-    ]
+    assert [(each.summary, place(each.subject)) for each in diagnostics] == [('Unexpected "b" block', "2:1-2:2")]
     found, diagnostics = decode_attributes(from_json('{"a": 1, "//": 2, "c": {"d": 1}}'))
     assert (list(found), diagnostics) == (["a", "c"], [])
 
@@ -256,11 +234,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_siz
     ["${x.y}", "a ${b[0]} c", "$${x}", "%{ if q }r%{ endif }", '"', "\\"]
 )
 VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(0, 10**30)
-    | st.sampled_from([Decimal("1.5"), Decimal("0.001")])
-    | TEXTS,
+    st.none() | st.booleans() | st.integers(0, 10**30) | st.sampled_from([Decimal("1.5"), Decimal("0.001")]) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=6,
 )

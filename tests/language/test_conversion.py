@@ -97,15 +97,13 @@ def test_defaults_fill_in_absent_and_null_attributes() -> None:
     given = convert_to_value({"list": [{}, {"n": None}, {"n": 5}]}, DYNAMIC)
     made = convert_value(given, outer)
     assert convert_to_plain(made)[0] == {"list": [{"n": 3}, {"n": 3}, {"n": 5}], "note": None}
-    assert made.type == ObjectType.create(
-        {"list": ListType(ObjectType.create({"n": NUMBER})), "note": STRING}
-    )
+    assert made.type == ObjectType.create({"list": ListType(ObjectType.create({"n": NUMBER})), "note": STRING})
 
 
 def test_unknown_and_null_keep_their_nature_and_marks() -> None:
-    assert convert_value(build_unknown(NUMBER).add_marks(SENSITIVE), STRING) == build_unknown(
-        STRING
-    ).add_marks(SENSITIVE)
+    assert convert_value(build_unknown(NUMBER).add_marks(SENSITIVE), STRING) == build_unknown(STRING).add_marks(
+        SENSITIVE
+    )
     assert convert_value(build_null(), ListType(STRING)) == build_null(ListType(STRING))
     with pytest.raises(ConversionProblem):
         convert_value(build_unknown(BOOL), NUMBER)

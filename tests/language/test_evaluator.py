@@ -45,9 +45,7 @@ class Scope:
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         if traversal.root.name != "var":
-            problem = build_error(
-                "invalid-reference", "", traversal.span, headline="Reference to undeclared name"
-            )
+            problem = build_error("invalid-reference", "", traversal.span, headline="Reference to undeclared name")
             return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
         if not traversal.steps:
             return _VAR, 0, []

@@ -16,14 +16,7 @@ from nexusform.language.bodies import decode_attributes
 from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.scanner import IDENT, NUMBER, scan_text
-from nexusform.language.syntax.syntax_nodes import (
-    Body,
-    Literal,
-    ObjectCons,
-    StringLiteral,
-    TemplateWrap,
-    TupleCons,
-)
+from nexusform.language.syntax.syntax_nodes import Body, Literal, ObjectCons, StringLiteral, TemplateWrap, TupleCons
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,8 +56,7 @@ locals {
 
 SOURCES = {"cluster": CLUSTER}
 SOURCES |= {
-    path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
-    for path in sorted((ROOT / "examples").rglob("*.hcl"))
+    path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in sorted((ROOT / "examples").rglob("*.hcl"))
 }
 
 
@@ -185,17 +177,7 @@ def test_what_hcl_forbids_is_refused_although_hcl2_takes_it(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "!!a",
-        "größe",
-        '"${~ x ~}"',
-        '"${\n  x\n}"',
-        "/* c */ 3",
-        "1.50",
-        '"$${a"',
-        "{ for_each = 1 }",
-        "a ?\nb : c",
-    ],
+    ["!!a", "größe", '"${~ x ~}"', '"${\n  x\n}"', "/* c */ 3", "1.50", '"$${a"', "{ for_each = 1 }", "a ?\nb : c"],
 )
 def test_what_hcl_allows_is_read_although_hcl2_refuses_or_bends_it(text: str) -> None:
     expression, diagnostics = parse_expression(SourceFile("x.hcl", text))

@@ -32,9 +32,7 @@ def plain(value: syntax.JsonValue) -> object:
 
 
 SAMPLE = {
-    "resource": {
-        "t": {"n": {"a": "x", "b": [1, True, None, -2], "c": {"d": 'é\n"q" \U0001f600'}, "e": {}, "f": []}}
-    },
+    "resource": {"t": {"n": {"a": "x", "b": [1, True, None, -2], "c": {"d": 'é\n"q" \U0001f600'}, "e": {}, "f": []}}},
     "locals": {"x": "${y}", "empty": "", "deep": [[["z"]], {"k": "v", "m": 1}]},
 }
 
@@ -51,9 +49,7 @@ def test_every_value_and_name_knows_its_place() -> None:
     first, second = body.objects[0].properties
     assert (place(first.name_span), place(first.value.span)) == ("2:3-2:6", "2:8-2:11")
     assert (place(second.name_span), place(second.value.span)) == ("3:3-3:6", "3:8-3:24")
-    assert second.value.items[1].properties[0].value.span == Span(
-        "a.nf.json", Position(3, 18, 32), Position(3, 22, 36)
-    )
+    assert second.value.items[1].properties[0].value.span == Span("a.nf.json", Position(3, 18, 32), Position(3, 22, 36))
     assert place(body.objects[0].span) == "1:1-4:2"
 
 
@@ -63,15 +59,9 @@ def test_repeated_names_are_kept() -> None:
 
 def test_numbers_are_exact() -> None:
     (items,) = (
-        each.value
-        for each in read('{"a": [0.1, 1e3, 123456789012345678901234567890, -0]}').objects[0].properties
+        each.value for each in read('{"a": [0.1, 1e3, 123456789012345678901234567890, -0]}').objects[0].properties
     )
-    assert [item.value for item in items.items] == [
-        Decimal("0.1"),
-        Decimal("1e3"),
-        123456789012345678901234567890,
-        0,
-    ]
+    assert [item.value for item in items.items] == [Decimal("0.1"), Decimal("1e3"), 123456789012345678901234567890, 0]
 
 
 def test_an_array_of_objects_is_one_body() -> None:
@@ -91,10 +81,7 @@ MISTAKES = {
         "1:7-1:10",
         ('"tru" is not a JSON value. The only words without quotation marks are true, false and null.'),
     ),
-    '{"a": 01}': (
-        "1:7-1:8",
-        "A JSON value is expected here: an object, array, string, number, true, false or null.",
-    ),
+    '{"a": 01}': ("1:7-1:8", "A JSON value is expected here: an object, array, string, number, true, false or null."),
     '{"a": "b\n"}': ("1:7-1:8", "This string has no closing quotation mark on its line."),
     "{'a': 1}": ("1:2-1:3", "A property name in double quotes is expected here."),
     '{"a": "\\q"}': ("1:8-1:10", '"\\q" is not a JSON escape sequence.'),
@@ -181,9 +168,7 @@ def test_a_bad_template_is_complained_about_where_it_stands() -> None:
     value = read('{"a": "x ${b +}"}').objects[0].properties[0].value
     found, diagnostics = build_expression(value)
     assert isinstance(found, syntax.StringLiteral)
-    assert [(each.summary, place(each.subject)) for each in diagnostics] == [
-        ("Invalid expression", "1:15-1:16")
-    ]
+    assert [(each.summary, place(each.subject)) for each in diagnostics] == [("Invalid expression", "1:15-1:16")]
 
 
 def test_two_properties_of_one_name_are_an_error_in_a_value() -> None:

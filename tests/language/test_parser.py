@@ -91,10 +91,7 @@ def unescaped(text: str) -> str:
 
 
 def write_anew(path: Path) -> None:
-    parts = [
-        f"--- {title}\n{text}\n>>>\n{answer(path.stem, unescaped(text))}\n"
-        for title, text, _ in entries(path)
-    ]
+    parts = [f"--- {title}\n{text}\n>>>\n{answer(path.stem, unescaped(text))}\n" for title, text, _ in entries(path)]
     path.write_text("\n".join(parts), "utf-8")
 
 

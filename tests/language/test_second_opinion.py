@@ -18,9 +18,7 @@ def test_the_complaint_is_a_warning_at_the_place() -> None:
     assert problem.subject.start == Position(2, 6, 11)
 
 
-@pytest.mark.parametrize(
-    "text", ["größe = 1\n", "\ufeffa = 1\n", 'a = "${~ b ~}"\n', 'a = "$${b"\n', "a = [\n"]
-)
+@pytest.mark.parametrize("text", ["größe = 1\n", "\ufeffa = 1\n", 'a = "${~ b ~}"\n', 'a = "$${b"\n', "a = [\n"])
 def test_whatever_stops_hcl2_is_a_complaint_inside_the_file(text: str) -> None:
     problem = check_hcl2(SourceFile("a.nf.hcl", text))
     assert problem is not None

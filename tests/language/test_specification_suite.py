@@ -85,8 +85,7 @@ def test_the_empty_object_of_json_is_an_empty_body() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ['a = "a value"\nb = "b value"\n', '# c\na = "a value" # c\n/* c */ b /* c */ = /* c */ "b value" // c'],
+    "text", ['a = "a value"\nb = "b value"\n', '# c\na = "a value" # c\n/* c */ b /* c */ = /* c */ "b value" // c']
 )
 def test_expected_arguments_have_their_values(text: str) -> None:
     assert values_of(native(text), LETTERS) == {"a": "a value", "b": "b value"}

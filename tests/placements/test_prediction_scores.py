@@ -27,18 +27,12 @@ _SHARES = st.floats(0, 1)
 
 def machines(share: float, held: int, broken: int, chance: float = 0.5) -> list[VerifiedPrediction]:
     """Claims about machines with one share, so many of which held."""
-    return [
-        VerifiedPrediction("machine", share, chance, was_correct=number < held)
-        for number in range(held + broken)
-    ]
+    return [VerifiedPrediction("machine", share, chance, was_correct=number < held) for number in range(held + broken)]
 
 
 def test_claims_are_counted_by_share_class_with_the_squares_of_shares_and_of_chance() -> None:
     private = add_predictions({"other": 1}, [*machines(0.75, 3, 1), *machines(1.0, 1, 0, 1.0)])
-    assert private == {
-        "other": 1,
-        RECORD_KEY: {"machine": {"100": [1, 0, 0.0, 0.0], "70": [3, 1, 0.75, 1.0]}},
-    }
+    assert private == {"other": 1, RECORD_KEY: {"machine": {"100": [1, 0, 0.0, 0.0], "70": [3, 1, 0.75, 1.0]}}}
     again = add_predictions(private, machines(0.79, 0, 1))
     assert again is not None
     assert again[RECORD_KEY]["machine"]["70"] == [3, 2, 1.3741, 1.25]
@@ -109,9 +103,7 @@ def test_only_a_broken_claim_that_was_sure_is_an_alarm() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, MAX_SUBJECTS), _SHARES, _SHARES, st.booleans()), max_size=300))
-def test_a_record_is_small_and_scores_lie_between_0_and_1(
-    claims: list[tuple[int, float, float, bool]],
-) -> None:
+def test_a_record_is_small_and_scores_lie_between_0_and_1(claims: list[tuple[int, float, float, bool]]) -> None:
     private = add_predictions(
         None, (VerifiedPrediction(f"subject{n}", share, chance, held) for n, share, chance, held in claims)
     )
@@ -128,8 +120,7 @@ def test_the_largest_record_is_below_4_kib() -> None:
     share_classes = [*(number / 10 for number in range(10)), 1.0]
     record = {
         f"subject_{number}": {
-            str(compute_share_class(share)): [99_999, 99_999, 99_999.123456, 99_999.123456]
-            for share in share_classes
+            str(compute_share_class(share)): [99_999, 99_999, 99_999.123456, 99_999.123456] for share in share_classes
         }
         for number in range(MAX_SUBJECTS)
     }

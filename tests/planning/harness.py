@@ -72,10 +72,7 @@ def plan(
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
         configuration, problems = load_configuration(
-            name,
-            cache_directory=None,
-            managed=types.schemas["managed"],
-            data=types.schemas["data"],
+            name, cache_directory=None, managed=types.schemas["managed"], data=types.schemas["data"]
         )
         if configuration is None or has_errors(problems):
             raise Unreadable(problems)
@@ -206,9 +203,7 @@ def line_of(diagnostic: Diagnostic) -> tuple[str, int]:
     return diagnostic.subject.filename.rsplit("/", 1)[-1], diagnostic.subject.start.line
 
 
-def cluster(
-    name: str, *, arguments: str = "", pools: str = "", plane: str = "NC_G6_28_v1", count: int = 1
-) -> str:
+def cluster(name: str, *, arguments: str = "", pools: str = "", plane: str = "NC_G6_28_v1", count: int = 1) -> str:
     return f"""
 resource "nexus_kubernetes_cluster" "{name}" {{
   site_id = nexus_site.s.id

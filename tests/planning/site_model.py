@@ -12,14 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.scheduling.catalogue import CATALOGUES
-from nexusform.scheduling.racks.vms import (
-    Demand,
-    Machine,
-    Placement,
-    PlacementConstraints,
-    RackSpread,
-    VmName,
-)
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, RackSpread, VmName
 from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus
@@ -107,9 +100,7 @@ def document(site: Site) -> dict[str, Any]:
     for rack in site.racks:
         values: dict[str, Any] = {"site_id": "${nexus_site.s.id}", "machine_count": rack.machines}
         if rack.overrides:
-            values["machine_override"] = {
-                f"{rack.name}-bm{slot:02d}": {what: True} for slot, what in rack.overrides
-            }
+            values["machine_override"] = {f"{rack.name}-bm{slot:02d}": {what: True} for slot, what in rack.overrides}
         blocks.append({"nexus_rack": {rack.name: values}})
     blocks += [{b.address.split(".")[0]: {b.name: _block(b)}} for b in site.blocks]
     return {"resource": blocks}
@@ -264,9 +255,7 @@ class Rule:
 
     def _refuse(self, works: dict[str, _Work]) -> None:
         """A change that deletes and creates a pool is refused for the last System pool of a cluster."""
-        systems = [
-            (s.block.cluster, p) for s in self.prior.values() for p in s.block.pools if p.mode == "System"
-        ]
+        systems = [(s.block.cluster, p) for s in self.prior.values() for p in s.block.pools if p.mode == "System"]
         for work in works.values():
             if work.standing is None or work.block is None or work.whole:
                 continue

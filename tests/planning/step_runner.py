@@ -59,13 +59,7 @@ class Room:
 
 
 def run(
-    plan: Plan,
-    state: State,
-    seed: int,
-    cell: tuple[int, int] = (48, 224),
-    disk: int = 3500,
-    *,
-    watch: bool = True,
+    plan: Plan, state: State, seed: int, cell: tuple[int, int] = (48, 224), disk: int = 3500, *, watch: bool = True
 ) -> Room:
     """Every step in an order chosen by `seed` among those that the steps allow. With `watch` the room is
     looked at after each.

@@ -13,18 +13,7 @@ from hypothesis import strategies as st
 
 from nexusform.plans.plan import Mode
 from nexusform.state.objects import EMPTY, State
-from tests.planning.harness import (
-    RACKS,
-    SITE,
-    Unreadable,
-    agent_pool,
-    applied,
-    cluster,
-    errors,
-    line_of,
-    plan,
-    pool,
-)
+from tests.planning.harness import RACKS, SITE, Unreadable, agent_pool, applied, cluster, errors, line_of, plan, pool
 from tests.planning.step_runner import run
 
 EXAMPLES = int(os.environ.get("NF_TEST_SITES", "60"))
@@ -54,9 +43,7 @@ def with_pool(text: str) -> str:
     return RACKS + cluster("a", pools=pool("p", 1, more=text))
 
 
-@pytest.mark.parametrize(
-    "expression", ["1 / (length(nexus_rack.r) - 3)", 'tonumber("x${length(nexus_rack.r)}")']
-)
+@pytest.mark.parametrize("expression", ["1 / (length(nexus_rack.r) - 3)", 'tonumber("x${length(nexus_rack.r)}")'])
 def test_a_count_that_is_in_error_only_in_the_plan_is_told(expression: str) -> None:
     """Nothing is known of the racks before: the cluster must not be left out without a word."""
     arguments = f'count = {expression}\n name = "a${{count.index}}"'
@@ -73,11 +60,7 @@ EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machin
     [
         ('resource "nexus_rak" "r" {}\n', 'resource "nexus_rak"', ["nexus_rak", "nexus_rack"]),
         (SITE + EMPTY_RACK.replace("%s", "machin_sku = 1"), "machin_sku", ["machin_sku", "machine_sku"]),
-        (
-            SITE + 'resource "nexus_rack" "x" {\n  machine_count = 2\n}\n',
-            'resource "nexus_rack"',
-            ["site_id"],
-        ),
+        (SITE + 'resource "nexus_rack" "x" {\n  machine_count = 2\n}\n', 'resource "nexus_rack"', ["site_id"]),
         (SITE + EMPTY_RACK.replace("= 2", '= "two"'), "machine_count", ["number"]),
         (SITE + EMPTY_RACK.replace("= 2", "= 257"), "machine_count", ["256"]),
         (SITE + EMPTY_RACK.replace("= 2", "= -1"), "machine_count", ["0"]),
@@ -91,11 +74,7 @@ EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machin
         (RACKS + cluster("a", pools=ZONED), "availability_zones", ['"r9"', '"r0", "r1", "r2"']),
         (RACKS + cluster("a", plane="NC_P46_24_v1"), "vm_sku_name", ["NC_P46_24_v1", "NC_P46_224_v1"]),
         (RACKS + cluster("a", pools=pool("p", "-1")), "count       = -1", ["-1"]),
-        (
-            RACKS + cluster("a", pools=pool("control-plane", 1)),
-            'agent_pool "control-plane"',
-            ["control-plane"],
-        ),
+        (RACKS + cluster("a", pools=pool("control-plane", 1)), 'agent_pool "control-plane"', ["control-plane"]),
         (RACKS + cluster("a", pools=pool("x|y", 1)), 'agent_pool "x|y"', ["|"]),
         (RACKS + cluster("a", pools=pool("p", 1) + pool("p", 2)), 'agent_pool "p"', ["p"]),
         (with_pool('mode = "Sytem"'), "mode", ["System"]),
@@ -105,11 +84,7 @@ EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machin
             '"a"',
             ["control_plane"],
         ),
-        (
-            RACKS + cluster("a") + cluster("b", arguments='name = "a"'),
-            'name = "a"',
-            ["nexus_kubernetes_cluster.a"],
-        ),
+        (RACKS + cluster("a") + cluster("b", arguments='name = "a"'), 'name = "a"', ["nexus_kubernetes_cluster.a"]),
         (RACKS + EMPTY_RACK.replace("%s", 'name = "r1"'), 'name = "r1"', ["nexus_rack.r[1]"]),
         (RACKS + 'resource "nexus_site" "t" {\n name = "s"\n}\n', 'name = "s"', ["nexus_site.s"]),
         (with_arguments("count = 2"), 'resource "nexus_kubernetes_cluster"', ["name"]),
@@ -140,22 +115,10 @@ EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machin
         (with_arguments("name = var.nme"), "var.nme", ["nme"]),
         (RACKS + agent_pool("q", '"s/zz"', 1), "kubernetes_cluster_id", ["s/zz"]),
         (RACKS + VM.replace("cpu_cores = 4", "cpu_cores = 1"), "cpu_cores", ["2"]),
-        (
-            RACKS + VM.replace("nexus_site.s.id\n", 'nexus_site.s.id\n machine = "zz"\n'),
-            'machine = "zz"',
-            ["zz"],
-        ),
+        (RACKS + VM.replace("nexus_site.s.id\n", 'nexus_site.s.id\n machine = "zz"\n'), 'machine = "zz"', ["zz"]),
         (with_pool('taint {\n key = "k"\n effect = "No"\n}'), "effect", ["NoSchedule"]),
-        (
-            with_pool('upgrade_settings {\n max_surge = "0"\n}'),
-            "upgrade_settings",
-            ["max_unavailable"],
-        ),
-        (
-            with_pool('upgrade_settings {\n max_surge = "some"\n}'),
-            "max_surge",
-            ["percent"],
-        ),
+        (with_pool('upgrade_settings {\n max_surge = "0"\n}'), "upgrade_settings", ["max_unavailable"]),
+        (with_pool('upgrade_settings {\n max_surge = "some"\n}'), "max_surge", ["percent"]),
         (
             RACKS + 'resource "nexus_rack" "x" {\n site_id = nexus_site.s.id\n machine_count = 1\n'
             ' machine_sku = "bom-2.0"\n machine {\n numa_cells = 1\n cpus_per_cell = 8\n'
@@ -165,9 +128,7 @@ EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machin
         ),
         (RACKS + 'output "x" {\n value = nexus_kubernetes_cluster.none.id\n}\n', "_cluster.none", ["none"]),
         (
-            RACKS
-            + cluster("a")
-            + 'output "x" {\n value = nexus_kubernetes_cluster.a.nodes["a-np-0"].machine\n}\n',
+            RACKS + cluster("a") + 'output "x" {\n value = nexus_kubernetes_cluster.a.nodes["a-np-0"].machine\n}\n',
             'nodes["a-np-0"]',
             ["a-np-0"],
         ),
@@ -208,8 +169,7 @@ def test_all_mistakes_at_once() -> None:
 def test_mistakes_inside_a_module_name_its_file() -> None:
     files = {
         "main.nf.hcl": RACKS + 'module "m" {\n source = "./m"\n site = nexus_site.s.id\n}\n',
-        "m/inner.nf.hcl": 'variable "site" {}\n'
-        + cluster("a", plane="NC_X").replace("nexus_site.s.id", "var.site"),
+        "m/inner.nf.hcl": 'variable "site" {}\n' + cluster("a", plane="NC_X").replace("nexus_site.s.id", "var.site"),
     }
     (found,) = problems(files)
     assert line_of(found)[0] == "inner.nf.hcl"
@@ -250,12 +210,7 @@ BASE: dict[str, Any] = {
         {"nexus_vm_sku": {"own": {"vcpus": 4, "memory_gib": 8}}},
         {
             "nexus_rack": {
-                "r": {
-                    "count": 2,
-                    "site_id": "${nexus_site.s.id}",
-                    "name": "r${count.index}",
-                    "machine_count": 3,
-                },
+                "r": {"count": 2, "site_id": "${nexus_site.s.id}", "name": "r${count.index}", "machine_count": 3},
                 "odd": {
                     "site_id": "s",
                     "machine_count": 2,
@@ -381,19 +336,7 @@ ODD_VALUES = [
     "${nexus_agent_pool.q}",
     '${nexus_agent_pool.q["x"].nodes}',
 ]
-NEW_KEYS = [
-    "count",
-    "for_each",
-    "depends_on",
-    "lifecycle",
-    "provider",
-    "dynamic",
-    "id",
-    "name",
-    "nodes",
-    "zzz",
-    "//",
-]
+NEW_KEYS = ["count", "for_each", "depends_on", "lifecycle", "provider", "dynamic", "id", "name", "nodes", "zzz", "//"]
 
 
 def spots(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -487,9 +430,7 @@ def _standing() -> State:
 @fuzzing
 @given(
     mutated(),
-    st.sampled_from(
-        [{}, {}, {"mode": Mode.DESTROY}, {"targets": ("nexus_kubernetes_cluster.a",)}, {"ways_out": True}]
-    ),
+    st.sampled_from([{}, {}, {"mode": Mode.DESTROY}, {"targets": ("nexus_kubernetes_cluster.a",)}, {"ways_out": True}]),
 )
 def test_no_change_of_a_configuration_is_an_exception(
     standing: State, document: dict[str, Any], options: dict[str, Any]

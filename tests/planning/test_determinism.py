@@ -32,9 +32,7 @@ TEXT = (
     + 'output "all" {\n value = toset([for n in nexus_kubernetes_cluster.a.nodes : n.machine])\n}\n'
 )
 TOO_MANY = TEXT.replace("count       = 5", "count       = 90")
-EDITED = TEXT.replace('"1"\n', '"2"\n', 1).replace(
-    "machine_count = 4", "machine_count = count.index == 1 ? 3 : 4"
-)
+EDITED = TEXT.replace('"1"\n', '"2"\n', 1).replace("machine_count = 4", "machine_count = count.index == 1 ? 3 : 4")
 
 
 def plans(directory: str) -> list[Plan]:
@@ -49,11 +47,7 @@ def written(hash_seed: str, directory: Path) -> bytes:
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(directory)],
-        env=environment,
-        capture_output=True,
-        check=False,
-        cwd=root,
+        [sys.executable, "-c", PROGRAM, str(directory)], env=environment, capture_output=True, check=False, cwd=root
     )
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout

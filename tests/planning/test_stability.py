@@ -16,31 +16,13 @@ from msgspec.structs import replace
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.state.objects import EMPTY, State
 from tests.planning.harness import applied, errors, is_empty, places, plan, triggers
-from tests.planning.site_model import (
-    PLANE,
-    Block,
-    Foretold,
-    Pool,
-    Rack,
-    Rule,
-    Site,
-    Standing,
-    document,
-    with_block,
-)
+from tests.planning.site_model import PLANE, Block, Foretold, Pool, Rack, Rule, Site, Standing, document, with_block
 from tests.planning.step_runner import check_counts, run
 
 SITES = int(os.environ.get("NF_TEST_SITES", "40"))
 RACKS = ("r1", "r2", "r3")
 PLANE_SKUS = ("NC_G6_28_v1", "NC_G24_112_v1")
-POOL_SKUS = (
-    "NC_P46_224_v1",
-    "NC_P22_112_v1",
-    "NC_G12_56_v1",
-    "NC_G6_28_v1",
-    "NC_E94_448_v1",
-    "NC_G48_224_v1",
-)
+POOL_SKUS = ("NC_P46_224_v1", "NC_P22_112_v1", "NC_G12_56_v1", "NC_G6_28_v1", "NC_E94_448_v1", "NC_G48_224_v1")
 ZONES = ((), (), ("r1",), ("r1", "r3"), ("r2", "r3"))
 
 pools = st.builds(
@@ -57,9 +39,7 @@ pools = st.builds(
 
 @st.composite
 def clusters(draw: st.DrawFn, name: str) -> Block:
-    plane = Pool(
-        PLANE, draw(st.integers(1, 3)), draw(st.sampled_from(PLANE_SKUS)), draw(st.sampled_from(ZONES))
-    )
+    plane = Pool(PLANE, draw(st.integers(1, 3)), draw(st.sampled_from(PLANE_SKUS)), draw(st.sampled_from(ZONES)))
     own = [replace(draw(pools), name=n) for n in draw(st.sampled_from(("", "p", "qp")))]
     return Block(name, (plane, *own))
 
@@ -71,9 +51,7 @@ def sites(draw: st.DrawFn) -> Site:
     if draw(st.booleans()):
         own = Block("own", (replace(draw(pools), name="own"),), of="a")
         blocks.insert(draw(st.integers(0, len(blocks))), own)
-    return Site(
-        racks, tuple(blocks), draw(st.sampled_from(("pool", "cluster"))), draw(st.sampled_from((8, 3)))
-    )
+    return Site(racks, tuple(blocks), draw(st.sampled_from(("pool", "cluster"))), draw(st.sampled_from((8, 3))))
 
 
 class Edited(Struct):
@@ -117,9 +95,7 @@ def edit(draw: st.DrawFn, edited: Edited, standing: dict[str, Standing]) -> None
     elif what == "cluster":
         _cluster(draw, edited)
     elif what == "seed":
-        edited.site = replace(
-            site, seed=draw(st.integers(0, 50)), spread=draw(st.sampled_from(("pool", "cluster")))
-        )
+        edited.site = replace(site, seed=draw(st.integers(0, 50)), spread=draw(st.sampled_from(("pool", "cluster"))))
     elif what == "heal":
         names = [s.block.vm(k) for a, s in standing.items() if site.block(a) for k in s.places]
         if names:
@@ -154,9 +130,7 @@ def _block(draw: st.DrawFn, edited: Edited, block: Block, what: str, standing: d
     if what == "version":
         changed = replace(block, version=draw(st.sampled_from(("1.30", "1.31", "1.32"))))
     elif what == "plane" and not block.of:
-        plane = replace(
-            block.pools[0], sku=draw(st.sampled_from(PLANE_SKUS)), zones=draw(st.sampled_from(ZONES))
-        )
+        plane = replace(block.pools[0], sku=draw(st.sampled_from(PLANE_SKUS)), zones=draw(st.sampled_from(ZONES)))
         changed = replace(block, pools=(plane, *block.pools[1:]))
     else:
         old = draw(st.sampled_from(block.pools))

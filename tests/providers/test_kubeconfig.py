@@ -61,10 +61,7 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str, said: str) -> N
     [
         ({"current-context": "x"}, 'no context "x". Existing: hub.'),
         ({"clusters": []}, 'no cluster "c" of the context hub. Existing: none.'),
-        (
-            {"users": [{"name": "bob"}]},
-            'no user "ann" of the context hub. Existing: bob.',
-        ),
+        ({"users": [{"name": "bob"}]}, 'no user "ann" of the context hub. Existing: bob.'),
         ({"clusters": [{"name": "c", "cluster": {}}]}, "the cluster c has no server."),
     ],
 )
@@ -209,18 +206,7 @@ def test_a_server_is_known_by_another_name(tmp_path: Path) -> None:
     import ssl
 
     key, certificate = tmp_path / "key", tmp_path / "crt"
-    words = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=hub.example",
-    ]
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=hub.example"]
     more = ["-addext", "subjectAltName=DNS:hub.example", "-keyout", str(key), "-out", str(certificate)]
     try:
         subprocess.run([*words, *more], check=True, capture_output=True)

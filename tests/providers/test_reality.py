@@ -73,9 +73,7 @@ def stands(reality: Reality) -> dict[ObjectKey, Any]:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("length", [1, 3])
-def test_a_failed_write_is_undone(
-    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, length: int
-) -> None:
+def test_a_failed_write_is_undone(path: Path, monkeypatch: pytest.MonkeyPatch, number: int, length: int) -> None:
     for first in range(1, 60):
         with monkeypatch.context() as patch:
             disk = Disk(patch, range(first, first + length), number)
@@ -96,9 +94,7 @@ def test_a_failed_write_is_undone(
     assert first > 12
 
 
-def test_others_that_waited_for_the_failed_write_are_told(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_that_waited_for_the_failed_write_are_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reality = Reality(path)
     reality.set_attributes(key(0), {})
     told: list[str] = []

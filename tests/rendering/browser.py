@@ -52,11 +52,7 @@ class Browser:
             "binary": CHROMIUM,
             "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
         }
-        asked = {
-            "browserName": "chrome",
-            "goog:chromeOptions": options,
-            "goog:loggingPrefs": {"browser": "ALL"},
-        }
+        asked = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
         answer = self._call("POST", "/session", {"capabilities": {"alwaysMatch": asked}})
         self._session = f"/session/{answer['sessionId']}"
 
@@ -71,9 +67,7 @@ class Browser:
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self._base + path, data, {"Content-Type": "application/json"}, method=method
-        )
+        request = urllib.request.Request(self._base + path, data, {"Content-Type": "application/json"}, method=method)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)["value"]
@@ -154,11 +148,7 @@ class Browser:
         """Press a key where the focus is."""
         value = KEYS.get(key, key)
         strokes = [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
-        self._call(
-            "POST",
-            f"{self._session}/actions",
-            {"actions": [{"type": "key", "id": "keys", "actions": strokes}]},
-        )
+        self._call("POST", f"{self._session}/actions", {"actions": [{"type": "key", "id": "keys", "actions": strokes}]})
 
     def console(self) -> list[str]:
         """Errors and warnings that the page has logged since the last call."""
@@ -169,21 +159,14 @@ class Browser:
         """A picture of the page."""
         asked = {"cmd": "Page.captureScreenshot", "params": {"captureBeyondViewport": whole}}
         if whole:
-            size = self.run(
-                "return [document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
-            )
-            asked["params"] |= {
-                "clip": {"x": 0, "y": 0, "width": size[0], "height": min(size[1], 6000), "scale": 1}
-            }
+            size = self.run("return [document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
+            asked["params"] |= {"clip": {"x": 0, "y": 0, "width": size[0], "height": min(size[1], 6000), "scale": 1}}
         answer = self._call("POST", f"{self._session}/goog/cdp/execute", asked)
         file.write_bytes(base64.b64decode(answer["data"]))
 
     def sheets(self) -> int:
         """How many sheets of paper the page takes."""
-        asked = {
-            "cmd": "Page.printToPDF",
-            "params": {"preferCSSPageSize": True, "printBackground": True},
-        }
+        asked = {"cmd": "Page.printToPDF", "params": {"preferCSSPageSize": True, "printBackground": True}}
         answer = self._call("POST", f"{self._session}/goog/cdp/execute", asked)
         return len(re.findall(rb"/Type /Page\b", base64.b64decode(answer["data"])))
 

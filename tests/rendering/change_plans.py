@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.plans.plan import (
-    Action,
-    CheckResult,
-    Drift,
-    Mode,
-    OutputChange,
-    Plan,
-    VariableValue,
-)
+from nexusform.plans.plan import Action, CheckResult, Drift, Mode, OutputChange, Plan, VariableValue
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, ObjectType
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 from nexusform.values.value import UNKNOWN
@@ -27,37 +19,13 @@ def every_action() -> Plan:
         changes=(
             change(address("nexus_rack", "a"), Action.CREATE, None, rack | {"machines": UNKNOWN}),
             change(address("nexus_rack", "b"), Action.UPDATE, rack, rack | {"machine_count": 17}),
-            change(
-                address("nexus_rack", "c"),
-                Action.DELETE,
-                rack,
-                None,
-                reason="delete_because_no_resource_config",
-            ),
+            change(address("nexus_rack", "c"), Action.DELETE, rack, None, reason="delete_because_no_resource_config"),
             change(old, Action.DELETE, rack, None, reason="delete_because_count_index"),
+            change(address("nexus_rack", "e", "k"), Action.DELETE, rack, None, reason="delete_because_each_key"),
+            change(address("nexus_rack", "f"), Action.DELETE, rack, None, reason="delete_because_wrong_repetition"),
+            change(address("nexus_rack", "f", 0), Action.DELETE, rack, None, reason="delete_because_wrong_repetition"),
             change(
-                address("nexus_rack", "e", "k"), Action.DELETE, rack, None, reason="delete_because_each_key"
-            ),
-            change(
-                address("nexus_rack", "f"),
-                Action.DELETE,
-                rack,
-                None,
-                reason="delete_because_wrong_repetition",
-            ),
-            change(
-                address("nexus_rack", "f", 0),
-                Action.DELETE,
-                rack,
-                None,
-                reason="delete_because_wrong_repetition",
-            ),
-            change(
-                address("nexus_rack", "f", "x"),
-                Action.DELETE,
-                rack,
-                None,
-                reason="delete_because_wrong_repetition",
+                address("nexus_rack", "f", "x"), Action.DELETE, rack, None, reason="delete_because_wrong_repetition"
             ),
             change(
                 address("nexus_rack", "g", module=(("edge", "a"),)),
@@ -91,13 +59,7 @@ def every_action() -> Plan:
                 reason="replace_because_tainted",
                 tainted_before=True,
             ),
-            change(
-                address("nexus_rack", "l"),
-                Action.REPLACE_CREATE_FIRST,
-                rack,
-                rack,
-                reason="replace_by_request",
-            ),
+            change(address("nexus_rack", "l"), Action.REPLACE_CREATE_FIRST, rack, rack, reason="replace_by_request"),
             change(address("nexus_rack", "m"), Action.REPLACE, rack, rack, reason="replace_by_triggers"),
             change(address("nexus_rack", "n"), Action.FORGET, rack, None),
             change(
@@ -116,15 +78,9 @@ def every_action() -> Plan:
                 importing="lab/q",
                 previous_address=address("nexus_rack", "q0"),
             ),
-            change(
-                address("nexus_rack", "s"),
-                Action.NO_OP,
-                rack,
-                rack,
-                previous_address=address("nexus_rack", "s0"),
-            ),
+            change(address("nexus_rack", "s"), Action.NO_OP, rack, rack, previous_address=address("nexus_rack", "s0")),
             change(address("nexus_rack", "t"), Action.NO_OP, rack, rack),
-        ),
+        )
     )
 
 
@@ -157,11 +113,7 @@ def every_shape() -> Plan:
         "gone": None,
         "json": '{"a": 1, "b": [1, 3], "n": null, "c": {"d": true}}',
         "list": ["a", "b", "x", "d", "e", "f"],
-        "list_of_objects": [
-            {"name": "one", "v": 1},
-            {"name": "two", "v": UNKNOWN},
-            {"name": "three", "v": 3},
-        ],
+        "list_of_objects": [{"name": "one", "v": 1}, {"name": "two", "v": UNKNOWN}, {"name": "three", "v": 3}],
         "map": {"keep": "1", "change": "two", "new key": 'quote " and ${dollar}'},
         "object_to_string": "a",
         "secret": "new",
@@ -181,13 +133,7 @@ def every_shape() -> Plan:
                 sensitive_before=(("secret",), ("secret_kept",), ("now_exposed",)),
                 sensitive_after=(("secret",), ("secret_kept",), ("now_secret",)),
             ),
-            change(
-                address("thing", "y"),
-                Action.CREATE,
-                None,
-                after,
-                sensitive_after=(("secret",), ("map", "keep")),
-            ),
+            change(address("thing", "y"), Action.CREATE, None, after, sensitive_after=(("secret",), ("map", "keep"))),
             change(address("thing", "z"), Action.DELETE, before, None, sensitive_before=(("secret",),)),
         ),
         outputs=(
@@ -226,7 +172,7 @@ def blocks() -> Plan:
                 replace_paths=(("control_plane", "vm_sku_name"),),
             ),
             change(address("nexus_kubernetes_cluster", "e"), Action.UPDATE, base, gone),
-        ),
+        )
     )
 
 
@@ -303,13 +249,7 @@ def some_state() -> State:
         instances={
             x: InstanceState(
                 ObjectState(
-                    {
-                        "id": "x",
-                        "password": "hunter2",
-                        "list": ["a", "b"],
-                        "text": "one\ntwo\n",
-                        "none": None,
-                    },
+                    {"id": "x", "password": "hunter2", "list": ["a", "b"], "text": "one\ntwo\n", "none": None},
                     2,
                     sensitive=(("password",),),
                     dependencies=("thing.y",),
@@ -322,11 +262,7 @@ def some_state() -> State:
                 ObjectState(
                     cluster_d(
                         nodes={
-                            "cluster-d-pool1-0": {
-                                "machine": "rack7-bm01",
-                                "rack": "rack7",
-                                "provenance": "observed",
-                            }
+                            "cluster-d-pool1-0": {"machine": "rack7-bm01", "rack": "rack7", "provenance": "observed"}
                         }
                     ),
                     4,
@@ -335,8 +271,7 @@ def some_state() -> State:
         },
         outputs={
             "site": OutputState(
-                {"name": "lab", "racks": [1, 2]},
-                ObjectType.create({"name": STRING, "racks": ListType(NUMBER)}),
+                {"name": "lab", "racks": [1, 2]}, ObjectType.create({"name": STRING, "racks": ListType(NUMBER)})
             ),
             "token": OutputState("hunter2", STRING, True),
         },

@@ -44,9 +44,7 @@ def _position(text: str, at: int) -> Position:
     return Position(before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1, len(before.encode()))
 
 
-def address(
-    kind: str, name: str, key: Any = None, module: tuple[Any, ...] = (), mode: Any = "managed"
-) -> Address:
+def address(kind: str, name: str, key: Any = None, module: tuple[Any, ...] = (), mode: Any = "managed") -> Address:
     return Address(tuple(ModuleStep(m, k) for m, k in module), mode, kind, name, key)
 
 
@@ -62,15 +60,9 @@ POOL = BlockSchema(
         "availability_zones": AttributeSchema(SetType(STRING), "zones", optional=True),
         "labels": AttributeSchema(MapType(STRING), "labels", optional=True),
     },
-    {
-        "taint": NestedBlock(
-            BlockSchema({"key": AttributeSchema(STRING, "key", required=True)}), Nesting.LIST, "taints"
-        )
-    },
+    {"taint": NestedBlock(BlockSchema({"key": AttributeSchema(STRING, "key", required=True)}), Nesting.LIST, "taints")},
 )
-CONTROL = BlockSchema(
-    {name: POOL.attributes[name] for name in ("count", "vm_sku_name", "availability_zones")}
-)
+CONTROL = BlockSchema({name: POOL.attributes[name] for name in ("count", "vm_sku_name", "availability_zones")})
 CLUSTER = BlockSchema(
     {
         "id": AttributeSchema(STRING, "id", computed=True),
@@ -92,9 +84,7 @@ def _id(attributes: Any) -> str:
     return str(attributes.get("id", ""))
 
 
-REGISTRIES = Registries(
-    {"nexus_kubernetes_cluster": ResourceType("nexus_kubernetes_cluster", 4, CLUSTER, _id)},
-)
+REGISTRIES = Registries({"nexus_kubernetes_cluster": ResourceType("nexus_kubernetes_cluster", 4, CLUSTER, _id)})
 
 
 # --- a cluster that is added to a half-full site ---
@@ -118,10 +108,7 @@ def _spots() -> dict[str, dict[str, Any]]:
 
 
 def _nodes(spots: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {
-        name: {"machine": s["machine"], "rack": s["rack"], "provenance": "predicted"}
-        for name, s in spots.items()
-    }
+    return {name: {"machine": s["machine"], "rack": s["rack"], "provenance": "predicted"} for name, s in spots.items()}
 
 
 def _pools(count: int = 24) -> dict[str, Any]:
@@ -133,13 +120,7 @@ def _pools(count: int = 24) -> dict[str, Any]:
             "labels": {"tier": "front", "with space": "x"},
             "taint": [{"key": "a"}, {"key": "b"}],
         },
-        "pool2": {
-            "count": 24,
-            "vm_sku_name": "NC_P22_112_v1",
-            "availability_zones": None,
-            "labels": None,
-            "taint": [],
-        },
+        "pool2": {"count": 24, "vm_sku_name": "NC_P22_112_v1", "availability_zones": None, "labels": None, "taint": []},
     }
 
 
@@ -158,9 +139,7 @@ def cluster_d(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def vm_row(
-    name: str, action: PlacementAction, trigger: str, source: Any, target: Any, **more: Any
-) -> PlacementChange:
+def vm_row(name: str, action: PlacementAction, trigger: str, source: Any, target: Any, **more: Any) -> PlacementChange:
     pool, _, number = name.removeprefix("cluster-d-").rpartition("-")
     return PlacementChange(
         D,
@@ -194,22 +173,9 @@ def table(pool: str, sku: str, count: int, per_rack: dict[str, int], **more: Any
 
 def _tables() -> tuple[PlacementTable, ...]:
     return (
+        table("control-plane", "NC_G24_112_v1", 5, {f"rack{i}": 1 for i in range(1, 6)}, placed=5, racks_certain=0),
         table(
-            "control-plane",
-            "NC_G24_112_v1",
-            5,
-            {f"rack{i}": 1 for i in range(1, 6)},
-            placed=5,
-            racks_certain=0,
-        ),
-        table(
-            "pool1",
-            "NC_P46_224_v1",
-            24,
-            {"rack7": 12, "rack8": 12},
-            placed=24,
-            racks_certain=24,
-            machines_certain=4,
+            "pool1", "NC_P46_224_v1", 24, {"rack7": 12, "rack8": 12}, placed=24, racks_certain=24, machines_certain=4
         ),
         table(
             "pool2",
@@ -223,9 +189,7 @@ def _tables() -> tuple[PlacementTable, ...]:
     )
 
 
-def separation_verdict(
-    name: str, enforcement: str, holds: str, *violations: SeparationViolation
-) -> SeparationVerdict:
+def separation_verdict(name: str, enforcement: str, holds: str, *violations: SeparationViolation) -> SeparationVerdict:
     """What a plan says of nexus_separation_rule.NAME."""
     rule = address("nexus_separation_rule", name)
     return SeparationVerdict(rule, "machine", enforcement, holds, violations)

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.diagnostics.source import Position, Span
-from nexusform.plans.plan import (
-    Action,
-    PlacementAction,
-    Plan,
-)
+from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.scheduling.decision import Certainty, Rejection
 from tests.rendering.pieces import (
     MAIN,
@@ -43,8 +39,7 @@ def added_cluster() -> Plan:
     )
     pinned = build_warning(
         "zones-pinned",
-        "6 machines will run two VMs of cluster-d because of it. "
-        "Without the pin all 53 VMs fit on 53 machines.",
+        "6 machines will run two VMs of cluster-d because of it. Without the pin all 53 VMs fit on 53 machines.",
         span_of('availability_zones = ["7", "8"]'),
         block='resource "nexus_kubernetes_cluster" "d"',
         headline="zones-pinned: pool1 of cluster-d is pinned to racks 7 and 8",
@@ -83,10 +78,7 @@ def changed_placements() -> Plan:
     return Plan(
         changes=(change(D, Action.UPDATE, before_attributes, after_attributes),),
         placements=tuple(rows),
-        placement_tables=(
-            _tables()[1],
-            table("pool2", "NC_P22_112_v1", 21, per_rack, minimum_remaining_on_rack=1),
-        ),
+        placement_tables=(_tables()[1], table("pool2", "NC_P22_112_v1", 21, per_rack, minimum_remaining_on_rack=1)),
         unchanged_count=174,
         samples=0,
     )

@@ -30,9 +30,7 @@ def test_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, s
     golden(f"examples/{name}.txt", render_plan(real.saved.plan, real.sources, options))
 
 
-@pytest.mark.parametrize(
-    "name", of_examples(*EXAMPLES, "separation", "nexus-document-from-nothing", "repaired")
-)
+@pytest.mark.parametrize("name", of_examples(*EXAMPLES, "separation", "nexus-document-from-nothing", "repaired"))
 def test_short_text(name: str, examples: dict[str, RealPlan], golden: Callable[[str, str], None]) -> None:
     real = examples[name]
     options = PlanTextOptions(saved_path="p.plan", registries=REGISTRIES)

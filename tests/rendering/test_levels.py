@@ -109,8 +109,6 @@ def test_code_in_a_finding_is_code_on_the_page(plan: Plan) -> None:
 
 
 def test_who_a_finding_is_about_is_its_resource_where_the_short_form_names_nobody(plan: Plan) -> None:
-    even = build_warning(
-        "even-control-plane", "Take 3.", brief="2 survive no more failures than 1", address=str(NEW)
-    )
+    even = build_warning("even-control-plane", "Take 3.", brief="2 survive no more failures than 1", address=str(NEW))
     (entry,) = build_entries(replace(plan, diagnostics=(even,))).caused
     assert (entry.subjects, entry.text) == ((str(NEW),), "2 survive no more failures than 1")

@@ -59,9 +59,7 @@ def changed_result(lines: list[str]) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    of_examples(
-        "quickstart", "nexus-document", "fleet", "end-to-end", "hardware-aware", "evacuated", "repaired"
-    ),
+    of_examples("quickstart", "nexus-document", "fleet", "end-to-end", "hardware-aware", "evacuated", "repaired"),
 )
 def test_tfcmt_finds_the_verdict_and_the_diff(name: str, examples: dict[str, RealPlan]) -> None:
     plan = examples[name].saved.plan
@@ -84,9 +82,7 @@ def test_tfcmt_finds_the_verdict_and_the_diff(name: str, examples: dict[str, Rea
 def test_tfcmt_reads_every_action(plans: SimpleNamespace) -> None:
     plan = plans.every_action()
     lines = compatible(plan, plans.files)
-    counts = {
-        kind: len([line for line in lines if pattern.match(line)]) for kind, pattern in RESOURCES.items()
-    }
+    counts = {kind: len([line for line in lines if pattern.match(line)]) for kind, pattern in RESOURCES.items()}
     actions = [change.action.value for change in plan.changes]
     assert counts["create"] == actions.count("create")
     assert counts["update"] == actions.count("update")

@@ -130,12 +130,7 @@ class TestRack:
         assert not offer(RACK, rack(site_id=UNKNOWN), Inventory(), "nexus_rack.r")
 
     def test_own_figures_replace_the_default_sku(self, lab: Inventory) -> None:
-        block = {
-            "numa_cells": 4,
-            "cpus_per_cell": 10,
-            "memory_gib_per_cell": 20,
-            "ephemeral_disk_gib": 30,
-        }
+        block = {"numa_cells": 4, "cpus_per_cell": 10, "memory_gib_per_cell": 20, "ephemeral_disk_gib": 30}
         attributes = rack(name="rack2", machine=block)
         assert RACK.derive is not None
         assert RACK.derive(attributes)["machine_sku"] is None
@@ -144,10 +139,7 @@ class TestRack:
         first = lab.racks["nexus_rack.r2"].machines[0]
         assert (first.machine_sku, first.cells, first.cpus_per_cell, first.disk_gib) == (None, 4, 10, 30)
 
-    @pytest.mark.parametrize(
-        ("name", "words"),
-        [("a-very-long-rack", "13 characters"), ("---", "no letter or digit")],
-    )
+    @pytest.mark.parametrize(("name", "words"), [("a-very-long-rack", "13 characters"), ("---", "no letter or digit")])
     def test_zone_that_the_name_cannot_give(self, name: str, words: str) -> None:
         (problem,) = check(RACK, rack(name=name, machine_count=0))
         assert problem.id == "invalid-availability-zone"
@@ -217,10 +209,7 @@ class TestMachine:
         assert not offer(MACHINE, described, lab, "nexus_bare_metal_machine.m")
         machines, clashes = merge_site_machines("lab", lab.racks.values(), lab.machines)
         assert not clashes
-        assert [(m.name, m.machine_sku) for m in machines] == [
-            ("rack1-bm01", "bom-1.7.3"),
-            ("rack1-bm02", "bom-2.0"),
-        ]
+        assert [(m.name, m.machine_sku) for m in machines] == [("rack1-bm01", "bom-1.7.3"), ("rack1-bm02", "bom-2.0")]
 
     @pytest.mark.parametrize(
         ("state", "refusal"),

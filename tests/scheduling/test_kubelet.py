@@ -45,9 +45,7 @@ def test_the_kernel_s_share_is_near_what_published_nodes_print(mib: int, printed
 
 
 def test_memory_is_short_of_the_kernel_the_eviction_and_hugepages() -> None:
-    size = compute_allocatable(
-        WORKER, Kubelet(Platform.KUBEADM, extended={"hugepages-1Gi": (4 * GIB, 4 * GIB)})
-    )
+    size = compute_allocatable(WORKER, Kubelet(Platform.KUBEADM, extended={"hugepages-1Gi": (4 * GIB, 4 * GIB)}))
     assert size.memory == 64 * GIB - (1024 + 128 + 100) * MIB - 8 * GIB
     assert size.extended["hugepages-1Gi"] == 8 * GIB
 
@@ -68,10 +66,7 @@ def test_a_vm_without_a_disk_states_no_storage() -> None:
 
 def test_what_a_pool_declares_goes_before_its_sku() -> None:
     sku = VmSku("s", 2, 0, 4, 0, extended=(("a.io/x", (2,)), ("a.io/y", (1,))))
-    assert compute_allocatable(sku, Kubelet(extended={"a.io/x": (3, 4)})).extended == {
-        "a.io/x": 7,
-        "a.io/y": 1,
-    }
+    assert compute_allocatable(sku, Kubelet(extended={"a.io/x": (3, 4)})).extended == {"a.io/x": 7, "a.io/y": 1}
 
 
 def test_only_a_control_plane_has_the_labels_of_one() -> None:

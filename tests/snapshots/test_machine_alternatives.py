@@ -28,8 +28,7 @@ def ways(site: SiteSnapshot, wanted: Demand) -> dict[str, MachineAlternative]:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["NC_G24_112_v1", "NC_P46_224_v1", "NC_G12_56_v1", "NC_E94_448_v1"]),
-            st.integers(1, 5),
+            st.sampled_from(["NC_G24_112_v1", "NC_P46_224_v1", "NC_G12_56_v1", "NC_E94_448_v1"]), st.integers(1, 5)
         ),
         max_size=3,
     ),
@@ -86,18 +85,12 @@ def test_zones_cordons_and_hardware_stand_in_the_way() -> None:
     site = site_of(standing(files))
     found = ways(site, demand("NC_P46_224_v1", "2"))
     assert found["r1-bm01"].requirements == (Requirement.ZONE,)
-    assert (found["r2-bm01"].requirements, found["r2-bm01"].unschedulable_reason) == (
-        (Requirement.OPEN,),
-        "cordoned",
-    )
+    assert (found["r2-bm01"].requirements, found["r2-bm01"].unschedulable_reason) == ((Requirement.OPEN,), "cordoned")
     assert found["r2-bm02"].requirements == ()
     assert ways(site, demand("NC_G56_224_v1"))["r1-bm01"].requirements == (Requirement.HARDWARE,)
     own = replace(SKUS["NC_G56_224_v1"], machine_skus=())
     too_large = find_alternatives(site, Demand(VmName("n", "n", "p", 0), own), "r1-bm01")
-    assert [way.requirements for way in too_large] == [
-        (Requirement.OPEN, Requirement.SIZE),
-        (Requirement.SIZE,),
-    ]
+    assert [way.requirements for way in too_large] == [(Requirement.OPEN, Requirement.SIZE), (Requirement.SIZE,)]
 
 
 def test_a_rule_about_the_vms_that_stand_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

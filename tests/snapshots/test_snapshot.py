@@ -37,10 +37,7 @@ def test_a_separate_pool_belongs_to_its_cluster() -> None:
     assert (a.id, a.kind, [p.name for p in a.pools]) == ("s/a", OwnerKind.NKS, ["control-plane", "p", "x"])
     assert [p.is_control_plane for p in a.pools] == [True, False, False]
     assert [p.drain_timeout for p in a.pools] == [1800, 600, 1800]
-    assert [(v.id, v.name, v.kind) for v in (v0, v1)] == [
-        ("s/v0", "v0", OwnerKind.VM),
-        ("s/v1", "v1", OwnerKind.VM),
-    ]
+    assert [(v.id, v.name, v.kind) for v in (v0, v1)] == [("s/v0", "v0", OwnerKind.VM), ("s/v1", "v1", OwnerKind.VM)]
 
 
 def test_machines_that_are_taken_away_hold_no_vm_and_take_none() -> None:

@@ -28,10 +28,7 @@ CLUSTER = BlockSchema(
         "mode": AttributeSchema(STRING, "", optional=True, choices=("User", "System")),
         "nodes": AttributeSchema(MapType(NODE), "", computed=True),
     },
-    {
-        "pool": NestedBlock(POOL, Nesting.MAP, ""),
-        "control": NestedBlock(POOL, Nesting.SINGLE, "", min_items=1),
-    },
+    {"pool": NestedBlock(POOL, Nesting.MAP, ""), "control": NestedBlock(POOL, Nesting.SINGLE, "", min_items=1)},
 )
 SOUND: dict[str, Any] = {
     "name": "a",
@@ -45,9 +42,7 @@ SOUND: dict[str, Any] = {
 
 
 def told(attributes: dict[str, Any]) -> list[tuple[str, str]]:
-    return [
-        (".".join(map(str, wrong.path)), wrong.detail) for wrong in validate_attributes(CLUSTER, attributes)
-    ]
+    return [(".".join(map(str, wrong.path)), wrong.detail) for wrong in validate_attributes(CLUSTER, attributes)]
 
 
 def test_what_a_type_holds_is_sound() -> None:
@@ -89,9 +84,7 @@ def test_null_unknown_absent_and_foreign_parts_are_no_mistakes() -> None:
         (("nodes", "a-w-0", "number"), None, "nodes.a-w-0.number", '"number" is missing.'),
     ],
 )
-def test_a_mistake_is_named_where_it_stands(
-    path: tuple[Any, ...], value: Any, where: str, message: str
-) -> None:
+def test_a_mistake_is_named_where_it_stands(path: tuple[Any, ...], value: Any, where: str, message: str) -> None:
     attributes = copy.deepcopy(SOUND)
     inside: Any = attributes
     for step in path[:-1]:

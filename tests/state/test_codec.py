@@ -33,11 +33,7 @@ names = st.from_regex(r"[a-z_][a-z0-9_-]{0,5}", fullmatch=True)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 keys = st.none() | st.integers(0, 40) | texts
 plain = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**80), 2**80)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | texts,
+    st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )
@@ -134,12 +130,7 @@ def test_the_document_has_the_shape_of_a_state_and_our_name_on_top() -> None:
     kept = ObjectState({"id": "x"}, 7, tainted=True, dependencies=("nexus_site.s",), sensitive=(("id",),))
     old = ObjectState({"id": "y"}, 4)
     state = State(
-        "l",
-        3,
-        "0.1.0",
-        "2024",
-        {address: InstanceState(kept, {"0a0b0c0d": old})},
-        {"o": OutputState("v", STRING)},
+        "l", 3, "0.1.0", "2024", {address: InstanceState(kept, {"0a0b0c0d": old})}, {"o": OutputState("v", STRING)}
     )
     text = encode_state(state).decode()
     document = json.loads(text)
@@ -188,9 +179,7 @@ def test_a_truncated_document_is_named_at_its_line_and_the_backup_is_offered() -
     assert '"s.nfstate.backup"' in problem.detail
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"  \n", b"\xff\xfe{", b"nul", b"[1, 2", b'{"format": NaN}', b"[" * 5000]
-)
+@pytest.mark.parametrize("data", [b"", b"  \n", b"\xff\xfe{", b"nul", b"[1, 2", b'{"format": NaN}', b"[" * 5000])
 def test_what_is_not_json_is_refused(data: Any) -> None:
     (problem,) = refuse(data)
     assert problem.summary == "State is not valid JSON"
@@ -263,27 +252,15 @@ def edited(change: Any) -> bytes:
         (lambda d: d["resources"][0].update(module=3), "resources[0].module"),
         (lambda d: d["resources"][0].pop("instances"), "resources[0].instances"),
         (lambda d: d["resources"][0]["instances"][0].pop("creation"), "resources[0].instances[0].creation"),
-        (
-            lambda d: d["resources"][0]["instances"][0].update(index_key=-1),
-            "resources[0].instances[0].index_key",
-        ),
-        (
-            lambda d: d["resources"][0]["instances"][0].update(status="gone"),
-            "resources[0].instances[0].status",
-        ),
-        (
-            lambda d: d["resources"][0]["instances"][0].update(attributes=[]),
-            "resources[0].instances[0].attributes",
-        ),
+        (lambda d: d["resources"][0]["instances"][0].update(index_key=-1), "resources[0].instances[0].index_key"),
+        (lambda d: d["resources"][0]["instances"][0].update(status="gone"), "resources[0].instances[0].status"),
+        (lambda d: d["resources"][0]["instances"][0].update(attributes=[]), "resources[0].instances[0].attributes"),
         (
             lambda d: d["resources"][0]["instances"][0].update(dependencies=[1]),
             "resources[0].instances[0].dependencies",
         ),
         (lambda d: d["outputs"].update(o={"value": 1, "type": "strin"}), "outputs.o.type"),
-        (
-            lambda d: d["outputs"].update(o={"value": [1, "x"], "type": ["list", "number"]}),
-            "outputs.o.value[1]",
-        ),
+        (lambda d: d["outputs"].update(o={"value": [1, "x"], "type": ["list", "number"]}), "outputs.o.value[1]"),
         (lambda d: d["outputs"].update(o={"type": ["object", {}, 5], "value": {}}), "outputs.o.type"),
     ],
 )
@@ -341,9 +318,7 @@ def test_a_creation_number_that_is_taken_is_not_given_again() -> None:
 
 
 # copied, since a mutation may itself be mutated
-mutations = st.sampled_from([None, True, -1, 0, 1.5, "", "x", [], {}, [[]], {"a": 1}, 10**30]).map(
-    copy.deepcopy
-)
+mutations = st.sampled_from([None, True, -1, 0, 1.5, "", "x", [], {}, [[]], {"a": 1}, 10**30]).map(copy.deepcopy)
 
 
 def places(node: Any, path: Any = ()) -> Iterator[tuple[Any, ...]]:

@@ -36,9 +36,7 @@ def test_outcomes_are_put_on_the_state_and_open_intents_are_told() -> None:
 
 
 def test_a_failed_step_closes_its_intent() -> None:
-    _, open_intents = apply_records(
-        BASE, [Intent(A, "update", "t", "a", 1), InstanceOutcome(A, 1, standing(1), "no")]
-    )
+    _, open_intents = apply_records(BASE, [Intent(A, "update", "t", "a", 1), InstanceOutcome(A, 1, standing(1), "no")])
     assert open_intents == []
 
 

@@ -68,9 +68,7 @@ def test_removed_instances_are_gone() -> None:
          [("module.m.module.x.t.a", "module.n.module.o.module.x.t.a")]),
     ],
 )  # fmt: skip
-def test_what_moves_where(
-    standing: list[str], source: str, target: str, expected: list[tuple[str, str]]
-) -> None:
+def test_what_moves_where(standing: list[str], source: str, target: str, expected: list[tuple[str, str]]) -> None:
     state = state_of(*standing)
     assert move(state, source, target) == expected
     after = move_instances(state, plan_moves(state, parse_pattern(source), parse_pattern(target)))

@@ -112,8 +112,7 @@ def test_what_goes_on_for_a_step_is_kept_until_the_step_is_over() -> None:
     address = parse_address("nexus_rack.r")
     begun = Intent(address, "create", "nexus_rack", "lab/r", 1, number=2)
     written = [
-        encode_record(each)
-        for each in (part, ApplyStart("l", 1), begun, RunningOperation(2, "PUT /r https://arm/op1"))
+        encode_record(each) for each in (part, ApplyStart("l", 1), begun, RunningOperation(2, "PUT /r https://arm/op1"))
     ]
     records, problems = parse_journal(written)
     assert not problems

@@ -100,9 +100,7 @@ def test_readers_take_what_writers_wrote(value: Value) -> None:
 
 
 @given(_VALUES, st.integers(-1, 3), st.booleans(), st.booleans())
-def test_what_is_laid_out_here_looks_like_the_rest(
-    value: Value, tried: int, indent: bool, sort: bool
-) -> None:
+def test_what_is_laid_out_here_looks_like_the_rest(value: Value, tried: int, indent: bool, sort: bool) -> None:
     plain, _ = convert_to_plain(value)
     document = {"b": [plain, {"é\n": [], "a": {}}], "a": [[[[plain]]], 1e16, True, None]}
     with pytest.MonkeyPatch.context() as patch:

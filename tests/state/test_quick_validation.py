@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.state.test_attribute_validation import CLUSTER, SOUND
 
 from nexusform.json_data.plain_data import Path
 from nexusform.resource_types.registry import build_registries
@@ -16,6 +15,7 @@ from nexusform.schemas.block_schema import BlockSchema, compute_implied_type
 from nexusform.schemas.value_types import ListType, MapType, ObjectType, PrimitiveType, SetType, Type
 from nexusform.state.attribute_validation import validate_attributes
 from nexusform.state.quick_validation import is_certainly_valid
+from tests.state.test_attribute_validation import CLUSTER, SOUND
 
 SCHEMAS = build_registries().schemas["managed"]
 ODD: tuple[Any, ...] = (None, True, 1, -1, 0.5, 2.0, 10**30, "odd", [], [None], {}, {"odd": None})

@@ -38,18 +38,7 @@ resource "nexus_rack" "r" {
 """
 SIGNS = "{ } [ ] ( ) \" ' ${ %{ - : & * ? => .. ... # /* null true -1 1e999 0x"
 TOKENS = [token.encode() for token in SIGNS.split()]
-TOKENS += [
-    b"<<EOT\n",
-    b"\xff",
-    b"\x00",
-    b"\n",
-    b"&a ",
-    b"*a",
-    b"!!python/object ",
-    b"9" * 400,
-    b"\\u0000",
-    b"{}",
-]
+TOKENS += [b"<<EOT\n", b"\xff", b"\x00", b"\n", b"&a ", b"*a", b"!!python/object ", b"9" * 400, b"\\u0000", b"{}"]
 TOKENS += [b"for x in ", b"if ", b"count = ", b"each.key", b"\xe2\x80\xae", b"[]", b'""', b": "]
 
 # A kind of document: its sample, its file, what stands beside it, and the commands that read it.
@@ -71,21 +60,14 @@ def samples() -> dict[str, Kind]:
             run_command_line(["apply", "-auto-approve"])
         plan, state = Path("p").read_bytes(), Path("state/nexusform.nfstate").read_bytes()
         os.chdir("/")
-    inventory = (
-        'data "nexus_inventory" "i" {\n  bare_metal_machines_file = "x.json"\n  racks_file = "x.json"\n}\n'
-    )
+    inventory = 'data "nexus_inventory" "i" {\n  bare_metal_machines_file = "x.json"\n  racks_file = "x.json"\n}\n'
     decoded = 'output "o" {\n  value = yamldecode(file("x.yaml"))\n}\n'
     vnf = SITE + 'resource "tacker_vnf" "v" {\n  site_id = nexus_site.s.id\n  vnfd = file("x.yaml")\n}\n'
     yaml = tosca[0].read_bytes() if tosca else b"a: {b: [1, 2, &x {c: d}], e: *x}\n"
     json = az[0].read_bytes() if az else b'[{"id": "/a/b", "name": "m1", "cores": 3}]'
     return {
         "hcl": (hcl.read_bytes(), "main.nf.hcl", {}, [["plan"], ["fmt", "-check", "-diff"]]),
-        "json syntax": (
-            b'{"resource": {"nexus_site": {"s": {"name": "${1 + 1}"}}}}',
-            "x.nf.json",
-            {},
-            [["plan"]],
-        ),
+        "json syntax": (b'{"resource": {"nexus_site": {"s": {"name": "${1 + 1}"}}}}', "x.nf.json", {}, [["plan"]]),
         "yaml": (yaml, "x.yaml", {"main.nf.hcl": decoded}, [["plan"]]),
         "tosca": (yaml, "x.yaml", {"main.nf.hcl": vnf}, [["plan"]]),
         "az": (json, "x.json", {"main.nf.hcl": inventory}, [["plan"]]),

@@ -393,9 +393,7 @@ def main() -> None:
                 record.write(f"### {root.name} {name} {path}: {arguments} {code}\n")
                 record.write(said.detach().getvalue().decode())  # type: ignore[union-attr]
             for report in filter(os.path.isfile, REPORTS):
-                record.write(
-                    f"### {root.name} {report}\n{Path(report).read_bytes().decode(errors='replace')}\n"
-                )
+                record.write(f"### {root.name} {report}\n{Path(report).read_bytes().decode(errors='replace')}\n")
     (place / "opened").write_text("\n".join(sorted(opened)))
 
 

@@ -45,9 +45,7 @@ def vms_of(state: Mapping[str, Any]) -> dict[str, Vm]:
                 for name, node in values["nodes"].items():
                     size = SKUS[node["vm_sku_name"]]
                     place = (node["machine"], node["rack"], node["availability_zone"])
-                    vms[name] = Vm(
-                        address, node["pool"], _number(name), size, *place, tuple(node["numa_cells"])
-                    )
+                    vms[name] = Vm(address, node["pool"], _number(name), size, *place, tuple(node["numa_cells"]))
             elif resource["type"] == "nexus_virtual_machine" and values["machine"]:
                 size = (values["cpu_cores"], values["memory_gib"], values["disk_gib"], values["numa_cells"])
                 place = (values["machine"], values["rack"], values["availability_zone"])
@@ -61,9 +59,7 @@ def _number(name: str) -> int:
 
 def machines_of(site: Mapping[str, Any]) -> dict[str, str]:
     """Every machine of the site and its rack."""
-    return {
-        f"{rack}-bm{slot:02}": rack for rack, count in site["racks"].items() for slot in range(1, count + 1)
-    }
+    return {f"{rack}-bm{slot:02}": rack for rack, count in site["racks"].items() for slot in range(1, count + 1)}
 
 
 def overfull(vms: Mapping[str, Vm]) -> Iterator[str]:

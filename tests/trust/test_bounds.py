@@ -69,8 +69,7 @@ CASES = {
     "instances of a block": ('resource "nexus_site" "s" {\n  count = 1000000000\n}\n', "at most 200000"),
     "instances of all blocks": (
         "".join(
-            f'resource "nexus_site" "s{n}" {{\n  count = 150\n  name = "{n}-${{count.index}}"\n}}\n'
-            for n in (1, 2)
+            f'resource "nexus_site" "s{n}" {{\n  count = 150\n  name = "{n}-${{count.index}}"\n}}\n' for n in (1, 2)
         ),
         "more than 200 instances",
     ),
@@ -80,10 +79,7 @@ CASES = {
     "cpus of a cell": (machine(4097, 1), '"cpus_per_cell" must be between 1 and 4096, not 4097'),
     "memory of a cell": (machine(1, 65_537), '"memory_gib_per_cell" must be between 1 and 65536, not 65537'),
     "levels of YAML": (f'output "o" {{\n  value = yamldecode("{BRACKETS}")\n}}\n', "levels deep"),
-    "levels of YAML mappings": (
-        f'output "o" {{\n  value = yamldecode("{"{a: " * 30_000}")\n}}\n',
-        "levels deep",
-    ),
+    "levels of YAML mappings": (f'output "o" {{\n  value = yamldecode("{"{a: " * 30_000}")\n}}\n', "levels deep"),
     "levels of JSON": (f'output "o" {{\n  value = jsondecode("{BRACKETS}")\n}}\n', "nested too deeply"),
     "unseen characters in a line": ("locals {\n  a = 6" + "\u202e" * 20_000 + "\n}\n", "Invalid"),
     "many stars": ('output "o" {\n  value = fileset(".", "' + "**/" * 30 + 'y")\n}\n', ""),
@@ -230,9 +226,7 @@ def test_mistakes_of_limits_are_told_all_at_once(
     Path("main.nf.hcl").write_text(limits)
     assert run_command_line(["validate"]) == 1
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert all(
-        words in said for words in ('Did you mean "vms"?', '"machines": a whole number', '"instances"')
-    )
+    assert all(words in said for words in ('Did you mean "vms"?', '"machines": a whole number', '"instances"'))
 
 
 def test_limits_of_a_module_are_said_to_have_no_effect(
@@ -271,9 +265,7 @@ def test_files_may_be_as_large_as_the_operator_says(
     assert not Path("p").exists()
     assert run_command_line(["plan", "-out=p"]) == 0
     for command in (["show", "p"], ["apply", "p"], ["graph", "-plan=p"], ["export", "-format=az", "p"]):
-        assert "larger than 1048576 bytes, the limit for files. To allow" in said(
-            *command, "-limit=file_mib=1"
-        )
+        assert "larger than 1048576 bytes, the limit for files. To allow" in said(*command, "-limit=file_mib=1")
     assert run_command_line(["apply", "p"]) == 0
     limits = Path("limits.nf.hcl")
     for words in (["plan"], ["state", "list"], ["output"], ["state", "verify"]):

@@ -141,9 +141,7 @@ output "o" {{
 
 
 @pytest.fixture
-def nf(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
+def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     monkeypatch.chdir(tmp_path)
 
     def ask(*words: str) -> str:

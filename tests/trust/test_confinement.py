@@ -31,13 +31,7 @@ def tree(tmp_path: Path) -> Path:
     root = tmp_path / "work"
     for name in ("work/sub/deep", "work/.git", "work/.nexusform", "outside"):
         (tmp_path / name).mkdir(parents=True)
-    for name in (
-        "work/a",
-        "work/sub/b",
-        "work/.git/config",
-        "work/.nexusform/backend.json",
-        "outside/secret",
-    ):
+    for name in ("work/a", "work/sub/b", "work/.git/config", "work/.nexusform/backend.json", "outside/secret"):
         (tmp_path / name).write_text("x")
     (root / "in").symlink_to("sub/b")
     (root / "out").symlink_to("../outside/secret")
@@ -47,19 +41,7 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-INSIDE = [
-    "a",
-    "./a",
-    "sub/b",
-    "in",
-    "sub/../a",
-    "absent",
-    "sub/absent/b",
-    ".",
-    "up/work/a",
-    ".gitignore",
-    ".github/x",
-]
+INSIDE = ["a", "./a", "sub/b", "in", "sub/../a", "absent", "sub/absent/b", ".", "up/work/a", ".gitignore", ".github/x"]
 OUTSIDE = [
     "out",
     "..",
@@ -81,9 +63,7 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize("path", INSIDE)
-def test_what_is_inside_is_admitted_under_its_real_name(
-    path: str, tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_inside_is_admitted_under_its_real_name(path: str, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tree)
     gate = parse_confinement("true", {})
     assert gate.root == str(tree.resolve())
@@ -127,12 +107,7 @@ def test_another_name_of_the_work_tree_is_no_way_out(tree: Path) -> None:
 def test_the_directory_is_the_top_of_the_work_tree_unless_one_is_named(tree: Path) -> None:
     assert parse_confinement("1", {}, str(tree / "sub")).root == str(tree)
     assert parse_confinement(str(tree / "sub"), {}, str(tree)).root == str(tree / "sub")
-    assert (
-        parse_confinement("", {})
-        == parse_confinement("false", {})
-        == parse_confinement("0", {})
-        == UNCONFINED
-    )
+    assert parse_confinement("", {}) == parse_confinement("false", {}) == parse_confinement("0", {}) == UNCONFINED
     with pytest.raises(ValueError, match="no directory"):
         parse_confinement(str(tree / "absent"), {})
 
@@ -142,9 +117,7 @@ def test_a_data_directory_that_leads_out_of_the_work_tree_is_refused(tree: Path)
     (tree / ".nexusform").symlink_to("../outside")
     with pytest.raises(ValueError, match="to a path outside"):
         parse_confinement("true", {}, str(tree))
-    assert parse_confinement("true", {"NF_DATA_DIR": str(tree.parent / "outside")}, str(tree)).root == str(
-        tree
-    )
+    assert parse_confinement("true", {"NF_DATA_DIR": str(tree.parent / "outside")}, str(tree)).root == str(tree)
 
 
 # --- addresses ---------------------------------------------------------------------------------
@@ -173,9 +146,7 @@ def test_an_address_is_allowed_part_by_part(address: str, allowed: bool) -> None
     place = CommandContext(confinement=Confinement("/work"), allow_remote=("https://state.example/team",))
     assert place.is_allowed(address) is allowed
     assert CommandContext().is_allowed(address)
-    assert not CommandContext(confinement=Confinement("/work"), allow_remote=("", "https://")).is_allowed(
-        address
-    )
+    assert not CommandContext(confinement=Confinement("/work"), allow_remote=("", "https://")).is_allowed(address)
 
 
 OURS = ' storage_account_name = "ours"\n container_name = "c"\n key = "k"\n'
@@ -198,8 +169,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(
-    "command",
-    [["plan"], ["state", "list"], ["init"], ["apply", "-auto-approve"], ["workspace", "list"], ["output"]],
+    "command", [["plan"], ["state", "list"], ["init"], ["apply", "-auto-approve"], ["workspace", "list"], ["output"]]
 )
 def test_an_address_in_configuration_is_refused(
     command: list[str], work: Path, capsys: pytest.CaptureFixture[str]
@@ -267,17 +237,11 @@ def test_a_settings_file_of_the_work_tree_names_no_server(
     ("block", "setting"),
     [
         ('backend "azurerm" {\n storage_account_name = "a"\n container_name = "c"\n key = "k"\n}', "storage"),
-        (
-            f'backend "azurerm" {{\n{OURS} oidc_token_file_path = "/home/me/.token"\n}}',
-            "oidc_token_file_path",
-        ),
+        (f'backend "azurerm" {{\n{OURS} oidc_token_file_path = "/home/me/.token"\n}}', "oidc_token_file_path"),
         ('backend "s3" {\n bucket = "b"\n key = "k"\n endpoint = "https://evil"\n}', "bucket"),
         ('backend "postgres" {\n conn_str = "postgres://evil/db"\n}', "conn_str"),
         ('backend "http" {\n address = "https://ours/x"\n skip_cert_verification = true\n}', "skip_cert"),
-        (
-            'backend "http" {\n address = "https://ours/x"\n lock_address = "https://evil/x"\n}',
-            "lock_address",
-        ),
+        ('backend "http" {\n address = "https://ours/x"\n lock_address = "https://evil/x"\n}', "lock_address"),
     ],
 )
 def test_other_settings_than_allowed_addresses_are_refused(
@@ -453,9 +417,7 @@ def test_the_root_module_must_be_in_the_directory(work: Path, capsys: pytest.Cap
 # --- hostile configurations ---------------------------------------------------------------------
 
 
-def hostile(
-    place: Path, number: int, *, confined: bool, before: tuple[str, ...] = ()
-) -> tuple[str, list[str]]:
+def hostile(place: Path, number: int, *, confined: bool, before: tuple[str, ...] = ()) -> tuple[str, list[str]]:
     """What was said in so many hostile work trees, and what was opened."""
     environment = {
         "PATH": os.environ["PATH"],
@@ -473,19 +435,9 @@ def hostile(
 def strangers(opened: list[str], place: Path) -> list[str]:
     """What is neither of a work tree nor of the interpreter, the packages and the system."""
     ours = [str(place / "trees"), str(place / "said"), str(place / "opened"), str(TOP)]
-    system = [
-        sys.prefix,
-        sys.base_prefix,
-        "/usr",
-        "/lib",
-        "/etc",
-        "/proc/sys/kernel/random/boot_id",
-        "/dev/null",
-    ]
+    system = [sys.prefix, sys.base_prefix, "/usr", "/lib", "/etc", "/proc/sys/kernel/random/boot_id", "/dev/null"]
     allowed = (*ours, *system, "/dev/urandom")
-    known = re.compile(
-        r"/proc/(\d+|self)/(stat|maps|status|fd)|/sys/(devices/system|fs/cgroup).*|/proc/cpuinfo"
-    )
+    known = re.compile(r"/proc/(\d+|self)/(stat|maps|status|fd)|/sys/(devices/system|fs/cgroup).*|/proc/cpuinfo")
     inside = [path for path in opened if re.search(r"/trees/\d+/(.*/)?\.git(/|$)", path)]
     return inside + [path for path in opened if not path.startswith(allowed) and not known.fullmatch(path)]
 

@@ -114,9 +114,7 @@ class Tree:
     def files(self) -> dict[str, bytes]:
         """Every file of the work tree, links as links."""
         return {
-            str(path.relative_to(self.root)): os.fsencode(path.readlink())
-            if path.is_symlink()
-            else path.read_bytes()
+            str(path.relative_to(self.root)): os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
             for path in sorted(self.root.rglob("*"))
             if path.is_symlink() or path.is_file()
         }

@@ -158,11 +158,7 @@ def test_credentials_go_to_no_address_that_a_plan_names(
         (bot / "p").write_bytes((tree / "p").read_bytes())
         monkeypatch.chdir(bot)
         store.requests.clear()
-        for question in (
-            ("apply", "-input=false", "p"),
-            ("explain", "nexus_site.lab", "-plan=p"),
-            ("show", "p"),
-        ):
+        for question in (("apply", "-input=false", "p"), ("explain", "nexus_site.lab", "-plan=p"), ("show", "p")):
             told(*question)
         code, said = told("apply", "-input=false", "p")
         assert (code, store.requests) == (1, [])
@@ -210,9 +206,7 @@ def test_a_local_state_elsewhere_is_refused_with_the_ways_out_too(
     monkeypatch.setenv("NF_IN_AUTOMATION", "1")
     where = tree.parent / "states" / "lab.nfstate"
     site = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
-    (tree / "main.nf.hcl").write_text(
-        f'nexusform {{\n  backend "local" {{\n    path = "{where}"\n  }}\n}}\n{site}'
-    )
+    (tree / "main.nf.hcl").write_text(f'nexusform {{\n  backend "local" {{\n    path = "{where}"\n  }}\n}}\n{site}')
     for command in (("init",), ("plan",)):
         code, said = told(*command)
         said = " ".join(said.replace("│", " ").split())
@@ -229,16 +223,10 @@ def test_a_plan_keeps_what_was_allowed(told: Callable[..., tuple[int, str]]) -> 
     assert told("plan", "-confine", "-allow-remote=https://b/x", "-allow-remote=https://a", "-out=p")[0] == 0
     saved, _ = plan_file.read_plan_file(Path("p").read_bytes())
     assert saved is not None
-    assert (saved.plan.basis.confined, saved.plan.basis.allowed_prefixes) == (
-        "yes",
-        ("https://a", "https://b/x"),
-    )
+    assert (saved.plan.basis.confined, saved.plan.basis.allowed_prefixes) == ("yes", ("https://a", "https://b/x"))
 
 
 def test_of_two_lists_the_narrower_of_what_both_allow_counts() -> None:
     assert intersect_prefixes(("https://a/x", "https://b"), ("https://a", "https://c")) == ("https://a/x",)
-    assert intersect_prefixes(("https://a",), ("https://a/x", "https://a/y")) == (
-        "https://a/x",
-        "https://a/y",
-    )
+    assert intersect_prefixes(("https://a",), ("https://a/x", "https://a/y")) == ("https://a/x", "https://a/y")
     assert intersect_prefixes((), ("https://a",)) == ()

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from nexusform.cli.main import run_command_line
 from nexusform.plans.saved import plan_file
@@ -66,14 +61,9 @@ def a_step_less(steps: Any) -> None:
     del steps[-1]
 
 
-@pytest.mark.parametrize(
-    "change", [more_machines, a_change_that_is_not_there, no_change, a_circle, a_step_less]
-)
+@pytest.mark.parametrize("change", [more_machines, a_change_that_is_not_there, no_change, a_circle, a_step_less])
 def test_a_forged_plan_is_refused_and_nothing_is_written(
-    change: Callable[[Any], None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    change: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
@@ -208,10 +198,7 @@ def upgraded_otherwise(plan: Any) -> None:
 
 @pytest.mark.parametrize("change", [upgraded_otherwise, dropped("upgrades"), dropped("placement_totals")])
 def test_what_is_told_of_an_upgrade_must_follow_from_the_plan(
-    change: Callable[[Any], None],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    change: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION + CLUSTER)
@@ -252,9 +239,7 @@ def test_words_that_keep_a_plan_from_being_compared_are_refused(
 def signed_by_key(directory: Path) -> None:
     """A plan that the key of a job signed, and the key to verify it with."""
     key = Ed25519PrivateKey.generate()
-    (directory / "private.pem").write_bytes(
-        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    )
+    (directory / "private.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     (directory / "public.pem").write_bytes(public)
     assert run_command_line(["plan", "-out=p.nfplan", f"-sign={directory}/private.pem"]) == 0

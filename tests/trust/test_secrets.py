@@ -163,12 +163,8 @@ BROKEN_VALUES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "text"), [(n, text) for n, texts in BROKEN_VALUES.items() for text in texts]
-)
-def test_no_line_of_a_file_of_variables_is_shown(
-    name: str, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(("name", "text"), [(n, text) for n, texts in BROKEN_VALUES.items() for text in texts])
+def test_no_line_of_a_file_of_variables_is_shown(name: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Which value a broken line holds, and whether it is sensitive, cannot be told."""
     Path(name).write_text(text + "\n")
     run_command_line(["plan", "-report=sarif:r.sarif"])
@@ -280,14 +276,7 @@ def test_labels_of_nodes_are_sensitive_where_they_are_made_of_what_is(
 
 @pytest.mark.parametrize(
     "value",
-    [
-        "var.s",
-        "[var.s]",
-        "{(var.s) = 1}",
-        "keys(var.m)",
-        "{for k, v in var.m : k => 1}",
-        "templatestring(var.s, {})",
-    ],
+    ["var.s", "[var.s]", "{(var.s) = 1}", "keys(var.m)", "{for k, v in var.m : k => 1}", "templatestring(var.s, {})"],
 )
 def test_a_refused_output_stands_in_no_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], value: str

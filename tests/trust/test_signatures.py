@@ -105,9 +105,7 @@ def test_a_plan_that_was_changed_after_it_was_signed_is_refused(capsys: pytest.C
     assert "Its signature is invalid" in refused(capsys, "-verify=key:team.pub")
 
 
-@pytest.mark.parametrize(
-    "signature", [b"", b"[]", b"{}", b'{"algorithm":"none"}', b'{"algorithm":7,"key":[]}']
-)
+@pytest.mark.parametrize("signature", [b"", b"[]", b"{}", b'{"algorithm":"none"}', b'{"algorithm":7,"key":[]}'])
 def test_a_broken_signature_is_refused(signature: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
     members = plan_file.unpack_archive(Path("p.nfplan").read_bytes()) or {}
@@ -208,8 +206,6 @@ def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureF
         (["apply", "-verify=team.pub", "p"], "invalid value"),
     ],
 )
-def test_flags_that_make_no_sense(
-    words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_flags_that_make_no_sense(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(words) == 1
     assert expected in capsys.readouterr().err

@@ -44,9 +44,7 @@ FORMATS = ("text", "markdown", "html", "svg", "sarif", "junit")
 
 
 @pytest.fixture
-def nf(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Told]:
+def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "main.nf.hcl").write_text(CHECK % " / ".join(TRICKS))
@@ -101,9 +99,7 @@ def test_nothing_unseen_stands_in_a_name_of_a_report(nf: Callable[..., Told], na
     assert len(scripts) == (name == "html")
 
 
-@pytest.mark.parametrize(
-    "words", [("plan", "-json"), ("plan", "-report=json:-"), ("output", "-json")], ids=" ".join
-)
+@pytest.mark.parametrize("words", [("plan", "-json"), ("plan", "-report=json:-"), ("output", "-json")], ids=" ".join)
 def test_json_says_the_same_and_shows_nothing_unseen(nf: Callable[..., Told], words: tuple[str, ...]) -> None:
     Path("main.nf.hcl").write_text(NAMES)
     assert nf("apply", "-auto-approve")[0] == 0
@@ -137,9 +133,7 @@ def test_a_comment_mentions_nobody_and_shows_entities_as_written(nf: Callable[..
     assert "a@example.com" in report
 
 
-@pytest.mark.parametrize(
-    "command", [("plan",), ("output",), ("show",), ("plan", "-report=text:-")], ids=" ".join
-)
+@pytest.mark.parametrize("command", [("plan",), ("output",), ("show",), ("plan", "-report=text:-")], ids=" ".join)
 def test_no_line_of_a_log_is_obeyed_by_a_ci_system(nf: Callable[..., Told], command: tuple[str, ...]) -> None:
     nf("apply", "-auto-approve")
     code, text = nf(*command)

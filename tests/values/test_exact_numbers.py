@@ -21,19 +21,7 @@ from nexusform.values.exact_numbers import (
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "0",
-        "1",
-        "-1",
-        "0.1",
-        "-0.25",
-        "1.5",
-        "100.5",
-        "0.00000025",
-        "123456789012345678901234567890.5",
-        "9.99",
-    ],
+    "text", ["0", "1", "-1", "0.1", "-0.25", "1.5", "100.5", "0.00000025", "123456789012345678901234567890.5", "9.99"]
 )
 def test_a_decimal_reads_back_as_written(text: str) -> None:
     found = parse_number(text)
@@ -41,9 +29,7 @@ def test_a_decimal_reads_back_as_written(text: str) -> None:
     assert format_number(found) == text
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", " 1", "1 ", "0x10", "1_000", "--1", "1e", ".", "inf", "nan", "\u0661"]
-)
+@pytest.mark.parametrize("text", ["", "x", " 1", "1 ", "0x10", "1_000", "--1", "1e", ".", "inf", "nan", "\u0661"])
 def test_what_is_no_decimal_is_no_number(text: str) -> None:
     assert parse_number(text) is None
 

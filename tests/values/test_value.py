@@ -2,13 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.schemas.value_types import (
-    BOOL,
-    NUMBER,
-    STRING,
-    ObjectType,
-    TupleType,
-)
+from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ObjectType, TupleType
 from nexusform.values.exact_numbers import MAX_DIGITS, convert_decimal
 from nexusform.values.value import (
     SENSITIVE,
@@ -39,11 +33,7 @@ def test_a_set_is_sorted_without_duplicates_and_takes_over_marks() -> None:
     assert [v.raw for v in made.raw] == ["a", "b"]
     assert made.is_sensitive
     assert not any(v.marks for v in made.raw)
-    assert [v.raw for v in build_set([build_number(10), build_number(9), build_null(NUMBER)]).raw] == [
-        9,
-        10,
-        None,
-    ]
+    assert [v.raw for v in build_set([build_number(10), build_number(9), build_null(NUMBER)]).raw] == [9, 10, None]
 
 
 def test_unknown_elements_of_a_set_stay_apart() -> None:

@@ -66,9 +66,7 @@ Validated = Callable[..., str]
 
 
 @pytest.fixture
-def validated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Validated:
+def validated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Validated:
     def call(block: str, *paths: str) -> str:
         monkeypatch.chdir(tmp_path)
         Path("main.nf.hcl").write_text(block.format(", ".join(paths)))

@@ -67,10 +67,7 @@ def _describe_attribute(module: ModuleText, blocks: list[Block], attribute: Attr
     schema = schema_lookup.find_schema(blocks)
     schema_attribute = schema.attributes.get(attribute.name) if schema is not None else None
     expression = attribute.expression
-    if (
-        isinstance(expression, StringLiteral)
-        and expression.span.start.byte <= offset <= expression.span.end.byte
-    ):
+    if isinstance(expression, StringLiteral) and expression.span.start.byte <= offset <= expression.span.end.byte:
         meaning_by_value = {
             choice.value: choice.meaning
             for choice in schema_lookup.list_choices(attribute.name, schema_attribute, module)
@@ -89,9 +86,7 @@ def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
         return schema_lookup.TOP_LEVEL.get(block.type, "")
     outer_block = blocks[0]
     if len(outer_block.labels) == 2:
-        text = preview.texts.get(
-            (f"{outer_block.labels[0].value}.{outer_block.labels[1].value}", get_pool_name(block))
-        )
+        text = preview.texts.get((f"{outer_block.labels[0].value}.{outer_block.labels[1].value}", get_pool_name(block)))
         if text:
             return text
     schema = schema_lookup.find_schema(blocks[:-1])

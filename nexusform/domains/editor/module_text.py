@@ -73,9 +73,7 @@ class ModuleText(Struct, frozen=True):
     def list_symbols(self) -> dict[Symbol, Range]:
         """Return the declarations of the module with their ranges, in the order of the files."""
         return {
-            occurrence.symbol: occurrence.range
-            for occurrence in self.list_occurrences()
-            if occurrence.is_declaration
+            occurrence.symbol: occurrence.range for occurrence in self.list_occurrences() if occurrence.is_declaration
         }
 
     def find_occurrence(self, path: str, offset: int) -> Occurrence | None:
@@ -115,9 +113,7 @@ class ModuleText(Struct, frozen=True):
     def find_declaration_block(self, symbol: Symbol) -> Block | None:
         """Return the block that declares a symbol; for a local the `locals` block."""
         range_in_file = self.list_symbols().get(symbol)
-        blocks = (
-            self.find_blocks(range_in_file.path, range_in_file.start) if range_in_file is not None else []
-        )
+        blocks = self.find_blocks(range_in_file.path, range_in_file.start) if range_in_file is not None else []
         return blocks[0] if blocks else None
 
 
@@ -168,18 +164,14 @@ def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurre
     labels = block.labels
     if block.type in _SINGLE_LABEL_BLOCKS and len(labels) == 1:
         yield Occurrence(
-            Symbol(block.type, "", labels[0].value),
-            _get_label_range(path, text, labels[0].span),
-            is_declaration=True,
+            Symbol(block.type, "", labels[0].value), _get_label_range(path, text, labels[0].span), is_declaration=True
         )
     elif block.type in ("resource", "data") and len(labels) == 2:
         symbol = Symbol(block.type, labels[0].value, labels[1].value)
         yield Occurrence(symbol, _get_label_range(path, text, labels[1].span), is_declaration=True)
     elif block.type == "locals" and isinstance(block.body, Body):
         for local in block.body.attributes:
-            yield Occurrence(
-                Symbol("local", "", local.name), _create_range(path, local.name_span), is_declaration=True
-            )
+            yield Occurrence(Symbol("local", "", local.name), _create_range(path, local.name_span), is_declaration=True)
 
 
 def _list_references(path: str, text: bytes, block: Block) -> Iterator[Occurrence]:
@@ -258,9 +250,7 @@ def rename_symbol(module: ModuleText, occurrence: Occurrence, name: str) -> list
     """
     symbol = occurrence.symbol
     if not _IDENTIFIER.fullmatch(name):
-        raise RenameError(
-            f'"{name}" is not a valid name. Use letters, digits, _ and -, starting with a letter.'
-        )
+        raise RenameError(f'"{name}" is not a valid name. Use letters, digits, _ and -, starting with a letter.')
     if symbol.kind == "provider":
         raise RenameError("Providers cannot be renamed.")
     new_symbol = symbol._replace(name=name)

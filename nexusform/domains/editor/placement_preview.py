@@ -63,9 +63,7 @@ def build_preview(plan: Plan) -> PlacementPreview:
     for table in plan.placement_tables:
         key = (str(table.address.config_address), table.pool)
         hints.setdefault(key, []).append(_format_spread(table))
-        texts.setdefault(key, []).append(
-            _format_pool(table, plan, zones.get((str(table.address), table.pool), []))
-        )
+        texts.setdefault(key, []).append(_format_pool(table, plan, zones.get((str(table.address), table.pool), [])))
     for row in plan.placements:
         if row.target is not None and not row.pool and row.kind in ("vm", "binding"):
             hints.setdefault((str(row.address.config_address), ""), []).append(_format_location(row))
@@ -93,16 +91,13 @@ def _format_spread(table: PlacementTable) -> str:
     if len(racks) == 1:
         ((count, names),) = racks.items()
         return f"{format_names(names)}: {count}{' each' if len(names) > 1 else ''}"
-    return ", ".join(
-        f"{format_names(names)}: {count}" for count, names in sorted(racks.items(), reverse=True)
-    )
+    return ", ".join(f"{format_names(names)}: {count}" for count, names in sorted(racks.items(), reverse=True))
 
 
 def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
     """Format a pool: `pool1: 12 VMs on zones 1, 4; room for 7 more`, with its racks."""
     capacity = next(
-        (row.after for row in plan.capacity if (row.site_id, row.sku) == (table.site_id, table.vm_sku_name)),
-        None,
+        (row.after for row in plan.capacity if (row.site_id, row.sku) == (table.site_id, table.vm_sku_name)), None
     )
     capacity_text = f"; capacity for {capacity.free:,} more" if capacity is not None else ""
     zones_text = f" on {'zone' if len(zones) == 1 else 'zones'} {', '.join(zones)}" if zones else ""

@@ -63,11 +63,7 @@ def _get_block_type(block: Block) -> str:
 def describe_attribute(name: str, attribute: AttributeSchema) -> str:
     """Describe an argument in Markdown: its type, whether it is required, its description and choices."""
     kind = "required" if attribute.required else "optional" if attribute.optional else "computed"
-    lines = [
-        f"**`{name}`** {describe_type(attribute.type)}, {kind}",
-        "",
-        escape_description(attribute.description),
-    ]
+    lines = [f"**`{name}`** {describe_type(attribute.type)}, {kind}", "", escape_description(attribute.description)]
     if attribute.choices:
         lines.append(f"\nOne of {', '.join(f'`{choice}`' for choice in attribute.choices)}.")
     if attribute.default is not None:
@@ -113,15 +109,11 @@ def list_vm_skus(module: ModuleText) -> Iterator[Choice]:
             yield Choice(symbol.name, "declared here")
     for sku in sorted(CATALOGUES[NEWEST].vm_skus.values(), key=compute_size_key, reverse=True):
         cells = "1 cell" if sku.numa_cells == 1 else f"{sku.numa_cells} cells"
-        yield Choice(
-            sku.name, f"{sku.vcpus} vCPUs ({sku.host_vcpus} of the host), {sku.memory_gib} GiB, {cells}"
-        )
+        yield Choice(sku.name, f"{sku.vcpus} vCPUs ({sku.host_vcpus} of the host), {sku.memory_gib} GiB, {cells}")
 
 
 def list_settable(schema: BlockSchema) -> Iterable[tuple[str, AttributeSchema]]:
     """Return the arguments a user can set."""
     return (
-        (name, attribute)
-        for name, attribute in schema.attributes.items()
-        if attribute.required or attribute.optional
+        (name, attribute) for name, attribute in schema.attributes.items() if attribute.required or attribute.optional
     )

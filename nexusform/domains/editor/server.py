@@ -96,10 +96,7 @@ class EditorState(Struct):
         location = create_editor_context(directory, dict(os.environ), self.unsaved_texts)
         validation = validate_directory(location)
         by_file: dict[str, list[tuple[Marker, Diagnostic]]] = {}
-        for diagnostic in (
-            *validation.diagnostics,
-            *self._list_plan_findings(directory, validation.diagnostics),
-        ):
+        for diagnostic in (*validation.diagnostics, *self._list_plan_findings(directory, validation.diagnostics)):
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
             marker = _build_marker(diagnostic, validation.sources.get(file))
             by_file.setdefault(file, []).append((marker, diagnostic))
@@ -259,9 +256,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
         if source is None or not path.endswith(NATIVE):
             return []
         text, problems = format_text(source)
-        full_range = lsp.Range(
-            lsp.Position(0, 0), convert_to_position(source.text, len(source.text.encode()))
-        )
+        full_range = lsp.Range(lsp.Position(0, 0), convert_to_position(source.text, len(source.text.encode())))
         return [] if problems or text == source.text else [lsp.TextEdit(full_range, text)]
 
     @server.feature(lsp.TEXT_DOCUMENT_RENAME)
@@ -288,10 +283,7 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
         ]
         return [
             lsp.CodeAction(
-                quick_fix.title,
-                lsp.CodeActionKind.QuickFix,
-                [marker],
-                edit=_build_edit(module, [quick_fix.change]),
+                quick_fix.title, lsp.CodeActionKind.QuickFix, [marker], edit=_build_edit(module, [quick_fix.change])
             )
             for marker, finding in matching_findings
             for quick_fix in list_quick_fixes(module, finding)
@@ -320,9 +312,7 @@ def _resolve_path(uri: str) -> str:
 
 def _build_range(module: ModuleText, range_in_file: Range) -> lsp.Range:
     text = module.files[range_in_file.path].text
-    return lsp.Range(
-        convert_to_position(text, range_in_file.start), convert_to_position(text, range_in_file.end)
-    )
+    return lsp.Range(convert_to_position(text, range_in_file.start), convert_to_position(text, range_in_file.end))
 
 
 def _build_location(module: ModuleText, range_in_file: Range) -> lsp.Location:

@@ -58,9 +58,7 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
     if quoted_match is not None and line_prefix.count('"') % 2:
         return list(_suggest_values(argument, attribute, module, quoted_match[1]))
     reference_match = _REFERENCE.search(line_prefix)
-    return list(
-        _suggest_references(module, attribute, reference_match[0] if reference_match is not None else "")
-    )
+    return list(_suggest_references(module, attribute, reference_match[0] if reference_match is not None else ""))
 
 
 def _find_argument(module: ModuleText, path: str, offset: int, line_prefix: str) -> str | None:
@@ -135,9 +133,7 @@ def _suggest_values(
 # --- references ----------------------------------------------------------------------------------
 
 
-def _suggest_references(
-    module: ModuleText, attribute: AttributeSchema | None, typed_text: str
-) -> Iterator[Suggestion]:
+def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, typed_text: str) -> Iterator[Suggestion]:
     """Yield suggestions for references after the typed part: targets of the argument are first."""
     length = len(typed_text.encode())
     parent, dot, _ = typed_text.rpartition(".")
@@ -147,9 +143,7 @@ def _suggest_references(
             for name, detail in _list_members(module, parent)
         )
         return
-    referred_types = (
-        attribute.refers_to.types if attribute is not None and attribute.refers_to is not None else ()
-    )
+    referred_types = attribute.refers_to.types if attribute is not None and attribute.refers_to is not None else ()
     symbols = sorted(_list_referable(module), key=lambda symbol: symbol.type not in referred_types)
     for symbol in symbols:
         insert = (

@@ -164,9 +164,7 @@ class Exploration:
     def _check_request(self, request: ExplorationRequest) -> None:
         """Check a request. Raises ExplorationRequestError."""
         unknown_keys = [key for key in request.counts if key not in self._count_paths]
-        unknown_keys += [
-            key for key in (*request.lost, *request.active, *request.added) if key not in self._racks
-        ]
+        unknown_keys += [key for key in (*request.lost, *request.active, *request.added) if key not in self._racks]
         if unknown_keys:
             raise ExplorationRequestError(f'Unknown pool or rack "{unknown_keys[0]}".')
         if any(not 0 <= count <= MAX_VMS for count in request.counts.values()):
@@ -187,11 +185,7 @@ class Exploration:
             model_rack = planned_values[key]
             for number in range(1, count + 1):
                 name = f"{model_rack['name']}-like-{number}"
-                arguments = {
-                    "site_id": model_rack["site_id"],
-                    "name": name,
-                    "machine_sku": model_rack["machine_sku"],
-                }
+                arguments = {"site_id": model_rack["site_id"], "name": name, "machine_sku": model_rack["machine_sku"]}
                 lines = [f"  {argument} = {quote_string(value)}" for argument, value in arguments.items()]
                 lines.append(f"  machine_count = {model_rack['machine_count']}")
                 body = "\n".join(lines)
@@ -207,9 +201,7 @@ class Exploration:
             if count
         ]
         for adjustment in self._list_adjustments(request):
-            edit = build_literal_edit(
-                self.configuration, adjustment.address, adjustment.path, adjustment.value
-            )
+            edit = build_literal_edit(self.configuration, adjustment.address, adjustment.path, adjustment.value)
             if edit is not None:
                 edits.append(edit)
             else:
@@ -243,10 +235,7 @@ def open_exploration(
         yield None, opening.diagnostics, opening.sources
         return
     with begin_run(
-        opening.project,
-        "OperationTypePlan",
-        LockOptions(enabled=False, is_exclusive=True),
-        records_recovery=False,
+        opening.project, "OperationTypePlan", LockOptions(enabled=False, is_exclusive=True), records_recovery=False
     ) as run:
         diagnostics = (*opening.diagnostics, *run.diagnostics)
         yield (Exploration(run) if run.is_ready else None), diagnostics, opening.sources

@@ -133,9 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server.render_plan(body.wish)
 
     def _handle_change(self, body: _RequestBody) -> dict[str, Any]:
-        document: dict[str, Any] = msgspec.to_builtins(
-            self.server.exploration.compute_file_changes(body.wish)
-        )
+        document: dict[str, Any] = msgspec.to_builtins(self.server.exploration.compute_file_changes(body.wish))
         return document
 
     def _handle_write(self, body: _RequestBody) -> dict[str, Any]:
@@ -147,9 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _has_access(self, token: str) -> bool:
         """Return whether a request has the token of the opened page; otherwise reject it."""
         hosts = (f"127.0.0.1:{self.server.server_port}", f"localhost:{self.server.server_port}")
-        if self.headers.get("Host") not in hosts or not hmac.compare_digest(
-            token.encode(), self.server.token.encode()
-        ):
+        if self.headers.get("Host") not in hosts or not hmac.compare_digest(token.encode(), self.server.token.encode()):
             self._reject(HTTPStatus.FORBIDDEN, "Open the address that `nexusform explore` printed.")
             return False
         return True

@@ -62,9 +62,7 @@ def _describe_failure(value: Value, target: Type, problem: ConversionProblem) ->
 
 def _build_conversion(name: str, target: Type, description: str, *examples: Example) -> Function:
     parameter = build_any_parameter("v", "a value", allow_marked=True)
-    return Function(
-        name, description, (parameter,), target, _build_converter(target), examples, may_be_null=True
-    )
+    return Function(name, description, (parameter,), target, _build_converter(target), examples, may_be_null=True)
 
 
 # --- errors caught -----------------------------------------------------------------------------

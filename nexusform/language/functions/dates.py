@@ -10,13 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.language.functions.function import (
-    Example,
-    FixedProblem,
-    Function,
-    FunctionProblem,
-    build_plain_function,
-)
+from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, build_plain_function
 from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.value import UNKNOWN, Value
 

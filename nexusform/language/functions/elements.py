@@ -238,9 +238,7 @@ FUNCTIONS: Final = (
         _find_coalesce_type,
         _compute_coalesce,
         (Example('coalesce("", "b")', '"b"'), Example("coalesce(null, 1, 2)", "1")),
-        Parameter(
-            "vals", DYNAMIC, "values of one type", allow_null=True, allow_unknown=True, allow_dynamic=True
-        ),
+        Parameter("vals", DYNAMIC, "values of one type", allow_null=True, allow_unknown=True, allow_dynamic=True),
     ),
     Function(
         "coalescelist",
@@ -284,12 +282,7 @@ FUNCTIONS: Final = (
         "The number of elements of a collection, or characters of a text.",
         (
             Parameter(
-                "value",
-                DYNAMIC,
-                "a collection or a text",
-                allow_dynamic=True,
-                allow_unknown=True,
-                allow_marked=True,
+                "value", DYNAMIC, "a collection or a text", allow_dynamic=True, allow_unknown=True, allow_marked=True
             ),
         ),
         NUMBER,
@@ -299,11 +292,7 @@ FUNCTIONS: Final = (
     Function(
         "one",
         "The only element of a list, or null for an empty list. More elements are an error.",
-        (
-            build_list_parameter(
-                "a list, set or tuple", allow_unknown=True, allow_dynamic=True, inner_marks=True
-            ),
-        ),
+        (build_list_parameter("a list, set or tuple", allow_unknown=True, allow_dynamic=True, inner_marks=True),),
         DYNAMIC,
         _find_single_element,
         (Example('one(["a"])', '"a"'), Example("one([])", "null")),

@@ -17,13 +17,7 @@ from nexusform.language.functions.function import (
     build_any_parameter,
     build_plain_function,
 )
-from nexusform.language.functions.json_encoding import (
-    clean_text,
-    get_json_prefix,
-    guess_type,
-    parse_json,
-    render_json,
-)
+from nexusform.language.functions.json_encoding import clean_text, get_json_prefix, guess_type, parse_json, render_json
 from nexusform.language.functions.yaml_encoding import parse_yaml, render_yaml
 from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, ObjectType, PrimitiveType
 from nexusform.values.value import UNKNOWN, Refinement, Value, get_refinement
@@ -84,9 +78,7 @@ def _unquote_url(text: str) -> str:
 
     invalid_escape = _BAD_ESCAPE.search(text)
     if invalid_escape is not None:
-        raise FunctionProblem(
-            f'invalid URL escape "{text[invalid_escape.start() : invalid_escape.start() + 3]}"', 0
-        )
+        raise FunctionProblem(f'invalid URL escape "{text[invalid_escape.start() : invalid_escape.start() + 3]}"', 0)
     return decode_utf8(unquote_to_bytes(text.replace("+", " ")), "the result of decoding the provided string")
 
 
@@ -267,9 +259,7 @@ def _decode_text(text: str, encoding: str) -> str:
             codec = "utf-16-be"
         return clean_text(data.decode(codec))
     except UnicodeError:
-        raise FunctionProblem(
-            f"the given string contains symbols that are not defined for {encoding}", 0
-        ) from None
+        raise FunctionProblem(f"the given string contains symbols that are not defined for {encoding}", 0) from None
 
 
 # --- the functions ---------------------------------------------------------------------------
@@ -293,9 +283,7 @@ def _build_text_function(
     parameters: Sequence[tuple[str, PrimitiveType, str]],
     *examples: tuple[str, str],
 ) -> Function:
-    return build_plain_function(
-        name, description, parameters, returns=STRING, compute=compute, examples=examples
-    )
+    return build_plain_function(name, description, parameters, returns=STRING, compute=compute, examples=examples)
 
 
 _TEXT: Final = [("str", STRING, "the text")]

@@ -123,9 +123,7 @@ def _build_file_set(reader: FileReader) -> Function:
     )
 
 
-def _build_file_hash(
-    reader: FileReader, name: str, description: str, digest: Callable[[bytes], str]
-) -> Function:
+def _build_file_hash(reader: FileReader, name: str, description: str, digest: Callable[[bytes], str]) -> Function:
     return build_plain_function(
         f"file{name}",
         f"The {description} of a file.",
@@ -145,9 +143,7 @@ def build_file_functions(reader: FileReader) -> tuple[Function, ...]:
     return (
         build_text_function("abspath", "The absolute form of a path.", reader.resolve_path),
         build_text_function("file", "The content of a text file (UTF-8).", reader.read_text),
-        build_text_function(
-            "filebase64", "The content of a file in base64.", lambda p: encode_base64(reader.read(p))
-        ),
+        build_text_function("filebase64", "The content of a file in base64.", lambda p: encode_base64(reader.read(p))),
         *[_build_file_hash(reader, *hash_entry) for hash_entry in HASHES],
         build_plain_function(
             "fileexists",

@@ -11,26 +11,11 @@ from msgspec import Struct
 
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.conversion import convert_value, describe_problem
-from nexusform.language.functions.function import (
-    Example,
-    Function,
-    FunctionProblem,
-    Parameter,
-    build_any_parameter,
-)
+from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, build_any_parameter
 from nexusform.language.functions.json_encoding import render_json, render_json_string
 from nexusform.language.functions.text import split_clusters
 from nexusform.language.syntax.positions import count_clusters
-from nexusform.schemas.value_types import (
-    BOOL,
-    DYNAMIC,
-    NUMBER,
-    STRING,
-    ListType,
-    PrimitiveType,
-    SetType,
-    TupleType,
-)
+from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
 from nexusform.values.exact_numbers import compute_shortest_digits
 from nexusform.values.value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_prefix
 
@@ -123,9 +108,7 @@ def _render_argument(verb: _Verb, argument: Value) -> str:
     if mode == "v":
         return _render_default(verb, argument)
     if argument.raw is None:
-        raise FunctionProblem(
-            f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted'
-        )
+        raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')
     if mode in {"s", "q"}:
         text = _convert_argument(verb, argument, STRING)
         return _render_string(verb, text)
@@ -277,9 +260,7 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
         if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None
     }
     count = _find_common_length(lists)
-    untyped_unknowns = [
-        argument for argument in arguments if argument.type is DYNAMIC and argument.raw is UNKNOWN
-    ]
+    untyped_unknowns = [argument for argument in arguments if argument.type is DYNAMIC and argument.raw is UNKNOWN]
     unknown_lists = [argument for argument in lists.values() if argument.raw is UNKNOWN]
     if pattern.raw is UNKNOWN or count is None or untyped_unknowns or unknown_lists:
         return Value(_STRINGS, UNKNOWN)

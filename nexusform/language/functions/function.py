@@ -124,9 +124,7 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
         return convert_value(argument, required)
     except ConversionProblem as problem:
         if argument.has_marks:
-            raise FixedProblem(
-                problem.message, position
-            ) from None  # about types alone, without the path to a part
+            raise FixedProblem(problem.message, position) from None  # about types alone, without the path to a part
         raise FunctionProblem(describe_problem(problem), position) from None
 
 

@@ -28,13 +28,7 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 # Maximum nesting of a document: values are traversed recursively.
 MAX_DEPTH: Final = 512
 
-_ESCAPES: Final = {
-    ord("<"): "\\u003c",
-    ord(">"): "\\u003e",
-    ord("&"): "\\u0026",
-    0x2028: "\\u2028",
-    0x2029: "\\u2029",
-}
+_ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
 def render_json_string(text: str) -> str:
@@ -66,9 +60,7 @@ def _reject_constant(name: str) -> Any:
 def parse_json(text: str) -> Value:
     """Parse JSON text to objects and tuples. Raises FunctionProblem."""
     try:
-        data = json.loads(
-            text, parse_int=_parse_number, parse_float=_parse_number, parse_constant=_reject_constant
-        )
+        data = json.loads(text, parse_int=_parse_number, parse_float=_parse_number, parse_constant=_reject_constant)
     except json.JSONDecodeError as problem:
         message = problem.msg[0].lower() + problem.msg[1:]
         raise FunctionProblem(

@@ -16,16 +16,7 @@ from nexusform.language.functions.function import (
     Parameter,
     build_any_parameter,
 )
-from nexusform.schemas.value_types import (
-    DYNAMIC,
-    STRING,
-    ListType,
-    MapType,
-    ObjectType,
-    TupleType,
-    Type,
-    describe_type,
-)
+from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, MapType, ObjectType, TupleType, Type, describe_type
 from nexusform.values.value import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, build_object, collect_marks
 
 _STRINGS: Final = ListType(STRING)
@@ -103,9 +94,7 @@ def _lookup(mapping: Value, key: Value, *default: Value) -> Value:
 def _merge_maps(*maps: Value) -> Value:
     for position, mapping in enumerate(maps):
         if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):
-            raise FunctionProblem(
-                f'arguments must be maps or objects, got "{describe_type(mapping.type)}"', position
-            )
+            raise FunctionProblem(f'arguments must be maps or objects, got "{describe_type(mapping.type)}"', position)
     marks = NO_MARKS.union(*[m.marks for m in maps])
     kind = maps[0].type if maps else None
     same_map = isinstance(kind, MapType) and all(m.type == kind for m in maps)
@@ -174,9 +163,7 @@ def _build_zip_map(keys: Value, values: Value) -> Value:
     if not keys.is_wholly_known:
         return Value(kind, UNKNOWN)
     if len(keys.raw) != len(values.raw):
-        raise FunctionProblem(
-            f"number of keys ({len(keys.raw)}) does not match number of values ({len(values.raw)})"
-        )
+        raise FunctionProblem(f"number of keys ({len(keys.raw)}) does not match number of values ({len(values.raw)})")
     if any(k.raw is None for k in keys.raw):
         raise FixedProblem("keys must not be null", 0)
     items = {k.raw: v for k, v in zip(keys.raw, values.raw, strict=True)}
@@ -205,10 +192,7 @@ FUNCTIONS: Final = (
         ),
         DYNAMIC,
         _lookup,
-        (
-            Example('lookup({ a = "ay" }, "a", "what?")', '"ay"'),
-            Example('lookup({}, "c", "what?")', '"what?"'),
-        ),
+        (Example('lookup({ a = "ay" }, "a", "what?")', '"ay"'), Example('lookup({}, "c", "what?")', '"what?"')),
         build_any_parameter("default", "the value for a missing key", allow_marked=True),
         may_be_null=True,
     ),

@@ -88,9 +88,7 @@ def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
         raise FunctionProblem(f"insufficient address space to extend prefix of {network.prefixlen} by {bits}")
     count = 1 << bits
     if not -count <= subnet_number < count:
-        raise FunctionProblem(
-            f"prefix extension of {bits} does not accommodate a subnet numbered {subnet_number}"
-        )
+        raise FunctionProblem(f"prefix extension of {bits} does not accommodate a subnet numbered {subnet_number}")
     first = int(network.network_address) + (subnet_number % count << (network.max_prefixlen - length))
     return _format_network(network, first, length)
 
@@ -122,8 +120,7 @@ def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
         if first + size > end:
             after = f" after {subnets[-1].raw}" if subnets else ""
             raise FunctionProblem(
-                f"not enough remaining address space for a subnet with a prefix of {length} bits{after}",
-                position,
+                f"not enough remaining address space for a subnet with a prefix of {length} bits{after}", position
             )
         subnets.append(Value(STRING, _format_network(network, first, length)))
         next_address = first + size
@@ -165,10 +162,7 @@ FUNCTIONS: Final = (
         [_PREFIX, ("hostnum", NUMBER, "the number of the host")],
         returns=STRING,
         compute=_compute_host,
-        examples=[
-            ('cidrhost("10.12.112.0/20", 16)', '"10.12.112.16"'),
-            ('cidrhost("fd00::/64", 1)', '"fd00::1"'),
-        ],
+        examples=[('cidrhost("10.12.112.0/20", 16)', '"10.12.112.16"'), ('cidrhost("fd00::/64", 1)', '"fd00::1"')],
     ),
     build_plain_function(
         "cidrnetmask",

@@ -16,16 +16,7 @@ from nexusform.language.functions.function import (
     Parameter,
     build_plain_function,
 )
-from nexusform.schemas.value_types import (
-    DYNAMIC,
-    NUMBER,
-    STRING,
-    ListType,
-    SetType,
-    TupleType,
-    Type,
-    describe_type,
-)
+from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, describe_type
 from nexusform.values.exact_numbers import convert_decimal, normalize_number
 from nexusform.values.value import UNKNOWN, Value
 

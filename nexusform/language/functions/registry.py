@@ -62,10 +62,7 @@ def build_functions(
     `plan_time` is the result of plantimestamp() (the time of its first call, by default). timestamp() is
     unknown unless `is_applying`, and so is uuid(), which then uses `new_uuid`.
     """
-    families = [
-        *FAMILIES,
-        *_build_outside_families(files, clock, base_directory, plan_time, is_applying=is_applying),
-    ]
+    families = [*FAMILIES, *_build_outside_families(files, clock, base_directory, plan_time, is_applying=is_applying)]
     functions: dict[str, Function] = {}
     for _, family in families:
         functions.update({function.name: function for function in family})

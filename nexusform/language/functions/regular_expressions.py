@@ -161,8 +161,7 @@ def _find_all_matches(pattern: Value, text: Value) -> Value:
     compiled_pattern = _compile_argument(pattern.raw)
     kind = _find_capture_type(compiled_pattern)
     return Value(
-        ListType(kind),
-        tuple([_build_captures(compiled_pattern, m) for m in _list_matches(compiled_pattern, text.raw)]),
+        ListType(kind), tuple([_build_captures(compiled_pattern, m) for m in _list_matches(compiled_pattern, text.raw)])
     )
 
 
@@ -176,10 +175,7 @@ def _replace_all(text: Value, substring: Value, replacement: Value) -> Value:
     pieces: list[str] = []
     offset = length = 0
     for match in _list_matches(compiled_pattern, text.raw):
-        pieces += (
-            text.raw[offset : match.start()],
-            _expand_template(replacement.raw, compiled_pattern, match),
-        )
+        pieces += (text.raw[offset : match.start()], _expand_template(replacement.raw, compiled_pattern, match))
         length += len(pieces[-1])
         check_length(length)
         offset = match.end()

@@ -10,16 +10,7 @@ from nexusform.language.conversion import convert_value as _convert
 from nexusform.language.functions.elements import SEQUENCES, build_list_parameter
 from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, Parameter
 from nexusform.language.unification import compare_values, unify_types
-from nexusform.schemas.value_types import (
-    DYNAMIC,
-    NUMBER,
-    STRING,
-    ListType,
-    SetType,
-    TupleType,
-    Type,
-    describe_type,
-)
+from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, describe_type
 from nexusform.values.exact_numbers import normalize_number
 from nexusform.values.value import (
     DYNAMIC_UNKNOWN,
@@ -143,11 +134,7 @@ def _select_by_keys(values: Value, keys: Value, searchset: Value) -> Value:
         wanted_keys = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None
-    first = {
-        compute_order_key(key): index
-        for index, key in reversed(list(enumerate(search)))
-        if key.is_wholly_known
-    }
+    first = {compute_order_key(key): index for index, key in reversed(list(enumerate(search))) if key.is_wholly_known}
     unknown_keys = [(index, key) for index, key in enumerate(search) if not key.is_wholly_known]
     chosen = []
     for key, value in zip(wanted_keys, values.raw, strict=True):

@@ -129,9 +129,7 @@ def _compute_length_bounds(sequence: Value) -> tuple[int, int | None]:
 _ANY_SET: Final = SetType(DYNAMIC)
 
 
-def _build_set_function(
-    name: str, description: str, body: Callable[..., Value], *examples: Example
-) -> Function:
+def _build_set_function(name: str, description: str, body: Callable[..., Value], *examples: Example) -> Function:
     return Function(
         name,
         description,

@@ -30,9 +30,7 @@ def split_clusters(text: str) -> list[str]:
     start = 0
     while start < len(text):
         end = start + 1
-        while end < len(text) and (
-            unicodedata.combining(text[end]) or count_clusters(text[start : end + 1]) == 1
-        ):
+        while end < len(text) and (unicodedata.combining(text[end]) or count_clusters(text[start : end + 1]) == 1):
             end += 1
         pieces.append(text[start:end])
         start = end
@@ -199,9 +197,7 @@ FUNCTIONS: Final = (
         compute=lambda text, part: part in text,
         examples=[('strcontains("hello world", "wor")', "true")],
     ),
-    _build_text_function(
-        "strrev", "The text in reverse order.", _revert_text, ('strrev("hello")', '"olleh"')
-    ),
+    _build_text_function("strrev", "The text in reverse order.", _revert_text, ('strrev("hello")', '"olleh"')),
     build_plain_function(
         "substr",
         "A part of the text by offset and length.",

@@ -108,12 +108,7 @@ def _render_entry(key: str, item: Value, indent: int) -> list[str]:
     if _BREAK.search(key) or len(key.encode()) > _MAX_SIMPLE_KEY_BYTES:
         first = _render_item(Value(STRING, key), indent + 2, indent + 2)
         second = _render_item(item, indent + 2, indent + 2)
-        return [
-            f"? {first[0]}",
-            *_add_indentation(first[1:]),
-            f": {second[0]}",
-            *_add_indentation(second[1:]),
-        ]
+        return [f"? {first[0]}", *_add_indentation(first[1:]), f": {second[0]}", *_add_indentation(second[1:])]
     name = f"{_render_quoted(key)}:"
     if isinstance(item.raw, dict) and item.raw:
         return [name, *_add_indentation(_render_lines(item, indent + 2))]
@@ -133,9 +128,7 @@ def _fold_string(text: str, indent: int, column: int) -> list[str]:
     column += 1
     is_after_space = False
     for position, character in enumerate(text):
-        is_line_break = (
-            character == " " and not is_after_space and column > _WIDTH and 0 < position < len(text) - 1
-        )
+        is_line_break = character == " " and not is_after_space and column > _WIDTH and 0 < position < len(text) - 1
         is_after_space = character == " "
         if is_line_break:
             lines.append("".join(pieces))
@@ -202,9 +195,7 @@ def parse_yaml(text: str) -> Value:
         reader = _Reader(_list_events(yaml.parse(text, Loader=loader)))
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
-        raise FunctionProblem(
-            _describe_problem(problem), 0, mark.line + 1 if mark is not None else 0
-        ) from None
+        raise FunctionProblem(_describe_problem(problem), 0, mark.line + 1 if mark is not None else 0) from None
     except RecursionError:
         raise FixedProblem("the document is nested too deeply", 0) from None
     return reader.parse_document()
@@ -302,9 +293,7 @@ class _Reader:
         merged_items: dict[str, Value] = {}
         while not isinstance(self.events[self.index], yaml.MappingEndEvent):
             key_event = self.events[self.index]
-            is_merge = (
-                isinstance(key_event, yaml.ScalarEvent) and key_event.value == "<<" and key_event.implicit[0]
-            )
+            is_merge = isinstance(key_event, yaml.ScalarEvent) and key_event.value == "<<" and key_event.implicit[0]
             key = self._parse_key(depth + 1)
             value = self._parse_node(depth + 1)
             if is_merge:

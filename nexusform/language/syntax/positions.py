@@ -49,9 +49,7 @@ def _is_joined(before: str, after: str) -> bool:
         return right in _HANGUL_LEAD or right in _HANGUL_VOWEL or right in _HANGUL_SYLLABLE
     if right in _HANGUL_VOWEL:
         return left in _HANGUL_VOWEL or (left in _HANGUL_SYLLABLE and (left - 0xAC00) % 28 == 0)
-    return right in _HANGUL_TRAIL and (
-        left in _HANGUL_VOWEL or left in _HANGUL_TRAIL or left in _HANGUL_SYLLABLE
-    )
+    return right in _HANGUL_TRAIL and (left in _HANGUL_VOWEL or left in _HANGUL_TRAIL or left in _HANGUL_SYLLABLE)
 
 
 def count_clusters(text: str) -> int:

@@ -212,9 +212,7 @@ class ObjectKey(Node, frozen=True):
     def is_ambiguous(self) -> bool:
         """True if it looks like a reference (`aws.west = ...`), which is meaningless as a key."""
         traversal = self.expression
-        return isinstance(traversal, Traversal) and any(
-            isinstance(step, TraverseAttribute) for step in traversal.steps
-        )
+        return isinstance(traversal, Traversal) and any(isinstance(step, TraverseAttribute) for step in traversal.steps)
 
 
 class ObjectCons(Node, frozen=True):

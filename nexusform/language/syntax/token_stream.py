@@ -44,8 +44,7 @@ _MULTI_LINE = (
     '\\n escape to represent a newline character or use the "heredoc" multi-line template syntax.'
 )
 _CHARACTERS = {
-    "`": 'The "`" character is not valid. To create a multi-line string, use the "heredoc" syntax, '
-    'like "<<EOT".',
+    "`": 'The "`" character is not valid. To create a multi-line string, use the "heredoc" syntax, like "<<EOT".',
     "'": 'Single quotes are not valid. Use double quotes (") to enclose strings.',
     ";": 'The ";" character is not valid. Use newlines to separate arguments and blocks, and commas to '
     "separate items in collection values.",
@@ -55,8 +54,7 @@ _CURLY_QUOTES_DETAIL = (
     'quotes instead: "...".'
 )
 _BARE_SEQUENCE = (
-    'A sequence "${ ... }" is valid only inside quotes. Elsewhere write the expression alone, as in value '
-    "= var.name."
+    'A sequence "${ ... }" is valid only inside quotes. Elsewhere write the expression alone, as in value = var.name.'
 )
 CURLY_QUOTES = frozenset("\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b")
 _FOREIGN_WORDS = {"and": "&&", "or": "||", "is": "=="}
@@ -128,12 +126,7 @@ class TokenStream(Struct):
         )
 
     def report_error(
-        self,
-        diagnostic_id: str,
-        detail: str,
-        index: int | None = None,
-        since: int | None = None,
-        headline: str = "",
+        self, diagnostic_id: str, detail: str, index: int | None = None, since: int | None = None, headline: str = ""
     ) -> MalformedError:
         """Report a syntax error at a token (the next one) and return the exception to raise.
 
@@ -235,10 +228,7 @@ class TokenStream(Struct):
         if following in {"=", ":"}:
             return None
         if word in _FOREIGN_WORDS:
-            return (
-                "unsupported-operator",
-                f'There is no operator "{word}". Did you mean "{_FOREIGN_WORDS[word]}"?',
-            )
+            return ("unsupported-operator", f'There is no operator "{word}". Did you mean "{_FOREIGN_WORDS[word]}"?')
         if word == "in" and self.tokens.kinds[index - 1] != "," and self._get_word(index - 1) != "for":
             return "unsupported-operator", 'There is no operator "in". Use contains(list, value).'
         if word == "if" and self._has_word_on_line("else", index):
@@ -262,10 +252,7 @@ class TokenStream(Struct):
         if opening is None:
             return 'After "<<" write the closing marker of the heredoc, as in "<<EOT".'
         dash, _, marker, _ = opening.groups()
-        return (
-            "The marker of a heredoc has no blanks and no quotes, and ends its line: write "
-            f'"<<{dash}{marker}".'
-        )
+        return f'The marker of a heredoc has no blanks and no quotes, and ends its line: write "<<{dash}{marker}".'
 
     def enter_level(self) -> None:
         """Enter one more level; exceeding the maximum is a syntax error. The caller restores `depth`."""

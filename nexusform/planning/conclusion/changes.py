@@ -51,9 +51,7 @@ def build_changes(
     for address in sorted(prior.instances, key=compute_address_order):
         if not _is_outside_selection(instances.get(address)):
             deposed = sorted(prior.get_deposed(address).items())
-            changes += [
-                _build_deposed_change(address, key, deposed_object) for key, deposed_object in deposed
-            ]
+            changes += [_build_deposed_change(address, key, deposed_object) for key, deposed_object in deposed]
     return changes, problems
 
 
@@ -128,9 +126,7 @@ def _build_private_note(instance: Instance) -> Mapping[str, Any] | None:
     if instance.private is None:
         return prior_note
     preserved = (
-        {name: prior_note[name] for name in (RECORD_KEY, UNFINISHED_KEY) if name in prior_note}
-        if prior_note
-        else {}
+        {name: prior_note[name] for name in (RECORD_KEY, UNFINISHED_KEY) if name in prior_note} if prior_note else {}
     )
     return {**instance.private, **preserved} or None
 

@@ -73,9 +73,7 @@ def _find_existing_surge_shortages(plan: Plan) -> frozenset[str]:
     caused_by_plan: set[str] = set()
     for site in plan.sites:
         addresses |= {str(pool.address) for pool in site.pools}
-        caused_by_plan |= {
-            str(pool.address) for pool in site.pools if (site.id, pool.cluster) in new_shortages
-        }
+        caused_by_plan |= {str(pool.address) for pool in site.pools if (site.id, pool.cluster) in new_shortages}
     return frozenset(addresses - caused_by_plan)
 
 
@@ -97,13 +95,9 @@ def _collect_actions(plan: Plan) -> _PlanActions:
     return _PlanActions(
         has_predecessor=plan.serial > 0,
         changed_resources=_list_changed_resources(plan),
-        changed_documents=frozenset(
-            str(change.address) for change in plan.changes if _has_changed_text(change)
-        ),
+        changed_documents=frozenset(str(change.address) for change in plan.changes if _has_changed_text(change)),
         resources_with_bindings={str(row.address) for row, effect in bindings if effect in _ADDING_EFFECTS},
-        resources_with_added_pods={
-            str(row.address) for row, effect in pods_of_plan if effect in _ADDING_EFFECTS
-        },
+        resources_with_added_pods={str(row.address) for row, effect in pods_of_plan if effect in _ADDING_EFFECTS},
         resources_with_waiting_pods={
             str(row.address) for row, effect in pods_of_plan if _is_newly_waiting(row, effect)
         },

@@ -19,13 +19,7 @@ from nexusform.placement_kinds.kinds import KINDS, VM, get_order
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.impact.effects import Effect, compute_effect
-from nexusform.plans.plan import (
-    Action,
-    Change,
-    PlacementAction,
-    PlacementChange,
-    PlacementTotal,
-)
+from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, PlacementTotal
 from nexusform.resources.address import Address
 
 _REMOVAL_ACTIONS: Final = (PlacementAction.REMOVE, PlacementAction.FORGET)
@@ -131,12 +125,7 @@ class _KindTotals(Struct):
         )
 
     def add_object(
-        self,
-        change: Change,
-        kind: str,
-        resource_type: ResourceType,
-        rows: list[PlacementChange],
-        before: Names,
+        self, change: Change, kind: str, resource_type: ResourceType, rows: list[PlacementChange], before: Names
     ) -> Iterator[str]:
         """Count the contents of one object, which contained `before`; yields inconsistencies."""
         if change.action is Action.NO_OP and not rows:
@@ -246,8 +235,7 @@ def _find_waiting_rows(
         if change.deposed or not placing or change.before is None:
             continue
         before, after = (
-            count_names(rows[0].kind, types[change.address.type], side)
-            for side in (change.before, change.after)
+            count_names(rows[0].kind, types[change.address.type], side) for side in (change.before, change.after)
         )
         row_counts = _RowCounts()
         for row in rows:
@@ -296,8 +284,7 @@ def _check_missing_machines(
     for vm in family.list_existing_vms(change.after):
         if not _has_machine(vm, site) and vm.name not in lost_names:
             yield (
-                f'{change.address}: the VM "{vm.name}" would stay on {vm.placement.machine}, which no '
-                "longer exists."
+                f'{change.address}: the VM "{vm.name}" would stay on {vm.placement.machine}, which no longer exists.'
             )
 
 

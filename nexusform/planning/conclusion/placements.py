@@ -57,9 +57,7 @@ def build_placement_changes(
 
 def _list_removed_rows(vms: VmObject) -> Iterator[PlacementChange]:
     """Yield rows of removed VMs, also of those re-created under another name."""
-    renamed_vms = {
-        key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_renamed(vms, key)
-    }
+    renamed_vms = {key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_renamed(vms, key)}
     for key, trigger in {**vms.request.actions.removals, **renamed_vms}.items():
         yield _build_row_without_target(vms, key, PlacementAction.REMOVE, trigger)
 
@@ -72,9 +70,7 @@ def _list_lost_and_forgotten_rows(vms: VmObject) -> Iterator[PlacementChange]:
         yield _build_row_without_target(vms, key, PlacementAction.FORGET, trigger)
 
 
-def _build_row_without_target(
-    vms: VmObject, key: VmKey, action: PlacementAction, trigger: str
-) -> PlacementChange:
+def _build_row_without_target(vms: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
     """Build the row of a VM in state without a location after this plan."""
     prior, existing_vm = vms.prior.demand, vms.prior.existing.get(key)
     record = vms.prior.unplaced.get(key, {})
@@ -94,8 +90,7 @@ def _build_row_without_target(
         site_id=prior.site_id if prior is not None else "",
         reason=FORGOTTEN_REASON if action is PlacementAction.FORGET else REASONS.get(trigger, ""),
         provenance=existing_vm.provenance if existing_vm is not None else "predicted",
-        platform_name=(existing_vm.platform_name if existing_vm is not None else record.get("platform_name"))
-        or "",
+        platform_name=(existing_vm.platform_name if existing_vm is not None else record.get("platform_name")) or "",
     )
 
 
@@ -237,9 +232,7 @@ def _find_open_racks(site: SitePlan) -> dict[str, str]:
 
 
 def _build_table(
-    members: Sequence[tuple[VmObject, PoolDemand]],
-    racks: Mapping[str, str],
-    certainty: SiteCertainty | None,
+    members: Sequence[tuple[VmObject, PoolDemand]], racks: Mapping[str, str], certainty: SiteCertainty | None
 ) -> PlacementTable:
     """Build the row of one pool, or of several that the platform treats as one."""
     vms, pool = members[0]
@@ -248,16 +241,12 @@ def _build_table(
     keys: list[tuple[VmObject, VmKey]] = []
     for owner, member_pool in members:
         keys += [(owner, (member_pool.pool, number)) for number in member_pool.numbers]
-    vms_per_rack = Counter(
-        owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms
-    )
+    vms_per_rack = Counter(owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms)
     allowed = sum(1 for zone in racks.values() if pool.zones is None or zone in pool.zones)
     expected = min(len(keys), allowed)
     minimum_on_rack = len(keys) // expected if expected else 0
     maximum_on_rack = -(-len(keys) // expected) if expected else 0
-    pool_certainty = (
-        certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
-    )
+    pool_certainty = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
     if certainty is not None and _has_unknown_cells(racks, pool.zones, certainty):
         pool_certainty = None
     placed_count = sum(
@@ -283,16 +272,12 @@ def _build_table(
         racks_certain=racks_certain,
         machines_certain=machines_certain,
         certain_racks=pool_certainty.certain_racks if pool_certainty is not None else (),
-        minimum_remaining_on_rack=_compute_minimum_remaining(vms, pool)
-        if is_platform_scale_in(vms, pool)
-        else None,
+        minimum_remaining_on_rack=_compute_minimum_remaining(vms, pool) if is_platform_scale_in(vms, pool) else None,
         provenance=demand.provenance,
     )
 
 
-def _has_unknown_cells(
-    racks: Mapping[str, str], zones: frozenset[str] | None, certainty: SiteCertainty
-) -> bool:
+def _has_unknown_cells(racks: Mapping[str, str], zones: frozenset[str] | None, certainty: SiteCertainty) -> bool:
     """Return whether the certainty of a pool depends on unknown NUMA cells."""
     return any(zones is None or racks.get(rack) in zones for rack in certainty.uncertain_racks)
 

@@ -14,11 +14,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, l
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.placements.prediction_scores import PredictionRecord, compute_score, parse_record
 from nexusform.planning.conclusion.changes import build_changes, find_drift
-from nexusform.planning.conclusion.placement_accounting import (
-    build_imbalance_error,
-    compute_totals,
-    mark_waiting_pods,
-)
+from nexusform.planning.conclusion.placement_accounting import build_imbalance_error, compute_totals, mark_waiting_pods
 from nexusform.planning.conclusion.placements import (
     build_placement_changes,
     build_placement_tables,
@@ -129,18 +125,14 @@ def build_plan(
     lost_addresses = find_lost_forgotten_vms(blocks.instances, types, outcome.sites, request.mode)
     changes, problems = build_changes(blocks.instances, order, prior)
     has_separation_rules = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
-    samples, certainty = _measure_certainty(
-        outcome, request, prior, has_separation_rules=has_separation_rules
-    )
+    samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
     all_diagnostics = [*diagnostics, *problems, *check_lost_forgotten_vms(blocks.instances, lost_addresses)]
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     vms = outcome.vms.values()
     numa_sampling = compute_numa_sampling(outcome.sites, certainty, request.split_choice, samples)
     other_rows = _collect_domain_rows(request, outcome, changes)
     rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *other_rows)
-    observed_attributes = dict(
-        _flatten(contribution.observed_attributes.items() for contribution in outcome.contributions)
-    )
+    observed_attributes = dict(_flatten(part.observed_attributes.items() for part in outcome.contributions))
     placement_totals = compute_totals(
         changes, rows, types, outcome.sites if request.mode is Mode.NORMAL else None, observed_attributes
     )
@@ -172,9 +164,7 @@ def build_plan(
         upgrades=upgrades,
         separation_verdicts=tuple(validation.rules.verdicts),
         rollouts=tuple(_flatten(contribution.rollouts for contribution in outcome.contributions)),
-        rejected_clusters=tuple(
-            _flatten(contribution.rejected_clusters for contribution in outcome.contributions)
-        ),
+        rejected_clusters=tuple(_flatten(contribution.rejected_clusters for contribution in outcome.contributions)),
         observed_attributes=observed_attributes,
     )
     return replace(
@@ -211,9 +201,7 @@ def _collect_prior_notes(
 def _find_renames(blocks: BlockPlanner) -> Iterable[Diagnostic]:
     """Return advice on objects that were probably renamed."""
     instances = blocks.instances.values()
-    if blocks.request.mode is not Mode.NORMAL or all(
-        instance.action is not Action.DELETE for instance in instances
-    ):
+    if blocks.request.mode is not Mode.NORMAL or all(instance.action is not Action.DELETE for instance in instances):
         return ()
     from nexusform.planning.conclusion.rename_advice import find_renames
 
@@ -233,9 +221,7 @@ def _count_unchanged(vms: Iterable[VmObject], other_rows: Iterable[PlacementChan
     unchanged_vms = sum(
         len(vm_object.request.actions.unchanged) + len(vm_object.request.actions.waiting) for vm_object in vms
     )
-    return unchanged_vms + sum(
-        compute_effect(row) in (Effect.UNCHANGED, Effect.STILL_WAITING) for row in other_rows
-    )
+    return unchanged_vms + sum(compute_effect(row) in (Effect.UNCHANGED, Effect.STILL_WAITING) for row in other_rows)
 
 
 def _iterate_edges(order: PlanningOrder) -> Iterator[tuple[str, str]]:
@@ -300,9 +286,7 @@ def build_refresh_plan(
     ]
     return PlanResult(
         _complete_plan(
-            plan,
-            request,
-            _combine_diagnostics(all_diagnostics, build_imbalance_error(placement_totals.mistakes)),
+            plan, request, _combine_diagnostics(all_diagnostics, build_imbalance_error(placement_totals.mistakes))
         )
     )
 
@@ -316,9 +300,7 @@ def _collect_upgrades(
         return (), ()
     from nexusform.planning.conclusion.upgrades import build_upgrades, check_blocked_upgrades
 
-    upgrades = tuple(
-        build_upgrades(vms, [item.find_disruptions for item in outcome.contributions], outcome.sites)
-    )
+    upgrades = tuple(build_upgrades(vms, [item.find_disruptions for item in outcome.contributions], outcome.sites))
     return upgrades, tuple(check_blocked_upgrades(upgrades, vms))
 
 
@@ -367,9 +349,7 @@ def _collect_scores(prior: PriorState) -> Iterator[PredictionScore]:
 
 def _build_full_name(attributes: Mapping[str, Any]) -> str:
     """Return the name of an object, after its namespace if it has one."""
-    return "/".join(
-        str(attributes[attribute]) for attribute in ("namespace", "name") if attributes.get(attribute)
-    )
+    return "/".join(str(attributes[attribute]) for attribute in ("namespace", "name") if attributes.get(attribute))
 
 
 def _validate_plan(
@@ -390,16 +370,12 @@ def _validate_plan(
         *check_groups(vms),
     ]
     types = blocks.request.registries.resource_types
-    all_diagnostics += check_stranded_vms(
-        vms, instances, types, blocks.selection, blocks.request.mode, outcome.sites
-    )
+    all_diagnostics += check_stranded_vms(vms, instances, types, blocks.selection, blocks.request.mode, outcome.sites)
     all_diagnostics += check_duplicate_names(vms)
     failures = collect_fit_failures(vms, blocks.outside_targets, _list_forgotten_hosts(instances))
     # Values that depend on a VM without capacity are unknown for that reason.
     has_other_errors = has_errors(
-        diagnostic
-        for diagnostic in all_diagnostics
-        if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
+        diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
     )
     if has_other_errors:
         all_diagnostics += _collect_findings(outcome, instances, risks=False)
@@ -425,9 +401,7 @@ def _list_forgotten_hosts(instances: Mapping[Address, Instance]) -> list[str]:
 
 def _check_spread(vms: Iterable[VmObject]) -> list[Diagnostic]:
     """Return warnings about clusters reduced to a single rack."""
-    changes = (
-        vm_object.request.actions.recreations or vm_object.request.actions.removals for vm_object in vms
-    )
+    changes = (vm_object.request.actions.recreations or vm_object.request.actions.removals for vm_object in vms)
     if not any(changes):
         return []
     from nexusform.planning.verdicts.rack_concentration import check_rack_concentration
@@ -439,9 +413,7 @@ def _collect_findings(
     outcome: PlacementOutcome, instances: Mapping[Address, Instance], *, risks: bool
 ) -> list[Diagnostic]:
     return list(
-        _flatten(
-            contribution.collect_findings(instances, risks=risks) for contribution in outcome.contributions
-        )
+        _flatten(contribution.collect_findings(instances, risks=risks) for contribution in outcome.contributions)
     )
 
 
@@ -463,9 +435,7 @@ def _complete_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagn
     unique = [locate_text_line(diagnostic, files) for diagnostic in remove_duplicates(diagnostics)]
     is_errored = has_errors(unique)
     if is_errored:  # a plan that cannot be applied excludes nothing
-        unique = [
-            problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE
-        ]
+        unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE]
     state = request.state
     return replace(
         plan,
@@ -500,10 +470,7 @@ def _list_observed_changes(request: PlanRequest) -> dict[Address, ObjectState | 
 
 
 def filter_causes(
-    diagnostics: Sequence[Diagnostic],
-    order: PlanningOrder,
-    *,
-    has_earlier_errors: bool,
+    diagnostics: Sequence[Diagnostic], order: PlanningOrder, *, has_earlier_errors: bool
 ) -> list[Diagnostic]:
     """Return the diagnostics of the phases without consequences. Consequences follow from a referenced block
     with errors, from errors before the phases (`has_earlier_errors`), or from an unknown value in the
@@ -545,9 +512,7 @@ def remove_duplicates(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     for diagnostic in diagnostics:
         unique.setdefault(_build_identity_key(diagnostic), diagnostic)
     errors_first = sorted(unique.values(), key=lambda diagnostic: diagnostic.severity is not Severity.ERROR)
-    if any(
-        diagnostic.severity is Severity.ERROR and _is_data(diagnostic.address) for diagnostic in errors_first
-    ):
+    if any(diagnostic.severity is Severity.ERROR and _is_data(diagnostic.address) for diagnostic in errors_first):
         return [diagnostic for diagnostic in errors_first if not _needs_data(diagnostic)]
     return errors_first
 

@@ -28,24 +28,16 @@ _Group: TypeAlias = dict[object, Instance]
 
 def find_renames(instances: Collection[Instance]) -> Iterator[Diagnostic]:
     """Yield advice for each deleted block or instance with exactly one similar new one."""
-    existing_blocks = {
-        instance.address.config_address for instance in instances if instance.prior is not None
-    }
+    existing_blocks = {instance.address.config_address for instance in instances if instance.prior is not None}
     deleted = [instance for instance in instances if instance.action is Action.DELETE]
-    created = [
-        instance for instance in instances if instance.action is Action.CREATE and instance.prior is None
-    ]
+    created = [instance for instance in instances if instance.action is Action.CREATE and instance.prior is None]
     types = {instance.address.type for instance in deleted} & {instance.address.type for instance in created}
     for name in sorted(types):
         deleted_of_type = [instance for instance in deleted if instance.address.type == name]
         created_of_type = [instance for instance in created if instance.address.type == name]
         yield from _compare_blocks(
             deleted_of_type,
-            [
-                candidate
-                for candidate in created_of_type
-                if candidate.address.config_address not in existing_blocks
-            ],
+            [candidate for candidate in created_of_type if candidate.address.config_address not in existing_blocks],
         )
         yield from _compare_keys(deleted_of_type, created_of_type)
 
@@ -71,9 +63,7 @@ def _compare_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[
         new_groups.setdefault(instance.address.config_address, []).append({"": instance})
     for block, before in old.items():
         for old_group, new_group in _find_pairs(before, new_groups.get(block, [])):
-            yield _build_advice(
-                new_group[""], str(old_group[""].address), str(new_group[""].address), count=1
-            )
+            yield _build_advice(new_group[""], str(old_group[""].address), str(new_group[""].address), count=1)
 
 
 def _group_by_block(instances: Iterable[Instance]) -> dict[object, _Group]:
@@ -120,9 +110,7 @@ def _is_compatible(before: Any, after: Any) -> bool:
     if after is UNKNOWN:
         return True
     if isinstance(after, Mapping) and isinstance(before, Mapping):
-        return all(
-            _is_compatible(before.get(name), value) for name, value in after.items() if value is not None
-        )
+        return all(_is_compatible(before.get(name), value) for name, value in after.items() if value is not None)
     if isinstance(after, (list, tuple)) and isinstance(before, (list, tuple)):
         pairs = zip(before, after, strict=False)
         return len(before) == len(after) and all(_is_compatible(first, second) for first, second in pairs)

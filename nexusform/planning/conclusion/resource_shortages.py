@@ -22,14 +22,11 @@ _REMEDIES: Final[Mapping[OtherResourceKind, str]] = {
         "larger prefix (the prefix of a network is fixed)"
     ),
     OtherResourceKind.POD_BLOCKS: (
-        "lower the count or the max_surge of a pool, or re-create the cluster with more podCidrs (they "
-        "are fixed)"
+        "lower the count or the max_surge of a pool, or re-create the cluster with more podCidrs (they are fixed)"
     ),
     OtherResourceKind.BALANCER_ADDRESSES: "add addresses to the cluster's pool",
     OtherResourceKind.STORAGE: "delete unused volumes (an existing site gets no second appliance)",
-    OtherResourceKind.VOLUMES: (
-        "delete unused volumes: more is promised than exists, and late writes will fail"
-    ),
+    OtherResourceKind.VOLUMES: ("delete unused volumes: more is promised than exists, and late writes will fail"),
     OtherResourceKind.CLAIMS: (
         "request less in the claims, run fewer replicas of workloads with a volume each, or delete "
         "unused volumes: requests exceed the capacity"
@@ -42,8 +39,7 @@ def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
     sites = {
         str(attributes.get("name")): change
         for change in plan.changes
-        if read_recorded_supplies(change.private)
-        and (attributes := change.after or change.before) is not None
+        if read_recorded_supplies(change.private) and (attributes := change.after or change.before) is not None
     }
     promised = {row.site: row.used for row in plan.other_capacity if row.kind is OtherResourceKind.VOLUMES}
     for row in plan.other_capacity:

@@ -72,9 +72,7 @@ def add_capacity(result: PlanResult, registries: Registries) -> PlanResult:
     capacity = () if plan.errored else compute_headroom(before, after)
     other_capacity = () if plan.errored else _collect_other_capacity(result, before, after)
     records = _mark_lost_vms(build_site_records(before, after, order), plan)
-    marked_plan = mark_existing_findings(
-        replace(plan, sites=records, capacity=capacity, other_capacity=other_capacity)
-    )
+    marked_plan = mark_existing_findings(replace(plan, sites=records, capacity=capacity, other_capacity=other_capacity))
     return replace(result, plan=_add_shortage_warnings(marked_plan))
 
 
@@ -97,8 +95,7 @@ def _mark_lost_vms(sites: tuple[SiteVms, ...], plan: Plan) -> tuple[SiteVms, ...
         replace(
             site,
             unmanaged_vms=tuple(
-                replace(vm, is_lost=(site.id, vm.placement.machine, vm.name) in lost_vms)
-                for vm in site.unmanaged_vms
+                replace(vm, is_lost=(site.id, vm.placement.machine, vm.name) in lost_vms) for vm in site.unmanaged_vms
             ),
         )
         for site in sites
@@ -144,9 +141,7 @@ def _collect_other_capacity(
     return tuple(chain.from_iterable(rows[site] for site in sorted(rows)))
 
 
-def compute_headroom(
-    before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]
-) -> tuple[SiteCapacity, ...]:
+def compute_headroom(before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite]) -> tuple[SiteCapacity, ...]:
     """Compute the capacity of every site for every VM SKU in use: by site id, then the largest SKU first. In
     use are the SKUs of the NKS pools on either side; a site without any is skipped.
     """
@@ -162,10 +157,7 @@ def _compute_site_capacity(before: OccupiedSite | None, after: OccupiedSite | No
     assert present is not None, "a site exists before or after the plan"
     site = present.site
     for sku in sorted({*_list_skus(before), *_list_skus(after)}, key=compute_size_key, reverse=True):
-        capacity_before, capacity_after = (
-            _compute_sku_capacity(before, sku),
-            _compute_sku_capacity(after, sku),
-        )
+        capacity_before, capacity_after = (_compute_sku_capacity(before, sku), _compute_sku_capacity(after, sku))
         yield SiteCapacity(site.id, site.name, sku.name, sku.numa_cells, capacity_before, capacity_after)
 
 
@@ -324,9 +316,7 @@ def _place_vms(
     for vm in sorted(vms, key=build_sort_key):
         pool = pools.get(vm.pool)
         sku = find_sku(vm, pool, layout.skus)
-        result = occupied.site.place_existing(
-            build_vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement
-        )
+        result = occupied.site.place_existing(build_vm_name(demand, pool, vm.pool, vm.number), sku, vm.placement)
         if result is None:
             continue
         _, placement = result
@@ -338,18 +328,14 @@ def _place_vms(
 
 
 def build_site_records(
-    before: Mapping[str, OccupiedSite],
-    after: Mapping[str, OccupiedSite],
-    order: Mapping[Address, int],
+    before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite], order: Mapping[Address, int]
 ) -> tuple[SiteVms, ...]:
     """Return the site records of a plan, by id. `order` is that of the objects in the plan."""
     site_ids = sorted({*before, *after})
     return tuple(_build_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
 
 
-def _build_site(
-    before: OccupiedSite | None, after: OccupiedSite | None, order: Mapping[Address, int]
-) -> SiteVms:
+def _build_site(before: OccupiedSite | None, after: OccupiedSite | None, order: Mapping[Address, int]) -> SiteVms:
     """Build a site with its racks, machines and VMs on both sides."""
     present = after or before
     assert present is not None, "a site exists before or after the plan"
@@ -378,8 +364,7 @@ def _build_machines(before: OccupiedSite | None, after: OccupiedSite | None) -> 
     machines_after = after.site.machines if after else {}
     machines = {**machines_before, **machines_after}
     return tuple(
-        SiteMachine(machine, name in machines_before, name in machines_after)
-        for name, machine in machines.items()
+        SiteMachine(machine, name in machines_before, name in machines_after) for name, machine in machines.items()
     )
 
 

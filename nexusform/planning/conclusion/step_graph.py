@@ -48,21 +48,14 @@ def compute_machine_use(vms: VmObject) -> MachineUse:
                 freed_early.add((site_id, placement.machine))
     allocated = set()
     if vms.request.demand is not None:
-        allocated = {
-            (vms.request.demand.site_id, vms.get_placement(key).machine) for key in vms.placements.tokens
-        }
+        allocated = {(vms.request.demand.site_id, vms.get_placement(key).machine) for key in vms.placements.tokens}
     offering_addresses: set[str] = set()
     evacuated_addresses: set[str] = set()
     if vms.request.site is not None:
-        offering_addresses = {
-            vms.request.site.offering_addresses.get(machine, "") for _, machine in allocated
-        }
-        evacuated = [
-            key for key, trigger in vms.request.actions.recreations.items() if trigger == MACHINE_EVACUATED
-        ]
+        offering_addresses = {vms.request.site.offering_addresses.get(machine, "") for _, machine in allocated}
+        evacuated = [key for key, trigger in vms.request.actions.recreations.items() if trigger == MACHINE_EVACUATED]
         evacuated_addresses = {
-            vms.request.site.offering_addresses.get(vms.get_prior_placement(key).machine, "")
-            for key in evacuated
+            vms.request.site.offering_addresses.get(vms.get_prior_placement(key).machine, "") for key in evacuated
         }
     return MachineUse(
         frozenset(occupied),
@@ -209,38 +202,26 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, MachineUse
     return waits
 
 
-def _find_cordon_waits(
-    graph: StepGraph, machines: Mapping[Address, MachineUse]
-) -> Iterator[tuple[int, set[int]]]:
+def _find_cordon_waits(graph: StepGraph, machines: Mapping[Address, MachineUse]) -> Iterator[tuple[int, set[int]]]:
     """Yield the waits of VMs on an evacuated machine until it is cordoned; they might return."""
     by_text = {str(change.address): change.address for change in graph.changes}
     for address, use in machines.items():
         updates = {
-            graph.apply_step[by_text[text]]
-            for text in use.evacuated_addresses
-            if by_text.get(text) in graph.apply_step
+            graph.apply_step[by_text[text]] for text in use.evacuated_addresses if by_text.get(text) in graph.apply_step
         }
         for step in (graph.release_step.get(address), graph.apply_step.get(address)):
             if step is not None and updates:
                 yield step, updates - {step}
 
 
-def _find_rolling_waits(
-    graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
-) -> Waits:
+def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]) -> Waits:
     """Return the waits for rolling updates. Rolling VMs free their capacity only when their object is
     updated: VMs placed there later wait for that update, except those of an object that rolled earlier
     itself.
     """
-    rolling = {
-        address: vms
-        for address, vms in objects.items()
-        if ROLLING in vms.request.actions.recreations.values()
-    }
+    rolling = {address: vms for address, vms in objects.items() if ROLLING in vms.request.actions.recreations.values()}
     creation_numbers = {
-        address: vms.instance.prior.creation
-        for address, vms in rolling.items()
-        if vms.instance.prior is not None
+        address: vms.instance.prior.creation for address, vms in rolling.items() if vms.instance.prior is not None
     }
     owners = _map_rolling_owners(rolling)
     waits: Waits = {}
@@ -264,9 +245,7 @@ def _map_rolling_owners(rolling: Mapping[Address, VmObject]) -> dict[tuple[str, 
     return owners
 
 
-def _map_placed_vms(
-    site: SitePlan, objects: Mapping[Address, VmObject]
-) -> dict[Hashable, tuple[Address, str]]:
+def _map_placed_vms(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:
     """Return the VMs placed on a site by handle: their address and machine."""
     placed_vms: dict[Hashable, tuple[Address, str]] = {}
     for address, vms in objects.items():

@@ -13,12 +13,7 @@ from typing import Any
 
 from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType
 from nexusform.json_data.plain_data import has_unknown
-from nexusform.planning.conclusion.step_graph import (
-    MachineUse,
-    StepGraph,
-    add_capacity_waits,
-    compute_machine_use,
-)
+from nexusform.planning.conclusion.step_graph import MachineUse, StepGraph, add_capacity_waits, compute_machine_use
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
@@ -74,10 +69,7 @@ def build_step_graph(
 
 
 def _has_early_release(vms: VmObject) -> bool:
-    return any(
-        vms.is_released_early(key)
-        for key in (*vms.request.actions.removals, *vms.request.actions.recreations)
-    )
+    return any(vms.is_released_early(key) for key in (*vms.request.actions.removals, *vms.request.actions.recreations))
 
 
 def _add_own_steps(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
@@ -124,9 +116,7 @@ def _build_remaining_attributes(vms: VmObject, context: ResourceContext) -> dict
     assert instance.prior is not None
     assert instance.type.vms is not None
     attributes = dict(instance.prior.attributes)
-    return attributes | instance.type.vms.assemble(
-        attributes, context, vms.list_remaining_vms(), vms.prior.unplaced
-    )
+    return attributes | instance.type.vms.assemble(attributes, context, vms.list_remaining_vms(), vms.prior.unplaced)
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
@@ -140,18 +130,14 @@ def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[
     candidates = [
         change
         for change in changes
-        if change.address.type in concurrent_types
-        and change.after is not None
-        and not has_unknown(change.after)
+        if change.address.type in concurrent_types and change.after is not None and not has_unknown(change.after)
     ]
     if not candidates:
         return {}
     type_of = {str(change.address.config_address): change.address.type for change in changes}
     return {
         change.address: {
-            block
-            for block in change.dependencies
-            if type_of.get(block) in concurrent_types[change.address.type]
+            block for block in change.dependencies if type_of.get(block) in concurrent_types[change.address.type]
         }
         for change in candidates
     }
@@ -164,9 +150,7 @@ def _wait_for_references(graph: StepGraph, concurrent_blocks: Mapping[Address, A
         if apply_step is not None:
             for block in change.dependencies:
                 if block not in concurrent_blocks.get(change.address, ()):
-                    graph.add_waits(
-                        apply_step, graph.get_gate(("made", block), graph.creation_steps.get(block, []))
-                    )
+                    graph.add_waits(apply_step, graph.get_gate(("made", block), graph.creation_steps.get(block, [])))
 
 
 def _start_together(graph: StepGraph, concurrent_blocks: Mapping[Address, AbstractSet[str]]) -> None:
@@ -176,9 +160,7 @@ def _start_together(graph: StepGraph, concurrent_blocks: Mapping[Address, Abstra
         if apply_step is None:
             continue
         for block in sorted(blocks):
-            shared_waits = {
-                wait for step in graph.creation_steps.get(block, []) for wait in graph.drafts[step].waits
-            }
+            shared_waits = {wait for step in graph.creation_steps.get(block, []) for wait in graph.drafts[step].waits}
             graph.add_waits(apply_step, graph.get_gate(("beside", block), sorted(shared_waits)))
 
 
@@ -210,9 +192,7 @@ def _wait_for_uses(graph: StepGraph, uses: _UsedObjects) -> None:
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
         if apply_step is not None:
-            used_steps = [
-                graph.apply_step[used] for used in uses.list_after(change) if used in graph.apply_step
-            ]
+            used_steps = [graph.apply_step[used] for used in uses.list_after(change) if used in graph.apply_step]
             graph.add_waits(apply_step, used_steps)
         if change.before is not None and not change.deposed:
             _wait_for_former_user(graph, change, uses)
@@ -239,9 +219,7 @@ def _wait_for_former_user(graph: StepGraph, change: Change, uses: _UsedObjects) 
 class _UsedObjects:
     """Objects used by the objects of a plan before and after it. Duplicates are possible."""
 
-    def __init__(
-        self, changes: Sequence[Change], machines: Mapping[Address, MachineUse], types: Types
-    ) -> None:
+    def __init__(self, changes: Sequence[Change], machines: Mapping[Address, MachineUse], types: Types) -> None:
         before: dict[Address, Values] = {}
         after: dict[Address, Values] = {}
         for change in changes:
@@ -311,9 +289,7 @@ class _ObjectIndex:
     """Objects on one side of a plan, by the names used in references."""
 
     def __init__(
-        self,
-        objects: Mapping[Address, Values],
-        references: Mapping[str, Sequence[tuple[str, ObjectReference]]],
+        self, objects: Mapping[Address, Values], references: Mapping[str, Sequence[tuple[str, ObjectReference]]]
     ) -> None:
         self._references = references
         self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}

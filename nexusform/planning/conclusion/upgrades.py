@@ -49,8 +49,7 @@ def build_upgrades(
         obstacles = [find_disruptions(cluster_id, nodes) for find_disruptions in disruptions]
         pools = [
             replace(
-                _build_pool_upgrade(vms, pool, trigger),
-                scale_in_pools=scale_ins.find_dependencies(vms, pool, sites),
+                _build_pool_upgrade(vms, pool, trigger), scale_in_pools=scale_ins.find_dependencies(vms, pool, sites)
             )
             if trigger == ROLLING
             else _build_pool_upgrade(vms, pool, trigger)
@@ -66,9 +65,7 @@ def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObje
         if not (upgrade.is_rolling and upgrade.budgets):
             continue
         names = format_first(upgrade.budgets, _MAXIMUM_NAMED)
-        budgets = (
-            f"{select_form(len(upgrade.budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} {names}"
-        )
+        budgets = f"{select_form(len(upgrade.budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} {names}"
         verb = select_form(len(upgrade.budgets), "allows", "allow")
         detail = (
             f"{budgets} {verb} no eviction now: drains of nodes of {upgrade.cluster} with such pods time "
@@ -84,9 +81,7 @@ def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObje
 def _find_trigger(vms: VmObject, pool: PoolDemand) -> str:
     """Return the trigger of re-creating a whole pool: version or argument; "" for none."""
     keys = _list_keys(pool)
-    triggers = {
-        vms.request.actions.recreations[key] for key in keys if key in vms.request.actions.recreations
-    }
+    triggers = {vms.request.actions.recreations[key] for key in keys if key in vms.request.actions.recreations}
     if ROLLING in triggers:
         return ROLLING
     pool_triggers = {name for name, _ in pool.triggers}
@@ -119,9 +114,7 @@ def _build_upgrade(
         budgets=tuple(chain.from_iterable(obstacle.budgets for obstacle in disruptions)),
         single_replicas=tuple(chain.from_iterable(obstacle.single_replicas for obstacle in disruptions)),
         trigger=trigger,
-        protected_workloads=tuple(
-            chain.from_iterable(obstacle.protected_workloads for obstacle in disruptions)
-        ),
+        protected_workloads=tuple(chain.from_iterable(obstacle.protected_workloads for obstacle in disruptions)),
     )
 
 
@@ -137,9 +130,7 @@ def _build_pool_upgrade(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUp
     other_count = sum(vms.request.actions.recreations.get(key, trigger) != trigger for key in keys)
     uses_surge = is_rolling and pool.surge_size > 0
     batch = pool.batch_size if is_rolling else len(recreated)
-    stops_at = next(
-        (index // batch + 1 for index, key in enumerate(recreated) if key in vms.placements.failures), 0
-    )
+    stops_at = next((index // batch + 1 for index, key in enumerate(recreated) if key in vms.placements.failures), 0)
     failed = next((vms.placements.failures[key] for key in recreated if key in vms.placements.failures), None)
     batch_count = min(batch, len(recreated))
     down_count = other_count + (0 if uses_surge else batch_count)
@@ -168,9 +159,7 @@ class _ScaleIns:
                 if vms.request.site is not None and is_platform_scale_in(vms, prior):
                     self._pools.setdefault(vms.request.site.id, []).append((vms, prior))
 
-    def find_dependencies(
-        self, vms: VmObject, pool: PoolDemand, sites: Mapping[str, SitePlan]
-    ) -> tuple[str, ...]:
+    def find_dependencies(self, vms: VmObject, pool: PoolDemand, sites: Mapping[str, SitePlan]) -> tuple[str, ...]:
         """Return the other pools that could leave this pool without capacity if all their VMs remained."""
         site = sites.get(vms.request.demand.site_id) if vms.request.demand is not None else None
         if site is None or site.base is None or site.id not in self._pools:

@@ -46,9 +46,7 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     secret_problems = _report_placement_secrets(instance)
     diagnostics += secret_problems
     if resource_type.check is not None and not secret_problems:  # a check could reveal the secret
-        diagnostics += [
-            instance.build_diagnostic(problem, arguments) for problem in resource_type.check(arguments)
-        ]
+        diagnostics += [instance.build_diagnostic(problem, arguments) for problem in resource_type.check(arguments)]
     instance.is_invalid |= has_errors(diagnostics)
     find_secrets = resource_type.list_secrets if not instance.is_invalid else None
     instance.arguments = replace(

@@ -88,9 +88,7 @@ class BlockPlanner:
 
     # --- blocks to instances ---
 
-    def expand(
-        self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False
-    ) -> ExpandedBlock | None:
+    def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> ExpandedBlock | None:
         """Expand a block into its instances. None: count or for_each is unknown in this pass (only with
         `may_wait`; otherwise an error).
         """
@@ -120,11 +118,7 @@ class BlockPlanner:
         return ExpandedBlock(instances, diagnostics)
 
     def _build_instances(
-        self,
-        block: ResourceBlock,
-        module: ModuleInstance,
-        repetitions: Iterable[Repetition],
-        evaluation: Evaluation,
+        self, block: ResourceBlock, module: ModuleInstance, repetitions: Iterable[Repetition], evaluation: Evaluation
     ) -> Iterator[Instance]:
         """Yield the configured instances within the selection."""
         resource_type = self.request.registries.resource_types[block.type]
@@ -177,19 +171,14 @@ class BlockPlanner:
         """Yield the prior instances of a block that are not `present`; `modules` are its module paths."""
         prior_addresses = self.prior.by_block.get(block.address, ())
         removed = [address for address in prior_addresses if address not in present]
-        removed.sort(
-            key=lambda address: (compute_address_order(address.resource), compute_key_order(address.key))
-        )
+        removed.sort(key=lambda address: (compute_address_order(address.resource), compute_key_order(address.key)))
         for address in removed:
             if not self.selection.has(address):
                 yield self.build_unchanged(address)
                 continue
             is_without_module = address.module not in modules and self.prior.get_object(address) is not None
             yield self.build_deleted(
-                address,
-                "delete_because_no_module"
-                if is_without_module
-                else _find_deletion_reason(block, address.key),
+                address, "delete_because_no_module" if is_without_module else _find_deletion_reason(block, address.key)
             )
 
     def build_unchanged(self, address: Address, block: ResourceBlock | None = None) -> Instance:
@@ -318,16 +307,12 @@ class BlockPlanner:
         config = instance.config or {}
         attributes = instance.type.schema.attributes.items()
         references = [config.get(name) for name, attribute in attributes if attribute.refers_to is not None]
-        return not self._replaced_hosts.isdisjoint(
-            reference for reference in references if isinstance(reference, str)
-        )
+        return not self._replaced_hosts.isdisjoint(reference for reference in references if isinstance(reference, str))
 
     def record_decision(self, instance: Instance) -> None:
         """Record a decided instance for replace_triggered_by."""
         address = instance.address
-        self.decided_instances.setdefault((address.module, address.type, address.name), {})[address.key] = (
-            instance
-        )
+        self.decided_instances.setdefault((address.module, address.type, address.name), {})[address.key] = instance
 
     def _estimate_total(self) -> int:
         """Estimate the number of objects from expanded blocks; each of the others counts once."""
@@ -344,11 +329,7 @@ class BlockPlanner:
         if instance.is_removed or (instance.planned is None and not instance.is_invalid):
             return
         expose_instance(instance, evaluation)
-        if (
-            instance.type.add_to_inventory is not None
-            and not instance.is_invalid
-            and instance.planned is not None
-        ):
+        if instance.type.add_to_inventory is not None and not instance.is_invalid and instance.planned is not None:
             problems = instance.type.add_to_inventory(instance.planned, str(instance.address), self.inventory)
             if instance.prior is not None:
                 add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior.private)
@@ -390,9 +371,7 @@ def report_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
     if unfinished.get("goes_on"):
         detail = f"{unfinished['words']} It is pending: apply continues it."
         summary = str(unfinished.get("brief", ""))
-        yield instance.build_diagnostic(
-            Problem((), "change-in-progress", detail, Severity.WARNING, brief=summary)
-        )
+        yield instance.build_diagnostic(Problem((), "change-in-progress", detail, Severity.WARNING, brief=summary))
     else:
         detail = f"{unfinished['words']} It is pending: apply sends it again."
         yield instance.build_diagnostic(Problem((), "change-failed-before", detail, Severity.WARNING))

@@ -19,9 +19,7 @@ ID_OF_CONDITION = {
 }
 
 
-def evaluate_condition(
-    condition: Condition, evaluation: Evaluation, scope: Scope, address: str
-) -> tuple[str, str]:
+def evaluate_condition(condition: Condition, evaluation: Evaluation, scope: Scope, address: str) -> tuple[str, str]:
     """Return the status (pass, fail, error, unknown) of one condition and its message."""
     value = evaluation.evaluate_expression(condition.condition, scope)
     if value is None:
@@ -47,18 +45,14 @@ def evaluate_condition(
     return "fail", text
 
 
-def build_failure(
-    condition: Condition, kind: str, message: str, address: str, block: str, scope: Scope
-) -> Diagnostic:
+def build_failure(condition: Condition, kind: str, message: str, address: str, block: str, scope: Scope) -> Diagnostic:
     """Build the diagnostic of a failed condition, with the values that it refers to."""
     values = build_value_notes(condition.condition, scope)
     subject = condition.condition.span
     return build_error(ID_OF_CONDITION[kind], message, subject, address=address, block=block, values=values)
 
 
-def check_conditions(
-    instance: Instance, evaluation: Evaluation
-) -> tuple[list[Diagnostic], list[CheckResult]]:
+def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[Diagnostic], list[CheckResult]]:
     """Check the pre- and postconditions of an instance with known planned values."""
     lifecycle = instance.lifecycle
     if not lifecycle.preconditions and not lifecycle.postconditions:

@@ -33,10 +33,7 @@ from nexusform.values.value import UNKNOWN
 
 
 def plan_attributes(
-    schema: BlockSchema,
-    config: Mapping[str, Any],
-    prior: Mapping[str, Any] | None,
-    computed: Mapping[str, Any],
+    schema: BlockSchema, config: Mapping[str, Any], prior: Mapping[str, Any] | None, computed: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return all planned attributes of the object. `prior` is None without an object to update: it is new, or
     replaced; `computed` are the values computed by this plan.
@@ -79,9 +76,7 @@ def _get_absent_value(block: NestedBlock) -> Any:
 # --- effects of changes -------------------------------------------------------------------------
 
 
-def find_replacing_paths(
-    schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any]
-) -> tuple[Path, ...]:
+def find_replacing_paths(schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Path, ...]:
     """Return the changed arguments that force a replacement, without those filled by nexusform."""
     return tuple(_iterate_replacing_paths(schema, prior, config, ()))
 
@@ -100,10 +95,7 @@ def _iterate_replacing_paths(
             yield (*prefix, name)
     for name, block in schema.blocks.items():
         # A missing block in state equals a missing block in the configuration.
-        before, after = (
-            prior.get(name) or _get_absent_value(block),
-            config.get(name) or _get_absent_value(block),
-        )
+        before, after = (prior.get(name) or _get_absent_value(block), config.get(name) or _get_absent_value(block))
         if before == after:
             continue
         if block.on_change is OnChange.REPLACE:
@@ -126,9 +118,7 @@ def find_pool_replacing_paths(
             yield (*prefix, name)
         elif block.nesting is Nesting.MAP and isinstance(before, Mapping) and isinstance(after, Mapping):
             for label in sorted(before.keys() & after.keys()):
-                yield from find_pool_replacing_paths(
-                    block.schema, before[label], after[label], (*prefix, name, label)
-                )
+                yield from find_pool_replacing_paths(block.schema, before[label], after[label], (*prefix, name, label))
 
 
 def _has_difference(before: Any, after: Any) -> bool:
@@ -139,9 +129,7 @@ def _has_difference(before: Any, after: Any) -> bool:
 # --- invalid arguments --------------------------------------------------------------------------
 
 
-def find_unknown_placement_paths(
-    schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()
-) -> Iterable[Path]:
+def find_unknown_placement_paths(schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()) -> Iterable[Path]:
     """Yield the paths of unknown values in arguments that determine placements."""
     for name, attribute in schema.attributes.items():
         if attribute.decides_placement and attribute.is_configurable:
@@ -301,9 +289,7 @@ def _has_equal_blocks(block: NestedBlock | None, planned: Any, prior: Any) -> bo
         return False
     if block.nesting is Nesting.LIST and list(bodies_after) != list(bodies_before):
         return False
-    return all(
-        has_equal_values(block.schema, body, bodies_before[path]) for path, body in bodies_after.items()
-    )
+    return all(has_equal_values(block.schema, body, bodies_before[path]) for path, body in bodies_after.items())
 
 
 # --- replace_triggered_by ----------------------------------------------------------------------
@@ -342,9 +328,7 @@ def _build_key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[E
     def read(expression: Expression) -> Key:
         assert instance.module is not None
         assert instance.repetition is not None
-        value = evaluation.evaluate_expression(
-            expression, evaluation.build_scope(instance.module, instance.repetition)
-        )
+        value = evaluation.evaluate_expression(expression, evaluation.build_scope(instance.module, instance.repetition))
         plain = convert_to_plain(value)[0] if value is not None else None
         return plain if isinstance(plain, str | int) and not isinstance(plain, bool) else None
 
@@ -382,9 +366,7 @@ def _get_key(step: TraverseIndex) -> str | int:
     return step.key if isinstance(step.key, str) else int(step.key)
 
 
-def _find_instances(
-    trigger: TriggerReference, module: ModulePath, planned: DecidedInstances
-) -> Iterator[Instance]:
+def _find_instances(trigger: TriggerReference, module: ModulePath, planned: DecidedInstances) -> Iterator[Instance]:
     """Yield the decided instances targeted by a reference in this module."""
     block = planned.get((module, trigger.type, trigger.name), {})
     if trigger.key is None:

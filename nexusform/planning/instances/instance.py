@@ -126,9 +126,7 @@ class Instance(Struct):
         unsettled = self.decision.unresolved
         if values is not None and unsettled:
             values = {**values, **dict.fromkeys(unsettled, UNKNOWN)}
-        return ObjectView(
-            values, self.hidden_paths, self.type.schema, self.type.present, self.arguments.refined
-        )
+        return ObjectView(values, self.hidden_paths, self.type.schema, self.type.present, self.arguments.refined)
 
     @property
     def hidden_paths(self) -> tuple[Path, ...]:

@@ -9,19 +9,9 @@ from collections.abc import Collection, Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import (
-    Check,
-    Condition,
-    Configuration,
-    ResourceBlock,
-    Variable,
-)
+from nexusform.configuration.declarations.configuration import Check, Condition, Configuration, ResourceBlock, Variable
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
-from nexusform.planning.instances.condition_verdicts import (
-    build_failure,
-    evaluate_condition,
-    get_worse_status,
-)
+from nexusform.planning.instances.condition_verdicts import build_failure, evaluate_condition, get_worse_status
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
 from nexusform.planning.name_resolution.scope import InstanceScope, ModuleInstance
@@ -56,9 +46,7 @@ class ConditionResults(Struct):
         self.checks += results.checks
 
 
-def check_all_conditions(
-    request: PlanRequest, evaluation: Evaluation, selection: Selection
-) -> ConditionResults:
+def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> ConditionResults:
     """Check all conditions; only variables with mode destroy or a partial selection."""
     configuration = request.configuration
     results = ConditionResults()
@@ -99,17 +87,13 @@ def evaluate_current_conditions(request: PlanRequest, evaluation: Evaluation) ->
     return results
 
 
-def _iterate_module_instances(
-    configuration: Configuration, evaluation: Evaluation
-) -> Iterator[ModuleInstance]:
+def _iterate_module_instances(configuration: Configuration, evaluation: Evaluation) -> Iterator[ModuleInstance]:
     for module in iterate_modules(configuration.root):
         yield from evaluation.list_module_instances(module.path)
 
 
 def _evaluate_conditions(
-    subject: ConditionSubject,
-    conditions: Sequence[tuple[str, Condition, InstanceScope]],
-    evaluation: Evaluation,
+    subject: ConditionSubject, conditions: Sequence[tuple[str, Condition, InstanceScope]], evaluation: Evaluation
 ) -> ConditionResults:
     """Evaluate the conditions of one subject: (kind of condition, condition, scope)."""
     if not conditions:
@@ -179,26 +163,20 @@ def _check_resource(
     """Check the conditions of each instance of a block that was read or exists."""
     # Problems with the repetition were reported when the block was read.
     expansion, _ = evaluation.create_reporting_copy().expand_block(block, evaluation.build_scope(instance))
-    repetitions = (
-        {repetition.key: repetition for repetition in expansion.repetitions} if expansion is not None else {}
-    )
+    repetitions = {repetition.key: repetition for repetition in expansion.repetitions} if expansion is not None else {}
     for key, item in evaluation.get_resource(instance, block).items.items():
         address = Address(instance.path, block.mode, block.type, block.name, key)
         before = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE))
         after = evaluation.build_scope(instance, repetitions.get(key, SINGLE_INSTANCE), item)
         conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
         conditions += [("postcondition", condition, after) for condition in block.lifecycle.postconditions]
-        yield _evaluate_conditions(
-            ConditionSubject("resource", str(address), block.header), conditions, evaluation
-        )
+        yield _evaluate_conditions(ConditionSubject("resource", str(address), block.header), conditions, evaluation)
 
 
 def _check_outputs(instance: ModuleInstance, evaluation: Evaluation) -> Iterator[ConditionResults]:
     scope = evaluation.build_scope(instance)
     for name, output in instance.module.outputs.items():
-        subject = ConditionSubject(
-            "output_value", _build_address(instance, f"output.{name}"), f'output "{name}"'
-        )
+        subject = ConditionSubject("output_value", _build_address(instance, f"output.{name}"), f'output "{name}"')
         yield _evaluate_conditions(
             subject, [("output", condition, scope) for condition in output.preconditions], evaluation
         )
@@ -215,9 +193,7 @@ def _check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation)
         module = _add_check_data(instance, check.data)
         inner_evaluation.get_resource(module, check.data)
     is_unread = has_errors(inner_evaluation.diagnostics)
-    subject = ConditionSubject(
-        "check", _build_address(instance, f"check.{check.name}"), f'check "{check.name}"'
-    )
+    subject = ConditionSubject("check", _build_address(instance, f"check.{check.name}"), f'check "{check.name}"')
     scope = inner_evaluation.build_scope(module)
     results = _evaluate_conditions(
         subject, [("check", condition, scope) for condition in check.asserts], inner_evaluation

@@ -80,14 +80,10 @@ def mask_unknown_values(
 ) -> EvaluationSettings:
     """Return the settings with unknown values for unset variables, and without reading data sources."""
     variables = {
-        name: values.get(name, build_unknown(declared.type))
-        for name, declared in configuration.root.variables.items()
+        name: values.get(name, build_unknown(declared.type)) for name, declared in configuration.root.variables.items()
     }
     return replace(
-        setting,
-        variables=variables,
-        read_data=lambda _block, _arguments, _address: (None, []),
-        is_tentative=True,
+        setting, variables=variables, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True
     )
 
 
@@ -133,9 +129,7 @@ class _ModuleValidator(Struct, frozen=True):
         sources, types = self.registries.data_sources, self.registries.resource_types
         resource_type = (sources if block.mode == "data" else types).get(block.type)
         prepared = self.bodies.get_body(block)
-        expansion, repetition_problems = self.evaluation.expand_block(
-            block, self.evaluation.build_scope(self.instance)
-        )
+        expansion, repetition_problems = self.evaluation.expand_block(block, self.evaluation.build_scope(self.instance))
         if resource_type is None or prepared is None:
             return repetition_problems
         address = Address(self.instance.path, block.mode, block.type, block.name)

@@ -15,20 +15,9 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.source import Span
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.scope import ModuleInstance
-from nexusform.planning.preparation.move_statements import (
-    MoveStatement,
-    find_statement_cycles,
-    list_statements,
-)
+from nexusform.planning.preparation.move_statements import MoveStatement, find_statement_cycles, list_statements
 from nexusform.planning.preparation.planning_order import iterate_modules
-from nexusform.resources.address import (
-    Address,
-    AddressPattern,
-    Key,
-    ModulePath,
-    ModuleStep,
-    format_module,
-)
+from nexusform.resources.address import Address, AddressPattern, Key, ModulePath, ModuleStep, format_module
 
 
 def check_moves(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
@@ -58,10 +47,7 @@ class _MoveChecker:
 
     def check_statement(self, statement: MoveStatement, instance: ModuleInstance) -> Iterator[Diagnostic]:
         """Check one statement in one instance of its module."""
-        source, target = (
-            _build_address(instance, statement.source),
-            _build_address(instance, statement.target),
-        )
+        source, target = (_build_address(instance, statement.source), _build_address(instance, statement.target))
         if statement.source.type != statement.target.type:
             yield _build_type_error(statement, source)
             return
@@ -130,9 +116,7 @@ def _format_location(span: Span) -> str:
     return f"{span.filename}:{span.start.line},{span.start.column}"
 
 
-def _build_still_exists_error(
-    statement: MoveStatement, source: str, target: str, declared: Span
-) -> Diagnostic:
+def _build_still_exists_error(statement: MoveStatement, source: str, target: str, declared: Span) -> Diagnostic:
     return build_error(
         "moved-object-still-exists",
         f"This block says that {source} moved, but it is still declared at {_format_location(declared)}. "
@@ -201,9 +185,7 @@ def _find_declared_block(module: Module, source: AddressPattern) -> ResourceBloc
     return module.resources.get((source.mode or "managed", source.type, source.name))
 
 
-def _build_not_removed_error(
-    module: Module, removed: RemovedBlock, declared: ResourceBlock | ModuleCall
-) -> Diagnostic:
+def _build_not_removed_error(module: Module, removed: RemovedBlock, declared: ResourceBlock | ModuleCall) -> Diagnostic:
     kind = "removed-resource-still-exists" if removed.source.type else "removed-module-still-exists"
     prefix = "".join(f"module.{name}." for name in module.path)
     return build_error(

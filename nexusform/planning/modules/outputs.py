@@ -75,16 +75,11 @@ def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOu
             after[name] = planned
             changes.append(_build_change(name, before.get(name), planned))
     return RootOutputs(
-        (*changes, *_list_removed_outputs(before, declared)),
-        after,
-        {},
-        (*diagnostics, *evaluation.diagnostics),
+        (*changes, *_list_removed_outputs(before, declared)), after, {}, (*diagnostics, *evaluation.diagnostics)
     )
 
 
-def _list_removed_outputs(
-    before: Mapping[str, OutputState], declared: Collection[str]
-) -> Iterator[OutputChange]:
+def _list_removed_outputs(before: Mapping[str, OutputState], declared: Collection[str]) -> Iterator[OutputChange]:
     for name, prior in sorted(before.items()):
         if name not in declared:
             yield OutputChange(name, Action.DELETE, prior.value, None, prior.type, prior.sensitive)
@@ -153,9 +148,7 @@ def evaluate_all_outputs(configuration: Configuration, evaluation: Evaluation) -
 _MAXIMUM_AGE: Final = timedelta(days=1)
 
 
-def build_inventory_read(
-    address: str, exported_at: str, plan_time: str, max_age: object = None
-) -> InventoryRead:
+def build_inventory_read(address: str, exported_at: str, plan_time: str, max_age: object = None) -> InventoryRead:
     """Build an inventory record with its staleness at `plan_time` (RFC 3339)."""
     from nexusform.documents.times import parse_duration, parse_time
 

@@ -144,10 +144,7 @@ class Evaluation:
     # --- values ---
 
     def build_scope(
-        self,
-        instance: ModuleInstance,
-        repetition: Repetition = SINGLE_INSTANCE,
-        this: ObjectView | None = None,
+        self, instance: ModuleInstance, repetition: Repetition = SINGLE_INSTANCE, this: ObjectView | None = None
     ) -> InstanceScope:
         """Return the names visible in a block of a module instance."""
         return InstanceScope(self, instance, repetition, this)
@@ -337,17 +334,12 @@ class Evaluation:
         return view
 
 
-def _build_data_view(
-    answer: DataResult | None, sensitive: tuple[Path, ...], schema: BlockSchema
-) -> ObjectView:
+def _build_data_view(answer: DataResult | None, sensitive: tuple[Path, ...], schema: BlockSchema) -> ObjectView:
     """Return the data as seen by expressions."""
     if answer is None:
         return ObjectView(None, sensitive, schema)
     if answer.types:
-        known = {
-            name: replace(schema.attributes[name], type=known_type)
-            for name, known_type in answer.types.items()
-        }
+        known = {name: replace(schema.attributes[name], type=known_type) for name, known_type in answer.types.items()}
         schema = replace(schema, attributes={**schema.attributes, **known})
     return ObjectView(answer.attributes, (*sensitive, *answer.sensitive_paths), schema)
 
@@ -357,13 +349,10 @@ def get_header(block: ModuleCall | ResourceBlock) -> str:
     return block.header if isinstance(block, ResourceBlock) else f'module "{block.name}"'
 
 
-def _build_unsuitable_error(
-    declared: Variable, call: ModuleCall, problem: ConversionProblem, span: Span
-) -> Diagnostic:
+def _build_unsuitable_error(declared: Variable, call: ModuleCall, problem: ConversionProblem, span: Span) -> Diagnostic:
     return build_error(
         "invalid-value-for-input-variable",
-        f'The given value is not suitable for the variable "{declared.name}" of module '
-        f'"{call.name}": {problem}.',
+        f'The given value is not suitable for the variable "{declared.name}" of module "{call.name}": {problem}.',
         span,
         block=get_header(call),
     )

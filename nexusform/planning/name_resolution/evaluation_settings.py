@@ -205,9 +205,7 @@ def _build_unknown_argument_problem(path: Path) -> Problem:
     )
 
 
-def _build_diagnostic(
-    problem: Problem, block: ResourceBlock, body: PreparedBody | None, address: str
-) -> Diagnostic:
+def _build_diagnostic(problem: Problem, block: ResourceBlock, body: PreparedBody | None, address: str) -> Diagnostic:
     """Return the problem as a diagnostic at its line."""
     span = body.locate(problem.path) if body is not None and problem.path else block.header_span
     return build_diagnostic(
@@ -284,9 +282,7 @@ class StateEvaluation(Evaluation):
         self.resources[key] = view
         return view
 
-    def _build_state_view(
-        self, instance: ModuleInstance, block: ResourceBlock, kind: ResourceType
-    ) -> ResourceView:
+    def _build_state_view(self, instance: ModuleInstance, block: ResourceBlock, kind: ResourceType) -> ResourceView:
         """Return a resource as recorded in state, instance by instance."""
         expansion, problems = self.expand_block(block, self.build_scope(instance))
         self.diagnostics += problems

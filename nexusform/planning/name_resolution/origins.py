@@ -89,9 +89,7 @@ class ValueOrigins:
             has_failed=trace.has_failed and not hidden,
         )
 
-    def _explain_value(
-        self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool
-    ) -> Iterator[str]:
+    def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
         """Yield the causes of a sensitive, unknown or invalid value."""
         expression, value = trace.expression, trace.value
         if not trace.has_failed and isinstance(expression, syntax.Traversal):
@@ -151,9 +149,7 @@ class ValueOrigins:
 
     # --- reasons ---
 
-    def _explain_reference(
-        self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance
-    ) -> Iterator[str]:
+    def _explain_reference(self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance) -> Iterator[str]:
         """Yield the reasons of a sensitive or unknown reference: `sensitive: ...` or `unknown: ...`."""
         root, name = traversal.root.name, _get_name_at(traversal, 0)
         module = instance.module

@@ -75,9 +75,7 @@ def _expand_count(
         return None, [build_error("invalid-count-argument", detail, expression.span, block=header)]
 
     if value.has_marks:
-        return reject(
-            "Sensitive values, or values derived from them, cannot be used as count: it would show them."
-        )
+        return reject("Sensitive values, or values derived from them, cannot be used as count: it would show them.")
     if not value.is_known:
         return Expansion(LIST, (), "count"), []
     if value.is_null:
@@ -107,9 +105,7 @@ def _parse_number(plain: Any) -> int | float | Fraction | None:
     return None if isinstance(plain, float) and not isfinite(plain) else plain
 
 
-def _expand_for_each(
-    expression: Expression, value: Value, header: str
-) -> tuple[Expansion | None, list[Diagnostic]]:
+def _expand_for_each(expression: Expression, value: Value, header: str) -> tuple[Expansion | None, list[Diagnostic]]:
     """Expand a for_each into instances in the order of their keys; None if it is invalid."""
 
     def reject(detail: str) -> tuple[None, list[Diagnostic]]:

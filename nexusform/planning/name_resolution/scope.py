@@ -221,9 +221,7 @@ def _resolve_product(scope: InstanceScope, traversal: Traversal) -> Lookup:
     setting = scope.names.settings
     if _get_first_name(traversal) == "applying":
         return build_boolean(setting.is_applying), 1, []
-    return _build_text_lookup(
-        setting.workspace if _get_first_name(traversal) == "workspace" else None, traversal
-    )
+    return _build_text_lookup(setting.workspace if _get_first_name(traversal) == "workspace" else None, traversal)
 
 
 def _resolve_count(scope: InstanceScope, traversal: Traversal) -> Lookup:

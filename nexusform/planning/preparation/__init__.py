@@ -3,11 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "planning_order": (
-        "FLEET_PHASE iterate_modules PlanningOrder PLACEMENT_PHASE compute_planning_order "
-        "iterate_resource_blocks"
+        "FLEET_PHASE iterate_modules PlanningOrder PLACEMENT_PHASE compute_planning_order iterate_resource_blocks"
     ),
-    "prior_state": (
-        "normalize_imported list_import_targets ImportTarget PriorState build_missing_configuration_error"
-    ),
+    "prior_state": ("normalize_imported list_import_targets ImportTarget PriorState build_missing_configuration_error"),
     "selection": "split_object",
 }

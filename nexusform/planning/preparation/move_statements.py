@@ -55,8 +55,7 @@ def _has_common_prefix(first: EndpointPath, second: EndpointPath) -> bool:
     """Return whether the second path can start with the first one."""
     pairs = zip(first, second, strict=False)
     return all(
-        first_step[0] == second_step[0]
-        and (ANY in (first_step[1], second_step[1]) or first_step[1] == second_step[1])
+        first_step[0] == second_step[0] and (ANY in (first_step[1], second_step[1]) or first_step[1] == second_step[1])
         for first_step, second_step in pairs
     )
 
@@ -153,9 +152,9 @@ def _compute_needs(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
             statements_by_root.setdefault(name, []).append(index)
     needs: dict[int, list[int]] = {}
     for index, statement in enumerate(statements):
-        candidates = {
-            candidate for end in ends[index] for candidate in statements_by_root[_get_outermost(end)]
-        } - {index}
+        candidates = {candidate for end in ends[index] for candidate in statements_by_root[_get_outermost(end)]} - {
+            index
+        }
         needs[index] = [
             candidate
             for candidate in sorted(candidates)

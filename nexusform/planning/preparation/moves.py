@@ -69,9 +69,7 @@ def _iterate_implied_moves(
             continue
         resource = address.resource
         if resource not in is_mentioned:
-            is_mentioned[resource] = any(
-                statement.has_endpoint(resource) for statement in explicit_statements
-            )
+            is_mentioned[resource] = any(statement.has_endpoint(resource) for statement in explicit_statements)
         if not is_mentioned[resource]:
             source = AddressPattern(address.module, address.mode, address.type, address.name, address.key)
             yield MoveStatement((), source, replace(source, key=key), block.header_span)
@@ -100,10 +98,7 @@ class _StateMover:
         """Apply the moves of one statement."""
         for path in sorted(self.keys_by_module, key=_build_path_key):
             depth = len(statement.module)
-            if (
-                path not in self.keys_by_module
-                or tuple(step.name for step in path[:depth]) != statement.module
-            ):
+            if path not in self.keys_by_module or tuple(step.name for step in path[:depth]) != statement.module:
                 continue
             if statement.source.type:
                 self._move_resource(statement, path, depth)

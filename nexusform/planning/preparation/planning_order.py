@@ -122,9 +122,7 @@ def move_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -> Plann
     if not first:
         return order
     rank = {address: index for index, address in enumerate(first)}
-    position = {
-        block.address: rank.get(block.address, len(rank) + index) for index, block in enumerate(order.blocks)
-    }
+    position = {block.address: rank.get(block.address, len(rank) + index) for index, block in enumerate(order.blocks)}
     phases = {block.address: order.phases[block.address] for block in order.blocks}
     by_address = {block.address: block for block in order.blocks}
     addresses = _order_by_phase(order.needs, phases, position)
@@ -142,9 +140,7 @@ class _Reachability:
         self._graph = graph
         self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}
 
-    def find_blocks(
-        self, address: ConfigAddress, position: Mapping[ConfigAddress, int]
-    ) -> tuple[ConfigAddress, ...]:
+    def find_blocks(self, address: ConfigAddress, position: Mapping[ConfigAddress, int]) -> tuple[ConfigAddress, ...]:
         blocks: set[ConfigAddress] = set()
         for node in self._graph.get(build_node(address), ()):
             blocks |= self._find_resources(node)

@@ -13,14 +13,7 @@ from nexusform.configuration.refactoring_blocks import build_pattern
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.source import Span
 from nexusform.json_data.plain_data import convert_to_plain
-from nexusform.language.syntax.syntax_nodes import (
-    Expression,
-    Index,
-    RelativeTraversal,
-    Step,
-    Traversal,
-    TraverseIndex,
-)
+from nexusform.language.syntax.syntax_nodes import Expression, Index, RelativeTraversal, Step, Traversal, TraverseIndex
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, Repetition, expand_repetition
@@ -70,12 +63,8 @@ def build_prior_state(request: PlanRequest) -> PriorState:
     moved_state, problems = apply_moves(request.configuration, request.state)
     imports = request.imports if request.mode is Mode.NORMAL else {}
     state = add_imports(moved_state.state, imports)
-    instances = _apply_observations(
-        state.instances, rename_refreshed(request.refreshed_objects, moved_state.previous)
-    )
-    return PriorState(
-        state, instances, _group_by_block(instances), moved_state.previous, imports, tuple(problems)
-    )
+    instances = _apply_observations(state.instances, rename_refreshed(request.refreshed_objects, moved_state.previous))
+    return PriorState(state, instances, _group_by_block(instances), moved_state.previous, imports, tuple(problems))
 
 
 def exclude_unselected_imports(prior: PriorState, selection: Selection) -> PriorState:
@@ -157,10 +146,7 @@ def _iterate_requested_imports(
     repetitions: Iterable[Repetition] = (SINGLE_INSTANCE,)
     if block.for_each is not None:
         expansion, expansion_problems = expand_repetition(
-            None,
-            block.for_each,
-            lambda expression: evaluation.evaluate_expression(expression, scope),
-            "import",
+            None, block.for_each, lambda expression: evaluation.evaluate_expression(expression, scope), "import"
         )
         problems += expansion_problems
         if expansion is None or expansion.unknown:
@@ -205,9 +191,7 @@ def _build_unknown_error(kind: str, name: str, expression: Expression) -> Diagno
 
 def _build_duplicate_error(block: ImportBlock, address: Address, earlier: ImportTarget) -> Diagnostic:
     location = f"{earlier.span.filename}:{earlier.span.start.line},{earlier.span.start.column}"
-    detail = (
-        f"An import block for the resource {address} was already declared at {location}. Remove one of them."
-    )
+    detail = f"An import block for the resource {address} was already declared at {location}. Remove one of them."
     return build_error(
         "duplicate-import-configuration",
         detail,

@@ -65,9 +65,7 @@ def build_selection(
     exclude_patterns = _parse_patterns("-exclude", excludes, order, problems)
     if target_patterns and exclude_patterns:
         problems.append(
-            build_error(
-                "incompatible-options", "-target and -exclude cannot be used together. Use one of them."
-            )
+            build_error("incompatible-options", "-target and -exclude cannot be used together. Use one of them.")
         )
     instances, vms = _parse_replacements(replaces, order, problems)
     if (target_patterns or exclude_patterns) and not problems:
@@ -184,12 +182,7 @@ def _is_block_match(pattern: AddressPattern, block: ConfigAddress) -> bool:
     path = tuple(step.name for step in pattern.module)
     if not pattern.type:
         return block.module[: len(path)] == path
-    return (path, pattern.mode, pattern.type, pattern.name) == (
-        block.module,
-        block.mode,
-        block.type,
-        block.name,
-    )
+    return (path, pattern.mode, pattern.type, pattern.name) == (block.module, block.mode, block.type, block.name)
 
 
 def split_object(text: str) -> tuple[str, str]:
@@ -216,9 +209,7 @@ def _parse_patterns(
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
             detail = f"{problem}{_format_suggestion(text, order)}"
-            problems.append(
-                build_error("invalid-address-in-option", detail, headline=f"Invalid {option} address")
-            )
+            problems.append(build_error("invalid-address-in-option", detail, headline=f"Invalid {option} address"))
     return patterns
 
 
@@ -257,8 +248,7 @@ def _check_patterns(
             continue
         known = [*(str(block.address) for block in order.blocks), *(str(address) for address in addresses)]
         detail = (
-            f"{option}={pattern} names nothing in the configuration or the state."
-            f"{suggest_name(str(pattern), known)}"
+            f"{option}={pattern} names nothing in the configuration or the state.{suggest_name(str(pattern), known)}"
         )
         problems.append(build_error("nothing-to-target", detail))
     return problems

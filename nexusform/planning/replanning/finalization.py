@@ -102,9 +102,7 @@ def _finalize_step(step: Step, change: Change) -> Step:
     return replace(step, planned=change.after)
 
 
-def _check_arguments(
-    change: Change, final: Change | None, schema: BlockSchema | None
-) -> Iterator[Diagnostic]:
+def _check_arguments(change: Change, final: Change | None, schema: BlockSchema | None) -> Iterator[Diagnostic]:
     """Yield errors for arguments that differ from the plan."""
     if change.after is None:
         return
@@ -127,17 +125,11 @@ def _list_sensitive_paths(change: Change, final: Change) -> Sequence[Path]:
     return [*change.sensitive_after, *final.sensitive_after]
 
 
-def check_output(
-    name: str, planned: OutputState, actual: OutputState, refined: Refinements = ()
-) -> list[Diagnostic]:
+def check_output(name: str, planned: OutputState, actual: OutputState, refined: Refinements = ()) -> list[Diagnostic]:
     """Return the error of an output that differs from the plan."""
-    if is_consistent(planned.value, actual.value, planned.type) and _is_within_refinements(
-        actual.value, refined
-    ):
+    if is_consistent(planned.value, actual.value, planned.type) and _is_within_refinements(actual.value, refined):
         return []
-    difference = _format_difference(
-        planned.value, actual.value, is_hidden=planned.sensitive or actual.sensitive
-    )
+    difference = _format_difference(planned.value, actual.value, is_hidden=planned.sensitive or actual.sensitive)
     return [_build_inconsistency_error(f'Output "{name}"', difference)]
 
 
@@ -151,8 +143,7 @@ def is_consistent(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool
         if planned.keys() != actual.keys():
             return False
         return all(
-            is_consistent(value, actual[name], _get_part_type(value_type, name))
-            for name, value in planned.items()
+            is_consistent(value, actual[name], _get_part_type(value_type, name)) for name, value in planned.items()
         )
     if isinstance(planned, list) and isinstance(actual, list):
         if isinstance(value_type, SetType) and planned != actual:
@@ -236,9 +227,7 @@ def _format_value(value: Any) -> str:
 
 
 def _build_inconsistency_error(subject: str, difference: str, address: str = "") -> Diagnostic:
-    detail = (
-        f"{subject} was known in the plan and has another value after apply. {difference} Create a new plan."
-    )
+    detail = f"{subject} was known in the plan and has another value after apply. {difference} Create a new plan."
     return build_error("plan-changed-before-apply", detail, address=address)
 
 
@@ -274,20 +263,14 @@ def evaluate_final_results(
         return FinalResults(plan.planned_outputs, plan.checks)
     evaluation = build_state_evaluation(replace(request, is_applying=True))
     outputs = _FinalOutputs(
-        plan,
-        evaluation,
-        find_dependent_outputs(request.configuration, wrong_addresses) if wrong_addresses else (),
+        plan, evaluation, find_dependent_outputs(request.configuration, wrong_addresses) if wrong_addresses else ()
     )
     for name in sorted(request.configuration.root.outputs):
         outputs.add_output(name, before.get(name), is_partial=is_partial)
     if is_partial:
-        return FinalResults(
-            outputs.values, plan.checks, tuple(outputs.changed_outputs), tuple(outputs.diagnostics)
-        )
+        return FinalResults(outputs.values, plan.checks, tuple(outputs.changed_outputs), tuple(outputs.diagnostics))
     checks, problems = _check_conditions_again(plan, request, evaluation)
-    return FinalResults(
-        outputs.values, checks, tuple(outputs.changed_outputs), (*outputs.diagnostics, *problems)
-    )
+    return FinalResults(outputs.values, checks, tuple(outputs.changed_outputs), (*outputs.diagnostics, *problems))
 
 
 def _has_unknown_results(plan: Plan) -> bool:

@@ -48,10 +48,7 @@ class Trial(Protocol):
     """Function that plans again with adjustments, blocks placed first, and -replace addresses."""
 
     def __call__(
-        self,
-        adjustments: Sequence[Adjustment],
-        first: Sequence[Address] = (),
-        replaces: Sequence[str] = (),
+        self, adjustments: Sequence[Adjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
     ) -> PlanResult:
         """Return the resulting plan."""
         ...
@@ -109,9 +106,7 @@ def add_remedies(
         remedies += search(shortage, plan_trial)
     has_hints = any(unplaced.binding_hints for unplaced in result.unplaced)
     trial_summary = _TRIAL_SUMMARY_WITH_HINTS if has_hints else _TRIAL_SUMMARY
-    return replace(
-        result, plan=_add_advice(result.plan, remedies, trial_summary, _format_repack_hint(result))
-    )
+    return replace(result, plan=_add_advice(result.plan, remedies, trial_summary, _format_repack_hint(result)))
 
 
 def _format_repack_hint(result: PlanResult) -> str:
@@ -119,9 +114,7 @@ def _format_repack_hint(result: PlanResult) -> str:
     run a solver, so it names the command instead of a result.
     """
     pools = [unplaced for unplaced in result.unplaced if not unplaced.surge]
-    has_existing_vms = any(
-        row.kind == VM and row.action is PlacementAction.KEEP for row in result.plan.placements
-    )
+    has_existing_vms = any(row.kind == VM and row.action is PlacementAction.KEEP for row in result.plan.placements)
     if not pools or not has_existing_vms:
         return ""
     pool = pools[0].pool
@@ -135,9 +128,7 @@ def _add_advice(plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repa
     """Add the remedies as data to every capacity error; the first also gets their text."""
     lines = [f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1)]
     advice = (
-        "\n".join(["Suggested fixes (tested):", *lines])
-        if remedies
-        else "No fix was found. Tested: " + trial_summary
+        "\n".join(["Suggested fixes (tested):", *lines]) if remedies else "No fix was found. Tested: " + trial_summary
     )
     advice += repack_hint
     data = [build_remedy_document(remedy) for remedy in remedies]
@@ -156,16 +147,12 @@ def _add_advice(plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repa
 
 def build_remedy_document(remedy: Remedy) -> dict[str, Any]:
     """Return a remedy for plan documents."""
-    edits = [
-        {"address": str(edit.address), "path": list(edit.path), "value": edit.value} for edit in remedy.edits
-    ]
+    edits = [{"address": str(edit.address), "path": list(edit.path), "value": edit.value} for edit in remedy.edits]
     return {"kind": remedy.kind, "text": remedy.text, **remedy.change, "edits": edits}
 
 
 _TRIAL_SUMMARY = "fewer VMs, more zones, planned racks, another order and smaller SKUs."
-_TRIAL_SUMMARY_WITH_HINTS = (
-    "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs."
-)
+_TRIAL_SUMMARY_WITH_HINTS = "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs."
 
 
 def _is_successful(result: PlanResult) -> bool:
@@ -194,10 +181,7 @@ def _try_without_surge(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
             f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{scope}: the upgrade removes a '
             f"VM before it adds the next, and fits.{format_certainty_note(outcome)}"
         )
-        data = [
-            {"address": str(unplaced.address), "pool": unplaced.pool.pool, **dict(settings)}
-            for unplaced in pools
-        ]
+        data = [{"address": str(unplaced.address), "pool": unplaced.pool.pool, **dict(settings)} for unplaced in pools]
         yield Remedy("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
 
 
@@ -214,17 +198,14 @@ def _try_fewer_vms(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
             key = (unplaced.address, unplaced.pool.pool)
             pools.setdefault(key, unplaced)
             # A count that did not fit is followed by a smaller one.
-            counts[key] = (
-                min(unplaced.placed_count, counts[key] - 1) if key in counts else unplaced.placed_count
-            )
+            counts[key] = min(unplaced.placed_count, counts[key] - 1) if key in counts else unplaced.placed_count
         if not all(unplaced.pool.count_path for unplaced in pools.values()):
             return
         minimum_counts = {key: max(unplaced.existing_count, 1) for key, unplaced in pools.items()}
         if any(counts[key] < minimum_counts[key] for key in pools):
             return
         adjustments = [
-            Adjustment(unplaced.address, unplaced.pool.count_path, counts[key])
-            for key, unplaced in pools.items()
+            Adjustment(unplaced.address, unplaced.pool.count_path, counts[key]) for key, unplaced in pools.items()
         ]
         outcome = trial(adjustments, ())
         if not outcome.plan.errored:
@@ -246,10 +227,7 @@ def _format_certain_count(
         return ""
     [adjustment], [unplaced] = adjustments, pools
     return format_certain_count_note(
-        outcome,
-        adjustment.value,
-        unplaced.existing_count,
-        lambda count: trial([replace(adjustment, value=count)]),
+        outcome, adjustment.value, unplaced.existing_count, lambda count: trial([replace(adjustment, value=count)])
     )
 
 
@@ -263,9 +241,7 @@ def _build_count_remedy(
         count, sku = counts[key], unplaced.pool.sku
         argument = str(unplaced.pool.count_path[-1])
         texts.append(f"{prefix}{argument} = {count}")
-        data.append(
-            {"address": str(unplaced.address), "pool": unplaced.pool.pool, argument: count, "sku": sku.name}
-        )
+        data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, argument: count, "sku": sku.name})
     verb = "fits" if len(texts) == 1 else "fit"
     vcpus = sum(counts[key] * unplaced.pool.sku.vcpus for key, unplaced in pools.items())
     sku_text = "this SKU" if len(texts) == 1 else "these SKUs"
@@ -320,22 +296,17 @@ def _build_zone_remedy(pools: Sequence[UnplacedPool], new_zones: Sequence[str], 
         text = ", ".join(f'"{zone}"' for zone in zones)
         prefix = "" if len(pools) == 1 else f"{unplaced.cluster}/{unplaced.pool.pool}: "
         texts.append(f"{prefix}availability_zones = [{text}]")
-        data.append(
-            {"address": str(unplaced.address), "pool": unplaced.pool.pool, "availability_zones": zones}
-        )
+        data.append({"address": str(unplaced.address), "pool": unplaced.pool.pool, "availability_zones": zones})
     moved_count = count_moved_vms(plan, "zones_changed")
     cost = f" It re-places {moved_count:,} existing VMs." if moved_count else ""
     # An upgrade re-places them as well, but batch by batch.
     concurrent_count = sum(unplaced.existing_count for unplaced in pools if unplaced.surge)
     if concurrent_count:
         cost = (
-            f" Other zones re-create the pool: {format_count(concurrent_count, 'node')} down at once, not "
-            "in batches."
+            f" Other zones re-create the pool: {format_count(concurrent_count, 'node')} down at once, not in batches."
         )
     return Remedy(
-        "zones",
-        f"{'; '.join(texts)}: {_format_fit(pools)}.{cost}",
-        {"zones": data, "replaced_vms": moved_count},
+        "zones", f"{'; '.join(texts)}: {_format_fit(pools)}.{cost}", {"zones": data, "replaced_vms": moved_count}
     )
 
 
@@ -438,14 +409,10 @@ def _try_other_hints(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
     hints = hints[:MAXIMUM_HINTS]
     choices = [[hint] for hint in hints] + ([hints] if len(hints) > 1 else [])
     for search in (_try_replacing_hint_owners, _try_soft_hints, _try_other_scope):
-        yield from islice(
-            chain.from_iterable(search(shortage, trial, selected_hints) for selected_hints in choices), 1
-        )
+        yield from islice(chain.from_iterable(search(shortage, trial, selected_hints) for selected_hints in choices), 1)
 
 
-def _try_replacing_hint_owners(
-    shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint]
-) -> Iterator[Remedy]:
+def _try_replacing_hint_owners(shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint]) -> Iterator[Remedy]:
     """Try to re-create the existing VMs with the hints in the same plan."""
     vms = list(dict.fromkeys(f"{hint.address}:{hint.name}" for hint in hints))
     if not all(hint.is_existing for hint in hints):
@@ -484,10 +451,7 @@ def _try_hint_argument(
     moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")
     cost = f" It re-places {format_count(moved_count, 'existing VM')}." if moved_count else ""
     subject = f"the placement_hint of {' and '.join(owners)}"
-    text = (
-        f'{argument} = "{value}" in {subject}: '
-        f"{_format_fit(shortage.pools)}.{cost}{format_certainty_note(outcome)}"
-    )
+    text = f'{argument} = "{value}" in {subject}: {_format_fit(shortage.pools)}.{cost}{format_certainty_note(outcome)}'
     data = [{"address": str(hint.address), "hint": hint.index, argument: value} for hint in hints]
     yield Remedy("hint", text, {"hints": data, "replaced_vms": moved_count}, tuple(edits))
 
@@ -499,15 +463,11 @@ def _try_smaller_skus(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
     """Try the largest smaller SKU of the same type with which all VMs of the failing pools fit."""
     pools = shortage.pools
     sku, name = pools[0].pool.sku, pools[0].pool.pool
-    if any(
-        unplaced.pool.sku != sku or not unplaced.pool.count_path or unplaced.existing_count
-        for unplaced in pools
-    ):
+    if any(unplaced.pool.sku != sku or not unplaced.pool.count_path or unplaced.existing_count for unplaced in pools):
         return
     for smaller in _list_smaller_skus(sku, is_control_plane=name == CONTROL_PLANE):
         adjustments = [
-            Adjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name)
-            for unplaced in pools
+            Adjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name) for unplaced in pools
         ]
         outcome = trial(adjustments, ())
         if not outcome.plan.errored:
@@ -527,6 +487,4 @@ def _list_smaller_skus(sku: VmSku, *, is_control_plane: bool) -> list[VmSku]:
         if candidate.kind == sku.kind and (candidate.host_vcpus, candidate.memory_gib) < size
     ]
     allowed = [candidate for candidate in smaller if not is_control_plane or candidate.numa_cells == 1]
-    return sorted(
-        allowed, key=lambda candidate: (-candidate.host_vcpus, -candidate.memory_gib, candidate.name)
-    )
+    return sorted(allowed, key=lambda candidate: (-candidate.host_vcpus, -candidate.memory_gib, candidate.name))

@@ -25,11 +25,7 @@ def format_certainty_note(result: PlanResult) -> str:
     numa_sampling = result.plan.numa_sampling
     if numa_sampling is None:
         return ""
-    return (
-        " It is certain."
-        if is_certain_fit(result.sites)
-        else f" It fits {format_numa_sampling(numa_sampling)}."
-    )
+    return " It is certain." if is_certain_fit(result.sites) else f" It fits {format_numa_sampling(numa_sampling)}."
 
 
 def format_certain_count_note(

@@ -28,8 +28,7 @@ def test_suggested_selection(
         if not any(SELECTION_KEY in problem.extra for problem in last_result.plan.diagnostics):
             break
     reason = next(
-        (diagnostic for diagnostic in last_result.plan.diagnostics if diagnostic.severity is Severity.ERROR),
-        None,
+        (diagnostic for diagnostic in last_result.plan.diagnostics if diagnostic.severity is Severity.ERROR), None
     )
     if reason is None:
         return result

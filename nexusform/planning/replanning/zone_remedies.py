@@ -67,9 +67,7 @@ def _build_trial(
     request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult], other_rules: AbstractSet[str]
 ) -> ZoneTrial:
     """Return a function that plans again with adjustments; None if something else has errors then."""
-    trial_request = replace(
-        request, includes_remedies=False, lint=False, includes_rejections=False, explain=()
-    )
+    trial_request = replace(request, includes_remedies=False, lint=False, includes_rejections=False, explain=())
 
     def plan_trial(adjustments: Sequence[Adjustment]) -> PlanResult | None:
         # Most trials fail by capacity; samples are computed only for those that fit.
@@ -85,9 +83,7 @@ def _build_trial(
 def _is_successful(outcome: PlanResult, other_rules: AbstractSet[str]) -> bool:
     """Return whether a trial has no errors except the rules at these other addresses."""
     errors = [diagnostic for diagnostic in outcome.plan.diagnostics if diagnostic.severity is Severity.ERROR]
-    return all(
-        diagnostic.id == SEPARATION_VIOLATED and diagnostic.address in other_rules for diagnostic in errors
-    )
+    return all(diagnostic.id == SEPARATION_VIOLATED and diagnostic.address in other_rules for diagnostic in errors)
 
 
 def _add_advice(plan: Plan, rule: OpenRule, remedies: Sequence[Remedy]) -> Plan:
@@ -177,10 +173,7 @@ def _try_prior_zones(rule: OpenRule, result: PlanResult, trial: ZoneTrial) -> It
         for zones, pools in names.items()
     ]
     moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
-    text = (
-        f"{'; '.join(parts)}, "
-        f"unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
-    )
+    text = f"{'; '.join(parts)}, unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
     data = [{"pools": list(pools), "availability_zones": list(zones)} for zones, pools in names.items()]
     yield Remedy("zones", text, {"as_before": data, "replaced_vms": moved_count}, tuple(adjustments.values()))
 
@@ -274,8 +267,7 @@ def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zone
         return
     total = len(set(chain(required_zones, *(zone_group.optional_zones for zone_group in zone_groups))))
     ranges = [
-        range(max(len(zone_group.required_zones), zone_group.minimum_count), total + 1)
-        for zone_group in zone_groups
+        range(max(len(zone_group.required_zones), zone_group.minimum_count), total + 1) for zone_group in zone_groups
     ]
     for sizes in sorted(product(*ranges), key=lambda sizes: (sum(sizes), sizes)):
         if sum(sizes) > total:
@@ -334,10 +326,7 @@ def _describe_zones(
             }
         )
     moved_count = count_moved_vms(plan, "zones_changed", "cluster_replaced")
-    return f"{'; '.join(texts)}.{_format_cost(moved_count, plan)}", {
-        "groups": groups,
-        "replaced_vms": moved_count,
-    }
+    return f"{'; '.join(texts)}.{_format_cost(moved_count, plan)}", {"groups": groups, "replaced_vms": moved_count}
 
 
 def _format_zones(zones: Sequence[str]) -> str:

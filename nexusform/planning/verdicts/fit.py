@@ -128,8 +128,7 @@ def _build_pin_warning(vms: VmObject, reason: str) -> Diagnostic:
         Problem(
             ("machine",),
             PINNED_DOES_NOT_FIT,
-            f"The rule does not allow {vms.instance.address} there: {reason}. It is counted on that "
-            "machine anyway.",
+            f"The rule does not allow {vms.instance.address} there: {reason}. It is counted on that machine anyway.",
             Severity.WARNING,
         )
     )
@@ -147,10 +146,7 @@ def _build_error(vms: VmObject, pool: PoolDemand, shortage: Shortage, hint: str)
     reason = shortage.reason
     if _is_upgrade(vms, pool):
         summary = f"the upgrade of {summary}"
-        headline = (
-            f"The upgrade of {pool_name} does not fit: {placed_count:,} of {total:,} x "
-            f"{pool.sku.name} re-placed"
-        )
+        headline = f"The upgrade of {pool_name} does not fit: {placed_count:,} of {total:,} x {pool.sku.name} re-placed"
         reason = f"{_format_batches(pool)} {reason}"
     return build_error(
         DOES_NOT_FIT,
@@ -160,9 +156,7 @@ def _build_error(vms: VmObject, pool: PoolDemand, shortage: Shortage, hint: str)
         block=instance.block.header if instance.block is not None else "",
         headline=headline,
         brief=summary,
-        extra={
-            "fit": {"pool": pool.pool, "wanted": total, "placed": placed_count, "binding": shortage.binding}
-        },
+        extra={"fit": {"pool": pool.pool, "wanted": total, "placed": placed_count, "binding": shortage.binding}},
     )
 
 
@@ -223,9 +217,7 @@ def _find_excess(vms: VmObject, rule: GroupRule) -> Iterator[tuple[str, list[str
             members.setdefault(location, []).append(vm)
     for location, vms_at_location in members.items():
         excess_names = [
-            vm.name
-            for vm in vms_at_location[rule.max_vms :]
-            if (vm.pool, vm.number) not in vms.placements.tokens
+            vm.name for vm in vms_at_location[rule.max_vms :] if (vm.pool, vm.number) not in vms.placements.tokens
         ]
         if excess_names:
             yield location, excess_names
@@ -242,9 +234,7 @@ def _build_heal_warning(vms: VmObject, rule: GroupRule, excess: list[tuple[str, 
     names = list(chain.from_iterable(excess_names for _, excess_names in excess))
     more = f" and {len(names) - MAXIMUM_NAMED} more" if len(names) > MAXIMUM_NAMED else ""
     heal = " ".join(f"-replace='{vms.instance.address}:{name}'" for name in names[:MAXIMUM_NAMED])
-    location_text = ", ".join(locations[:MAXIMUM_NAMED]) + (
-        " and others" if len(locations) > MAXIMUM_NAMED else ""
-    )
+    location_text = ", ".join(locations[:MAXIMUM_NAMED]) + (" and others" if len(locations) > MAXIMUM_NAMED else "")
     group = rule.name.removeprefix("the others of ")
     return vms.instance.build_diagnostic(
         Problem(
@@ -278,10 +268,7 @@ def check_overcommitted_machines(
         }
         for machine in _find_overcommitted(site, changed_machines):
             too_small.setdefault(site.offering_addresses[machine], []).append(machine)
-    return [
-        _build_overcommit_warning(changed_instances[address], machines)
-        for address, machines in too_small.items()
-    ]
+    return [_build_overcommit_warning(changed_instances[address], machines) for address, machines in too_small.items()]
 
 
 def _find_overcommitted(site: SitePlan, machines: set[str]) -> list[str]:
@@ -310,11 +297,7 @@ def _find_overcommitted(site: SitePlan, machines: set[str]) -> list[str]:
 
 
 def _has_capacity(machine: Machine, cell: int, cpus: int, mib: int) -> bool:
-    return (
-        cell < machine.cells
-        and cpus <= machine.cpus_per_cell
-        and mib <= machine.memory_gib_per_cell * MIB_PER_GIB
-    )
+    return cell < machine.cells and cpus <= machine.cpus_per_cell and mib <= machine.memory_gib_per_cell * MIB_PER_GIB
 
 
 def _build_overcommit_warning(instance: Instance, machines: list[str]) -> Diagnostic:
@@ -398,10 +381,7 @@ def apply_accuracy(
     adjusted = dict(certainty)
     for site_id in certainty.keys() & records.keys():
         record, site_certainty = records[site_id], certainty[site_id]
-        vms = {
-            token: _apply_vm_accuracy(vm_certainty, record)
-            for token, vm_certainty in site_certainty.vms.items()
-        }
+        vms = {token: _apply_vm_accuracy(vm_certainty, record) for token, vm_certainty in site_certainty.vms.items()}
         pools = {key: _apply_pool_accuracy(pool, record) for key, pool in site_certainty.pools.items()}
         adjusted[site_id] = replace(site_certainty, vms=vms, pools=pools)
     return adjusted

@@ -29,23 +29,16 @@ MAXIMUM_SAMPLES: Final = 100
 
 
 def compute_numa_sampling(
-    sites: Mapping[str, SitePlan],
-    certainty: Mapping[str, SiteCertainty],
-    split_choice: SplitChoice,
-    sample_count: int,
+    sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, sample_count: int
 ) -> NumaSampling | None:
     """Return the dependency of placed VMs on unknown cells; None without any."""
     sampled_sites = _select_sampled_sites(sites)
     if not sampled_sites:
         return None
     machines = sum(
-        len(site.base.list_machines_with_unknown_cells())
-        for site in sampled_sites.values()
-        if site.base is not None
+        len(site.base.list_machines_with_unknown_cells()) for site in sampled_sites.values() if site.base is not None
     )
-    fits_per_sample = zip(
-        *(certainty[site_id].fits for site_id in sampled_sites if site_id in certainty), strict=True
-    )
+    fits_per_sample = zip(*(certainty[site_id].fits for site_id in sampled_sites if site_id in certainty), strict=True)
     fits_packed, fits_spread = (
         all(_is_fitting(site, rule) for site in sampled_sites.values()) for rule in (PACKED, SPREAD)
     )
@@ -155,9 +148,7 @@ def _is_on_sampled_site(vms: VmObject) -> bool:
 
 
 def _format_names(placing_objects: Sequence[VmObject]) -> str:
-    clusters = dict.fromkeys(
-        vms.request.demand.cluster for vms in placing_objects if vms.request.demand is not None
-    )
+    clusters = dict.fromkeys(vms.request.demand.cluster for vms in placing_objects if vms.request.demand is not None)
     return format_first(list(clusters), MAXIMUM_NAMED)
 
 

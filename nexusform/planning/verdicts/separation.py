@@ -86,8 +86,7 @@ def evaluate_rules(
     rules = [
         instance
         for instance in instances
-        if instance.type.kind is PlanningKind.SEPARATION_RULE
-        and not (instance.is_removed or instance.is_invalid)
+        if instance.type.kind is PlanningKind.SEPARATION_RULE and not (instance.is_removed or instance.is_invalid)
     ]
     if not rules:
         return verdicts
@@ -120,10 +119,7 @@ class _MemberIndex:
     """Index of all VMs and pods after the plan, by the ids used in groups."""
 
     def __init__(
-        self,
-        objects: Mapping[Address, VmObject],
-        sites: Mapping[str, SitePlan],
-        pods: Sequence[ScheduledWorkload],
+        self, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan], pods: Sequence[ScheduledWorkload]
     ) -> None:
         self.clusters: dict[str, list[VmObject]] = {}
         self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}
@@ -182,9 +178,7 @@ class _MemberIndex:
             if not in_namespace or not labels <= pod.labels.items():
                 continue
             if pod.cluster_id not in nodes:
-                nodes[pod.cluster_id] = {
-                    member.label: member for member in self.iterate_cluster(pod.cluster_id)
-                }
+                nodes[pod.cluster_id] = {member.label: member for member in self.iterate_cluster(pod.cluster_id)}
             vm = nodes[pod.cluster_id].get(pod.node)
             if vm is not None:
                 label = f"{pod.namespace}/{pod.name} on {vm.label}"
@@ -246,9 +240,7 @@ def _iterate_members(
         if cluster_id not in member_index.clusters:
             known = sorted(member_index.clusters)
             problems.append(
-                _build_unknown_problem(
-                    "unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known
-                )
+                _build_unknown_problem("unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known)
             )
         for member in member_index.iterate_cluster(cluster_id):
             listed_vms.add(member.vm)
@@ -257,9 +249,7 @@ def _iterate_members(
         entry = member_index.pools.get(pool_id)
         if entry is None:
             problems.append(
-                _build_unknown_problem(
-                    "unknown-pool", (*path, "pool_ids"), "pool", pool_id, sorted(member_index.pools)
-                )
+                _build_unknown_problem("unknown-pool", (*path, "pool_ids"), "pool", pool_id, sorted(member_index.pools))
             )
             continue
         yield from (member for member in member_index.iterate_pool(*entry) if member.vm not in listed_vms)
@@ -283,9 +273,7 @@ def _build_verdict(
     arguments = _get_rule_arguments(instance)
     scope = str(arguments["scope"])
     planned = _find_violations(groups, scope, None, None)
-    violated_samples = [
-        seed for seed, outcome in enumerate(outcomes) if _has_shared_location(groups, scope, outcome)
-    ]
+    violated_samples = [seed for seed, outcome in enumerate(outcomes) if _has_shared_location(groups, scope, outcome)]
     satisfied_count = len(outcomes) - len(violated_samples)
     violations = planned
     if violated_samples and not planned:
@@ -356,28 +344,18 @@ def _build_violation(
     first_group, _ = ordered_members[0]
     violating_member = next(member for group, member in ordered_members if group != first_group)
     labels = tuple(member.label for _, member in ordered_members)
-    note = (
-        _PACKING_REASON
-        if _is_packed(violating_member, [member for _, member in ordered_members], location)
-        else ""
-    )
-    return SeparationViolation(
-        *location, labels, violating_member.label, violating_member.trigger, note, seed
-    )
+    note = _PACKING_REASON if _is_packed(violating_member, [member for _, member in ordered_members], location) else ""
+    return SeparationViolation(*location, labels, violating_member.label, violating_member.trigger, note, seed)
 
 
-def _is_packed(
-    violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location
-) -> bool:
+def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location) -> bool:
     """Return whether packing of extra-large VMs may be the reason for this location."""
     _, _, machine = location
     is_placed = violating_member.token is not None and not violating_member.pool.pinned_machine
     if not (violating_member.pool.sku.extra_large and machine and is_placed):
         return False
     before = [member for member in ordered_members if member.rank <= violating_member.rank]
-    return any(
-        member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in before
-    )
+    return any(member.pool.sku.extra_large and member.cluster != violating_member.cluster for member in before)
 
 
 def _build_sort_key(location: Location) -> tuple[tuple[tuple[int, str], ...], ...]:
@@ -414,10 +392,7 @@ def format_verdict(verdict: SeparationVerdict) -> str:
     noun = select_form(len(verdict.violations), verdict.scope)
     count = len(verdict.violations)
     lines = [
-        (
-            f"{verdict.address} {_format_frequency(verdict)}. Its groups share {count} "
-            f"{noun}{_format_sample(verdict)}:"
-        )
+        (f"{verdict.address} {_format_frequency(verdict)}. Its groups share {count} {noun}{_format_sample(verdict)}:")
     ]
     lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_NAMED_LOCATIONS]]
     if count > _NAMED_LOCATIONS:
@@ -430,9 +405,7 @@ def format_verdict(verdict: SeparationVerdict) -> str:
 def _format_frequency(verdict: SeparationVerdict) -> str:
     if verdict.satisfied == "never":
         sample_text = (
-            f", neither in the plan nor in any of {verdict.sample_count:,} samples"
-            if verdict.sample_count
-            else ""
+            f", neither in the plan nor in any of {verdict.sample_count:,} samples" if verdict.sample_count else ""
         )
         return f"does not hold{sample_text}"
     return f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"

@@ -10,13 +10,7 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic
-from nexusform.diagnostics.phrases import (
-    compute_natural_key,
-    format_count,
-    format_first,
-    format_list,
-    select_form,
-)
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first, format_list, select_form
 from nexusform.interfaces.plugins import FORGOTTEN_KEY as FORGOTTEN_VMS
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.planning.instances.instance import Instance
@@ -53,9 +47,7 @@ def check_stranded_vms(
         return
     offering_addresses = _map_offering_addresses(instances, types)
     for site_id, site in sites.items():
-        offering_addresses |= {
-            (site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()
-        }
+        offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
     objects_by_address: dict[str, list[VmObject]] = {}
     for vms in affected:
         vm_addresses = {
@@ -66,20 +58,15 @@ def check_stranded_vms(
     by_text = {str(address): instance for address, instance in instances.items()}
     for offering_address, owners in objects_by_address.items():
         lost_names = {
-            vms.instance.address: _list_lost_names(vms, offering_address, offering_addresses)
-            for vms in owners
+            vms.instance.address: _list_lost_names(vms, offering_address, offering_addresses) for vms in owners
         }
         if not offering_address:
             yield _build_missing_warning(lost_names)
             continue
         instance = by_text[offering_address]
-        forgotten = {
-            address: lost_names.pop(address) for address in [*lost_names] if instances[address].is_removed
-        }
+        forgotten = {address: lost_names.pop(address) for address in [*lost_names] if instances[address].is_removed}
         if lost_names:
-            rejection = instance.build_error(
-                STRANDED, _format_rejection(instance, lost_names, selection, mode)
-            )
+            rejection = instance.build_error(STRANDED, _format_rejection(instance, lost_names, selection, mode))
             options = _suggest_options(lost_names, selection, mode)
             yield replace(rejection, extra={SELECTION_KEY: options}) if options else rejection
         if forgotten:
@@ -90,17 +77,12 @@ LostVm: TypeAlias = tuple[str, str, str]  # forgotten VM that loses its machine:
 
 
 def find_lost_forgotten_vms(
-    instances: Mapping[Address, Instance],
-    types: Mapping[str, ResourceType],
-    sites: Mapping[str, SitePlan],
-    mode: Mode,
+    instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan], mode: Mode
 ) -> dict[Address, list[LostVm]]:
     """Return the running forgotten VMs that lose their machine to this plan, by the address that records
     them, and remove them from its note. `sites` are those after the plan; a destroy plan has none.
     """
-    recorded = {
-        address: rows for address, candidate in instances.items() if (rows := _list_forgotten_vms(candidate))
-    }
+    recorded = {address: rows for address, candidate in instances.items() if (rows := _list_forgotten_vms(candidate))}
     if not recorded:
         return {}
     prior_machines = _map_offering_addresses(instances, types)
@@ -166,25 +148,17 @@ def check_lost_forgotten_vms(
             f"with an import block, or remove a deleted one: nexusform state rm '{address}:NAME'."
         )
         summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"
-        warning = instance.build_diagnostic(
-            Problem((), FORGOTTEN_VMS_LOST, text, Severity.WARNING, brief=summary)
-        )
+        warning = instance.build_diagnostic(Problem((), FORGOTTEN_VMS_LOST, text, Severity.WARNING, brief=summary))
         yield replace(warning, extra={LOST_VMS_KEY: [list(vm) for vm in vms]})
 
 
 def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning for new VMs with names of unmanaged VMs on their site."""
     for vms in objects:
-        if (
-            vms.request.site is None
-            or not vms.request.site.observed_unmanaged
-            or not vms.request.actions.additions
-        ):
+        if vms.request.site is None or not vms.request.site.observed_unmanaged or not vms.request.actions.additions:
             continue
         running = {vm.name: vm.machine for vm in vms.request.site.observed_unmanaged}
-        new_names = [
-            vms.placements.vms[key].name for key in vms.request.actions.additions if key in vms.placements.vms
-        ]
+        new_names = [vms.placements.vms[key].name for key in vms.request.actions.additions if key in vms.placements.vms]
         duplicates = sorted(running.keys() & set(new_names), key=compute_natural_key)
         if not duplicates:
             continue
@@ -203,9 +177,7 @@ def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
             f"{address}: {format_count(number, 'VM')} of the same "
             f"{select_form(number, 'name', 'names')} {run_verb} already"
         )
-        yield vms.instance.build_diagnostic(
-            Problem((), DUPLICATE_NAMES, text, Severity.WARNING, brief=summary)
-        )
+        yield vms.instance.build_diagnostic(Problem((), DUPLICATE_NAMES, text, Severity.WARNING, brief=summary))
 
 
 def _map_offering_addresses(
@@ -219,15 +191,11 @@ def _map_offering_addresses(
     sites, _ = build_sites(inventory)
     # A removed site removes its machines, regardless of their racks.
     removed_addresses = {str(address) for address, instance in instances.items() if instance.is_removed}
-    lost_sites = {
-        site.id: address for address, site in inventory.sites.items() if address in removed_addresses
-    }
+    lost_sites = {site.id: address for address, site in inventory.sites.items() if address in removed_addresses}
     addresses = {}
     for site_id, site in sites.items():
         for machine, address in site.offering_addresses.items():
-            addresses[site_id, machine] = (
-                address if address in removed_addresses else lost_sites.get(site_id, address)
-            )
+            addresses[site_id, machine] = address if address in removed_addresses else lost_sites.get(site_id, address)
     return addresses
 
 
@@ -254,8 +222,7 @@ def _list_lost_names(
 def _format_owners(lost_names: Mapping[Address, Sequence[str]]) -> str:
     """Format `5 VMs of a.b and 3 VMs of c.d`."""
     return format_list(
-        (f"{format_count(len(names), 'VM')} of {address}" for address, names in lost_names.items()),
-        _MAXIMUM_OBJECTS,
+        (f"{format_count(len(names), 'VM')} of {address}" for address, names in lost_names.items()), _MAXIMUM_OBJECTS
     )
 
 
@@ -318,9 +285,7 @@ def _format_forgotten_rejection(instance: Instance, forgotten: Mapping[Address, 
     )
 
 
-def _suggest_options(
-    addresses: Iterable[Address], selection: Selection, mode: Mode
-) -> Mapping[str, list[str]]:
+def _suggest_options(addresses: Iterable[Address], selection: Selection, mode: Mode) -> Mapping[str, list[str]]:
     """Return the suggested options: targets to add, exclusions to drop."""
     if mode is Mode.DESTROY:
         return {}
@@ -331,9 +296,7 @@ def _suggest_options(
 
 def _find_excludes(addresses: Iterable[Address], selection: Selection) -> list[str]:
     """Return the exclusions that match these objects; all of them if they are excluded by dependency."""
-    matching = [
-        pattern for pattern in selection.excludes if any(pattern.is_match(address) for address in addresses)
-    ]
+    matching = [pattern for pattern in selection.excludes if any(pattern.is_match(address) for address in addresses)]
     return [str(pattern) for pattern in matching or selection.excludes]
 
 

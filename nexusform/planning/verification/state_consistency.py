@@ -15,12 +15,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warn
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placements.vm_demands import PlacedVm, VmDemand
 from nexusform.planning.preparation.prior_state import PriorState
-from nexusform.planning.vm_planning.site_plans import (
-    build_inventory,
-    build_prior_context,
-    build_sites,
-    find_sku,
-)
+from nexusform.planning.vm_planning.site_plans import build_inventory, build_prior_context, build_sites, find_sku
 from nexusform.resources.address import Address
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.engine import RackScheduler
@@ -43,9 +38,7 @@ class _StateVm(Struct, frozen=True):
         return f'the VM "{self.vm.name}" of {self.address}'
 
 
-def check_consistency(
-    state: State, types: Mapping[str, ResourceType], providers: Collection[str]
-) -> list[Diagnostic]:
+def check_consistency(state: State, types: Mapping[str, ResourceType], providers: Collection[str]) -> list[Diagnostic]:
     """Return errors for contradictions, and warnings. `providers` are the existing providers."""
     machines = index_state_machines(state, types)
     vms = list(_iterate_vms(state, types))
@@ -181,9 +174,7 @@ def _check_cycles(state: State) -> Iterator[str]:
         yield f"These objects depend on each other in a cycle: {_format_names(cyclic)}."
 
 
-def _check_duplicates(
-    state: State, types: Mapping[str, ResourceType], vms: Iterable[_StateVm]
-) -> Iterator[str]:
+def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iterable[_StateVm]) -> Iterator[str]:
     """Yield contradictions for objects with the same id, and VMs with the same name or number."""
     ids: dict[Hashable, str] = {}
     for address, current in _iterate_objects(state):
@@ -202,8 +193,7 @@ def _check_duplicates(
         same_number = numbers.setdefault((state_vm.address, vm.pool, vm.number), state_vm)
         if same_number is not state_vm:
             yield (
-                f"{same_number.display_name} and {state_vm.display_name} have the same number in one "
-                f"pool, {vm.number}."
+                f"{same_number.display_name} and {state_vm.display_name} have the same number in one pool, {vm.number}."
             )
 
 
@@ -212,9 +202,7 @@ def _check_duplicates(
 
 def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> Inventory:
     """Build the inventory offered by the objects of a state."""
-    return build_inventory(
-        ((address, current.attributes) for address, current in _iterate_objects(state)), types
-    )
+    return build_inventory(((address, current.attributes) for address, current in _iterate_objects(state)), types)
 
 
 def index_state_machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:
@@ -265,15 +253,10 @@ def _check_cells(vms: Iterable[_StateVm], machines: Mapping[Any, Machine]) -> It
             yield state_vm, f"{state_vm.display_name} is recorded twice in one cell."
         elif state_vm.sku is not None and len(cells) != state_vm.sku.numa_cells:
             size = state_vm.sku.numa_cells
-            yield (
-                state_vm,
-                f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}.",
-            )
+            yield (state_vm, f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}.")
 
 
-def _find_overcommitted(
-    vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]
-) -> Iterator[str]:
+def _find_overcommitted(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
     """Yield the machines with a cell that holds more than its capacity."""
     cpus: Counter[tuple[str, str, int]] = Counter()
     memory: Counter[tuple[str, str, int]] = Counter()
@@ -296,21 +279,15 @@ def _find_overcommitted(
             yield name
 
 
-def _find_impossible_layouts(
-    vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]
-) -> Iterator[str]:
+def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[tuple[str, str], Machine]) -> Iterator[str]:
     """Yield the machines without a valid layout for their VMs in unknown cells."""
     by_site: dict[str, list[_StateVm]] = {}
     for state_vm in vms:
         by_site.setdefault(state_vm.demand.site_id, []).append(state_vm)
     for site_id, on_site in sorted(by_site.items()):
-        without_cells = [
-            state_vm.vm for state_vm in on_site if state_vm.sku and not state_vm.vm.placement.cells
-        ]
+        without_cells = [state_vm.vm for state_vm in on_site if state_vm.sku and not state_vm.vm.placement.cells]
         uncertain_names = sorted({vm.placement.machine for vm in without_cells})
-        uncertain_machines = [
-            machines[site_id, name] for name in uncertain_names if (site_id, name) in machines
-        ]
+        uncertain_machines = [machines[site_id, name] for name in uncertain_names if (site_id, name) in machines]
         scheduler = RackScheduler(uncertain_machines)
         names = {machine.name for machine in uncertain_machines}
         for number, state_vm in enumerate(on_site):
@@ -324,10 +301,7 @@ def _build_impossible_cells_warning(reasons: list[str]) -> Diagnostic:
     more = f" {len(reasons) - 1} more are impossible." if len(reasons) > 1 else ""
     return build_warning(
         "impossible-numa-cells",
-        (
-            f"{reasons[0]}{more} This was observed. These cells count as unknown, and the capacity stays "
-            "reserved."
-        ),
+        (f"{reasons[0]}{more} This was observed. These cells count as unknown, and the capacity stays reserved."),
     )
 
 

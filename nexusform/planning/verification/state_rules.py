@@ -65,9 +65,7 @@ def _build_instances(state: State, registries: Registries) -> list[Instance]:
     return instances
 
 
-def _build_vm_objects(
-    state: State, instances: Iterable[Instance], registries: Registries
-) -> dict[Address, VmObject]:
+def _build_vm_objects(state: State, instances: Iterable[Instance], registries: Registries) -> dict[Address, VmObject]:
     """Build the VM objects of a state; hints see the current locations of their targets."""
     skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
     types = registries.resource_types
@@ -122,9 +120,7 @@ def _check_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -
         scheduler = sites[site_id].scheduler
         for existing_vm in site_vms:
             scheduler.release(existing_vm.handle)
-            for rule, reason in scheduler.list_rejections(
-                existing_vm.vm.placement.machine, existing_vm.demand
-            ):
+            for rule, reason in scheduler.list_rejections(existing_vm.vm.placement.machine, existing_vm.demand):
                 # Its capacity is reserved already and its machine need not accept it again.
                 if not isinstance(rule, (MachineFilter, CapacityFilter)):
                     key = existing_vm.vms.instance.address, existing_vm.pool.pool, reason
@@ -140,9 +136,7 @@ def _check_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -
         )
 
 
-def _place_existing(
-    objects: Iterable[VmObject], sites: Mapping[str, SitePlan]
-) -> dict[str, list[_ExistingVm]]:
+def _place_existing(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> dict[str, list[_ExistingVm]]:
     """Place all VMs on their machines and return them by site id."""
     by_site: dict[str, list[_ExistingVm]] = {}
     for vms in objects:
@@ -200,9 +194,7 @@ def _check_separation(
     state: State, instances: Sequence[Instance], objects: Mapping[Address, VmObject], registries: Registries
 ) -> Iterator[Diagnostic]:
     """Yield a warning per violated separation rule."""
-    standing_rules = [
-        instance for instance in instances if instance.type.kind is PlanningKind.SEPARATION_RULE
-    ]
+    standing_rules = [instance for instance in instances if instance.type.kind is PlanningKind.SEPARATION_RULE]
     rules = {rule.address: rule for rule in standing_rules}
     if not rules:
         return

@@ -34,9 +34,7 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
         for key in vms.request.actions.forgets:
             vm = vms.prior.existing.get(key)
             offering_address = (
-                site.offering_addresses.get(vm.placement.machine)
-                if site is not None and vm is not None
-                else None
+                site.offering_addresses.get(vm.placement.machine) if site is not None and vm is not None else None
             )
             if vm is not None and offering_address is not None:
                 sku = find_sku(vm, pools.get(vm.pool), context.prior_context.skus)
@@ -51,8 +49,7 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Re
     """Return the state with the VMs of `removed` objects recorded in racks and machines."""
     present = [(address, current.current) for address, current in state.instances.items() if current.current]
     site_objects = [
-        SiteObject(address, current.attributes, current.creation, current.private)
-        for address, current in present
+        SiteObject(address, current.attributes, current.creation, current.private) for address, current in present
     ]
     layout = build_site_layout(site_objects, registries, state.catalogue or "")
     forgotten: dict[str, list[OccupiedCapacity]] = {}  # by what makes their machine

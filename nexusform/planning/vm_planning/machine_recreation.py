@@ -29,9 +29,7 @@ def find_recreated_machines(
     types = blocks.request.registries.resource_types
     instances = blocks.prior.state.instances.items()
     recorded = (
-        (address, instance.current.attributes)
-        for address, instance in instances
-        if instance.current is not None
+        (address, instance.current.attributes) for address, instance in instances if instance.current is not None
     )
     before = build_inventory(recorded, types)
     causes = _map_causes(before, blocks, removed)
@@ -40,9 +38,7 @@ def find_recreated_machines(
         new_machine = sites[site_id].machines.get(name) if site_id in sites else None
         if new_machine is not None:
             has_same_hardware = _get_hardware(machine) == _get_hardware(new_machine)
-            recreated.setdefault(site_id, {})[name] = MachineRecreation(
-                cause, has_same_hardware=has_same_hardware
-            )
+            recreated.setdefault(site_id, {})[name] = MachineRecreation(cause, has_same_hardware=has_same_hardware)
     return recreated
 
 
@@ -54,20 +50,14 @@ def _iterate_removed_offers(blocks: BlockPlanner) -> Iterator[Address]:
             continue
         instance = blocks.instances.get(address)
         is_missing = blocks.prior.get_object(address) is None
-        if is_missing or (
-            instance is not None and (instance.is_replaced or instance.action is Action.DELETE)
-        ):
+        if is_missing or (instance is not None and (instance.is_replaced or instance.action is Action.DELETE)):
             yield address
 
 
 def _map_causes(before: Inventory, blocks: BlockPlanner, removed: set[str]) -> Mapping[tuple[str, ...], str]:
     """Return the address of the new resource for each re-created site, rack or machine."""
-    created = {
-        str(instance.address) for instance in blocks.instances.values() if instance.action in _CREATE_ACTIONS
-    }
-    created_by_key = {
-        key: address for key, address in _iterate_offers(blocks.inventory) if address in created
-    }
+    created = {str(instance.address) for instance in blocks.instances.values() if instance.action in _CREATE_ACTIONS}
+    created_by_key = {key: address for key, address in _iterate_offers(blocks.inventory) if address in created}
     return {
         key: created_by_key[key]
         for key, address in _iterate_offers(before)

@@ -131,29 +131,21 @@ class SitePlan(Struct):
         placement = Placement(host.name, host.rack, host.availability_zone, cells)
         handle = self.scheduler.add_existing(demand.vm, demand.sku, placement)
         if self.base is not None:
-            self.operations.append(
-                OccupyOperation(handle, demand.vm, demand.sku, placement, uses_rule_cells=True)
-            )
+            self.operations.append(OccupyOperation(handle, demand.vm, demand.sku, placement, uses_rule_cells=True))
         return handle, placement, refusal
 
-    def restore(
-        self, demand: Demand, placement: Placement, *, is_unchanged: bool
-    ) -> tuple[int, Placement] | None:
+    def restore(self, demand: Demand, placement: Placement, *, is_unchanged: bool) -> tuple[int, Placement] | None:
         """Place a VM on its re-created machine again: in its cells if hardware and VM (`is_unchanged`) are
         unchanged, else in those chosen by the rule. None if the rule rejects the machine.
         """
         machine = self.machines[placement.machine]
-        if machine.unschedulable_reason or (
-            demand.zones is not None and machine.availability_zone not in demand.zones
-        ):
+        if machine.unschedulable_reason or (demand.zones is not None and machine.availability_zone not in demand.zones):
             return None
         new_placement = update_location(machine, placement)
         if not (is_unchanged and self.recreated_machines[machine.name].has_same_hardware):
             if self.scheduler.find_rejection(machine.name, demand):
                 return None
-            new_placement = replace(
-                new_placement, cells=self.scheduler.select_cells(demand.sku, machine.name)
-            )
+            new_placement = replace(new_placement, cells=self.scheduler.select_cells(demand.sku, machine.name))
         handle = self.scheduler.add_existing(demand.vm, demand.sku, new_placement)
         self.operations.append(OccupyOperation(handle, demand.vm, demand.sku, new_placement))
         return handle, new_placement
@@ -164,9 +156,7 @@ class SitePlan(Struct):
 
     def list_zones(self) -> tuple[str, ...]:
         """Return the availability zones of the site's racks, in byte order, without planned racks."""
-        return tuple(
-            sorted({rack.availability_zone for rack in self.racks if not rack.is_planned}, key=str.encode)
-        )
+        return tuple(sorted({rack.availability_zone for rack in self.racks if not rack.is_planned}, key=str.encode))
 
 
 def build_sites(
@@ -218,9 +208,7 @@ def _select_unmanaged(
     return tuple(entry for key, entry in by_key.items() if key not in configured)
 
 
-def _find_evacuating_machines(
-    racks: Iterable[InventoryRack], offers: Iterable[InventoryMachine]
-) -> frozenset[str]:
+def _find_evacuating_machines(racks: Iterable[InventoryRack], offers: Iterable[InventoryMachine]) -> frozenset[str]:
     """Return the machines to evacuate; a machine's own block precedes its rack."""
     machines = set(chain.from_iterable(rack.evacuating_machines for rack in racks))
     for offer in offers:
@@ -318,9 +306,7 @@ def build_demand(
     name = build_vm_name(vm_demand, pool, pool.pool, number)
     extra_hints = tuple(group_hints)
     constraints = (
-        replace(pool.constraints, hints=(*pool.constraints.hints, *extra_hints))
-        if extra_hints
-        else pool.constraints
+        replace(pool.constraints, hints=(*pool.constraints.hints, *extra_hints)) if extra_hints else pool.constraints
     )
     return Demand(name, pool.sku, constraints, last_resort)
 
@@ -381,9 +367,7 @@ def get_catalogue_version(request: PlanRequest) -> str:
     return request.configuration.settings.sku_catalogue or request.state.catalogue or NEWEST
 
 
-def build_prior_context(
-    prior: PriorState, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]
-) -> PlanContext:
+def build_prior_context(prior: PriorState, skus: Mapping[str, VmSku], types: Mapping[str, ResourceType]) -> PlanContext:
     """Build the context of prior arguments: SKUs and clusters before the plan."""
     inventory = Inventory()
     clusters: dict[str, Mapping[str, Any]] = {}
@@ -415,12 +399,8 @@ def build_inventory(
 def list_machines(inventory: Inventory) -> frozenset[tuple[str, str]]:
     """Return the offered machines of sites, schedulable or not: site and name."""
     site_of_rack = {rack.id: rack.site_id for rack in inventory.racks.values()}
-    rack_machines = {
-        (rack.site_id, machine.name) for rack in inventory.racks.values() for machine in rack.machines
-    }
-    own_machines = {
-        (site_of_rack.get(offer.rack_id, ""), offer.machine.name) for offer in inventory.machines.values()
-    }
+    rack_machines = {(rack.site_id, machine.name) for rack in inventory.racks.values() for machine in rack.machines}
+    own_machines = {(site_of_rack.get(offer.rack_id, ""), offer.machine.name) for offer in inventory.machines.values()}
     site_ids = inventory.list_site_ids()
     return frozenset((site_id, name) for site_id, name in rack_machines | own_machines if site_id in site_ids)
 
@@ -448,9 +428,7 @@ class SiteLayout(Struct, frozen=True):
     context: PlanContext
 
 
-def build_site_layout(
-    objects: Iterable[SiteObject], registries: Registries, catalogue: str = ""
-) -> SiteLayout:
+def build_site_layout(objects: Iterable[SiteObject], registries: Registries, catalogue: str = "") -> SiteLayout:
     """Build the sites. `catalogue` is the SKU catalogue's version ("" or an unknown one = the newest)."""
     types = registries.resource_types
     known = tuple(

@@ -40,8 +40,7 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     if not removed:
         return
     slot_of = {
-        (machine.site_id, machine.name): machine.slot
-        for machine in _iterate_machines(_build_prior_inventory(blocks))
+        (machine.site_id, machine.name): machine.slot for machine in _iterate_machines(_build_prior_inventory(blocks))
     }
     new_machines = {machine.slot: machine for machine in _iterate_machines(blocks.inventory)}
     transferred: dict[str, list[OccupiedCapacity]] = {}  # by the address of the new machine

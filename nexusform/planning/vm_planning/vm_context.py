@@ -216,9 +216,7 @@ def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
 
     @cache
     def list_recorded_machines() -> frozenset[tuple[str, str]]:
-        forgotten = {
-            candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET
-        }
+        forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
         recorded = [
             (address, instance.current.attributes)
             for address, instance in blocks.prior.state.instances.items()
@@ -238,9 +236,7 @@ def _build_clash_error(clash: MachineConflict, instances: Mapping[Address, Insta
             "them."
         )
     else:
-        detail = (
-            f"{clash.first} and {clash.second} describe the same slot of one rack. Change one of the slots."
-        )
+        detail = f"{clash.first} and {clash.second} describe the same slot of one rack. Change one of the slots."
     by_text = {str(address): instance for address, instance in instances.items()}
     second = by_text.get(clash.second)
     if second is None:
@@ -281,11 +277,7 @@ def _check_demand(demand: VmDemand, vms: VmObject, context: VmContext) -> Iterat
         missing = sorted((pool.zones or frozenset()) - set(zones))
         if missing:
             problem = _build_unknown_zones_problem(pool, demand.site_id, missing, zones)
-            yield (
-                replace(problem, severity=Severity.WARNING)
-                if _has_unchanged_zones(pool, vms, site)
-                else problem
-            )
+            yield (replace(problem, severity=Severity.WARNING) if _has_unchanged_zones(pool, vms, site) else problem)
         if pool.pinned_machine and pool.pinned_machine not in site.machines:
             yield _build_unknown_machine_problem(pool, site)
 
@@ -325,9 +317,7 @@ def _build_unknown_zones_problem(
 
 def _build_unknown_machine_problem(pool: PoolDemand, site: SitePlan) -> Problem:
     hint = suggest_name(pool.pinned_machine, site.machines)
-    return Problem(
-        ("machine",), "unknown-machine", f'Site {site.id} has no machine "{pool.pinned_machine}".{hint}'
-    )
+    return Problem(("machine",), "unknown-machine", f'Site {site.id} has no machine "{pool.pinned_machine}".{hint}')
 
 
 # --- the last System pool ----------------------------------------------------------------------
@@ -364,9 +354,7 @@ def _check_lost_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic
     after = Counter(_iterate_system_pool_owners(vms.request.demand for vms in objects))
     for vms in objects:
         prior, instance = vms.prior.demand, vms.instance
-        is_unchanged = (
-            vms.request.demand is not None and instance.block is not None and not instance.is_replaced
-        )
+        is_unchanged = vms.request.demand is not None and instance.block is not None and not instance.is_replaced
         if prior is None or prior.parent_id or not is_unchanged:
             continue
         if before[prior.owner] and not after[prior.owner]:

@@ -221,9 +221,7 @@ class VmObject(Struct):
             if trigger in (MACHINE_REMOVED, MACHINE_REPLACED, MACHINE_FORGOTTEN):
                 losses[key] = trigger
         stay = [key for key in self.prior.existing if key not in losses]
-        self.request = replace(
-            self.request, actions=replace(self.request.actions, unchanged=stay, losses=losses)
-        )
+        self.request = replace(self.request, actions=replace(self.request.actions, unchanged=stay, losses=losses))
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
         """Forget the object; its VMs keep running. VMs without their machine are lost."""
@@ -266,10 +264,7 @@ class VmObject(Struct):
         """Return whether a VM of an updated object is removed before anything is placed. Rolling ones are
         not: they free capacity when their own object is updated.
         """
-        return (
-            key in self.request.actions.removals
-            or self.request.actions.recreations.get(key, ROLLING) != ROLLING
-        )
+        return key in self.request.actions.removals or self.request.actions.recreations.get(key, ROLLING) != ROLLING
 
 
 # --- actions on VMs and their triggers -----------------------------------------------------------
@@ -289,10 +284,7 @@ class VmSituation(Struct, frozen=True):
 
 
 def compute_actions(
-    existing_vms: tuple[PlacedVm, ...],
-    prior_demand: VmDemand | None,
-    demand: VmDemand | None,
-    situation: VmSituation,
+    existing_vms: tuple[PlacedVm, ...], prior_demand: VmDemand | None, demand: VmDemand | None, situation: VmSituation
 ) -> VmActions:
     """Compute the actions on the VMs of one instance. `prior_demand` is the demand of the prior arguments (to
     find changed arguments and nodes deleted outside nexusform); `demand` None means that the resource is
@@ -318,9 +310,7 @@ def compute_actions(
             key = (pool.pool, number)
             existing_vm = existing_by_key.get(key)
             if existing_vm is not None:
-                _add_existing(
-                    actions, key, _find_trigger(existing_vm, situation, is_upgraded, changed_trigger)
-                )
+                _add_existing(actions, key, _find_trigger(existing_vm, situation, is_upgraded, changed_trigger))
             elif key in situation.unplaced:
                 _add_waiting(actions, key, situation, is_upgraded, changed_trigger)
             else:
@@ -383,10 +373,7 @@ def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
 
 
 def record_placed(
-    prior: Mapping[str, Any] | None,
-    placed_vms: Sequence[tuple[str, str]],
-    present: Collection[str],
-    serial: int,
+    prior: Mapping[str, Any] | None, placed_vms: Sequence[tuple[str, str]], present: Collection[str], serial: int
 ) -> dict[str, Any] | None:
     """Return the object's note after a plan, None if empty. `placed_vms` are (name, trigger) of VMs placed by
     the plan, `present` all VMs afterwards, `serial` that of the state after apply.

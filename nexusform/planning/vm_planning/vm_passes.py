@@ -138,9 +138,7 @@ class _VmPlanner:
                 self.diagnostics += [*expansion_evaluation.diagnostics, *problems]
         return early_instances
 
-    def _evaluate_arguments(
-        self, instances: Sequence[Instance], evaluation: Evaluation
-    ) -> list[Diagnostic] | None:
+    def _evaluate_arguments(self, instances: Sequence[Instance], evaluation: Evaluation) -> list[Diagnostic] | None:
         """Return the problems of the arguments; None: a placement argument is unknown. Later blocks may refer
         to the instances with unknown placements.
         """
@@ -178,9 +176,7 @@ class _VmPlanner:
         """Decide the actions on the VMs of all instances; a separate pool follows its cluster."""
         self.context.hints.add_objects(self.objects.values())
         clusters = [
-            instance
-            for instance in instances
-            if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed
+            instance for instance in instances if instance.type.kind is PlanningKind.CLUSTER and not instance.is_removed
         ]
         for cluster in clusters:
             attributes = cluster.config if cluster.config is not None else cluster.planned
@@ -194,9 +190,7 @@ class _VmPlanner:
             else:
                 self._decide_object(vms, demand, evaluation)
         replaced_ids = {
-            cluster.type.identify(cluster.config)
-            for cluster in clusters
-            if cluster.is_replaced and cluster.config
+            cluster.type.identify(cluster.config) for cluster in clusters if cluster.is_replaced and cluster.config
         }
         for vms, demand in followers:
             instance = vms.instance
@@ -239,9 +233,7 @@ class _VmPlanner:
             vm_phase.release_vms(vms)
         self.context.start_recording()
         objects_to_place = [vms for vms in objects if vms.request.actions.recreations]
-        objects_to_place.sort(
-            key=lambda vms: vms.instance.prior.creation if vms.instance.prior is not None else 0
-        )
+        objects_to_place.sort(key=lambda vms: vms.instance.prior.creation if vms.instance.prior is not None else 0)
         for vms in objects_to_place:
             vm_phase.restore_vms(vms)
         for vms in objects_to_place:
@@ -327,9 +319,7 @@ class _VmPlanner:
         if is_existing and vms.is_unchanged and not self.blocks.inventory.skus:
             return {}
         arguments = {**_get_prior_computed(instance), **instance.config}
-        return family.assemble(
-            arguments, self.context.current_context, vms.list_placed_vms(), vms.waiting_vms
-        )
+        return family.assemble(arguments, self.context.current_context, vms.list_placed_vms(), vms.waiting_vms)
 
 
 def _has_changed_argument(instance: Instance) -> bool:
@@ -337,9 +327,7 @@ def _has_changed_argument(instance: Instance) -> bool:
     schema = instance.type.schema
     computed_names = {name for name, attribute in schema.attributes.items() if attribute.computed}
     config = instance.config or {}
-    arguments = {
-        name: value for name, value in config.items() if value is not None or name not in computed_names
-    }
+    arguments = {name: value for name, value in config.items() if value is not None or name not in computed_names}
     return not has_equal_values(schema, arguments, instance.before or {})
 
 
@@ -393,9 +381,7 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], PlanCon
 def _build_remaining_sites(blocks: BlockPlanner) -> Mapping[str, SitePlan]:
     """Build the sites with the machines remaining after a destroy plan."""
     remaining = [
-        (instance.address, instance.before)
-        for instance in blocks.instances.values()
-        if not instance.is_removed
+        (instance.address, instance.before) for instance in blocks.instances.values() if not instance.is_removed
     ]
     objects = [(address, attributes) for address, attributes in remaining if attributes is not None]
     return build_sites(build_inventory(objects, blocks.request.registries.resource_types))[0]
@@ -411,9 +397,7 @@ def _decide_instances(blocks: BlockPlanner) -> None:
         block = configured.get(address.config_address)
         is_destroyed = address in destroyed
         blocks.instances[address] = (
-            blocks.build_deleted(address, "", block)
-            if is_destroyed
-            else blocks.build_unchanged(address, block)
+            blocks.build_deleted(address, "", block) if is_destroyed else blocks.build_unchanged(address, block)
         )
 
 

@@ -32,9 +32,7 @@ from nexusform.scheduling.racks.rules import hints as hint_rule
 from nexusform.scheduling.racks.vms import Hint, HintScope, Placement
 
 
-def build_vm_object(
-    instance: Instance, context: VmContext, recorded: Mapping[str, Any] | None = None
-) -> VmObject:
+def build_vm_object(instance: Instance, context: VmContext, recorded: Mapping[str, Any] | None = None) -> VmObject:
     """Build the VM object of an instance with its prior VMs on their machines. Deposed objects use no
     capacity: every plan removes their VMs. `recorded` are its attributes in state, which may differ from the
     observed ones.
@@ -49,17 +47,13 @@ def build_vm_object(
     recorded_placements: dict[VmKey, Placement] = {}
     if recorded is not None and recorded is not attributes:
         recorded_placements = _find_moved_vms(existing, family.list_existing_vms(recorded))
-    vms = VmObject(
-        instance, PriorVms(demand, existing, family.list_unplaced_vms(attributes), recorded_placements)
-    )
+    vms = VmObject(instance, PriorVms(demand, existing, family.list_unplaced_vms(attributes), recorded_placements))
     for vm in existing.values():
         _reserve_capacity(vms, vm, context)
     return vms
 
 
-def _find_moved_vms(
-    existing: Mapping[VmKey, PlacedVm], recorded: Iterable[PlacedVm]
-) -> dict[VmKey, Placement]:
+def _find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[PlacedVm]) -> dict[VmKey, Placement]:
     """Return the recorded placements of VMs observed on another machine."""
     moved = {}
     for vm in recorded:
@@ -124,9 +118,7 @@ def _update_vfs(vms: VmObject) -> None:
         return
     vfs_before = {pool.pool: pool.sku.vfs for pool in vms.prior_pools}
     changed = {
-        pool.pool: pool
-        for pool in vms.pools
-        if pool.pool in vfs_before and pool.sku.vfs != vfs_before[pool.pool]
+        pool.pool: pool for pool in vms.pools if pool.pool in vfs_before and pool.sku.vfs != vfs_before[pool.pool]
     }
     for key in vms.request.actions.unchanged:
         pool_name, number = key
@@ -183,9 +175,7 @@ def restore_vms(vms: VmObject) -> None:
     so that their capacity is not allocated to others.
     """
     recreations = {
-        key: trigger
-        for key, trigger in vms.request.actions.recreations.items()
-        if trigger == MACHINE_REPLACED
+        key: trigger for key, trigger in vms.request.actions.recreations.items() if trigger == MACHINE_REPLACED
     }
     if not recreations or vms.request.site is None or vms.request.demand is None:
         return
@@ -205,9 +195,7 @@ def restore_vms(vms: VmObject) -> None:
 def place_recreated(vms: VmObject, context: VmContext) -> None:
     """Place the VMs to re-create: those with a removed old VM, then rolling ones in batches."""
     triggers = {
-        key: cause
-        for key, cause in vms.request.actions.recreations.items()
-        if key not in vms.placements.restored
+        key: cause for key, cause in vms.request.actions.recreations.items() if key not in vms.placements.restored
     }
     for pool, names in _iterate_pools(vms, triggers):
         for number, name in names.items():
@@ -222,9 +210,7 @@ def place_recreated(vms: VmObject, context: VmContext) -> None:
         _replace_in_batches(vms, pool, rolling, context)
 
 
-def _replace_in_batches(
-    vms: VmObject, pool: PoolDemand, names: Mapping[int | str, str], context: VmContext
-) -> None:
+def _replace_in_batches(vms: VmObject, pool: PoolDemand, names: Mapping[int | str, str], context: VmContext) -> None:
     """Replace VMs batch by batch; with surge, new VMs are placed before old ones are released."""
     numbers = list(names)
     for start in range(0, len(numbers), pool.batch_size):
@@ -246,9 +232,7 @@ def place_new(vms: VmObject, context: VmContext) -> None:
             _place_vm(vms, pool, number, name, context)
 
 
-def _iterate_pools(
-    vms: VmObject, keys: Mapping[VmKey, str]
-) -> Iterator[tuple[PoolDemand, dict[int | str, str]]]:
+def _iterate_pools(vms: VmObject, keys: Mapping[VmKey, str]) -> Iterator[tuple[PoolDemand, dict[int | str, str]]]:
     """Yield the numbers and names of these VMs, pool by pool, in the order of the demand."""
     for pool in vms.pools if keys else ():
         vm_names = zip(pool.numbers, pool.names, strict=True)
@@ -258,13 +242,7 @@ def _iterate_pools(
 
 
 def _place_vm(
-    vms: VmObject,
-    pool: PoolDemand,
-    number: int | str,
-    name: str,
-    context: VmContext,
-    *,
-    last_resort: str | None = None,
+    vms: VmObject, pool: PoolDemand, number: int | str, name: str, context: VmContext, *, last_resort: str | None = None
 ) -> None:
     """Place one VM: pinned, by its site, or failed."""
     key = (pool.pool, number)
@@ -307,23 +285,17 @@ def _place_pinned(vms: VmObject, pool: PoolDemand, number: int | str, name: str)
         return
     key = (pool.pool, number)
     demand = build_demand(vms.request.demand, pool, number)
-    vms.placements.tokens[key], placement, refusal = vms.request.site.place_pinned(
-        demand, pool.pinned_machine
-    )
+    vms.placements.tokens[key], placement, refusal = vms.request.site.place_pinned(demand, pool.pinned_machine)
     vms.placements.vms[key] = _build_placed_vm(vms, pool, number, name, placement)
     if refusal:
         vms.placements.pin_rejections.append(refusal)
 
 
-def _build_placed_vm(
-    vms: VmObject, pool: PoolDemand, number: int | str, name: str, placement: Placement
-) -> PlacedVm:
+def _build_placed_vm(vms: VmObject, pool: PoolDemand, number: int | str, name: str, placement: Placement) -> PlacedVm:
     """Return the record of a VM placed by this plan."""
     assert vms.request.demand is not None
     trigger = vms.get_trigger((pool.pool, number))
-    return PlacedVm(
-        pool.pool, number, name, pool.sku.name, placement, vms.request.demand.provenance, trigger=trigger
-    )
+    return PlacedVm(pool.pool, number, name, pool.sku.name, placement, vms.request.demand.provenance, trigger=trigger)
 
 
 def build_group_hints(vms: VmObject, pool: PoolDemand) -> list[Hint]:

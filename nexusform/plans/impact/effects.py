@@ -70,9 +70,7 @@ def compute_effect(row: PlacementChange) -> Effect:
         return Effect.PLACED
     if row.source is None or row.target is None:
         return Effect.MOVED
-    return (
-        Effect.RECREATED if kind.get_identity(row.target) == kind.get_identity(row.source) else Effect.MOVED
-    )
+    return Effect.RECREATED if kind.get_identity(row.target) == kind.get_identity(row.source) else Effect.MOVED
 
 
 def _compute_unchanged_effect(row: PlacementChange, *, is_running: bool) -> Effect:
@@ -200,9 +198,7 @@ def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
     added_counts: Counter[tuple[str, Address, str]] = Counter()
     for row in rows:
         owner = (row.kind, row.address, row.pool)
-        removed_counts[owner] += row.action is PlacementAction.REMOVE and KINDS[row.kind].is_running(
-            row.source
-        )
+        removed_counts[owner] += row.action is PlacementAction.REMOVE and KINDS[row.kind].is_running(row.source)
         added_counts[owner] += row.action is PlacementAction.PLACE
     substitutions: Counter[str] = Counter()
     for owner, count in (removed_counts & added_counts).items():

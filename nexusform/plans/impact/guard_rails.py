@@ -60,9 +60,7 @@ def parse_limits(text: str) -> tuple[Limit, ...]:
     if mistakes:
         raise ValueError("\n".join(mistakes))
     if not limits:
-        raise ValueError(
-            f"name at least one limit, for example moved:0. Known are: {', '.join(GUARD_RAILS)}."
-        )
+        raise ValueError(f"name at least one limit, for example moved:0. Known are: {', '.join(GUARD_RAILS)}.")
     return tuple(limits.values())
 
 
@@ -99,11 +97,7 @@ def apply_limits(plan: Plan, limits: Iterable[Limit]) -> Plan:
 
 def _format_limit(limit: Limit) -> str:
     """Format a limit as on the command line: `moved:0`."""
-    return (
-        f"{limit.name}:{limit.value:g}"
-        if GUARD_RAILS[limit.name].is_fraction
-        else f"{limit.name}:{limit.value:.0f}"
-    )
+    return f"{limit.name}:{limit.value:g}" if GUARD_RAILS[limit.name].is_fraction else f"{limit.name}:{limit.value:.0f}"
 
 
 def list_broken_limits(plan: Plan) -> tuple[str, ...]:
@@ -139,17 +133,12 @@ def _measure_moved(plan: Plan, maximum: float) -> Iterable[str]:
     """
     counts = count_effects(plan.placements)
     substitutions = count_substitutions(plan.placements)
-    if (
-        count_objects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + plan.lost_unmanaged_count
-        <= maximum
-    ):
+    if count_objects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + plan.lost_unmanaged_count <= maximum:
         return []
     clauses = format_effect_clauses(counts, DISRUPTIVE_EFFECTS)
     if substitutions:
         subjects = format_list([format_count(count, get_noun(kind)) for kind, count in substitutions.items()])
-        clauses.append(
-            f"{subjects} {select_form(sum(substitutions.values()), 'is', 'are')} replaced by others"
-        )
+        clauses.append(f"{subjects} {select_form(sum(substitutions.values()), 'is', 'are')} replaced by others")
     return [format_list([*clauses, *_format_lost_unmanaged(plan)])]
 
 

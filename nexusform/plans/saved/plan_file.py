@@ -121,23 +121,17 @@ def write_plan_file(
 def sign_members(members: Mapping[str, bytes], sign: Callable[[str], Mapping[str, str]]) -> dict[str, bytes]:
     """Return the members of an archive with a signature over all of them, replacing an existing one."""
     parts = {name: content for name, content in members.items() if name != _SIGNATURE}
-    name, signature = build_signature_member(
-        {part: compute_digest(content) for part, content in parts.items()}, sign
-    )
+    name, signature = build_signature_member({part: compute_digest(content) for part, content in parts.items()}, sign)
     return {**parts, name: signature}
 
 
-def build_signature_member(
-    digests: Mapping[str, str], sign: Callable[[str], Mapping[str, str]]
-) -> tuple[str, bytes]:
+def build_signature_member(digests: Mapping[str, str], sign: Callable[[str], Mapping[str, str]]) -> tuple[str, bytes]:
     """Return the name and content of the member that signs members with these digests."""
     signature = sign(_combine_digests(digests))
     return _SIGNATURE, json_codec.render_json(signature, indent=True) + b"\n"
 
 
-def read_signature(
-    digests: Mapping[str, str], last: tuple[str, bytes], name: str
-) -> tuple[dict[str, Any] | None, str]:
+def read_signature(digests: Mapping[str, str], last: tuple[str, bytes], name: str) -> tuple[dict[str, Any] | None, str]:
     """Return the signature of an archive with these member digests (None if the last member is none), and the
     digest it covers. Raises DiagnosticsError.
     """
@@ -154,9 +148,7 @@ def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, b
         return sharing.unknown_reference if isinstance(value, Unknown) else json_codec.convert_mapping(value)
 
     parts = {_VALUES: sharing.shared, **sharing.documents}
-    return sharing.mark, {
-        name: json_codec.render_json(value, default=encode_value) for name, value in parts.items()
-    }
+    return sharing.mark, {name: json_codec.render_json(value, default=encode_value) for name, value in parts.items()}
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -203,23 +195,14 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
         raise _build_damage_error(name, f"It is invalid at {location}: {problem.message}.") from None
     unsigned = data if signature is None else pack_archive(members)
     return SavedPlan(
-        plan,
-        configuration_files,
-        prior_state,
-        compute_digest(unsigned),
-        _compute_signed_digest(members),
-        signature,
+        plan, configuration_files, prior_state, compute_digest(unsigned), _compute_signed_digest(members), signature
     )
 
 
 def _check_parts(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> None:
     """Raise DiagnosticsError if members are missing, extra or modified."""
     digests = manifest.get("members")
-    if (
-        not isinstance(digests, dict)
-        or tuple(members) != (_MANIFEST, *_MEMBERS)
-        or set(digests) != set(_MEMBERS)
-    ):
+    if not isinstance(digests, dict) or tuple(members) != (_MANIFEST, *_MEMBERS) or set(digests) != set(_MEMBERS):
         raise _build_damage_error(name, "Its parts are not those of a plan.")
     for member in _MEMBERS:
         if digests[member] != compute_digest(members[member]):
@@ -304,9 +287,7 @@ def _build_rejection(kind: str, detail: str) -> DiagnosticsError:
 
 
 def _build_damage_error(name: str, reason: str) -> DiagnosticsError:
-    return _build_rejection(
-        "damaged-plan-file", f"{name} cannot be used. {reason} Download it again, or plan again."
-    )
+    return _build_rejection("damaged-plan-file", f"{name} cannot be used. {reason} Download it again, or plan again.")
 
 
 MAXIMUM_SIZE: Final = 0xFFFF_FFFE  # sizes and offsets are 32 bits wide
@@ -337,9 +318,7 @@ def stream_archive(members: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
     index = _ArchiveIndex()
     for name, content in members:
         if index.offset + len(content) > MAXIMUM_SIZE:
-            raise FileProblem(
-                "This plan exceeds 4 GiB, the maximum of a plan file. Plan a part of it with -target."
-            )
+            raise FileProblem("This plan exceeds 4 GiB, the maximum of a plan file. Plan a part of it with -target.")
         yield from (index.add_member(name.encode(), content), content)
     yield index.build_directory()
 

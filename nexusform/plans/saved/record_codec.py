@@ -169,8 +169,7 @@ def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
 
     def write(value: tuple[Any, ...]) -> list[Any]:
         return [
-            element if item.write is None else item.write(element)
-            for item, element in zip(items, value, strict=True)
+            element if item.write is None else item.write(element) for item, element in zip(items, value, strict=True)
         ]
 
     def read(data: Any) -> tuple[Any, ...]:

@@ -19,9 +19,7 @@ _UNKNOWN: Final = "?"
 _KEYS: Final = ":"
 _MAXIMUM_DEPTH: Final = 50  # nothing is shared below this level
 _LONG_LIST: Final = 64  # scalars: longer lists of them are not compared with one another
-_MINIMUM_SHARED_KEYS: Final = (
-    3  # objects with fewer keys, or keys of fewer objects, are written with their keys
-)
+_MINIMUM_SHARED_KEYS: Final = 3  # objects with fewer keys, or keys of fewer objects, are written with their keys
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _DIGITS: Final = 9  # of a number of a shared value
 # Limit of the parts of all expanded documents: a small file must not expand into a large plan.
@@ -133,9 +131,7 @@ class _NodeCollector:
         return self._get_shared_node(None, self._collect_parts(value, depth + 1))
 
     def _collect_parts(self, values: Iterable[Any], depth: int) -> tuple[Any, ...]:
-        return tuple(
-            [part if part.__class__ in _SCALARS else self.collect_node(part, depth) for part in values]
-        )
+        return tuple([part if part.__class__ in _SCALARS else self.collect_node(part, depth) for part in values])
 
     def _collect_object(self, value: Mapping[str, Any], depth: int) -> _Node:
         keys = tuple(value)

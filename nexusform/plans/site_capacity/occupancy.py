@@ -186,9 +186,7 @@ def _list_site_changes(site: SiteVms) -> list[RackCounts]:
         names = [machine.facts.name for machine in members]
         if not any(removed[name] or added[name] for name in names):
             continue
-        counts = [
-            _count_vms(machine, unchanged, removed, added) for machine in sorted(members, key=_build_slot_key)
-        ]
+        counts = [_count_vms(machine, unchanged, removed, added) for machine in sorted(members, key=_build_slot_key)]
         racks.append(RackCounts(site.name, rack, tuple(counts), sum(removed[name] for name in names)))
     return racks
 

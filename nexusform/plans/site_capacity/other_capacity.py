@@ -344,9 +344,7 @@ def _compute_storage(supplies: Supplies) -> Iterator[OtherCapacity]:
     promised = None if supplies.volumes is None else -(-mib // _MIB_OF_GIB)
     name = "" if supplies.volumes is None else format_count(count, "volume")
     total = _sum_appliance_capacity(supplies)
-    yield OtherCapacity(
-        "", "", OtherResourceKind.VOLUMES, name, total=total, used_before=promised, used=promised
-    )
+    yield OtherCapacity("", "", OtherResourceKind.VOLUMES, name, total=total, used_before=promised, used=promised)
 
 
 def _sum_appliance_capacity(supplies: Supplies) -> int | None:

@@ -22,9 +22,7 @@ def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> AnswerRe
     counts = ", ".join(f"{rule} ({count:,})" for rule, count in sorted(by_rule.items()))
     rows = tuple(Row((finding.id, _format_location(finding), finding.address)) for finding in findings)
     table = Section("Findings", table=Table(("rule", "at", "resource"), rows))
-    details = [
-        Section(finding.summary, tuple(finding.detail.split("\n")), is_folded=True) for finding in findings
-    ]
+    details = [Section(finding.summary, tuple(finding.detail.split("\n")), is_folded=True) for finding in findings]
     verdict = f"{format_count(len(findings), 'finding')}: {counts}."
     hint = "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in the lint block."
     return AnswerReport(title, verdict, is_finding=True, facts=(hint,), sections=(table, *details))
@@ -36,20 +34,14 @@ def _format_location(finding: Diagnostic) -> str:
 
 
 def render_advice(
-    findings: Sequence[Diagnostic],
-    files: Mapping[str, SourceFile],
-    *,
-    colour: bool = False,
-    width: int = DEFAULT_WIDTH,
+    findings: Sequence[Diagnostic], files: Mapping[str, SourceFile], *, colour: bool = False, width: int = DEFAULT_WIDTH
 ) -> str:
     """Render every finding in its box without merging, and a closing line with a final newline."""
     if not findings:
         return "No findings.\n"
     boxes = "".join(render_diagnostic(finding, files, colour=colour, width=width) for finding in findings)
     by_rule = Counter(finding.id for finding in findings)
-    counts = ", ".join(
-        f"{escape_control_characters(rule)}: {count:,}" for rule, count in sorted(by_rule.items())
-    )
+    counts = ", ".join(f"{escape_control_characters(rule)}: {count:,}" for rule, count in sorted(by_rule.items()))
     closing = Painter(colour)(f"{len(findings):,} {select_form(len(findings), 'finding')}", "bold")
     hint = "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in\nthe lint block."
     return f"{boxes}\n{closing} ({counts}).\n{hint}\n"

@@ -40,9 +40,7 @@ def build_answer_main(report: AnswerReport, picture: Part = None, appendix: Part
     verdict = build_element(
         "p", build_element("strong", label), ": ", _split_code(report.verdict), class_=f"verdict {style}"
     )
-    facts = build_element(
-        "ul", [build_element("li", _split_code(fact)) for fact in report.facts], class_="figures"
-    )
+    facts = build_element("ul", [build_element("li", _split_code(fact)) for fact in report.facts], class_="figures")
     header = build_element("div", verdict, facts if report.facts else None, id="verdict")
     return join_parts(header, picture, _build_sections(report.sections), appendix)
 
@@ -73,10 +71,7 @@ def _build_answer_section(number: int, part: Section) -> Markup:
 
 def _build_answer_table(table: Table, title: str) -> Markup:
     """Build a table of a report as HTML."""
-    rows = [
-        build_row(table.headers, row.cells, table.figures, "bad" if row.is_finding else None)
-        for row in table.rows
-    ]
+    rows = [build_row(table.headers, row.cells, table.figures, "bad" if row.is_finding else None) for row in table.rows]
     return build_framed_table(title, table.headers, rows, table.figures)
 
 

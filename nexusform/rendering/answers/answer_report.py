@@ -125,10 +125,7 @@ def render_report_text(report: AnswerReport, *, colour: bool = False, width: int
             lines += ["", *_render_section(section, paint, width)]
     if hidden_sections:
         first_title = escape_control_characters(hidden_sections[0].title)
-        lines += [
-            "",
-            f"{len(hidden_sections)} more sections, from: {first_title}; -format=markdown lists all.",
-        ]
+        lines += ["", f"{len(hidden_sections)} more sections, from: {first_title}; -format=markdown lists all."]
     return "\n".join(lines) + "\n"
 
 
@@ -177,9 +174,7 @@ def _escape_cells(cells: Iterable[str]) -> list[str]:
 
 def _render_row(cells: Sequence[str], widths: Sequence[int], figures: frozenset[int]) -> str:
     """Render a row with cells filled to the column widths."""
-    cell_texts = (
-        fill_to_width(cell, widths[column], right=column in figures) for column, cell in enumerate(cells)
-    )
+    cell_texts = (fill_to_width(cell, widths[column], right=column in figures) for column, cell in enumerate(cells))
     return "  ".join(cell_texts).rstrip()
 
 
@@ -244,9 +239,7 @@ def _render_markdown_section(section: Section) -> Iterable[str]:
     if section.lines:
         yield _render_markdown_lines([escape_prose(line.strip()) for line in section.lines])
     if section.commands:
-        yield "\n".join(
-            ("```sh", *(escape_control_characters(command) for command in section.commands), "```")
-        )
+        yield "\n".join(("```sh", *(escape_control_characters(command) for command in section.commands), "```"))
     if section.table is not None:
         yield _render_markdown_table(section.table)
     if section.is_folded:

@@ -85,10 +85,7 @@ def _render_mapping(entries: dict[str, Value], indent: int) -> str:
     if not entries:
         return "{}"
     margin = " " * (indent + 2)
-    lines = [
-        f"{margin}{_quote_string(name)} = {render_value(entries[name], indent + 2)}"
-        for name in sorted(entries)
-    ]
+    lines = [f"{margin}{_quote_string(name)} = {render_value(entries[name], indent + 2)}" for name in sorted(entries)]
     return "\n".join(["{", *lines, " " * indent + "}"])
 
 
@@ -102,9 +99,7 @@ def _render_sequence(elements: list[Value], indent: int) -> str:
 
 
 def _quote_string(text: str) -> str:
-    return (
-        '"' + "".join(c if c.isprintable() and c not in '\\"' else _escape_character(c) for c in text) + '"'
-    )
+    return '"' + "".join(c if c.isprintable() and c not in '\\"' else _escape_character(c) for c in text) + '"'
 
 
 def _escape_character(character: str) -> str:
@@ -148,9 +143,7 @@ def render_type(value_type: Type, indent: int = 0) -> str:
     if isinstance(value_type, TupleType):
         if not value_type.elements:
             return "tuple([])"
-        return _render_block(
-            "tuple([", [render_type(kind, indent + 1) for kind in value_type.elements], "])", indent
-        )
+        return _render_block("tuple([", [render_type(kind, indent + 1) for kind in value_type.elements], "])", indent)
     if isinstance(value_type, PrimitiveType):
         return value_type.name
     name = _COLLECTION_NAMES[type(value_type)]
@@ -183,9 +176,7 @@ def _render_lines(part: TracedPart, indent: int, width: int) -> Iterator[str]:
         yield from (f"{margin}{line}" for line in further_lines)
         yield from (f"{margin}    {line}" for line in wrap_lines(f"{outcome}{location_note}", line_width))
     for reason in part.reasons:
-        yield from (
-            f"{margin}    {line}" for line in wrap_lines(escape_control_characters(f"! {reason}"), line_width)
-        )
+        yield from (f"{margin}    {line}" for line in wrap_lines(escape_control_characters(f"! {reason}"), line_width))
     for inner_part in part.parts:
         yield from _render_lines(inner_part, indent + 2, width)
     if part.omitted:

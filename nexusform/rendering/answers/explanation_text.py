@@ -123,9 +123,7 @@ def _describe_choice(best: RankedCandidate, tied: Sequence[RankedCandidate]) -> 
 
 
 def _render_next_best(second: RankedCandidate) -> str:
-    return (
-        f"{_INDENT}next best: {escape_control_characters(f'{second.name} ({_format_figures(second.keys)})')}"
-    )
+    return f"{_INDENT}next best: {escape_control_characters(f'{second.name} ({_format_figures(second.keys)})')}"
 
 
 def _render_machine(explanation: Explanation, *, show_all: bool) -> list[str]:
@@ -142,9 +140,7 @@ def _render_machine(explanation: Explanation, *, show_all: bool) -> list[str]:
 def _render_rack_rejections(explanation: Explanation) -> list[str]:
     """Render the rejected machines of the chosen rack and the number of others."""
     rack_machines = explanation.rack_machines
-    rack_rejections = [
-        rejection for rejection in explanation.rejections if rejection.candidate in rack_machines
-    ]
+    rack_rejections = [rejection for rejection in explanation.rejections if rejection.candidate in rack_machines]
     lines = [f"{_INDENT}rejected : {text}" for text in _format_rejections(rack_rejections)[:_MAX_LINES]]
     other_count = len(explanation.rejections) - len(rack_rejections)
     if other_count:
@@ -274,9 +270,7 @@ def build_explanation_report(
     if explanation.rejections:
         sections.append(_build_rejection_section(explanation))
     title = f"{name} ({format_sku(explanation.demand.sku)})"
-    return AnswerReport(
-        title, _describe_target(explanation), placement is None, tuple(facts), tuple(sections)
-    )
+    return AnswerReport(title, _describe_target(explanation), placement is None, tuple(facts), tuple(sections))
 
 
 def build_removal_report(row: PlacementChange) -> AnswerReport:
@@ -290,9 +284,7 @@ def build_removal_report(row: PlacementChange) -> AnswerReport:
 
 # The removal as data.
 REMOVAL_FORM: Final = RecordForm(
-    PlacementChange,
-    "address object action trigger reason stands=source provenance?",
-    stands=build_location_document,
+    PlacementChange, "address object action trigger reason stands=source provenance?", stands=build_location_document
 )
 
 
@@ -324,9 +316,7 @@ def _build_rejection_section(explanation: Explanation) -> Section:
     by_reason = _group_machines(explanation.rejections)
     rows = tuple(Row((rule, reason, ", ".join(names))) for (rule, reason), names in by_reason.items())
     table = Table(("rule", "reason", "machines"), rows)
-    return Section(
-        f"{format_count(len(explanation.rejections), 'machine')} rejected", table=table, is_folded=True
-    )
+    return Section(f"{format_count(len(explanation.rejections), 'machine')} rejected", table=table, is_folded=True)
 
 
 _MAX_NAMES = 4
@@ -352,9 +342,7 @@ _NEED_ORDER = (
 )
 
 
-def describe_alternatives(
-    alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
-) -> list[str]:
+def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int) -> list[str]:
     """Return a line per single change needed for other machines, and one for machines with several.
     `pool_size` is the number of VMs re-placed by a change of pool arguments.
     """
@@ -384,9 +372,7 @@ def _describe_need(
     count = format_count(len(alternatives), "machine")
     verb = select_form(len(alternatives), "has", "have")
     machines = format_list((alternative.machine for alternative in alternatives), _MAX_NAMES)
-    consequence = (
-        f"that re-places all {pool_size:,} VMs of the pool" if pool_size > 1 else "that re-places the VM"
-    )
+    consequence = f"that re-places all {pool_size:,} VMs of the pool" if pool_size > 1 else "that re-places the VM"
     match need:
         case None:
             return f"{count} {verb} capacity but a lower rank: {machines}."
@@ -402,10 +388,7 @@ def _describe_need(
         case Requirement.OPEN:
             they_take = select_form(len(alternatives), "it takes", "they take")
             reasons = _join_first(
-                [
-                    f"{alternative.machine} ({alternative.unschedulable_reason})"
-                    for alternative in alternatives
-                ],
+                [f"{alternative.machine} ({alternative.unschedulable_reason})" for alternative in alternatives],
                 format_list,
             )
             return f"{count} {verb} capacity once {they_take} VMs: {reasons}."
@@ -436,8 +419,7 @@ def _describe_departures(alternatives: Sequence[MachineAlternative]) -> str:
     minimum = min(len(alternative.removed_vms) for alternative in alternatives)
     best = [alternative for alternative in alternatives if len(alternative.removed_vms) == minimum]
     machines = _join_first(
-        [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best],
-        ", ".join,
+        [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best], ", ".join
     )
     other_count = len(alternatives) - len(best)
     other_note = f"; {other_count} more if several were removed" if other_count else ""
@@ -456,9 +438,7 @@ def _build_need(need: Requirement) -> dict[str, str]:
 
 
 _ALTERNATIVE_FORM: Final = RecordForm(
-    MachineAlternative,
-    "machine rack availability_zone=zone needs=requirements leaving=removed_vms",
-    needs=_build_need,
+    MachineAlternative, "machine rack availability_zone=zone needs=requirements leaving=removed_vms", needs=_build_need
 )
 
 

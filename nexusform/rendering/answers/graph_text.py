@@ -15,10 +15,7 @@ def render_dot(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
     names = list(nodes)
     lines = ["digraph G {", '  rankdir = "RL";', '  node [shape = rect, fontname = "sans-serif"];']
     lines += [f"  {_quote_dot(node)} [label={_quote_dot(node)}];" for node in names]
-    lines += [
-        f"  {_quote_dot(node)} -> {_quote_dot(dependency)};"
-        for node, dependency in reduce_edges(names, edges)
-    ]
+    lines += [f"  {_quote_dot(node)} -> {_quote_dot(dependency)};" for node, dependency in reduce_edges(names, edges)]
     return "\n".join([*lines, "}", ""])
 
 

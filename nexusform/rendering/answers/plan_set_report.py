@@ -55,10 +55,7 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
     changed_count = sum(plan.has_changes for _, plan in plans)
     if not changed_count:
         return "No plan has changes."
-    return (
-        f"{changed_count} of {len(plans)} {select_form(changed_count, 'has', 'have')} changes; "
-        f"{', '.join(moves)}."
-    )
+    return f"{changed_count} of {len(plans)} {select_form(changed_count, 'has', 'have')} changes; {', '.join(moves)}."
 
 
 def _format_note(overview: Overview) -> str:

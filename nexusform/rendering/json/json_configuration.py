@@ -100,9 +100,7 @@ def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
             keys[provider_key] = provider_key
         elif provider_key not in keys:
             keys[provider_key] = f"{module_address}:{provider_key}" if module_address else provider_key
-            providers[keys[provider_key]] = _build_provider(
-                provider_key.partition(".")[0], module_address, None
-            )
+            providers[keys[provider_key]] = _build_provider(provider_key.partition(".")[0], module_address, None)
     return keys
 
 
@@ -152,9 +150,7 @@ def _build_variable(variable: Variable) -> dict[str, Any]:
     return document
 
 
-def _build_resource(
-    block: ResourceBlock, registries: Registries, providers: Mapping[str, str]
-) -> dict[str, Any]:
+def _build_resource(block: ResourceBlock, registries: Registries, providers: Mapping[str, str]) -> dict[str, Any]:
     table = registries.data_sources if block.mode == "data" else registries.resource_types
     resource_type = table.get(block.type)
     prefix = "data." if block.mode == "data" else ""
@@ -206,11 +202,7 @@ def _list_label_names(block: NestedBlock) -> tuple[str, ...]:
 
 
 def _add_block(
-    document: dict[str, Any],
-    name: str,
-    blocks: Mapping[str, NestedBlock],
-    labels: list[str],
-    body: AnyBody,
+    document: dict[str, Any], name: str, blocks: Mapping[str, NestedBlock], labels: list[str], body: AnyBody
 ) -> None:
     """Add a nested block in the shape of its nesting."""
     inner = _build_expressions(body, blocks[name].schema)
@@ -242,14 +234,10 @@ def _build_schemas(types: Mapping[str, ResourceType]) -> dict[str, Any]:
 
 def _build_block(schema: BlockSchema) -> dict[str, Any]:
     block: dict[str, Any] = {
-        "attributes": {
-            name: _build_attribute(attribute) for name, attribute in sorted(schema.attributes.items())
-        }
+        "attributes": {name: _build_attribute(attribute) for name, attribute in sorted(schema.attributes.items())}
     }
     if schema.blocks:
-        block["block_types"] = {
-            name: _build_nested_block(nested) for name, nested in sorted(schema.blocks.items())
-        }
+        block["block_types"] = {name: _build_nested_block(nested) for name, nested in sorted(schema.blocks.items())}
     if schema.description:
         block |= {"description": schema.description, "description_kind": "plain"}
     return block

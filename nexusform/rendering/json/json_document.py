@@ -93,21 +93,15 @@ def build_plan_document(
         variables={
             name: {
                 "value": build_visible_value(
-                    variable.value,
-                    _get_sensitive_paths(variable.sensitive),
-                    show_sensitive=is_sensitive_shown,
+                    variable.value, _get_sensitive_paths(variable.sensitive), show_sensitive=is_sensitive_shown
                 )
             }
             for name, variable in sorted(plan.variables.items())
         },
         planned_values=_build_planned_values(plan, is_sensitive_shown),
         resource_drift=LazyArray(lambda: _build_drifts(plan, is_sensitive_shown)),
-        resource_changes=LazyArray(
-            lambda: (_build_resource_change(change, is_sensitive_shown) for change in changes)
-        ),
-        output_changes={
-            output.name: _build_output_change(output, is_sensitive_shown) for output in plan.outputs
-        },
+        resource_changes=LazyArray(lambda: (_build_resource_change(change, is_sensitive_shown) for change in changes)),
+        output_changes={output.name: _build_output_change(output, is_sensitive_shown) for output in plan.outputs},
         prior_state=_build_state(prior, is_sensitive_shown),
         configuration=build_configuration_document(configuration, registries) if configuration else {},
         relevant_attributes=_collect_relevant(plan, changes, configuration, prior),
@@ -123,17 +117,9 @@ def build_plan_document(
         rollouts=build_rollout_documents(plan),
         upgrades=build_upgrade_documents(plan),
         capacity=build_capacity_documents(plan.capacity),
-        **(
-            {"capacity_other": build_other_capacity_documents(plan.other_capacity)}
-            if plan.other_capacity
-            else {}
-        ),
+        **({"capacity_other": build_other_capacity_documents(plan.other_capacity)} if plan.other_capacity else {}),
         samples=plan.numa_sampling and SAMPLES_FORM(plan.numa_sampling),
-        **(
-            {"prediction_scores": build_accuracy_documents(plan.prediction_scores)}
-            if plan.prediction_scores
-            else {}
-        ),
+        **({"prediction_scores": build_accuracy_documents(plan.prediction_scores)} if plan.prediction_scores else {}),
         **({"dry_runs": list(plan.dry_run_messages)} if plan.dry_run_messages else {}),
         diagnostics=[build_finding_document(finding, known_files) for finding in collect_findings(plan)],
     )
@@ -219,8 +205,7 @@ def _build_sides(
     if not show:
         # Redact values sensitive on either side on both sides; the marks below differ.
         before_value, after_value = (
-            redact_value(redact_value(side, before_marks), after_marks)
-            for side in (before_value, after_value)
+            redact_value(redact_value(side, before_marks), after_marks) for side in (before_value, after_value)
         )
     return {
         "actions": actions,
@@ -255,9 +240,7 @@ def _build_drift(drift: Drift, address: Address, provider: str, show: bool) -> d
         document["module_address"] = format_module(address.module)
     marks = build_trie(drift.sensitive)
     actions = ["delete"] if drift.after is None else ["update"]
-    change = _build_sides(
-        actions, drift.before, drift.after, before_marks=marks, after_marks=marks, show=show
-    )
+    change = _build_sides(actions, drift.before, drift.after, before_marks=marks, after_marks=marks, show=show)
     keys = build_address_keys(address) | {"provider_name": format_provider_name(provider)}
     return document | keys | {"change": change}
 
@@ -441,11 +424,7 @@ def _convert_results(check: _StoredCheck) -> Iterator[CheckResult]:
 
 def _build_check(kind: str, address: str, instances: Sequence[CheckResult]) -> dict[str, Any]:
     return {
-        "address": {
-            "kind": _KINDS.get(kind, kind),
-            **_build_declared_address(kind, address),
-            "to_display": address,
-        },
+        "address": {"kind": _KINDS.get(kind, kind), **_build_declared_address(kind, address), "to_display": address},
         "status": min((instance.status for instance in instances), key=_get_severity_rank),
         "instances": [_build_check_instance(instance) for instance in instances],
     }
@@ -476,9 +455,7 @@ def _build_module_key(module: str) -> dict[str, str]:
 
 def _get_severity_rank(status: str) -> int:
     """Return the rank of a status; the lowest is the most severe."""
-    return (
-        _STATUSES_BY_SEVERITY.index(status) if status in _STATUSES_BY_SEVERITY else len(_STATUSES_BY_SEVERITY)
-    )
+    return _STATUSES_BY_SEVERITY.index(status) if status in _STATUSES_BY_SEVERITY else len(_STATUSES_BY_SEVERITY)
 
 
 def _build_check_instance(result: CheckResult) -> dict[str, Any]:

@@ -96,9 +96,7 @@ def build_diagnostic_documents(
     return [build_diagnostic_document(diagnostic, files) for diagnostic in diagnostics]
 
 
-def build_validation_document(
-    diagnostics: Sequence[Diagnostic], files: Mapping[str, SourceFile]
-) -> dict[str, Any]:
+def build_validation_document(diagnostics: Sequence[Diagnostic], files: Mapping[str, SourceFile]) -> dict[str, Any]:
     """Build the output of `validate -json`."""
     errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in diagnostics)
     return {

@@ -84,8 +84,7 @@ def build_total_documents(plan: Plan) -> dict[str, dict[str, int]]:
 
 TABLE_FORM: Final = RecordForm(
     PlacementTable,
-    "cluster pool vm_sku_name total_count expected_racks actual_racks expected_vms_per_rack "
-    "actual_vms_per_rack",
+    "cluster pool vm_sku_name total_count expected_racks actual_racks expected_vms_per_rack actual_vms_per_rack",
 )
 
 
@@ -125,8 +124,7 @@ def build_rollout_documents(plan: Plan) -> list[dict[str, Any]]:
 
 
 _VIOLATION_FORM: Final = RecordForm(
-    SeparationViolation,
-    "site=site_id [rack] [machine] members joined_by=violating_member trigger [reason]",
+    SeparationViolation, "site=site_id [rack] [machine] members joined_by=violating_member trigger [reason]"
 )
 
 
@@ -164,9 +162,7 @@ _SITE_CAPACITY_FORM: Final = RecordForm(
 
 
 def _is_captured(capacity: OtherCapacity) -> bool:
-    return capacity.total is not None and (
-        capacity.used is not None or capacity.kind is not OtherResourceKind.CLAIMS
-    )
+    return capacity.total is not None and (capacity.used is not None or capacity.kind is not OtherResourceKind.CLAIMS)
 
 
 _OTHER_CAPACITY_FORM: Final = RecordForm(

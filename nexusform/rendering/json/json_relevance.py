@@ -44,17 +44,12 @@ def collect_relevant_attributes(
 ) -> list[dict[str, Any]]:
     """Collect the sorted elements of `relevant_attributes`. Plan and state determine the module instances."""
     analysis = _ReferenceAnalysis(configuration.root)
-    references = [
-        *_list_change_references(analysis, changes),
-        *_list_output_references(analysis, plan.outputs),
-    ]
+    references = [*_list_change_references(analysis, changes), *_list_output_references(analysis, plan.outputs)]
     if plan.mode is not Mode.DESTROY:
         objects = chain((change.address for change in plan.changes), prior.instances)
         references += _list_module_references(analysis, {address.module for address in objects})
     attributes = analysis.collect_attributes(references)
-    ordered = sorted(
-        attributes, key=lambda attribute: (attribute.resource, tuple(map(str, attribute.attribute)))
-    )
+    ordered = sorted(attributes, key=lambda attribute: (attribute.resource, tuple(map(str, attribute.attribute))))
     return [{"resource": attribute.resource, "attribute": list(attribute.attribute)} for attribute in ordered]
 
 
@@ -69,17 +64,13 @@ def _list_change_references(analysis: _ReferenceAnalysis, changes: Iterable[Chan
         yield from analysis.list_block_references(module, block, ())
 
 
-def _list_output_references(
-    analysis: _ReferenceAnalysis, outputs: Iterable[OutputChange]
-) -> Iterator[_Reference]:
+def _list_output_references(analysis: _ReferenceAnalysis, outputs: Iterable[OutputChange]) -> Iterator[_Reference]:
     for output in outputs:
         if output.action is not Action.NO_OP:
             yield from analysis.list_output_references((), output.name)
 
 
-def _list_module_references(
-    analysis: _ReferenceAnalysis, modules: Iterable[ModulePath]
-) -> Iterator[_Reference]:
+def _list_module_references(analysis: _ReferenceAnalysis, modules: Iterable[ModulePath]) -> Iterator[_Reference]:
     """Yield the references in module outputs. Their values are not in the state, so they are new in every
     plan.
     """
@@ -197,11 +188,7 @@ class _ReferenceAnalysis:
         inner = (*reference.module, ModuleStep(str(name), key))
         callee = self.find_module(inner)
         names = (str(steps[0]),) if steps else tuple(callee.outputs) if callee else ()
-        return [
-            inner_reference
-            for output in names
-            for inner_reference in self.list_output_references(inner, output)
-        ]
+        return [inner_reference for output in names for inner_reference in self.list_output_references(inner, output)]
 
     def list_output_references(self, path: ModulePath, name: str) -> Iterable[_Reference]:
         """Return the references of an output."""
@@ -209,18 +196,14 @@ class _ReferenceAnalysis:
         output = module.outputs.get(name) if module else None
         return _build_references(path, output.expression) if output else ()
 
-    def list_block_references(
-        self, path: ModulePath, key: _ResourceKey, attribute: _Steps
-    ) -> Iterable[_Reference]:
+    def list_block_references(self, path: ModulePath, key: _ResourceKey, attribute: _Steps) -> Iterable[_Reference]:
         """Return the references of a resource, or of one attribute or nested block."""
         module = self.find_module(path)
         block = module.resources.get(key) if module else None
         if block is None:
             return ()
         found_traversals = (
-            _list_argument_references(block, str(attribute[0]))
-            if attribute
-            else list_body_traversals(block.body)
+            _list_argument_references(block, str(attribute[0])) if attribute else list_body_traversals(block.body)
         )
         return [_build_reference(path, traversal, key) for traversal in found_traversals]
 

@@ -24,12 +24,7 @@ from nexusform.rendering.json.json_placements import build_placement_changes
 from nexusform.rendering.notation.json_values import build_visible_type, build_visible_value
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.entries import Finding
-from nexusform.rendering.report.placement_rows import (
-    Detail,
-    PlacementSummary,
-    build_count_clauses,
-    build_summaries,
-)
+from nexusform.rendering.report.placement_rows import Detail, PlacementSummary, build_count_clauses, build_summaries
 from nexusform.rendering.text.progress_text import format_end_line, format_progress_line, format_start_line
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.state.objects import OutputState
@@ -49,12 +44,7 @@ def create_event(kind: str, message: str, time: str, *, level: str = "info", **k
 def create_version_event(version: str, time: str) -> Event:
     """Create the first event of a stream."""
     return create_event(
-        "version",
-        f"nexusform {version}",
-        time,
-        nexusform=version,
-        terraform=TERRAFORM_VERSION,
-        ui=UI_VERSION,
+        "version", f"nexusform {version}", time, nexusform=version, terraform=TERRAFORM_VERSION, ui=UI_VERSION
     )
 
 
@@ -217,14 +207,7 @@ def create_planned_outputs_event(plan: Plan, time: str) -> Event:
 
 
 def create_apply_summary_event(
-    added: int,
-    changed: int,
-    destroyed: int,
-    time: str,
-    *,
-    destroy: bool = False,
-    imported: int = 0,
-    forgotten: int = 0,
+    added: int, changed: int, destroyed: int, time: str, *, destroy: bool = False, imported: int = 0, forgotten: int = 0
 ) -> Event:
     """Create the event of the results; `destroy` for `destroy` and `apply -destroy`."""
     counts = {"add": added, "change": changed, "import": imported, "remove": destroyed, "forget": forgotten}
@@ -232,9 +215,7 @@ def create_apply_summary_event(
         message = f"Destroy complete! Resources: {destroyed} destroyed."
     else:
         front = f"{imported} imported, " if imported else ""
-        message = (
-            f"Apply complete! Resources: {front}{added} added, {changed} changed, {destroyed} destroyed."
-        )
+        message = f"Apply complete! Resources: {front}{added} added, {changed} changed, {destroyed} destroyed."
     return _create_summary_event(message, time, {**counts, "operation": "destroy" if destroy else "apply"})
 
 
@@ -243,10 +224,7 @@ def create_outputs_event(outputs: Mapping[str, OutputState], time: str) -> Event
     documents: Event = {}
     for name, output in sorted(outputs.items()):
         is_hidden = output.sensitive
-        document: Event = {
-            "sensitive": is_hidden,
-            "type": build_visible_type(output.type, is_hidden=is_hidden),
-        }
+        document: Event = {"sensitive": is_hidden, "type": build_visible_type(output.type, is_hidden=is_hidden)}
         if not is_hidden:
             document["value"] = build_visible_value(output.value, (), show_sensitive=True)
         documents[name] = document

@@ -17,13 +17,7 @@ from nexusform.scheduling.decision import Location
 # Location columns of VMs, bindings and pods; other kinds may add more.
 _LOCATION_COLUMNS: Final = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")
 _OBJECT_COLUMNS: Final = ("kind", "address", "cluster", "pool", "vm_sku_name", "object", "action", "trigger")
-_REASON_COLUMNS: Final = (
-    "certainty_rack",
-    "certainty_machine",
-    "certainty_rack_count",
-    "provenance",
-    "reason",
-)
+_REASON_COLUMNS: Final = ("certainty_rack", "certainty_machine", "certainty_rack_count", "provenance", "reason")
 _FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -37,12 +31,7 @@ def render_csv(plan: Plan, detail: Detail) -> str:
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\r\n")
     table.writerow(
-        [
-            *_OBJECT_COLUMNS,
-            *[f"from_{name}" for name in names],
-            *[f"to_{name}" for name in names],
-            *_REASON_COLUMNS,
-        ]
+        [*_OBJECT_COLUMNS, *[f"from_{name}" for name in names], *[f"to_{name}" for name in names], *_REASON_COLUMNS]
     )
     for row in rows:
         certainty = row.certainty

@@ -8,22 +8,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-_STYLE_CODES = {
-    "bold": "1",
-    "underline": "4",
-    "red": "31",
-    "green": "32",
-    "yellow": "33",
-    "cyan": "36",
-    "grey": "90",
-}
+_STYLE_CODES = {"bold": "1", "underline": "4", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "grey": "90"}
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 # Bidirectional controls make text read otherwise than it is; zero-width ones and tags are not seen. Joiners
 # stay: emoji and some scripts are written with them.
-_INVISIBLE = (
-    "\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f"
-)
+_INVISIBLE = "\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f"
 # Line separators of other systems would end log lines, and non-characters are invalid in XML.
 _NON_TEXT = "\u2028\u2029\ufffe\uffff\ud800-\udfff"
 _ITEM = re.compile(r" +(?:-|\d+\.) ")
@@ -108,10 +98,7 @@ def wrap_lines(text: str, width: int) -> list[str]:
         else:
             indent = list_item.end() if list_item is not None else 0
             first_line, *further_lines = _fill_lines(line[indent:].split(" "), width - indent)
-            lines += [
-                f"{line[:indent]}{first_line}",
-                *(f"{' ' * indent}{further}" for further in further_lines),
-            ]
+            lines += [f"{line[:indent]}{first_line}", *(f"{' ' * indent}{further}" for further in further_lines)]
     return lines
 
 

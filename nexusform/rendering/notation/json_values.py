@@ -11,15 +11,7 @@ from typing import Any, Final, Protocol
 from nexusform.json_data.plain_data import Path
 from nexusform.rendering.notation.colours import INVISIBLE_PATTERN, escape_control_characters
 from nexusform.rendering.notation.hcl_text import build_trie
-from nexusform.schemas.value_types import (
-    ListType,
-    MapType,
-    ObjectType,
-    SetType,
-    TupleType,
-    Type,
-    build_type_json,
-)
+from nexusform.schemas.value_types import ListType, MapType, ObjectType, SetType, TupleType, Type, build_type_json
 from nexusform.state import json_codec
 from nexusform.values.value import UNKNOWN
 

@@ -31,10 +31,7 @@ def describe_samples(sampling: NumaSampling | None) -> str:
     )
     if not sampling.sample_count:
         return f"{unknown_cells}; {shown_sample}, no other layout was sampled."
-    fits = (
-        f"everything fits in {sampling.fitting_count:,} of {sampling.sample_count:,} sampled layouts, "
-        f"{shown_sample}"
-    )
+    fits = f"everything fits in {sampling.fitting_count:,} of {sampling.sample_count:,} sampled layouts, {shown_sample}"
     return f"{unknown_cells}; {fits}. Shares are of these samples; no location there is certain."
 
 

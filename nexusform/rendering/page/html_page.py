@@ -82,11 +82,7 @@ class PageContent(Struct, frozen=True):
     data: dict[str, Any]
 
 
-def build_page_content(
-    plan: Plan,
-    sources: Mapping[str, SourceFile],
-    registries: Registries,
-) -> PageContent:
+def build_page_content(plan: Plan, sources: Mapping[str, SourceFile], registries: Registries) -> PageContent:
     """Build the sections of a plan and their data."""
     report = build_report(plan, registries, Detail.CHANGED)
     maps = build_rack_maps(plan)
@@ -97,10 +93,7 @@ def build_page_content(
 
 
 def render_html(
-    plan: Plan,
-    sources: Mapping[str, SourceFile],
-    registries: Registries,
-    origin: CodeOrigin = UNKNOWN_ORIGIN,
+    plan: Plan, sources: Mapping[str, SourceFile], registries: Registries, origin: CodeOrigin = UNKNOWN_ORIGIN
 ) -> str:
     """Render the page of a plan; `origin` is the origin of its configuration."""
     content = build_page_content(plan, sources, registries)
@@ -197,9 +190,7 @@ def _build_origin_links(origin: CodeOrigin) -> list[Part]:
         name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
         # Code hosts have the commit page next to the files.
         address, is_file_address, _ = origin.url.rpartition(f"/blob/{origin.commit}")
-        commit_part = (
-            build_element("a", name, href=f"{address}/commit/{origin.commit}") if is_file_address else name
-        )
+        commit_part = build_element("a", name, href=f"{address}/commit/{origin.commit}") if is_file_address else name
         parts.append(commit_part)
     return parts
 
@@ -223,9 +214,7 @@ def _build_sections(
     # An old inventory is highlighted elsewhere.
     tiles = build_tiles(plan, report, overview)
     tile_headings = {INVENTORY, get_capacity_heading(plan) if tiles else ""}
-    visible_sentences = [
-        (heading, sentence) for heading, sentence in sentences if heading not in tile_headings
-    ]
+    visible_sentences = [(heading, sentence) for heading, sentence in sentences if heading not in tile_headings]
     parts: list[Part] = [build_verdict(report, overview, visible_sentences, tiles)]
     title = "Current placement" if report.is_errored else "Map"
     map_part = build_section("racks", title, build_script_placeholder("map")) if maps else None
@@ -264,7 +253,5 @@ def _build_footer(plan: Plan) -> Markup:
     if is_fully_decided(plan.placement_tables):
         prediction_note = "nexusform decides the placements and sends them to the sites."
     return build_element(
-        "footer",
-        build_element("p", f"Made by {version}{catalogue}. {prediction_note}"),
-        class_="quiet",
+        "footer", build_element("p", f"Made by {version}{catalogue}. {prediction_note}"), class_="quiet"
     )

@@ -49,10 +49,7 @@ def _pack_change(change: Sequence[Any], values: _NumberedValues, lines: _Numbere
     count).
     """
     runs = _build_runs([lines.assign_number(line) for line in change[_TEXT_INDEX].split("\n")])
-    return [
-        runs if position == _TEXT_INDEX else values.assign_number(value)
-        for position, value in enumerate(change)
-    ]
+    return [runs if position == _TEXT_INDEX else values.assign_number(value) for position, value in enumerate(change)]
 
 
 def _build_runs(numbers: Iterable[int]) -> list[int]:

@@ -13,12 +13,7 @@ from msgspec import Struct
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.kinds import KINDS, VM, format_location_text
 from nexusform.plans.impact.effects import Effect, compute_effect, describe_state
-from nexusform.plans.plan import (
-    Change,
-    PlacementChange,
-    Plan,
-    SeparationVerdict,
-)
+from nexusform.plans.plan import Change, PlacementChange, Plan, SeparationVerdict
 from nexusform.rendering.notation.json_values import drop_unknown
 from nexusform.rendering.page.domain_parts import load_domain_parts
 from nexusform.rendering.page.legend import ClusterStyle, build_cluster_styles
@@ -90,14 +85,9 @@ class Playback(Struct, frozen=True):
     removed_label: str = ""
 
 
-def build_simulation_data(
-    playbacks: Sequence[Playback], rows: Sequence[PlacementChange] = ()
-) -> dict[str, Any]:
+def build_simulation_data(playbacks: Sequence[Playback], rows: Sequence[PlacementChange] = ()) -> dict[str, Any]:
     """Build the document of a simulation: sites with their steps, and bindings and pods (`rows`)."""
-    sites = [
-        {**_build_site(playback.site), "steps": list(map(_build_step, playback.steps))}
-        for playback in playbacks
-    ]
+    sites = [{**_build_site(playback.site), "steps": list(map(_build_step, playback.steps))} for playback in playbacks]
     empty_lists: dict[str, Any] = {name: [] for name in ("changes", "members", "shared")}
     # Labels of the marks of VMs by number: kept, placed, moved, removed.
     marks = ["stays", "", playbacks[0].moved_label, playbacks[0].removed_label] if playbacks else []
@@ -240,10 +230,7 @@ def _build_details(vm: MapVm) -> dict[str, Any] | None:
 
 _RECREATED_WITH_POOL: Final = "re-created with its pool"
 # Effects without a mark of their own.
-_EFFECT_TEXTS: Final = {
-    Effect.LOST: "host lost",
-    Effect.FORGOTTEN: "forgotten, still runs",
-}
+_EFFECT_TEXTS: Final = {Effect.LOST: "host lost", Effect.FORGOTTEN: "forgotten, still runs"}
 
 
 def _build_explanation(row: PlacementChange) -> dict[str, Any]:
@@ -258,9 +245,7 @@ def _build_explanation(row: PlacementChange) -> dict[str, Any]:
     if row.scores:
         document["scores"] = drop_unknown(row.scores)
     if row.rejections:
-        document["rejected"] = [
-            [rejection.candidate, rejection.rule, rejection.reason] for rejection in row.rejections
-        ]
+        document["rejected"] = [[rejection.candidate, rejection.rule, rejection.reason] for rejection in row.rejections]
     return document
 
 

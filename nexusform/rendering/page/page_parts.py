@@ -21,22 +21,11 @@ from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.entries import Finding, limit_per_id
 from nexusform.rendering.report.folding import MAX_ROWS, format_instances, format_names
 from nexusform.rendering.report.object_rows import ObjectFold
-from nexusform.rendering.report.overview import (
-    Overview,
-    ResourceCount,
-    TriggerCount,
-    count_findings,
-    format_violation,
-)
+from nexusform.rendering.report.overview import Overview, ResourceCount, TriggerCount, count_findings, format_violation
 from nexusform.rendering.report.placement_rows import build_table_row
 from nexusform.rendering.report.plan_report import Report, Stanza
 from nexusform.rendering.report.rollout_rows import HEADERS
-from nexusform.rendering.report.site_rows import (
-    SiteRow,
-    build_site_rows,
-    describe_other_sites,
-    select_changed_rows,
-)
+from nexusform.rendering.report.site_rows import SiteRow, build_site_rows, describe_other_sites, select_changed_rows
 from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
 from nexusform.rendering.text.diagnostic_text import extract_snippet
 from nexusform.rendering.text.stanza_text import mark_text_lines, render_outputs, render_stanza
@@ -56,9 +45,7 @@ TABLE_HEADERS: Final = (
 def build_section(identifier: str, title: str, *parts: Part, **attributes: Any) -> Markup:
     """Build a titled section."""
     heading = build_element("h2", title, id=f"{identifier}-title")
-    return build_element(
-        "section", heading, *parts, id=identifier, aria_labelledby=f"{identifier}-title", **attributes
-    )
+    return build_element("section", heading, *parts, id=identifier, aria_labelledby=f"{identifier}-title", **attributes)
 
 
 _MAX_ROWS: Final = 20  # rows
@@ -68,12 +55,7 @@ _MAX_COLUMNS: Final = 5  # columns that fit on a phone, at most two of them with
 
 
 def build_table(
-    caption: str,
-    headers: Sequence[str],
-    rows: Iterable[Sequence[Part]],
-    figures: int = 0,
-    *,
-    is_firm: bool = False,
+    caption: str, headers: Sequence[str], rows: Iterable[Sequence[Part]], figures: int = 0, *, is_firm: bool = False
 ) -> Markup:
     """Build a table with a caption; the last `figures` columns are numbers. With `is_firm` every cell stays
     on one line.
@@ -97,9 +79,7 @@ def build_framed_table(
     many rows is at most one screen high.
     """
     is_wide = (
-        len(headers) > _MAX_COLUMNS
-        or len(headers) - len(figures) > 2
-        or len("  ".join(headers)) > _MAX_HEADER_LENGTH
+        len(headers) > _MAX_COLUMNS or len(headers) - len(figures) > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
     )
     kinds = {
         "scroll": True,
@@ -113,10 +93,7 @@ def build_framed_table(
         for column, head in enumerate(headers)
     ]
     table_element = build_element(
-        "table",
-        caption,
-        build_element("thead", build_element("tr", header_cells)),
-        build_element("tbody", rows),
+        "table", caption, build_element("thead", build_element("tr", header_cells)), build_element("tbody", rows)
     )
     return build_element(
         "div",
@@ -154,15 +131,11 @@ def build_changes_section(folds: Sequence[ObjectFold], tree: Part) -> Part:
     hidden_count = sum(len(fold.rows) for fold in folds[_MAX_OBJECTS:])
     if hidden_count:
         lines.append(
-            build_element(
-                "li", f"and {format_count(hidden_count, 'more object')}, listed below", class_="quiet"
-            )
+            build_element("li", f"and {format_count(hidden_count, 'more object')}, listed below", class_="quiet")
         )
     summary = build_element("summary", "Each object, with its difference")
     details = build_element("details", summary, tree, class_="every")
-    summary_list = (
-        build_element("ul", lines, class_="objects") if lines else build_element("p", "No object changes.")
-    )
+    summary_list = build_element("ul", lines, class_="objects") if lines else build_element("p", "No object changes.")
     return build_section("changes", "Changes", summary_list, details)
 
 
@@ -209,9 +182,7 @@ def build_verdict(
         risks = f": {'; '.join(overview.risks)}" if overview.risks else ""
         finding_text = f"{', '.join(overview.finding_counts)}{risks}"
         lines.append(build_element("li", build_element("a", finding_text, href="#diagnostics")))
-    return build_element(
-        "div", verdict_lines, tiles, build_element("ul", lines, class_="figures"), id="verdict"
-    )
+    return build_element("div", verdict_lines, tiles, build_element("ul", lines, class_="figures"), id="verdict")
 
 
 def build_sites_section(rows: Sequence[SiteRow]) -> Part:
@@ -226,18 +197,14 @@ def build_sites_section(rows: Sequence[SiteRow]) -> Part:
     ]
     other_text = "; ".join(describe_other_sites(rows))
     other_paragraph = build_element("p", f"{other_text}.") if other_text else None
-    return build_section(
-        "sites", "Sites", build_table("Sites that change", headers, cells, figures=1), other_paragraph
-    )
+    return build_section("sites", "Sites", build_table("Sites that change", headers, cells, figures=1), other_paragraph)
 
 
 def build_overview_section(overview: Overview) -> Part:
     """Build tables of spare capacity and of changes."""
     tables = [*_build_capacity_tables(overview), *_build_count_tables(overview)]
     content = build_element("div", tables, class_="columns")
-    return (
-        build_section("overview", "Capacity and counts", content, data_short="Capacity") if tables else None
-    )
+    return build_section("overview", "Capacity and counts", content, data_short="Capacity") if tables else None
 
 
 _IMPACT_CLASSES: Final = {Impact.NONE: "allowed", Impact.MOVES: "look", Impact.LOSES: "caution"}
@@ -250,10 +217,7 @@ def _build_verdict_line(overview: Overview, *, has_tiles: bool) -> Markup:
             "p", build_element("strong", "Blocked"), f" by {overview.rejection}", class_="verdict denied"
         )
     reasons = [] if has_tiles else [*overview.weakened_rules, *overview.availability_losses]
-    reasons += [
-        *overview.checks,
-        *([overview.first_warning] if overview.first_warning and not has_tiles else []),
-    ]
+    reasons += [*overview.checks, *([overview.first_warning] if overview.first_warning and not has_tiles else [])]
     reason_text = f" ({'; '.join(reasons)})" if reasons else ""
     kind = _IMPACT_CLASSES[overview.impact]
     return build_element("p", build_element("strong", "Allowed"), reason_text, class_=f"verdict {kind}")
@@ -265,9 +229,7 @@ def _build_capacity_tables(overview: Overview) -> list[Markup]:
         return []
     positions = range(len(overview.sites))
     changed_positions = [
-        index
-        for index in positions
-        if any(row.values[index][0] != row.values[index][1] for row in overview.capacity)
+        index for index in positions if any(row.values[index][0] != row.values[index][1] for row in overview.capacity)
     ]
     visible_positions = changed_positions or list(positions)
     headers = [""]
@@ -300,12 +262,7 @@ def _build_count_tables(overview: Overview) -> list[Markup]:
 
 
 def _build_resource_row(resource: ResourceCount) -> tuple[Part, ...]:
-    return (
-        build_breakable_name(resource.type),
-        f"{resource.add:,}",
-        f"{resource.change:,}",
-        f"{resource.destroy:,}",
-    )
+    return (build_breakable_name(resource.type), f"{resource.add:,}", f"{resource.change:,}", f"{resource.destroy:,}")
 
 
 def _build_trigger_row(trigger: TriggerCount) -> tuple[str, str, str, str]:
@@ -327,9 +284,7 @@ def build_findings_section(findings: Sequence[Finding], sources: Mapping[str, So
     )
     articles = [_build_finding(finding, sources) for finding in (*errors, *listed_findings)]
     remaining_parts = [_build_remaining_findings(similar) for similar in remaining_findings.values()]
-    return build_section(
-        "diagnostics", f"Findings: {title}", articles, remaining_parts, data_short="Findings"
-    )
+    return build_section("diagnostics", f"Findings: {title}", articles, remaining_parts, data_short="Findings")
 
 
 def _build_remaining_findings(findings: Sequence[Finding]) -> Markup:
@@ -344,12 +299,7 @@ def _build_remaining_findings(findings: Sequence[Finding]) -> Markup:
     )
 
 
-_LEVEL_TAGS: Final = {
-    Level.ERROR: "Error",
-    Level.WARNING: "Warning",
-    Level.ADVICE: "Advice",
-    Level.NOTE: "Note",
-}
+_LEVEL_TAGS: Final = {Level.ERROR: "Error", Level.WARNING: "Warning", Level.ADVICE: "Advice", Level.NOTE: "Note"}
 
 
 def _build_finding(finding: Finding, sources: Mapping[str, SourceFile]) -> Markup:
@@ -363,9 +313,7 @@ def _build_finding(finding: Finding, sources: Mapping[str, SourceFile]) -> Marku
     return build_element(
         "article",
         build_element("h3", tag, " ", diagnostic.summary),
-        build_element("p", build_element("code", build_breakable_name(location)), class_="quiet")
-        if location
-        else None,
+        build_element("p", build_element("code", build_breakable_name(location)), class_="quiet") if location else None,
         _build_source_lines(diagnostic, sources),
         [build_element("p", _split_code(text)) for text in diagnostic.detail.split("\n") if text.strip()],
         class_=f"finding {finding.level.value}",
@@ -419,10 +367,7 @@ def build_pools_section(plan: Plan) -> Part:
         build_table(caption, headers, rows[:_MAX_LINES], is_firm=True),
         _build_hidden_note(len(rows) - _MAX_LINES),
         build_element(
-            "details",
-            summary,
-            build_table(caption, headers, all_rows[:_MAX_LISTED], is_firm=True),
-            class_="screen",
+            "details", summary, build_table(caption, headers, all_rows[:_MAX_LISTED], is_firm=True), class_="screen"
         ),
     )
 
@@ -437,13 +382,7 @@ def _build_pool_rows(plan: Plan, *, has_certainty: bool) -> list[tuple[str, ...]
     for pool in tables:
         cluster, *other_cells = build_table_row(pool)
         site_prefix = f"{names[pool.site_id]}/" if pool.site_id in names else ""
-        rows.append(
-            (
-                f"{site_prefix}{cluster}",
-                *other_cells,
-                *(_build_certainty_cells(pool) if has_certainty else ()),
-            )
-        )
+        rows.append((f"{site_prefix}{cluster}", *other_cells, *(_build_certainty_cells(pool) if has_certainty else ())))
     return rows
 
 
@@ -474,9 +413,7 @@ def _build_hidden_note(count: int) -> Part:
     """Build a note about omitted rows, or None."""
     if count <= 0:
         return None
-    return build_element(
-        "p", f"{format_count(count, 'more row')}; the list of all pools has them.", class_="quiet"
-    )
+    return build_element("p", f"{format_count(count, 'more row')}; the list of all pools has them.", class_="quiet")
 
 
 def _build_certainty_cells(pool: PlacementTable) -> tuple[str, str]:
@@ -495,9 +432,7 @@ def build_upgrades_section(upgrades: Sequence[Upgrade]) -> Part:
     for upgrade in upgrades:
         caption = f"{format_upgrade_heading(upgrade)}: {describe_upgrade_course(upgrade)}"
         parts.append(
-            build_table(
-                caption, headers, [_build_pool_upgrade_row(pool) for pool in upgrade.pools], figures=4
-            )
+            build_table(caption, headers, [_build_pool_upgrade_row(pool) for pool in upgrade.pools], figures=4)
         )
     return build_section(
         "upgrades",
@@ -521,10 +456,7 @@ def build_rules_section(verdicts: Sequence[SeparationVerdict]) -> Part:
     rows = [_build_rule_row(verdict) for verdict in verdicts]
     lists = [_build_violations(verdict) for verdict in verdicts if verdict.violations]
     return build_section(
-        "separation",
-        "Separation rules",
-        build_table("Tenants that must not share hardware", headers, rows),
-        lists,
+        "separation", "Separation rules", build_table("Tenants that must not share hardware", headers, rows), lists
     )
 
 
@@ -538,10 +470,7 @@ def _build_violations(verdict: SeparationVerdict) -> Markup:
     lines = [build_element("li", format_violation(violation)) for violation in verdict.violations]
     title = f"{verdict.address}: {format_count(len(lines), 'violation')}"
     return build_element(
-        "details",
-        build_element("summary", title),
-        build_element("ul", lines, class_="violations"),
-        class_="reasons",
+        "details", build_element("summary", title), build_element("ul", lines, class_="violations"), class_="reasons"
     )
 
 

@@ -117,8 +117,7 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     if plan.errored:
         current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
         return tuple(
-            replace(_SiteMapBuilder(site, {}, frozenset()).build_map(), is_current_only=True)
-            for site in current_sites
+            replace(_SiteMapBuilder(site, {}, frozenset()).build_map(), is_current_only=True) for site in current_sites
         )
     rows = _group_rows(plan)
     certain: set[tuple[str, str, str]] = set()
@@ -164,9 +163,7 @@ _PoolRack: TypeAlias = tuple[str, str, str]  # address, pool, rack
 
 def _restore_current_site(site: SiteVms) -> SiteVms:
     """Return a site as it was before the plan."""
-    machines = tuple(
-        replace(machine, exists_after=True) for machine in site.machines if machine.exists_before
-    )
+    machines = tuple(replace(machine, exists_after=True) for machine in site.machines if machine.exists_before)
     racks = {machine.facts.rack for machine in machines}
     names = {machine.facts.name for machine in machines}
     pools = [replace(pool, unchanged=tuple(pool.before), removed=(), added=()) for pool in site.pools]
@@ -175,9 +172,7 @@ def _restore_current_site(site: SiteVms) -> SiteVms:
         racks=tuple(rack for rack in site.racks if rack.name in racks),
         machines=machines,
         pools=tuple(pool for pool in pools if pool.unchanged),
-        unmanaged_vms=tuple(
-            replace(vm, is_lost=False) for vm in site.unmanaged_vms if vm.placement.machine in names
-        ),
+        unmanaged_vms=tuple(replace(vm, is_lost=False) for vm in site.unmanaged_vms if vm.placement.machine in names),
     )
 
 
@@ -237,9 +232,7 @@ class _SiteMapBuilder(Struct):
             return CertaintyLevel.UNKNOWN
         if (vm.address, vm.pool, vm.after.rack) in self.certain:
             return CertaintyLevel.COUNT
-        return (
-            CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
-        )
+        return CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
 
     def _add_vm(self, vm: MapVm) -> None:
         """Add a VM with the next number and list it on its machines."""

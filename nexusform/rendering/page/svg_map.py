@@ -65,9 +65,7 @@ def render_svg(plan: Plan) -> str:
     return next(filter(None, pictures), "") or render_maps(maps, verdict)
 
 
-def render_maps(
-    maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site."
-) -> str:
+def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site.") -> str:
     """Render an SVG document of maps, one below the other, under a verdict. If the file would be too large,
     render racks only.
     """
@@ -106,9 +104,7 @@ def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> 
         drawings.append(render_text(MARGIN, top + 14, empty_text, "heading"))
         top += 40
     patterns = build_pattern_definitions(maps)
-    return render_document(
-        _format_title(maps), _describe_maps(maps), [patterns, *drawings], width, top, verdict
-    )
+    return render_document(_format_title(maps), _describe_maps(maps), [patterns, *drawings], width, top, verdict)
 
 
 def render_document(
@@ -118,10 +114,7 @@ def render_document(
     if verdict:
         width = max(width, round(len(verdict) * _HEADING_LETTER_WIDTH))
         description = f"{verdict}. {description}"
-        drawings = [
-            render_text(MARGIN, MARGIN + 14, verdict, "heading"),
-            translate_parts(drawings, 0, _HEADING_HEIGHT),
-        ]
+        drawings = [render_text(MARGIN, MARGIN + 14, verdict, "heading"), translate_parts(drawings, 0, _HEADING_HEIGHT)]
         height += _HEADING_HEIGHT
     page_width = width + 2 * MARGIN
     picture = build_svg_element(
@@ -219,13 +212,9 @@ class _SiteDrawing:
         entries = list(self._styles.values())
         changed_clusters = {vm.cluster for vm in site.vms if vm.mark is not Mark.KEPT}
         vm_counts = Counter(vm.cluster for vm in site.vms if vm.after is not None)
-        self._legend, self._legend_height = render_cluster_legend(
-            entries, vm_counts, changed_clusters, self.width
-        )
+        self._legend, self._legend_height = render_cluster_legend(entries, vm_counts, changed_clusters, self.width)
         panel_height = sum(self._compute_line_height(line) for line in self._lines)
-        self.height = (
-            _HEADING_HEIGHT + self._legend_height + 26 + len(self._sides) * (_HEADING_HEIGHT + panel_height)
-        )
+        self.height = _HEADING_HEIGHT + self._legend_height + 26 + len(self._sides) * (_HEADING_HEIGHT + panel_height)
 
     def _compute_line_height(self, racks: Sequence[MapRack]) -> int:
         """Return the height of a line of racks: that of its tallest rack."""
@@ -245,9 +234,7 @@ class _SiteDrawing:
             y += _HEADING_HEIGHT
             for line in self._lines:
                 for number, rack in enumerate(line):
-                    parts.append(
-                        translate_parts(self._render_rack(rack, side), MARGIN + number * self._rack_width, y)
-                    )
+                    parts.append(translate_parts(self._render_rack(rack, side), MARGIN + number * self._rack_width, y))
                 y += self._compute_line_height(line)
         return parts
 
@@ -286,9 +273,7 @@ class _SiteDrawing:
             assert location is not None, "listed on this side"
             mark = side.get_mark(vm)
             parts.append(
-                self._render_vm(
-                    vm, location, machine, fill_levels, Mark.KEPT if mark is self._unmarked else mark
-                )
+                self._render_vm(vm, location, machine, fill_levels, Mark.KEPT if mark is self._unmarked else mark)
             )
         return parts
 

@@ -38,18 +38,12 @@ class RackDrawing:
     def render_markup(self, top: int, margin: int) -> list[Markup]:
         """Render the elements of the site from `top` down."""
         hidden_count = len(self._site.racks) - len(self._racks)
-        hidden_note = (
-            f" {format_count(hidden_count, 'more rack')} of this site omitted." if hidden_count else ""
-        )
+        hidden_note = f" {format_count(hidden_count, 'more rack')} of this site omitted." if hidden_count else ""
         side = "current placement" if self._site.is_current_only else "after the plan"
         parts = [
-            build_svg_element(
-                "text", f"Site {self._site.name}, {side}", class_="heading", x=margin, y=top + 16
-            ),
+            build_svg_element("text", f"Site {self._site.name}, {side}", class_="heading", x=margin, y=top + 16),
             build_svg_element("text", f"{NOTE}{hidden_note}", x=margin, y=top + 40),
-            build_svg_element(
-                "g", render_mark_legend(self._unmarked), transform=f"translate({margin} {top + 50})"
-            ),
+            build_svg_element("g", render_mark_legend(self._unmarked), transform=f"translate({margin} {top + 50})"),
         ]
         for number, rack in enumerate(self._racks):
             line, column = divmod(number, _RACKS_PER_LINE)

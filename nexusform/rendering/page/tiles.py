@@ -87,9 +87,7 @@ def _build_moves_tile(plan: Plan, report: Report, overview: Overview) -> Tile:
         return Tile(title, disruptive[0], ", ".join([*disruptive[1:], *placed, *kept]) + cluster_note, "look")
     if placed:
         title = "New if applied" if overview.rejection else "New"
-        return Tile(
-            title, placed[0], ", ".join([*placed[1:], *kept, "nothing moves"]) + cluster_note, "allowed"
-        )
+        return Tile(title, placed[0], ", ".join([*placed[1:], *kept, "nothing moves"]) + cluster_note, "allowed")
     return Tile(title, "nothing", ", ".join(kept) + cluster_note, "allowed")
 
 
@@ -98,11 +96,7 @@ def _describe_touched(plan: Plan) -> str:
     names = {pool.cluster for site in plan.sites for pool in site.pools}
     vms = [row for row in plan.placements if row.kind == VM and row.action is not PlacementAction.KEEP]
     clusters = sorted({row.cluster for row in vms}, key=compute_natural_key)
-    return (
-        f". Affected: {format_first(clusters, _MAX_CLUSTERS)}."
-        if clusters and len(names) > _MIN_CLUSTERS
-        else ""
-    )
+    return f". Affected: {format_first(clusters, _MAX_CLUSTERS)}." if clusters and len(names) > _MIN_CLUSTERS else ""
 
 
 def _build_capacity_tiles(plan: Plan) -> list[Tile]:
@@ -179,10 +173,7 @@ def _describe_no_risk(plan: Plan) -> str:
     if not plan.upgrades:
         return "no running workload affected"
     pools_without_surge = [
-        f"{upgrade.cluster}/{pool.pool}"
-        for upgrade in plan.upgrades
-        for pool in upgrade.pools
-        if not pool.surges
+        f"{upgrade.cluster}/{pool.pool}" for upgrade in plan.upgrades for pool in upgrade.pools if not pool.surges
     ]
     if pools_without_surge:
         return f"nodes of {format_first(pools_without_surge, _MAX_NAMES)} are down while re-created"

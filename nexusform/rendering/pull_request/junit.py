@@ -134,11 +134,7 @@ def _build_lint_case(rule: str, findings: Iterable[Finding], skip_reason: str) -
     rule_findings = [finding for finding in findings if finding.diagnostic.id == rule]
     if not rule_findings and skip_reason:
         return JunitCase("lint", rule, "skipped", skip_reason)
-    note = (
-        "\n".join([f"{_format_count(rule_findings)}:", *map(_format_line, rule_findings)])
-        if rule_findings
-        else ""
-    )
+    note = "\n".join([f"{_format_count(rule_findings)}:", *map(_format_line, rule_findings)]) if rule_findings else ""
     return JunitCase("lint", rule, note=note)
 
 
@@ -174,6 +170,4 @@ def _build_separation_case(verdict: SeparationVerdict) -> JunitCase:
         return JunitCase("separation", name)
     violations = "\n".join(format_violation(violation) for violation in verdict.violations)
     outcome = "failure" if verdict.enforcement == "deny" else "skipped"
-    return JunitCase(
-        "separation", name, outcome, f"holds {verdict.satisfied} ({verdict.enforcement})", violations
-    )
+    return JunitCase("separation", name, outcome, f"holds {verdict.satisfied} ({verdict.enforcement})", violations)

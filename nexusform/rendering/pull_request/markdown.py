@@ -103,9 +103,7 @@ def render_markdown(
         ReportPart("Sites", 93, tuple(_render_sites(plan))),
         *_build_placement_parts(plan, report, origin),
         *_build_consequence_parts(plan, entries, overview, origin),
-        ReportPart(
-            "Changes", 60, tuple(render_changes(plan, create_schema_lookup(registries))), _fold_changes
-        ),
+        ReportPart("Changes", 60, tuple(render_changes(plan, create_schema_lookup(registries))), _fold_changes),
         ReportPart(
             "Changed outside",
             60,
@@ -156,8 +154,7 @@ def _render_sites(plan: Plan) -> list[str]:
     if not rows_with_changes:
         return []
     cells = [
-        (f"**{escape_plain_text(row.name)}**", row.delta, escape_plain_text(row.summary))
-        for row in rows_with_changes
+        (f"**{escape_plain_text(row.name)}**", row.delta, escape_plain_text(row.summary)) for row in rows_with_changes
     ]
     lines = render_table(("site", "VMs", "changes"), cells)
     other_texts = [f"{escape_plain_text(sentence)}." for sentence in describe_other_sites(rows)]
@@ -169,9 +166,7 @@ def _build_counts_part(plan: Plan, report: Report) -> ReportPart:
     return ReportPart("Counts", 86, lines, create_heading_renderer("Totals") if len(lines) > 1 else str)
 
 
-def _build_consequence_parts(
-    plan: Plan, entries: Entries, overview: Overview, origin: CodeOrigin
-) -> list[ReportPart]:
+def _build_consequence_parts(plan: Plan, entries: Entries, overview: Overview, origin: CodeOrigin) -> list[ReportPart]:
     """Build the parts about capacity, rules and warnings."""
     rules = [_render_rule(rule) for rule in plan.separation_verdicts]
     return [
@@ -206,14 +201,10 @@ def _build_folded_parts(
     return [
         _build_source_part(plan, sources),
         _build_folded_part("Spare capacity of every site", 45, render_all_capacity(overview)),
-        ReportPart(
-            "Every VM", 35, tuple(render_all_vms(plan)), lambda text: fold_details(_ALL_VMS_TITLE, text)
-        ),
+        ReportPart("Every VM", 35, tuple(render_all_vms(plan)), lambda text: fold_details(_ALL_VMS_TITLE, text)),
         _build_folded_part("Placements by pool", 40, _render_pools(report)),
         _build_folded_part("Every change", 10, render_diff(render_stanzas(plan, report)), "diff"),
-        _build_folded_part(
-            "Changed outside of nexusform", 30, render_diff(_render_drift_stanzas(report)), "diff"
-        ),
+        _build_folded_part("Changed outside of nexusform", 30, render_diff(_render_drift_stanzas(report)), "diff"),
         _build_folded_part("Changes to outputs", 20, render_diff(outputs), "diff"),
     ]
 
@@ -320,9 +311,7 @@ def render_findings(entries: Sequence[Entry], origin: CodeOrigin) -> list[str]:
 def _render_entry(entry: Entry, origin: CodeOrigin) -> list[str]:
     """Render an entry with its proposed code below."""
     text = _render_entry_line(entry, origin)
-    return (
-        [text, *indent(format_code_block(entry.write, "hcl"), "  ").splitlines()] if entry.write else [text]
-    )
+    return [text, *indent(format_code_block(entry.write, "hcl"), "  ").splitlines()] if entry.write else [text]
 
 
 def _render_entry_line(entry: Entry, origin: CodeOrigin) -> str:
@@ -333,9 +322,7 @@ def _render_entry_line(entry: Entry, origin: CodeOrigin) -> str:
 
 
 def _render_text(entry: Entry) -> str:
-    subject_prefix = (
-        f"{escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS))}: " if entry.subjects else ""
-    )
+    subject_prefix = f"{escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS))}: " if entry.subjects else ""
     shortened_texts = list_shortened_texts(entry.text)
     text = next((text for text in shortened_texts if len(text) <= _MAX_TEXT_LENGTH), shortened_texts[-1])
     return f"{subject_prefix}{escape_prose(text.rstrip())}"
@@ -347,9 +334,7 @@ def render_existing(entries: Sequence[Entry]) -> list[str]:
         return []
     listed_entries, remaining_entries = limit_per_id(entries)
     texts = [_render_text(entry).rstrip(".") for entry in listed_entries]
-    texts += [
-        f"{len(similar):,} more {escape_plain_text(kind)}" for kind, similar in remaining_entries.items()
-    ]
+    texts += [f"{len(similar):,} more {escape_plain_text(kind)}" for kind, similar in remaining_entries.items()]
     return [f"Not caused by this plan: {'; '.join(texts)}."]
 
 
@@ -389,9 +374,7 @@ def render_rack_picture(racks: Sequence[RackCounts], *, has_several_sites: bool 
     lines: list[str] = []
     has_several = len({rack.site for rack in racks}) > 1
     for rack in visible_racks:
-        lines += _render_rack(
-            rack, f"{rack.site}/{rack.name}" if has_several or has_several_sites else rack.name
-        )
+        lines += _render_rack(rack, f"{rack.site}/{rack.name}" if has_several or has_several_sites else rack.name)
     figures = "".join(_list_figures(visible_racks))
     if len(racks) > len(visible_racks):
         lines.append(f"and {format_count(len(racks) - len(visible_racks), 'more rack')}")
@@ -421,18 +404,13 @@ def _render_rack(rack: RackCounts, display_name: str) -> list[str]:
         name = ""
     for first in range(0, len(rack.machines), _GROUP_SIZE * _GROUPS_PER_LINE):
         machines = rack.machines[first : first + _GROUP_SIZE * _GROUPS_PER_LINE]
-        after = _render_row(
-            [_format_figure(machine.after, is_closed=machine.is_closed) for machine in machines]
-        )
+        after = _render_row([_format_figure(machine.after, is_closed=machine.is_closed) for machine in machines])
         if not rack.existed_before:
             lines.append(fill_to_width(name, _MARGIN_WIDTH) + after)
             continue
         before = _render_row([_format_figure(machine.before, is_closed=False) for machine in machines])
         lines.append((fill_to_width(name, _MARGIN_WIDTH) + _render_slots(first, machines)).rstrip())
-        lines += [
-            fill_to_width("before", _MARGIN_WIDTH) + before,
-            fill_to_width("after", _MARGIN_WIDTH) + after,
-        ]
+        lines += [fill_to_width("before", _MARGIN_WIDTH) + before, fill_to_width("after", _MARGIN_WIDTH) + after]
     return lines
 
 

@@ -28,12 +28,7 @@ from nexusform.rendering.report.manifest_changes import compare_manifests
 from nexusform.rendering.report.object_rows import build_drift_folds
 from nexusform.rendering.report.plan_report import Report, SchemaLookup, select_drift
 from nexusform.rendering.report.wording import SYMBOLS, format_headline, format_headline_address
-from nexusform.rendering.text.stanza_text import (
-    group_changes,
-    group_stanzas,
-    pair_stanzas,
-    select_compared_attributes,
-)
+from nexusform.rendering.text.stanza_text import group_changes, group_stanzas, pair_stanzas, select_compared_attributes
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.values.value import UNKNOWN
 
@@ -45,9 +40,7 @@ _MAX_PARTS: Final = 8
 _MAX_NAMES: Final = 5
 # Destroyed and replaced objects are important, so more of them are named.
 _MAX_LOST_NAMES: Final = 40
-_DESTROYING_ACTIONS: Final = frozenset(
-    {Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST, Action.FORGET}
-)
+_DESTROYING_ACTIONS: Final = frozenset({Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST, Action.FORGET})
 
 
 def render_changes(plan: Plan, find_schema: SchemaLookup) -> list[str]:
@@ -73,17 +66,13 @@ def _render_moves(plan: Plan) -> list[str]:
     for change in plan.changes:
         if change.action is Action.NO_OP and (change.importing or change.previous_address is not None):
             identity = f" ({format_code(change.importing)})" if change.importing else ""
-            lines.append(
-                f"- {format_code(format_headline_address(change))} {_describe_move(change)}{identity}"
-            )
+            lines.append(f"- {format_code(format_headline_address(change))} {_describe_move(change)}{identity}")
     return lines
 
 
 def _describe_move(change: Change) -> str:
     """Return that an object is imported, or its new address."""
-    return (
-        format_headline(change) if change.importing else f"is renamed to {format_code(str(change.address))}"
-    )
+    return format_headline(change) if change.importing else f"is renamed to {format_code(str(change.address))}"
 
 
 def render_drift(plan: Plan, find_schema: SchemaLookup) -> list[str]:
@@ -112,9 +101,7 @@ def _render_inner_changes(change: Change, schema: BlockSchema | None) -> list[st
 def _select_configurable(attributes: Mapping[str, Any], schema: BlockSchema | None) -> dict[str, Any]:
     """Return the attributes that users can set."""
     attribute_schemas = schema.attributes if schema is not None else {}
-    computed = {
-        name for name, attribute in attribute_schemas.items() if attribute.computed and not attribute.optional
-    }
+    computed = {name for name, attribute in attribute_schemas.items() if attribute.computed and not attribute.optional}
     return {name: value for name, value in attributes.items() if name not in computed}
 
 
@@ -139,9 +126,7 @@ def render_stanzas(plan: Plan, report: Report) -> str:
     texts = []
     for group in group_stanzas(pair_stanzas(plan, report)):
         similar_note = (
-            f"\n  # likewise: {format_first(group.other_addresses, _MAX_NAMES)}"
-            if group.other_addresses
-            else ""
+            f"\n  # likewise: {format_first(group.other_addresses, _MAX_NAMES)}" if group.other_addresses else ""
         )
         texts.append(f"{group.text}{similar_note}")
     return "\n\n".join(texts)
@@ -183,9 +168,7 @@ def compare_attributes(
     return parts[:limit], max(0, len(parts) - limit)
 
 
-def _sort_by_source_order(
-    differences: Iterable[_Difference], source_order: Sequence[Path]
-) -> list[_Difference]:
+def _sort_by_source_order(differences: Iterable[_Difference], source_order: Sequence[Path]) -> list[_Difference]:
     """Sort differences by the source order of their paths; others keep their order."""
     ranks = compute_ranks(source_order)
 
@@ -220,9 +203,7 @@ def _merge_equal_parts(differences: Iterable[_Difference], marks: Any) -> list[C
 def _find_differences(name: str, old: Any, new: Any) -> list[_Difference]:
     """Return the differences inside an attribute, or the attribute if its kind changes."""
     if _is_container(old) and old.__class__ is new.__class__:
-        return [
-            ((name, *path), old_part, new_part) for path, old_part, new_part in _compare_containers(old, new)
-        ]
+        return [((name, *path), old_part, new_part) for path, old_part, new_part in _compare_containers(old, new)]
     return [((name,), _replace_none(old), _replace_none(new))]
 
 

@@ -6,23 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
-from nexusform.diagnostics.phrases import (
-    compute_natural_key,
-    format_count,
-    format_first,
-    format_list,
-    select_form,
-)
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first, format_list, select_form
 from nexusform.placement_kinds.kinds import KINDS, VM, PlacementKind, get_title
 from nexusform.plans.impact.effects import Effect, compute_effect, is_upgrade_row, list_upgrade_pools
-from nexusform.plans.plan import (
-    Action,
-    Change,
-    PlacementAction,
-    PlacementChange,
-    PlacementTable,
-    Plan,
-)
+from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.pull_request.markdown_parts import (
     escape_plain_text,
     format_code,
@@ -108,9 +95,7 @@ def _render_moved_pools(rows: Sequence[PlacementChange]) -> list[str]:
     cells = []
     for (cluster, pool, effect), members in groups.items():
         name = "/".join(part for part in (cluster, pool) if part) or members[0].object
-        cells.append(
-            [format_code(name).replace("|", "\\|"), _format_rack_moves(members, effect), f"{len(members):,}"]
-        )
+        cells.append([format_code(name).replace("|", "\\|"), _format_rack_moves(members, effect), f"{len(members):,}"])
     visible_cells = cells[:_MAX_ROWS]
     if len(cells) > len(visible_cells):
         visible_cells[-1] = [f"and {len(cells) - len(visible_cells) + 1:,} more", "", ""]
@@ -156,9 +141,7 @@ def render_causes(plan: Plan, origin: CodeOrigin) -> list[str]:
     moves = [row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE]
     if not moves:
         return []
-    locations = dict.fromkeys(
-        format_location_link(change.source, origin) for change in find_move_causes(plan)
-    )
+    locations = dict.fromkeys(format_location_link(change.source, origin) for change in find_move_causes(plan))
     causes = [location for location in locations if location]
     causes += [format_code("-replace")] if any(row.trigger in _FLAG_TRIGGERS for row in moves) else []
     sentences = [f"Cause: {format_first(causes, _MAX_CAUSES)}."] if causes else []
@@ -191,9 +174,7 @@ def render_new_pools(report: Report) -> list[str]:
 _POOL_HEADERS: Final = ("Pool", "new", "VMs per rack")
 
 
-def _group_equal_pools(
-    pools: Iterable[tuple[PlacementGroup, int]],
-) -> Iterable[list[tuple[PlacementGroup, int]]]:
+def _group_equal_pools(pools: Iterable[tuple[PlacementGroup, int]]) -> Iterable[list[tuple[PlacementGroup, int]]]:
     """Group pools of one name, SKU and size, in the order of the first of each."""
     pools_by_key: dict[tuple[str, str, int, int], list[tuple[PlacementGroup, int]]] = {}
     for group, new in pools:
@@ -250,10 +231,7 @@ def _format_expected(pool: PlacementTable) -> str:
     if is_expected:
         return ""
     count = pool.expected_racks
-    return (
-        f" (expected {format_alternatives(pool.expected_vms_per_rack)} on {count:,} "
-        f"{select_form(count, 'rack')})"
-    )
+    return f" (expected {format_alternatives(pool.expected_vms_per_rack)} on {count:,} {select_form(count, 'rack')})"
 
 
 def render_unexpected_pools(report: Report) -> list[str]:
@@ -279,9 +257,7 @@ def render_bindings(plan: Plan) -> list[str]:
     names_by_clauses: dict[str, list[str]] = {}
     for name, rows in by_placement.items():
         names_by_clauses.setdefault("; ".join(_build_binding_clauses(rows)), []).append(name)
-    return [
-        f"- {format_code(format_instances(names))} {clauses}" for clauses, names in names_by_clauses.items()
-    ]
+    return [f"- {format_code(format_instances(names))} {clauses}" for clauses, names in names_by_clauses.items()]
 
 
 def _list_binding_verbs(kind: PlacementKind) -> dict[PlacementAction, str]:
@@ -301,9 +277,7 @@ def _build_binding_clauses(rows: Sequence[PlacementChange]) -> list[str]:
     """Build clauses such as `picks **east**` by action and trigger."""
     groups: dict[tuple[PlacementAction, str], list[str]] = {}
     for row in rows:
-        groups.setdefault((row.action, describe_trigger(row)), []).append(
-            f"**{escape_plain_text(row.object)}**"
-        )
+        groups.setdefault((row.action, describe_trigger(row)), []).append(f"**{escape_plain_text(row.object)}**")
     clauses = []
     for action, verb in _list_binding_verbs(KINDS[rows[0].kind]).items():
         for (row_action, trigger), names in groups.items():
@@ -365,9 +339,7 @@ def render_kinds(plan: Plan, report: Report) -> list[str]:
         counts_text = ", ".join(f"{count:,} {outcome}" for count, outcome in summary.outcomes)
         certainty_text = describe_certainty(plan) if kind == VM and summary.place + summary.move else ""
         certainty = f" Confidence: {certainty_text}" if certainty_text else ""
-        prediction_suffix, prediction_text = (
-            (prediction_text, "") if certainty_text else ("", prediction_text)
-        )
+        prediction_suffix, prediction_text = (prediction_text, "") if certainty_text else ("", prediction_text)
         lines.append(f"- **{get_title(kind)}**: {counts_text}.{certainty}{prediction_suffix}")
     if lines and prediction_text:  # after the certainty of this plan; without VMs at the end
         lines[-1] += prediction_text
@@ -387,9 +359,7 @@ def _describe_predictions(plan: Plan) -> Iterator[str]:
     for site, predictions in scores:
         site_note = f" on {site}" if len(scores) > 1 else ""
         certain_note = (
-            f", {predictions.certain_correct:,} of {predictions.certain:,} certain ones"
-            if predictions.certain
-            else ""
+            f", {predictions.certain_correct:,} of {predictions.certain:,} certain ones" if predictions.certain else ""
         )
         yield (
             f"{predictions.correct:,} of {format_count(predictions.verified, 'earlier prediction')}"
@@ -413,9 +383,7 @@ def find_move_causes(plan: Plan) -> tuple[Change, ...]:
     )
 
 
-_HARDWARE_TRIGGERS = frozenset(
-    {"machine_evacuated", "machine_removed", "machine_replaced", "machine_forgotten"}
-)
+_HARDWARE_TRIGGERS = frozenset({"machine_evacuated", "machine_removed", "machine_replaced", "machine_forgotten"})
 _FLAG_TRIGGERS = frozenset({"requested", "heal"})
 
 
@@ -453,10 +421,7 @@ def _select_sites(count: int, rows: Sequence[CapacityRow]) -> tuple[list[int], s
     selected_sites = sorted((ranked or list(range(count)))[:_MAX_SITES])
     if not changed_sites:
         further_count = count - len(selected_sites)
-        return (
-            selected_sites,
-            f"and {format_count(further_count, 'more site')} unchanged" if further_count else "",
-        )
+        return (selected_sites, f"and {format_count(further_count, 'more site')} unchanged" if further_count else "")
     unchanged_count, hidden_count = count - len(changed_sites), len(changed_sites) - len(selected_sites)
     clauses = [f"{format_count(hidden_count, 'more site')} changed"] if hidden_count else []
     clauses += [f"{format_count(unchanged_count, 'site')} unchanged"] if unchanged_count else []
@@ -497,9 +462,7 @@ def render_all_capacity(overview: Overview) -> str:
         if _has_changes(overview.capacity, number):
             lines += [f"{site}:", *(f"  {label}: {before} -> {after}" for label, before, after in figures)]
         else:
-            unchanged_sites.setdefault(
-                tuple(f"  {label}: {after}" for label, _, after in figures), []
-            ).append(site)
+            unchanged_sites.setdefault(tuple(f"  {label}: {after}" for label, _, after in figures), []).append(site)
     for figure_lines, names in unchanged_sites.items():
         lines += [f"{format_names(names, _MAX_SITE_NAMES)} (unchanged):", *figure_lines]
     return "\n".join(lines)

@@ -79,11 +79,7 @@ def _truncate_line(line: str) -> str:
 
 def _render_inventory_age(overview: Overview) -> list[str]:
     """Render the age of a stale inventory."""
-    return (
-        [f"**The inventory is {escape_plain_text(overview.inventory)}.**"]
-        if overview.has_stale_inventory
-        else []
-    )
+    return [f"**The inventory is {escape_plain_text(overview.inventory)}.**"] if overview.has_stale_inventory else []
 
 
 # --- effects on running objects ----------------------------------------------------------------
@@ -125,8 +121,7 @@ def _select_vms(plan: Plan, effect: Effect) -> list[PlacementChange]:
 def _describe_upgrades(plan: Plan) -> list[str]:
     """Describe the upgraded clusters."""
     return [
-        f"**{escape_plain_text(_format_upgrade_start(upgrade))}** "
-        f"{escape_plain_text(describe_upgrade_course(upgrade))}"
+        f"**{escape_plain_text(_format_upgrade_start(upgrade))}** {escape_plain_text(describe_upgrade_course(upgrade))}"
         for upgrade in plan.upgrades
     ]
 
@@ -148,9 +143,7 @@ def _describe_moves(plan: Plan) -> list[str]:
     racks = {source.rack for source in sources}
     source_names = machines if len(machines) <= _MAX_NAMES else racks
     subject = f"{format_count(len(moves), 'VM')} to move from"
-    names = format_list(
-        [escape_plain_text(name) for name in sorted(source_names, key=compute_natural_key)], _MAX_NAMES
-    )
+    names = format_list([escape_plain_text(name) for name in sorted(source_names, key=compute_natural_key)], _MAX_NAMES)
     return [f"**{subject} {names}**{_format_triggers(moves)}, re-created {_describe_targets(moves)}."]
 
 

@@ -18,11 +18,7 @@ from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.source import SourceFile
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import escape_control_characters
-from nexusform.rendering.pull_request.markdown_parts import (
-    disable_commands,
-    escape_markdown,
-    format_code_block,
-)
+from nexusform.rendering.pull_request.markdown_parts import disable_commands, escape_markdown, format_code_block
 from nexusform.rendering.report.entries import PREEXISTING_NOTE, collect_findings
 from nexusform.resources.address import parse_address
 
@@ -67,11 +63,7 @@ def parse_diff(text: str) -> DiffLines:
 
 
 def build_review(
-    plan: Plan,
-    configuration: Configuration | None,
-    files: Mapping[str, SourceFile],
-    diff: DiffLines,
-    body: str,
+    plan: Plan, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines, body: str
 ) -> dict[str, Any]:
     """Build the review; it requests changes if the plan is rejected. `body` is Markdown."""
     failures = [
@@ -81,9 +73,7 @@ def build_review(
     ]
     comments: list[dict[str, Any]] = []
     for diagnostic in failures:
-        comments += _build_suggestions(diagnostic, configuration, files, diff) or _build_line_comment(
-            diagnostic, diff
-        )
+        comments += _build_suggestions(diagnostic, configuration, files, diff) or _build_line_comment(diagnostic, diff)
     is_rejected = any(diagnostic.severity is Severity.ERROR for diagnostic in plan.diagnostics)
     return {
         "event": "REQUEST_CHANGES" if is_rejected else "COMMENT",
@@ -102,10 +92,7 @@ def _build_line_comment(diagnostic: Diagnostic, diff: DiffLines) -> list[dict[st
 
 
 def _build_suggestions(
-    diagnostic: Diagnostic,
-    configuration: Configuration | None,
-    files: Mapping[str, SourceFile],
-    diff: DiffLines,
+    diagnostic: Diagnostic, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines
 ) -> list[dict[str, Any]]:
     """Build suggestions for the first remedy that edits lines of the diff. A button commits them."""
     if configuration is None:
@@ -154,12 +141,7 @@ def _describe_diagnostic(diagnostic: Diagnostic) -> str:
 
 def _build_comment(path: str, first_line: int, last_line: int, body: str) -> dict[str, Any]:
     """Build a comment on these lines of a file for the API."""
-    comment: dict[str, Any] = {
-        "path": path,
-        "line": last_line,
-        "side": "RIGHT",
-        "body": disable_commands(body),
-    }
+    comment: dict[str, Any] = {"path": path, "line": last_line, "side": "RIGHT", "body": disable_commands(body)}
     if first_line < last_line:
         comment |= {"start_line": first_line, "start_side": "RIGHT"}
     return comment

@@ -20,15 +20,8 @@ SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/sche
 _DOCS_URL: Final = "https://github.com/nexusform/nexusform/blob/main/docs/reference"
 _RULE_HELP: Final = {rule.id: rule.help for rule in RULES}
 # SARIF has no level for advice.
-_SARIF_LEVELS: Final = {
-    Level.ERROR: "error",
-    Level.WARNING: "warning",
-    Level.ADVICE: "note",
-    Level.NOTE: "note",
-}
-_SILENCE_HINT: Final = (
-    "Silenced by `# nexusform:ignore {}` on the line before the block, or in the lint block."
-)
+_SARIF_LEVELS: Final = {Level.ERROR: "error", Level.WARNING: "warning", Level.ADVICE: "note", Level.NOTE: "note"}
+_SILENCE_HINT: Final = "Silenced by `# nexusform:ignore {}` on the line before the block, or in the lint block."
 
 
 def build_sarif_document(plan: Plan) -> dict[str, Any]:

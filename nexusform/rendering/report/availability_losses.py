@@ -66,9 +66,7 @@ def _find_lost_quorums(plan: Plan) -> Iterator[str]:
         if lost and lost * 2 >= after:
             yield f"{table.cluster} loses etcd quorum: {lost} of {after} control-plane VMs down at once"
         elif after <= _MAX_FRAGILE < before:
-            yield (
-                f"{table.cluster} keeps {after} of {before} control-plane VMs; losing one breaks etcd quorum"
-            )
+            yield (f"{table.cluster} keeps {after} of {before} control-plane VMs; losing one breaks etcd quorum")
 
 
 def _find_empty_pools(plan: Plan) -> Iterator[str]:

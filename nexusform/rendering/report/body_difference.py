@@ -69,12 +69,8 @@ def _sort_node(node: Difference, ranks: Mapping[Path, int], path: Path) -> Diffe
     def get_rank(part: Difference) -> int:
         return ranks.get(build_part_path(part), last)
 
-    children = tuple(
-        _sort_node(part, ranks, build_part_path(part)) for part in sorted(node.children, key=get_rank)
-    )
-    blocks = tuple(
-        _sort_node(part, ranks, build_part_path(part)) for part in sorted(node.blocks, key=get_rank)
-    )
+    children = tuple(_sort_node(part, ranks, build_part_path(part)) for part in sorted(node.children, key=get_rank))
+    blocks = tuple(_sort_node(part, ranks, build_part_path(part)) for part in sorted(node.blocks, key=get_rank))
     return node._replace(children=children, blocks=blocks)
 
 
@@ -169,9 +165,7 @@ def _is_reordered(old: Any, new: Any) -> bool:
     if old.__class__ is not list or new.__class__ is not list:
         return False
     common_labels = set(old) & set(new)
-    return [label for label in old if label in common_labels] != [
-        label for label in new if label in common_labels
-    ]
+    return [label for label in old if label in common_labels] != [label for label in new if label in common_labels]
 
 
 def _get_type(schema: BlockSchema | None, name: str) -> Type:
@@ -179,9 +173,7 @@ def _get_type(schema: BlockSchema | None, name: str) -> Type:
     return attribute.type if attribute else DYNAMIC
 
 
-def _create_condensed_leaf(
-    name: str, old: Any, new: Any, condensed_texts: Mapping[str, str]
-) -> Difference | None:
+def _create_condensed_leaf(name: str, old: Any, new: Any, condensed_texts: Mapping[str, str]) -> Difference | None:
     """Return a leaf with the replacement text of a changed attribute, or None without such a text."""
     if name not in condensed_texts or old is new or old == new:
         return None
@@ -209,11 +201,7 @@ def _compare_blocks(
         return [Difference(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
     match block.nesting:
         case Nesting.SINGLE:
-            return (
-                [_compare_block(name, "", old, new, block, marks=marks, options=options)]
-                if old or new
-                else []
-            )
+            return [_compare_block(name, "", old, new, block, marks=marks, options=options)] if old or new else []
         case Nesting.LIST:
             return _compare_block_list(name, old or [], new or [], block, marks=marks, options=options)
         case Nesting.MAP:
@@ -229,9 +217,7 @@ def _compare_block_list(
     for i, j in pair_elements(old, new):
         before = None if i is None else old[i]
         after = None if j is None else new[j]
-        blocks.append(
-            _compare_block(name, "", before, after, block, marks=marks.select_part(i, j), options=options)
-        )
+        blocks.append(_compare_block(name, "", before, after, block, marks=marks.select_part(i, j), options=options))
     return blocks
 
 
@@ -248,13 +234,7 @@ def _compare_block_map(
     """Compare labelled blocks with the same label."""
     return [
         _compare_block(
-            name,
-            label,
-            old.get(label),
-            new.get(label),
-            block,
-            marks=marks.select_part(label, label),
-            options=options,
+            name, label, old.get(label), new.get(label), block, marks=marks.select_part(label, label), options=options
         )
         for label in labels
     ]
@@ -282,11 +262,7 @@ def _compare_block(
         old or {}, new or {}, block.schema, marks=marks, options=options, condensed_texts=_NO_CONDENSED_TEXTS
     )
     symbol = _compute_block_symbol(old, new, body.symbol)
-    if (
-        label
-        and symbol == CHANGED
-        and any(part.forces_replacement for part in (*body.children, *body.blocks))
-    ):
+    if label and symbol == CHANGED and any(part.forces_replacement for part in (*body.children, *body.blocks)):
         symbol = REPLACED
     return body._replace(symbol=symbol, name=name, label=label, forces_replacement=marks.replacement is True)
 

@@ -9,12 +9,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_first
 from nexusform.plans.site_capacity.occupancy import Capacity, SiteCapacity
-from nexusform.plans.site_capacity.other_capacity import (
-    OtherCapacity,
-    OtherResourceKind,
-    find_tightest,
-    format_spare,
-)
+from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind, find_tightest, format_spare
 
 _MAX_NAMES: Final = 3
 
@@ -100,8 +95,7 @@ def build_other_rows(
     for kind, label in _OTHER_LABELS.items():
         scarcest = [find_tightest(by_site[site], kind) for site in sites]
         values = tuple(
-            (format_spare(row, row.free_before), format_spare(row, row.free)) if row else ("-", "-")
-            for row in scarcest
+            (format_spare(row, row.free_before), format_spare(row, row.free)) if row else ("-", "-") for row in scarcest
         )
         worse = tuple(_is_worse(row) for row in scarcest)
         rows.append(CapacityRow(label, values, worse))

@@ -108,28 +108,16 @@ def _build_node(old: Any, new: Any, value_type: Type, marks: Marks, options: Dif
     symbol = _compute_symbol(old, new, value_type)
     if marks.old is True or marks.new is True:
         return Difference(
-            NodeKind.SENSITIVE,
-            symbol or _compute_mark_symbol(marks),
-            note=_compute_mark_note(old, new, marks),
+            NodeKind.SENSITIVE, symbol or _compute_mark_symbol(marks), note=_compute_mark_note(old, new, marks)
         )
     classes = {side.__class__ for side in (old, new) if side is not ABSENT}
     if classes == {dict}:
         return _compare_mappings(
-            symbol,
-            _replace_absent(old) or {},
-            _replace_absent(new) or {},
-            value_type,
-            marks=marks,
-            options=options,
+            symbol, _replace_absent(old) or {}, _replace_absent(new) or {}, value_type, marks=marks, options=options
         )
     if classes == {list}:
         return _compare_sequences(
-            symbol,
-            _replace_absent(old) or [],
-            _replace_absent(new) or [],
-            value_type,
-            marks=marks,
-            options=options,
+            symbol, _replace_absent(old) or [], _replace_absent(new) or [], value_type, marks=marks, options=options
         )
     if classes == {str}:
         return _compare_strings(symbol, old, new, options)
@@ -209,9 +197,7 @@ def _compare_mappings(
         width = max(width, measure_name(name, quote=is_map))
         is_important = not is_map and name in IMPORTANT
         child_type, child_marks = types.get(name, element), marks.select_part(name, name)
-        if not is_important and can_skip(
-            old_value, new_value, child_type, marks=child_marks, options=options
-        ):
+        if not is_important and can_skip(old_value, new_value, child_type, marks=child_marks, options=options):
             hidden_count += 1
             continue
         child = _compare_named(name, old_value, new_value, child_type, marks=child_marks, options=options)
@@ -261,13 +247,7 @@ def _merge_symbols(symbol: str, children: Sequence[Difference]) -> str:
 
 
 def _compare_sequences(
-    symbol: str,
-    old: list[Any],
-    new: list[Any],
-    sequence_type: Type,
-    *,
-    marks: Marks,
-    options: DifferenceOptions,
+    symbol: str, old: list[Any], new: list[Any], sequence_type: Type, *, marks: Marks, options: DifferenceOptions
 ) -> Difference:
     """Compare lists or tuples by paired elements; `_compare_sets` handles sets."""
     if isinstance(sequence_type, SetType):
@@ -277,13 +257,9 @@ def _compare_sequences(
         element_type = _get_element_type(sequence_type, new_at if new_at is not None else old_at)
         old_element = ABSENT if old_at is None else old[old_at]
         new_element = ABSENT if new_at is None else new[new_at]
-        children.append(
-            _build_node(old_element, new_element, element_type, marks.select_part(old_at, new_at), options)
-        )
+        children.append(_build_node(old_element, new_element, element_type, marks.select_part(old_at, new_at), options))
     visible_children, hidden_count = _select_with_context(children, options)
-    return Difference(
-        NodeKind.LIST, _merge_symbols(symbol, children), children=visible_children, hidden=hidden_count
-    )
+    return Difference(NodeKind.LIST, _merge_symbols(symbol, children), children=visible_children, hidden=hidden_count)
 
 
 def _get_element_type(sequence_type: Type, index: int | None) -> Type:
@@ -326,9 +302,7 @@ def _compare_sets(
         new_element = ABSENT if new_at is None else new[new_at]
         children.append(_build_node(old_element, new_element, set_type.element, NO_MARKS, options))
     visible_children = tuple(child for child in children if is_visible(child, options))
-    return Difference(
-        NodeKind.SET, symbol, children=visible_children, hidden=len(children) - len(visible_children)
-    )
+    return Difference(NodeKind.SET, symbol, children=visible_children, hidden=len(children) - len(visible_children))
 
 
 def _pair_set_elements(old: list[Any], new: list[Any]) -> list[Pair]:
@@ -386,9 +360,7 @@ def _compare_texts(symbol: str, old: Any, new: Any) -> Difference:
     """Compare multi-line texts, with a child per line."""
     old_lines = [] if old is ABSENT else old.split("\n")
     new_lines = [] if new is ABSENT else new.split("\n")
-    lines = tuple(
-        _build_line_node(old_lines, new_lines, pair) for pair in pair_elements(old_lines, new_lines)
-    )
+    lines = tuple(_build_line_node(old_lines, new_lines, pair) for pair in pair_elements(old_lines, new_lines))
     return Difference(NodeKind.TEXT, symbol, children=lines)
 
 

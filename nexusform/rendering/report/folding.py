@@ -234,9 +234,7 @@ def _find_key_slot(address: Address) -> int | None:
 
 def _remove_key(address: Address, slot: int) -> _Shape:
     """Return the address without the key of that slot."""
-    modules = [
-        (step.name, None if position == slot else step.key) for position, step in enumerate(address.module)
-    ]
+    modules = [(step.name, None if position == slot else step.key) for position, step in enumerate(address.module)]
     return (tuple(modules), address.mode, address.type, address.name, None if slot == -1 else address.key)
 
 
@@ -257,9 +255,7 @@ def _fold_by_key(members: Sequence[int], addresses: Sequence[Address]) -> Addres
     if len(text) <= _MAX_KEYS_LENGTH:
         return AddressFold(tuple(members), _format_address(first_address, slot, text))
     return AddressFold(
-        tuple(members),
-        _format_address(first_address, slot, f"[{len(keys):,} keys]"),
-        format_names(map(str, keys)),
+        tuple(members), _format_address(first_address, slot, f"[{len(keys):,} keys]"), format_names(map(str, keys))
     )
 
 
@@ -367,9 +363,7 @@ def _build_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         cluster=format_names(table.cluster for table in tables),
         pool=first_table.pool,
         sku=first_table.vm_sku_name,
-        count=f"{first_table.total_count:,}"
-        if is_single
-        else f"{len(tables):,} x {first_table.total_count:,}",
+        count=f"{first_table.total_count:,}" if is_single else f"{len(tables):,} x {first_table.total_count:,}",
         racks=format_names(racks) if is_single else format_count(len(racks), "rack"),
         per_rack=format_range(per_rack),
         certain_vms=_format_certain_vms(tables, samples),
@@ -411,9 +405,7 @@ def _describe_expected(table: PlacementTable) -> str:
         return ""
     per_rack = format_range(table.expected_vms_per_rack)
     rack_count = (
-        ""
-        if table.actual_racks == table.expected_racks
-        else f" on {format_count(table.expected_racks, 'rack')}"
+        "" if table.actual_racks == table.expected_racks else f" on {format_count(table.expected_racks, 'rack')}"
     )
     unusual = _describe_unusual_racks(table.actual_vms_per_rack, table.expected_vms_per_rack)
     return f"expected {per_rack} per rack{rack_count}{f'; {unusual}' if unusual else ''}"

@@ -47,9 +47,7 @@ def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
             changes += _compare_fields(title, old_object, new_object)
         else:
             changes.append(
-                FieldChange(
-                    title, "", _format_value(old_object or _ABSENT), _format_value(new_object or _ABSENT)
-                )
+                FieldChange(title, "", _format_value(old_object or _ABSENT), _format_value(new_object or _ABSENT))
             )
     return tuple(changes)
 
@@ -91,12 +89,7 @@ def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]] | None:
 def _build_key(body: Mapping[str, Any]) -> _Key:
     metadata = body.get("metadata")
     metadata_map = metadata if isinstance(metadata, dict) else {}
-    parts = (
-        body.get("apiVersion"),
-        metadata_map.get("namespace"),
-        body.get("kind"),
-        metadata_map.get("name"),
-    )
+    parts = (body.get("apiVersion"), metadata_map.get("namespace"), body.get("kind"), metadata_map.get("name"))
     return tuple(part if isinstance(part, str) else "" for part in parts)
 
 

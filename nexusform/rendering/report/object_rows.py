@@ -61,9 +61,7 @@ def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFol
 
 def build_drift_folds(drift: Iterable[Drift], find_schema: SchemaLookup) -> tuple[ObjectFold, ...]:
     """Build the folded rows of changes made outside of nexusform."""
-    return fold_rows(
-        [_build_drift_row(object_drift, find_schema(object_drift.address)) for object_drift in drift]
-    )
+    return fold_rows([_build_drift_row(object_drift, find_schema(object_drift.address)) for object_drift in drift])
 
 
 def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
@@ -79,13 +77,7 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
         text = format_names(names) or fold.keys
         clauses = _format_shared_clauses(_remove_key(first_row)) if len(members) > 1 else first_row.clauses
         folds.append(
-            ObjectFold(
-                rows=members,
-                symbol=first_row.symbol,
-                label=f"{fold.text}{deposed}",
-                name=text,
-                clauses=clauses,
-            )
+            ObjectFold(rows=members, symbol=first_row.symbol, label=f"{fold.text}{deposed}", name=text, clauses=clauses)
         )
     return tuple(folds)
 
@@ -98,9 +90,7 @@ def _remove_key(row: ObjectRow) -> tuple[str, ...]:
     if not isinstance(key, str) or key.isdecimal():
         return row.clauses
     return tuple(
-        f"{clause.removesuffix(key)}of its name"
-        if _KIND_PREFIX.fullmatch(clause.removesuffix(key))
-        else clause
+        f"{clause.removesuffix(key)}of its name" if _KIND_PREFIX.fullmatch(clause.removesuffix(key)) else clause
         for clause in row.clauses
     )
 
@@ -265,9 +255,7 @@ def _describe_manifests(attributes: _Attributes) -> str:
     objects = attributes.get("objects")
     if not isinstance(objects, list):
         return ""
-    names = [
-        f"{manifest.get('kind')} {manifest.get('name')}" for manifest in objects if isinstance(manifest, dict)
-    ]
+    names = [f"{manifest.get('kind')} {manifest.get('name')}" for manifest in objects if isinstance(manifest, dict)]
     return format_names(names, 3)
 
 
@@ -472,6 +460,4 @@ def _get_part_name(node: Difference) -> str:
     if node.name or node.kind is NodeKind.LEAF:
         return node.name or _format_leaf(node)
     leaves_by_name = {child.name: child for child in node.children if child.kind is NodeKind.LEAF}
-    return next(
-        (_format_leaf(leaves_by_name[name]) for name in _NAME_ATTRIBUTES if name in leaves_by_name), ""
-    )
+    return next((_format_leaf(leaves_by_name[name]) for name in _NAME_ATTRIBUTES if name in leaves_by_name), "")

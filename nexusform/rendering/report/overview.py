@@ -26,14 +26,7 @@ from nexusform.plans.impact.effects import (
     select_rows_outside_upgrades,
 )
 from nexusform.plans.impact.guard_rails import GUARD_RAIL, list_broken_limits
-from nexusform.plans.plan import (
-    Action,
-    Mode,
-    PlacementAction,
-    Plan,
-    SeparationVerdict,
-    SeparationViolation,
-)
+from nexusform.plans.plan import Action, Mode, PlacementAction, Plan, SeparationVerdict, SeparationViolation
 from nexusform.rendering.report.availability_losses import (
     describe_lost_vms,
     find_availability_losses,
@@ -45,13 +38,7 @@ from nexusform.rendering.report.capacity_table import (
     build_other_rows,
     list_sites_with_capacity,
 )
-from nexusform.rendering.report.entries import (
-    Entries,
-    Finding,
-    build_entries,
-    collect_findings,
-    list_shortened_texts,
-)
+from nexusform.rendering.report.entries import Entries, Finding, build_entries, collect_findings, list_shortened_texts
 from nexusform.rendering.report.plan_report import Report
 from nexusform.rendering.report.summary_sentences import describe_certainty
 from nexusform.rendering.report.upgrade_sentences import describe_upgrades
@@ -131,9 +118,7 @@ def build_overview(plan: Plan, report: Report) -> Overview:
         availability_losses=tuple(find_availability_losses(plan)),
         weakened_rules=tuple(find_weakened_rules(plan)),
         first_warning=_describe_first_warning(entries),
-        warning_count=sum(
-            finding.level is Level.WARNING and not finding.is_preexisting for finding in findings
-        ),
+        warning_count=sum(finding.level is Level.WARNING and not finding.is_preexisting for finding in findings),
         finding_counts=tuple(count_findings(findings)),
         risks=_list_risks(findings),
         resources=_count_resources(plan),
@@ -157,10 +142,7 @@ def build_headline(plan: Plan, report: Report) -> str:
     moving = format_effect_clauses(counts, LOSS_EFFECTS)
     if plan.upgrades:
         effects_without_upgrades = count_effects(select_rows_outside_upgrades(plan))
-        moving = [
-            *describe_upgrades(plan.upgrades),
-            *format_effect_clauses(effects_without_upgrades, LOSS_EFFECTS),
-        ]
+        moving = [*describe_upgrades(plan.upgrades), *format_effect_clauses(effects_without_upgrades, LOSS_EFFECTS)]
     moving += describe_lost_vms(plan)
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
     objects = [f"{count:,} {verb}" for count, verb in zip(count_changes(plan), verbs, strict=True) if count]
@@ -184,9 +166,7 @@ def _describe_objectless_plan(plan: Plan) -> list[str]:
     if plan.mode is Mode.REFRESH_ONLY:
         drift_count = len(plan.drift)
         return (
-            [f"{format_count(drift_count, 'object')} changed outside of nexusform"]
-            if drift_count
-            else ["refresh only"]
+            [f"{format_count(drift_count, 'object')} changed outside of nexusform"] if drift_count else ["refresh only"]
         )
     renamed = sum(change.previous_address is not None for change in plan.changes)
     if renamed:
@@ -223,9 +203,7 @@ def _describe_failure(plan: Plan) -> str:
 
 
 def _list_broken_rules(plan: Plan) -> list[str]:
-    return [
-        f"separation rule {verdict.address}" for verdict in plan.separation_verdicts if _is_denying(verdict)
-    ]
+    return [f"separation rule {verdict.address}" for verdict in plan.separation_verdicts if _is_denying(verdict)]
 
 
 def _select_own_errors(plan: Plan) -> Iterator[Diagnostic]:
@@ -260,9 +238,7 @@ def format_violation(violation: SeparationViolation) -> str:
     locations = (("machine", violation.machine), ("rack", violation.rack), ("site", violation.site_id))
     location = next((f"{kind} {name}" for kind, name in locations if name), "")
     trigger_note = f" ({violation.trigger})" if violation.trigger else ""
-    joined_note = (
-        f"; joined by {violation.violating_member}{trigger_note}" if violation.violating_member else ""
-    )
+    joined_note = f"; joined by {violation.violating_member}{trigger_note}" if violation.violating_member else ""
     return f"{location}: {', '.join(violation.members)}{joined_note}"
 
 
@@ -300,10 +276,7 @@ _CONDITION_VERBS: Final = {
 
 def _describe_separation(verdict: SeparationVerdict) -> str:
     enforcement_note = "" if verdict.satisfied == "always" else ", warned only"
-    return (
-        f"separation {verdict.address} "
-        f"{_RULE_RESULTS.get(verdict.satisfied, verdict.satisfied)}{enforcement_note}"
-    )
+    return f"separation {verdict.address} {_RULE_RESULTS.get(verdict.satisfied, verdict.satisfied)}{enforcement_note}"
 
 
 def _describe_placements(report: Report) -> str:
@@ -354,9 +327,7 @@ def format_age(seconds: float) -> str:
 
 def _list_risks(findings: Iterable[Finding]) -> tuple[str, ...]:
     """Return the summaries of new warnings."""
-    warnings = (
-        finding for finding in findings if finding.level is Level.WARNING and not finding.is_preexisting
-    )
+    warnings = (finding for finding in findings if finding.level is Level.WARNING and not finding.is_preexisting)
     counts = Counter(finding.diagnostic.summary for finding in warnings)
     return tuple(f"{text} ({count:,} times)" if count > 1 else text for text, count in counts.items())
 
@@ -388,9 +359,7 @@ def _describe_first_warning(entries: Entries) -> str:
     first_entry = warnings[0]
     subjects = format_first(first_entry.subjects, _MAX_NAMES)
     shortened_texts = [text.rstrip(".") for text in list_shortened_texts(first_entry.text)]
-    short_text = next(
-        (text for text in shortened_texts if len(text) <= _MAX_WARNING_LENGTH), shortened_texts[-1]
-    )
+    short_text = next((text for text in shortened_texts if len(text) <= _MAX_WARNING_LENGTH), shortened_texts[-1])
     if len(short_text) > _MAX_WARNING_LENGTH:
         short_text = f"{short_text[:_MAX_WARNING_LENGTH].rpartition(' ')[0]} ..."
     text = ": ".join(part for part in (subjects, short_text) if part)

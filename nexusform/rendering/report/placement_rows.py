@@ -25,12 +25,7 @@ from nexusform.plans.impact.effects import (
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
-from nexusform.rendering.report.upgrade_sentences import (
-    AT_ONCE,
-    RECREATION_VERBS,
-    ROLLING,
-    find_simultaneous_pools,
-)
+from nexusform.rendering.report.upgrade_sentences import AT_ONCE, RECREATION_VERBS, ROLLING, find_simultaneous_pools
 from nexusform.rendering.report.wording import describe_trigger
 from nexusform.resources.address import Address
 from nexusform.scheduling.decision import Location
@@ -196,9 +191,7 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
         clauses.append(paint(loss, "bold", "red"))
     if summary.forget:
         clauses.append(f"{summary.forget:,} forgotten")
-    rejected = sum(
-        effect_count.count for effect_count in summary.effects if effect_count.effect is Effect.NOT_CREATED
-    )
+    rejected = sum(effect_count.count for effect_count in summary.effects if effect_count.effect is Effect.NOT_CREATED)
     return [*clauses, f"{rejected:,} not created"] if rejected else clauses
 
 
@@ -236,9 +229,7 @@ def build_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     for kind in sorted(counts, key=get_order):
         if counts[kind].total():
             of_kind = tuple(effect_count for effect_count in effects if effect_count.kind == kind)
-            by_kind.append(
-                _build_summary(kind, counts[kind], of_kind, total.recreations if kind == VM else 0)
-            )
+            by_kind.append(_build_summary(kind, counts[kind], of_kind, total.recreations if kind == VM else 0))
     return (total, *by_kind) if len(by_kind) > 1 else (total,)
 
 
@@ -288,9 +279,7 @@ def build_placement_groups(
     pools = dict.fromkeys([*tables, *rows])
     simultaneous_pools = find_simultaneous_pools(plan)
     groups = [
-        _build_group(
-            rows.get(pool, []), tables.get(pool), plan.samples, detail, location_formatter, simultaneous_pools
-        )
+        _build_group(rows.get(pool, []), tables.get(pool), plan.samples, detail, location_formatter, simultaneous_pools)
         for pool in pools
     ]
     # VM lines have no group name, so they precede those of bindings and pods.
@@ -330,9 +319,7 @@ def _build_group(
         trigger for trigger in counts if _is_recreation_run(trigger, counts[trigger], detail)
     )
     for row in rows:
-        effect = (
-            Effect.MOVED if row.kind == VM and row.trigger in recreation_triggers else compute_effect(row)
-        )
+        effect = Effect.MOVED if row.kind == VM and row.trigger in recreation_triggers else compute_effect(row)
         run_key = (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row))
         runs.setdefault(run_key, []).append(row)
     lines: list[PlacementLine] = []
@@ -382,13 +369,8 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     waiting_state = "" if effect is Effect.RECREATED else state
     has_origin = effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(first_row)
     origin = _format_locations(first_row.kind, [row.source for row in run]) if has_origin else ""
-    target = (
-        _format_locations(first_row.kind, [row.target for row in run]) if first_row.target is not None else ""
-    )
-    source_racks, target_racks = (
-        _collect_racks(row.source for row in run),
-        _collect_racks(row.target for row in run),
-    )
+    target = _format_locations(first_row.kind, [row.target for row in run]) if first_row.target is not None else ""
+    source_racks, target_racks = (_collect_racks(row.source for row in run), _collect_racks(row.target for row in run))
     if origin == target and source_racks and source_racks == target_racks:
         target = "the same racks"
     return PlacementLine(
@@ -530,9 +512,7 @@ def _is_observed_elsewhere(row: PlacementChange) -> bool:
 # --- places ------------------------------------------------------------------------------------
 
 
-def _format_row_location(
-    row: PlacementChange, location: Location, location_formatter: LocationFormatter
-) -> str:
+def _format_row_location(row: PlacementChange, location: Location, location_formatter: LocationFormatter) -> str:
     return KINDS[row.kind].format_next_to_name(location, row.object) or location_formatter(location)
 
 
@@ -564,9 +544,7 @@ def _get_prefix(row: PlacementChange) -> str | None:
 
 def _format_ranges(numbers: Iterable[int]) -> str:
     """Format numbers as `0..3,5`."""
-    return ",".join(
-        str(low) if low == high else f"{low}..{high}" for low, high in group_ranges(sorted(numbers))
-    )
+    return ",".join(str(low) if low == high else f"{low}..{high}" for low, high in group_ranges(sorted(numbers)))
 
 
 def _format_locations(kind: str, locations: Iterable[Location | None]) -> str:

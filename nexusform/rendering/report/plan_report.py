@@ -207,9 +207,7 @@ def _build_drift_stanza(drift: Drift, find_schema: SchemaLookup) -> Stanza:
     is_deleted = drift.after is None
     # For a deleted object the number of its placements matters, not their locations.
     condensed = (
-        _build_condensed_texts(drift.before, None, _NO_PLACEMENTS, placements_follow=False)
-        if is_deleted
-        else {}
+        _build_condensed_texts(drift.before, None, _NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
     )
     body = compare_objects(
         drift.before,
@@ -288,9 +286,7 @@ def describe_placements(plan: Plan) -> dict[Address, tuple[str, ...]]:
         clauses = []
         for kind in sorted(counts.kinds, key=get_order):
             noun = KINDS[kind].short_noun or KINDS[kind].noun
-            clauses += [
-                f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)
-            ]
+            clauses += [f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)]
         clauses_by_address[address] = tuple(clauses)
     return clauses_by_address
 
@@ -319,12 +315,7 @@ def _build_condensed_texts(
             texts[name] = f"({len(new):,} placed)"
         elif old and not after:
             texts[name] = f"({len(old):,} removed)"
-    return (
-        texts
-        | _format_conditions(before, after)
-        | _format_statuses(before, after)
-        | _format_machines(before, after)
-    )
+    return texts | _format_conditions(before, after) | _format_statuses(before, after) | _format_machines(before, after)
 
 
 def _describe_unlisted(
@@ -346,8 +337,7 @@ def _format_conditions(before: _Side, after: _Side) -> dict[str, str]:
     last_condition = conditions[-1]
     return {
         _CONDITIONS: (
-            f"(predicted: {last_condition.get('type')} {last_condition.get('status')}, "
-            f"{last_condition.get('reason')})"
+            f"(predicted: {last_condition.get('type')} {last_condition.get('status')}, {last_condition.get('reason')})"
         )
     }
 

@@ -24,9 +24,7 @@ class RolloutTable(Struct, frozen=True):
     def limit_rows(self, maximum: int) -> tuple[Sequence[tuple[str, str, str]], str]:
         """Return the first rows and a text about the omitted ones ("" = none)."""
         hidden_count = len(self.rows) - maximum
-        return self.rows[
-            :maximum
-        ], f"and {format_count(hidden_count, 'more step')}" if hidden_count > 0 else ""
+        return self.rows[:maximum], f"and {format_count(hidden_count, 'more step')}" if hidden_count > 0 else ""
 
 
 def build_rollout_tables(plan: Plan) -> tuple[RolloutTable, ...]:

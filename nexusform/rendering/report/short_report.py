@@ -18,11 +18,7 @@ from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.entries import Entries, build_entries
 from nexusform.rendering.report.folding import SitePools, build_site_pools, format_names
 from nexusform.rendering.report.object_rows import ObjectFold, build_drift_folds, build_object_folds
-from nexusform.rendering.report.overview import (
-    count_conditions,
-    describe_inventory,
-    describe_rejection,
-)
+from nexusform.rendering.report.overview import count_conditions, describe_inventory, describe_rejection
 from nexusform.rendering.report.placement_rows import (
     Detail,
     PlacementGroup,
@@ -30,12 +26,7 @@ from nexusform.rendering.report.placement_rows import (
     build_placement_groups,
     build_summaries,
 )
-from nexusform.rendering.report.plan_report import (
-    build_rollouts,
-    compare_output,
-    create_schema_lookup,
-    select_drift,
-)
+from nexusform.rendering.report.plan_report import build_rollouts, compare_output, create_schema_lookup, select_drift
 from nexusform.rendering.report.site_rows import SiteRow, build_site_rows
 from nexusform.rendering.report.summary_sentences import (
     describe_capacity,
@@ -134,19 +125,13 @@ def build_verdict_sentences(plan: Plan) -> list[tuple[str, str]]:
         ("Upgrades", _describe_upgrades(sites)),
         ("Confidence", describe_certainty(plan)),
     ]
+    sentences += [("NUMA cells", describe_unknown_cells(plan.numa_sampling)), ("Scale-in", describe_scale_in(plan))]
     sentences += [
-        ("NUMA cells", describe_unknown_cells(plan.numa_sampling)),
-        ("Scale-in", describe_scale_in(plan)),
-    ]
-    sentences += [
-        (f"Predictions on {score.site}", _describe_accuracy(score))
-        for score in plan.prediction_scores[:MAX_SITES]
+        (f"Predictions on {score.site}", _describe_accuracy(score)) for score in plan.prediction_scores[:MAX_SITES]
     ]
     sentences += [("Dry run", judgement) for judgement in plan.dry_run_messages]
     sentences += _describe_separations(plan)
-    sentences += [
-        ("Risk", f"{text}.") for text in (*find_weakened_rules(plan), *find_availability_losses(plan))
-    ]
+    sentences += [("Risk", f"{text}.") for text in (*find_weakened_rules(plan), *find_availability_losses(plan))]
     sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, _describe_inventory(plan))]
     denied = describe_rejection(plan)
     sentences.append(("Blocked", f"by {denied}." if denied else ""))
@@ -164,18 +149,14 @@ def _describe_accuracy(score: PredictionScore) -> str:
     if not score.verified_count:
         return f"no VM could be verified, {unverified}. {prediction_text}".rstrip()
     share = _format_percent(score.hits / score.verified_count)
-    certain_text = (
-        f"{score.certain_hits:,} of them certain, " if score.certain_hits not in {None, score.hits} else ""
-    )
+    certain_text = f"{score.certain_hits:,} of them certain, " if score.certain_hits not in {None, score.hits} else ""
     chance = (
         f"by chance {_format_percent(score.random_hits / score.verified_count)}, "
         if score.random_hits is not None
         else ""
     )
     verified = f"{score.hits:,} of {score.verified_count:,} verified VMs"
-    return (
-        f"{verified} ({share}) run where predicted, {certain_text}{chance}{unverified}. {prediction_text}"
-    ).rstrip()
+    return (f"{verified} ({share}) run where predicted, {certain_text}{chance}{unverified}. {prediction_text}").rstrip()
 
 
 def _format_percent(share: float) -> str:
@@ -186,9 +167,7 @@ def _describe_capacity(sites: list[SiteSummary]) -> list[tuple[str, str]]:
     """Describe the capacity of every site; with several, only of changed sites."""
     changed_sites = [site for site in sites if site.before != site.after]
     selected_sites = changed_sites or sites
-    sentences = [
-        (f"Spare capacity on {site.name}", describe_capacity(site)) for site in selected_sites[:MAX_SITES]
-    ]
+    sentences = [(f"Spare capacity on {site.name}", describe_capacity(site)) for site in selected_sites[:MAX_SITES]]
     if len(selected_sites) > MAX_SITES:
         sentences.append(
             ("Spare capacity", f"{len(selected_sites) - MAX_SITES} more sites; -report=html:FILE lists them.")
@@ -218,11 +197,7 @@ def _describe_separations(plan: Plan) -> list[tuple[str, str]]:
         if verdict in satisfied:
             continue
         violation_count = format_count(len(verdict.violations), verdict.scope)
-        runs = (
-            f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples)"
-            if verdict.sample_count
-            else ""
-        )
+        runs = f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples)" if verdict.sample_count else ""
         verb = "is violated" if verdict.satisfied == "never" else "may be violated"
         sentences.append(f"{verdict.address} {verb}{runs}: {violation_count} shared, {verdict.enforcement}.")
     if satisfied:

@@ -94,10 +94,7 @@ def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
     further_rows = [row for row in rows if row.has_changes][_MAX_ROWS:]
     if further_rows:
         placed, removed = sum(row.placed for row in further_rows), sum(row.removed for row in further_rows)
-        yield (
-            f"{format_count(len(further_rows), 'more site')} change: {placed:,} VMs to place, "
-            f"{removed:,} to remove"
-        )
+        yield (f"{format_count(len(further_rows), 'more site')} change: {placed:,} VMs to place, {removed:,} to remove")
     unchanged_names = [row.name for row in rows if not row.has_changes]
     if unchanged_names:
         yield (

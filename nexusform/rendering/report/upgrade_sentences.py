@@ -14,10 +14,7 @@ AT_ONCE: Final = "re-created all at once:"
 # Triggers that re-create all nodes of a pool, and the text before the new locations.
 RECREATION_VERBS: Final[Mapping[str, str]] = {
     ROLLING: "rolling upgrade, re-created",
-    **dict.fromkeys(
-        ("sku_changed", "zones_changed", "labels_changed", "taints_changed", "mode_changed"),
-        AT_ONCE,
-    ),
+    **dict.fromkeys(("sku_changed", "zones_changed", "labels_changed", "taints_changed", "mode_changed"), AT_ONCE),
 }
 _MAX_NAMES: Final = 4
 _MAX_TITLE_NAMES: Final = 2
@@ -45,8 +42,7 @@ def describe_upgrade(upgrade: Upgrade) -> str:
     if upgrade.is_rolling:
         return f"{upgrade.cluster} is upgraded to {upgrade.after}"
     return (
-        f"{format_count(upgrade.vms, 'node')} of {upgrade.cluster} "
-        f"{select_form(upgrade.vms, 'is', 'are')} re-created"
+        f"{format_count(upgrade.vms, 'node')} of {upgrade.cluster} {select_form(upgrade.vms, 'is', 'are')} re-created"
     )
 
 
@@ -63,9 +59,7 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     for version, version_upgrades in upgrades_by_version.items():
         names = list(dict.fromkeys(upgrade.cluster for upgrade in version_upgrades))
         clusters = len({(upgrade.site_id, upgrade.cluster) for upgrade in version_upgrades})
-        cluster_text = (
-            format_list(names) if clusters <= _MAX_TITLE_NAMES else format_count(clusters, "cluster")
-        )
+        cluster_text = format_list(names) if clusters <= _MAX_TITLE_NAMES else format_count(clusters, "cluster")
         clauses.append(f"{cluster_text} {select_form(clusters, 'is', 'are')} upgraded to {version}")
     if len(recreations) <= _MAX_TITLE_NAMES:
         return [*clauses, *map(describe_upgrade, recreations)]
@@ -129,8 +123,7 @@ def _describe_recreation(upgrade: Upgrade) -> str:
         remaining_note = f", {pool.minimum_up:,} stay up" if pool.minimum_up else ""
         blocked_note = ", and capacity is too low for all" if pool.failed_batch else ""
         pools.append(
-            f"{pool.pool}: {node_text} {select_form(pool.vms, 'is', 'are')} down at "
-            f"once{remaining_note}{blocked_note}"
+            f"{pool.pool}: {node_text} {select_form(pool.vms, 'is', 'are')} down at once{remaining_note}{blocked_note}"
         )
     return f"{'; '.join(pools)} ({upgrade.trigger})."
 

@@ -221,9 +221,7 @@ ONLY_REFRESH: Final = (
     "state without changing anything else."
 )
 DRIFT_NOTE: Final = "Note: Objects have changed outside of nexusform"
-DRIFT_DETAIL: Final = (
-    "nexusform detected the following changes made outside of nexusform since the last apply"
-)
+DRIFT_DETAIL: Final = "nexusform detected the following changes made outside of nexusform since the last apply"
 DRIFT_RESPONSE: Final = (
     "Unless you have made equivalent changes to your configuration, or ignored the relevant attributes "
     "using ignore_changes, the following plan may include actions to undo or respond to these changes."
@@ -245,14 +243,10 @@ def format_prediction_accuracy(score: RecordScore) -> str:
 # --- triggers ---------------------------------------------------------------------------------
 
 # The trigger concerns one cluster, the row another.
-_OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {
-    "cluster_left": "another cluster was removed",
-}
+_OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {"cluster_left": "another cluster was removed"}
 # For these triggers the reason is more specific: `moved on the hub: par1 -> lon1`.
 # Forgotten objects are not removed.
-_REMOVAL_TRIGGERS: Final = frozenset(
-    {"cluster_removed", "placement_removed", "workload_removed", "binding_removed"}
-)
+_REMOVAL_TRIGGERS: Final = frozenset({"cluster_removed", "placement_removed", "workload_removed", "binding_removed"})
 _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
@@ -292,9 +286,7 @@ def _build_vm_move(row: PlacementChange, samples: int) -> VmMove:
     effect = compute_effect(row)
     return VmMove(
         vm=row.object,
-        origin=format_location_briefly(row.source)
-        if effect is Effect.MOVED and row.source is not None
-        else "",
+        origin=format_location_briefly(row.source) if effect is Effect.MOVED and row.source is not None else "",
         target=format_location_briefly(row.target) if row.target is not None else "",
         trigger=row.trigger,
         machine_share=certainty.machine if certainty is not None else None,

@@ -42,10 +42,7 @@ def render_diagnostics(
     off. `compact_warnings` gives one line per warning if there is no error. Return "" without diagnostics.
     """
     merged = merge_similar_warnings(diagnostics)
-    levels = (
-        (merged_diagnostic, _get_level(merged_diagnostic, terraform=terraform))
-        for merged_diagnostic in merged
-    )
+    levels = ((merged_diagnostic, _get_level(merged_diagnostic, terraform=terraform)) for merged_diagnostic in merged)
     ordered = sorted(levels, key=lambda pair: (terraform and pair[1] is Level.ERROR, pair[1].order))
     return "".join(
         render_diagnostic(diagnostic, files, colour=colour, width=width, terraform=terraform)
@@ -66,9 +63,7 @@ def render_diagnostic(
     level = _get_level(diagnostic, terraform=terraform)
     title, colour_name = f"{level.value.capitalize()}: ", _LEVEL_COLOURS[level]
     inner_width = width - 2 if width else 0
-    first_line, *further_lines = wrap_lines(
-        f"{title}{escape_control_characters(diagnostic.summary)}", inner_width
-    )
+    first_line, *further_lines = wrap_lines(f"{title}{escape_control_characters(diagnostic.summary)}", inner_width)
     inner = [f"{paint(title, 'bold', colour_name)}{paint(first_line.removeprefix(title), 'bold')}"]
     inner += [paint(line, "bold") for line in further_lines]
     location = _render_location(diagnostic, files, paint, inner_width)
@@ -81,12 +76,7 @@ def render_diagnostic(
     return "\n".join([paint("╷", colour_name), *lines, paint("╵", colour_name), ""])
 
 
-_LEVEL_COLOURS: Final = {
-    Level.ERROR: "red",
-    Level.WARNING: "yellow",
-    Level.ADVICE: "cyan",
-    Level.NOTE: "cyan",
-}
+_LEVEL_COLOURS: Final = {Level.ERROR: "red", Level.WARNING: "yellow", Level.ADVICE: "cyan", Level.NOTE: "cyan"}
 
 
 def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
@@ -94,14 +84,10 @@ def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
     return Level.WARNING if terraform and level is not Level.ERROR else level
 
 
-def _render_location(
-    diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter, width: int
-) -> list[str]:
+def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter, width: int) -> list[str]:
     """Render the address, the file with the source lines, and the known values."""
     lines = (
-        wrap_line(f"  with {escape_control_characters(diagnostic.address)},", 7, width)
-        if diagnostic.address
-        else []
+        wrap_line(f"  with {escape_control_characters(diagnostic.address)},", 7, width) if diagnostic.address else []
     )
     subject = diagnostic.subject
     if subject is None:
@@ -122,9 +108,7 @@ def _render_location(
             text = f"{before}{paint(highlight, 'underline')}{after}"
             lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
         if snippet.hidden_lines:
-            lines.append(
-                f"      ... ({snippet.hidden_lines} more {select_form(snippet.hidden_lines, 'line')})"
-            )
+            lines.append(f"      ... ({snippet.hidden_lines} more {select_form(snippet.hidden_lines, 'line')})")
     return [*lines, *_render_notes(diagnostic, paint, width)]
 
 
@@ -142,9 +126,7 @@ def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
     # The marked lines come first, then the lines before and after them, at least a third of the
     # width each if they need it.
     third = width // 3
-    highlight = _truncate_end(
-        highlight, width - min(count_columns(before), third) - min(count_columns(after), third)
-    )
+    highlight = _truncate_end(highlight, width - min(count_columns(before), third) - min(count_columns(after), third))
     before = _truncate_start(before, width - count_columns(highlight) - min(count_columns(after), third))
     return before, highlight, _truncate_end(after, width - count_columns(highlight) - count_columns(before))
 
@@ -183,10 +165,7 @@ def _render_notes(diagnostic: Diagnostic, paint: Painter, width: int) -> list[st
             f"{traversal} {escape_control_characters(note.statement)}", 2, inner_width
         )
         coloured = paint(traversal, "bold") if first_line.startswith(traversal) else ""
-        lines += [
-            f"{bar}{coloured}{first_line.removeprefix(traversal)}",
-            *(f"{bar}{line}" for line in further_lines),
-        ]
+        lines += [f"{bar}{coloured}{first_line.removeprefix(traversal)}", *(f"{bar}{line}" for line in further_lines)]
     return lines
 
 
@@ -289,9 +268,7 @@ def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> 
     )
 
 
-def _find_line_range(
-    subject: Span, context: Span | None, data: bytes, starts: tuple[int, ...]
-) -> tuple[int, int]:
+def _find_line_range(subject: Span, context: Span | None, data: bytes, starts: tuple[int, ...]) -> tuple[int, int]:
     """Return the numbers (from 0) of the first and the last line to show."""
 
     def find_line(byte: int) -> int:

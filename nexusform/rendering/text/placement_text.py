@@ -158,10 +158,7 @@ def _render_certainty(report: Report, width: int) -> list[str]:
         max_width = max(count_columns(group.certainty) for group in certain_groups)
         front = " " * (4 if name_width + max_width + 6 <= width else 2)
         for group in certain_groups:
-            line = (
-                f"{front}{fill_to_width(escape_control_characters(group.name), name_width)}  "
-                f"{group.certainty}"
-            )
+            line = f"{front}{fill_to_width(escape_control_characters(group.name), name_width)}  {group.certainty}"
             lines += wrap_line(line, len(front) + name_width + 2, width)
     for group in report.groups:
         if group.table is not None and group.table.minimum_remaining_on_rack is not None:
@@ -188,9 +185,7 @@ def _describe_total_certainty(report: Report, width: int) -> list[str]:
 
 
 def _describe_worst_case(pool: str, minimum: int) -> str:
-    return (
-        f"{escape_control_characters(pool)}: Azure picks the VMs to remove; at worst a rack keeps {minimum}."
-    )
+    return f"{escape_control_characters(pool)}: Azure picks the VMs to remove; at worst a rack keeps {minimum}."
 
 
 def render_placement_counts(summaries: Sequence[PlacementSummary], paint: Painter, width: int) -> list[str]:

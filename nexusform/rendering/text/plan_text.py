@@ -44,19 +44,13 @@ def render_report(report: Report, sources: Mapping[str, SourceFile], options: Pl
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _render_findings(
-    report: Report, sources: Mapping[str, SourceFile], options: PlanTextOptions
-) -> list[str]:
+def _render_findings(report: Report, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> list[str]:
     """Render the boxes of findings; pre-existing ones come last under a title."""
     # Terraform's text has errors and warnings only.
 
     def render_boxes(diagnostics: Sequence[Diagnostic]) -> str:
         return render_diagnostics(
-            diagnostics,
-            sources,
-            colour=options.colour,
-            width=options.width,
-            terraform=options.terraform,
+            diagnostics, sources, colour=options.colour, width=options.width, terraform=options.terraform
         ).rstrip("\n")
 
     if options.terraform:
@@ -157,16 +151,8 @@ def _render_separation(verdicts: Sequence[SeparationVerdict], paint: Painter, wi
 
 def _describe_scope(verdict: SeparationVerdict) -> str:
     if verdict.satisfied == "always":
-        return (
-            f", in the plan and in {verdict.sample_count:,} samples"
-            if verdict.sample_count
-            else ", in the plan"
-        )
-    runs = (
-        f", in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
-        if verdict.sample_count
-        else ""
-    )
+        return f", in the plan and in {verdict.sample_count:,} samples" if verdict.sample_count else ", in the plan"
+    runs = f", in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples" if verdict.sample_count else ""
     violation_count = len(verdict.violations)
     return f"{runs}; {violation_count} {select_form(violation_count, verdict.scope)} shared"
 

@@ -86,9 +86,7 @@ def format_end_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> 
 
 def format_refresh_line(address: str, object_id: str, paint: Painter = PLAIN, width: int = 0) -> str:
     """Return `ADDR: Refreshing state... [id=X]`."""
-    return _append_id(
-        paint(f"{escape_control_characters(address)}: Refreshing state...", "bold"), object_id, width
-    )
+    return _append_id(paint(f"{escape_control_characters(address)}: Refreshing state...", "bold"), object_id, width)
 
 
 def format_more_refreshes(count: int) -> str:
@@ -141,9 +139,7 @@ def render_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, width: 
         for outcome, outcome_steps in steps.items()
         if outcome_steps or outcome is not StepOutcome.WAITING
     }
-    counts = ", ".join(
-        f"{len(outcome_steps)} {outcome.value}" for outcome, outcome_steps in by_outcome.items()
-    )
+    counts = ", ".join(f"{len(outcome_steps)} {outcome.value}" for outcome, outcome_steps in by_outcome.items())
     done, skipped = steps[StepOutcome.DONE], steps[StepOutcome.SKIPPED]
     listed_steps = [
         *done[:_MAX_LISTED],

@@ -22,12 +22,7 @@ from nexusform.rendering.notation.colours import (
     wrap_lines,
 )
 from nexusform.rendering.report.folding import PoolRow, SitePools, merge_equal_groups
-from nexusform.rendering.report.placement_rows import (
-    PlacementGroup,
-    PlacementLine,
-    get_departure_verb,
-    get_line_verb,
-)
+from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, get_departure_verb, get_line_verb
 from nexusform.rendering.report.short_report import ShortReport
 
 if TYPE_CHECKING:  # few plans have rollouts
@@ -76,14 +71,7 @@ def _render_table(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[s
     for row in rows:
         cluster = "" if row.cluster == previous else row.cluster
         previous = row.cluster
-        texts: Sequence[str] = (
-            cluster,
-            row.pool,
-            row.sku,
-            row.count,
-            row.racks,
-            row.per_rack,
-        )
+        texts: Sequence[str] = (cluster, row.pool, row.sku, row.count, row.racks, row.per_rack)
         cells.append(tuple(map(escape_control_characters, texts)))
     widths = compute_column_widths([headers, *cells])
     if sum(widths) + 2 * (len(widths) - 1) > width:
@@ -99,8 +87,7 @@ def _render_table(rows: Sequence[PoolRow], width: int, paint: Painter) -> list[s
 def _render_row(cells: Sequence[str], widths: Sequence[int]) -> str:
     """Render a table row with cells filled to the column widths."""
     cell_texts = [
-        fill_to_width(cell, widths[column], right=column in _RIGHT_ALIGNED)
-        for column, cell in enumerate(cells)
+        fill_to_width(cell, widths[column], right=column in _RIGHT_ALIGNED) for column, cell in enumerate(cells)
     ]
     return "  ".join(cell_texts).rstrip()
 
@@ -146,16 +133,11 @@ def _render_groups(groups: Sequence[PlacementGroup], width: int, paint: Painter)
             continue
         if group.kind != VM and group.lines:
             name, *further_lines = wrap_line(f"  {escape_control_characters(group.name)}:", 4, width)
-            lines += [
-                f"  {paint(name[2:], 'bold')}",
-                *(f"    {paint(text.strip(), 'bold')}" for text in further_lines),
-            ]
+            lines += [f"  {paint(name[2:], 'bold')}", *(f"    {paint(text.strip(), 'bold')}" for text in further_lines)]
         for line in group.lines:
             lines += _render_line(line, indent, width, paint)
     if hidden_count:
-        lines.append(
-            f"    and {format_count(hidden_count, 'more placement')}; -details -placements=all lists each."
-        )
+        lines.append(f"    and {format_count(hidden_count, 'more placement')}; -details -placements=all lists each.")
     title = paint("Placement changes:", "bold")
     return [title, *lines] if lines else []
 
@@ -205,11 +187,7 @@ def render_labelled_text(label: str, text: str, indent: int, width: int, gap: in
     longest_word = max(map(count_columns, text.split()), default=0)
     if text_width < _MIN_WIDTH or text_width < longest_word <= width - _BELOW_INDENT:
         indent, text_width = _BELOW_INDENT, width - _BELOW_INDENT
-    if (
-        label
-        and count_columns(label) + gap > indent
-        and count_columns(label) + gap + count_columns(text) <= width
-    ):
+    if label and count_columns(label) + gap > indent and count_columns(label) + gap + count_columns(text) <= width:
         return [f"{label}{' ' * gap}{text}".rstrip()]
     wrapped = wrap_lines(text, max(text_width, _MIN_WIDTH)) if text else []
     if not wrapped:
@@ -241,8 +219,6 @@ def render_rollouts(tables: Sequence[RolloutTable], width: int, paint: Painter) 
         stage_width = max(len(stage) for _, stage, _ in rows)
         for start, stage, action in rows:
             label = f"    {fill_to_width(start, time_width)}  {fill_to_width(stage, stage_width)}"
-            lines += render_labelled_text(
-                label, escape_control_characters(action), time_width + stage_width + 8, width
-            )
+            lines += render_labelled_text(label, escape_control_characters(action), time_width + stage_width + 8, width)
         lines += [f"    {hidden_note}; -report=markdown:PATH shows each."] if hidden_note else []
     return "\n".join(lines)

@@ -100,12 +100,7 @@ def _render_changes(report: ShortReport, width: int, paint: Painter) -> list[str
         if not report.objects:
             parts.append("\n".join(wrap_lines(wording.ONLY_OUTPUTS, width)))
     placements = render_placement_parts(report, width, paint)
-    return [
-        *parts,
-        *_render_drift(report, width, paint),
-        *placements,
-        render_rollouts(report.rollouts, width, paint),
-    ]
+    return [*parts, *_render_drift(report, width, paint), *placements, render_rollouts(report.rollouts, width, paint)]
 
 
 def _render_sites(rows: Sequence[SiteRow], width: int, paint: Painter) -> list[str]:
@@ -172,9 +167,7 @@ def _render_entries(report: ShortReport, width: int, paint: Painter) -> list[str
         lines += render_entry(entry, width, paint)
     if len(advice) > _MAX_ADVICE:
         hidden_ids = format_names(entry.id for entry in advice[_MAX_ADVICE:])
-        lines += render_labelled_text(
-            "i", f"{len(advice) - _MAX_ADVICE:,} more: {hidden_ids}", 2, width, gap=1
-        )
+        lines += render_labelled_text("i", f"{len(advice) - _MAX_ADVICE:,} more: {hidden_ids}", 2, width, gap=1)
     texts = [f"{entry.id} {format_names(entry.subjects)}".rstrip() for entry in report.entries.existing]
     # List findings without a subject once per id.
     existing = list(dict.fromkeys(texts))
@@ -349,18 +342,14 @@ def _render_fold(fold: ObjectFold, column: int, width: int, paint: Painter) -> l
     if fold.name:
         description = f"{fold.name}: {description}" if description else fold.name
     return truncate_lines(
-        render_labelled_text(label, escape_control_characters(description), column, width),
-        _MAX_ENTRY_LINES + 1,
-        width,
+        render_labelled_text(label, escape_control_characters(description), column, width), _MAX_ENTRY_LINES + 1, width
     )
 
 
 def render_short_outputs(outputs: Sequence[Difference], width: int, paint: Painter) -> list[str]:
     """Render changes of outputs; long values become counts."""
     visible_outputs = outputs[:_MAX_OUTPUTS]
-    name_width = max(
-        (count_columns(format_attribute_name(output.name)) for output in visible_outputs), default=0
-    )
+    name_width = max((count_columns(format_attribute_name(output.name)) for output in visible_outputs), default=0)
     lines: list[str] = []
     for output in visible_outputs:
         value_lines = "\n".join(render_outputs([output], paint)).split("\n")
@@ -374,8 +363,7 @@ def render_short_outputs(outputs: Sequence[Difference], width: int, paint: Paint
             lines += value_lines
     if len(outputs) > len(visible_outputs):
         lines.append(
-            f"    and {format_count(len(outputs) - len(visible_outputs), 'more output')}; -details shows "
-            f"each."
+            f"    and {format_count(len(outputs) - len(visible_outputs), 'more output')}; -details shows each."
         )
     return lines
 
@@ -392,9 +380,7 @@ def _summarize_value(output: Difference) -> str:
         total -= removed
         changed -= removed + added
         note += f", {added} of them new" if added else ""
-        note += (
-            f", {changed} of them {select_form(changed, 'changes', 'change')}" if 0 < changed < total else ""
-        )
+        note += f", {changed} of them {select_form(changed, 'changes', 'change')}" if 0 < changed < total else ""
         note += f", {removed} removed" if removed else ""
     match output.kind:
         case NodeKind.MAP | NodeKind.OBJECT:

@@ -12,12 +12,7 @@ from nexusform.diagnostics.phrases import select_form
 from nexusform.placement_kinds.kinds import MAPS
 from nexusform.plans.plan import Change, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters, fill_to_width
-from nexusform.rendering.notation.hcl_text import (
-    SENSITIVE,
-    format_attribute_name,
-    format_scalar,
-    quote_string,
-)
+from nexusform.rendering.notation.hcl_text import SENSITIVE, format_attribute_name, format_scalar, quote_string
 from nexusform.rendering.report.difference_tree import REPLACED, Difference, NodeKind, measure_name
 from nexusform.rendering.report.plan_report import Report, Stanza
 from nexusform.rendering.report.wording import SYMBOLS, format_headline, format_headline_address
@@ -40,12 +35,7 @@ _NOTES: Final = {
 
 def render_stanza(stanza: Stanza, paint: Painter = PLAIN) -> str:
     """Render comment lines, header and body without a final newline."""
-    lines = [
-        (
-            f"{paint(f'  # {escape_control_characters(stanza.address)}', 'bold')} "
-            f"{_render_headline(stanza, paint)}"
-        )
-    ]
+    lines = [(f"{paint(f'  # {escape_control_characters(stanza.address)}', 'bold')} {_render_headline(stanza, paint)}")]
     lines += [f"  # {escape_control_characters(text)}" for text in stanza.comments]
     lines.append(f"{render_symbol(stanza.symbol, paint)}{stanza.header} {{")
     lines += _DifferenceRenderer(paint).render_body(stanza.body, 0)
@@ -155,9 +145,7 @@ class _DifferenceRenderer:
             case NodeKind.TYPE_CHANGED:
                 old, new = node.children
                 after = self.render_value(new, level, show_null=False)
-                return (
-                    f"{self.render_value(old, level, show_null=False)}{self._arrow}{after}{replacement_note}"
-                )
+                return f"{self.render_value(old, level, show_null=False)}{self._arrow}{after}{replacement_note}"
             case NodeKind.JSON:
                 return self._render_json(node, level, replacement_note, null_note)
             case NodeKind.TEXT:
@@ -206,15 +194,11 @@ class _DifferenceRenderer:
         lines: list[str] = []
         for child in node.children:
             lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(child.note, ())]
-            name = fill_to_width(
-                quote_string(child.name) if is_map else format_attribute_name(child.name), width
-            )
+            name = fill_to_width(quote_string(child.name) if is_map else format_attribute_name(child.name), width)
             value = self.render_value(child, level + 1, show_null=False)
             lines.append(f"{margin}{self._signs[child.symbol]}{name} = {value}")
         if node.hidden:
-            lines.append(
-                self._render_hidden_count(node.hidden, "element" if is_map else "attribute", level + 1)
-            )
+            lines.append(self._render_hidden_count(node.hidden, "element" if is_map else "attribute", level + 1))
         return lines
 
     def _render_json(self, node: Difference, level: int, replacement_note: str, null_note: str) -> str:

@@ -19,11 +19,7 @@ _NO_REGISTRIES = Registries()
 
 
 def render_state(
-    state: State,
-    registries: Registries = _NO_REGISTRIES,
-    *,
-    colour: bool = False,
-    show_sensitive: bool = False,
+    state: State, registries: Registries = _NO_REGISTRIES, *, colour: bool = False, show_sensitive: bool = False
 ) -> str:
     """Render all objects by address, then the outputs, or a sentence for an empty state."""
     paint = Painter(colour)
@@ -32,9 +28,7 @@ def render_state(
     for address in sorted(state.instances, key=compute_address_order):
         schema = find_schema(address)
         for deposed, instance in _list_objects(state.instances[address]):
-            text = _render_object(
-                address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive
-            )
+            text = _render_object(address, instance, schema, deposed, paint=paint, show_sensitive=show_sensitive)
             parts.append(text)
     if state.outputs:
         parts.append(f"Outputs:\n\n{render_outputs(state.outputs, show_sensitive=show_sensitive).rstrip()}")
@@ -77,11 +71,7 @@ def _render_object(
     hidden_paths = () if show_sensitive else instance.sensitive
     marks = Marks.create(hidden_paths, hidden_paths)
     body = compare_objects(
-        instance.attributes,
-        instance.attributes,
-        schema,
-        marks=marks,
-        options=DifferenceOptions(show_unchanged=True),
+        instance.attributes, instance.attributes, schema, marks=marks, options=DifferenceOptions(show_unchanged=True)
     )
     notes = f" (deposed object {deposed})" if deposed else ""
     notes += " (tainted)" if instance.tainted else ""

@@ -116,9 +116,7 @@ class RackScheduler:
             return None
         machine = packed >> CELLS_BITS & MACHINE_MASK
         if machine in self._ledger.unknown_cells:
-            return self._ledger.write_without_cells(packed, number), self._site.get_placement(
-                machine, UNKNOWN_CELLS
-            )
+            return self._ledger.write_without_cells(packed, number), self._site.get_placement(machine, UNKNOWN_CELLS)
         return self._ledger.write(packed, number), self._site.get_placement(machine, packed & CELLS_MASK)
 
     def place_all(self, demands: Iterable[Demand]) -> list[tuple[int, Placement] | Shortage]:
@@ -160,12 +158,9 @@ class RackScheduler:
         if passes_rack is not None:
             racks = list(filter(passes_rack, racks))
         if any(isinstance(rule, CountFilter) for rule, _ in filters):
-            minimum_counts, maximum_counts = (
-                _fill(scheduler, demand) for scheduler in self._copy_extremes(demand.sku)
-            )
+            minimum_counts, maximum_counts = (_fill(scheduler, demand) for scheduler in self._copy_extremes(demand.sku))
             intervals = {
-                rack: Interval(min(minimum_counts[rack], maximum_counts[rack]), maximum_counts[rack])
-                for rack in racks
+                rack: Interval(min(minimum_counts[rack], maximum_counts[rack]), maximum_counts[rack]) for rack in racks
             }
         else:
             machine_checks = [find_rejection for rule, find_rejection in filters if rule.item is Item.MACHINE]
@@ -268,10 +263,7 @@ class RackScheduler:
         shares = [site.shapes[shape].share for shape in unknown_vms.shapes.values()]
         shares += [site.get_shape(added_sku).share for added_sku in added_skus]
         return (
-            site.find_splits(unknown_vms.known_capacity, tuple(sorted(shares)))
-            .count(site.get_shape(sku))
-            .minimum
-            > 0
+            site.find_splits(unknown_vms.known_capacity, tuple(sorted(shares))).count(site.get_shape(sku)).minimum > 0
         )
 
     def should_never_fit(self, machine: str, sku: VmSku) -> bool:
@@ -282,8 +274,7 @@ class RackScheduler:
     def list_overfull_machines(self) -> tuple[str, ...]:
         """Return the machines with unknown cells without any legal split; they count as full."""
         split_capacities = {
-            machine: self._ledger.find_split_capacities(machine)
-            for machine in sorted(self._ledger.unknown_cells)
+            machine: self._ledger.find_split_capacities(machine) for machine in sorted(self._ledger.unknown_cells)
         }
         return tuple(
             self.machines[machine].name
@@ -316,9 +307,7 @@ class RackScheduler:
         for vm in self.list_vms():
             unknown_vms = self._ledger.unknown_cells.get(self._site.machine_index[vm.placement.machine])
             cells = (
-                unknown_vms.cells.get(vm.handle)
-                if unknown_vms is not None and unknown_vms.cells is not None
-                else None
+                unknown_vms.cells.get(vm.handle) if unknown_vms is not None and unknown_vms.cells is not None else None
             )
             yield vm if cells is None else replace(vm, placement=replace(vm.placement, cells=cells))
 

@@ -57,9 +57,7 @@ class _ShortageContext:
         site = self._ledger.site
         for _, record in self._ledger.list_vms():
             sku = site.shapes[record.shape].sku
-            yield MachineVm(
-                site.pools[record.pool], sku, record.machine, site.capacity_table.get_cells(record.cells)
-            )
+            yield MachineVm(site.pools[record.pool], sku, record.machine, site.capacity_table.get_cells(record.cells))
 
 
 def find_shortage(ledger: Ledger, demand: Demand) -> Shortage:
@@ -71,9 +69,7 @@ def find_shortage(ledger: Ledger, demand: Demand) -> Shortage:
     context = _ShortageContext(ledger, demand)
     usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
     filters = open_rules.build_machine_checks(ledger, usage, demand)
-    rack_filters = [
-        (rule, find_rejection) for rule, find_rejection in filters if open_rules.is_rack_selection(rule)
-    ]
+    rack_filters = [(rule, find_rejection) for rule, find_rejection in filters if open_rules.is_rack_selection(rule)]
     shortage = _find_exhausting_filter(context, rack_filters)
     if shortage is not None:
         return shortage
@@ -232,15 +228,11 @@ class MachineRanking:
             best = self._select_first(fitting, fitting)
             return BestMachines(best, best)
         always_fitting = self._exclude(self._always_fitting, excluded)
-        return BestMachines(
-            self._select_first(fitting, always_fitting), self._select_first(always_fitting, fitting)
-        )
+        return BestMachines(self._select_first(fitting, always_fitting), self._select_first(always_fitting, fitting))
 
     def _exclude(self, numbers: Sequence[int], excluded: Collection[str]) -> Sequence[int]:
         machines = self._site.machines
-        return (
-            [number for number in numbers if machines[number].name not in excluded] if excluded else numbers
-        )
+        return [number for number in numbers if machines[number].name not in excluded] if excluded else numbers
 
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
         """Return the names of the candidates that no rival outranks."""
@@ -293,9 +285,7 @@ def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], l
         if find_rejection is None:
             continue
         unknown_cells = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
-        passing = [
-            machine for machine in passing if machine in unknown_cells or find_rejection(machine) is None
-        ]
+        passing = [machine for machine in passing if machine in unknown_cells or find_rejection(machine) is None]
     shape = ledger.site.get_shape(demand.sku)
     counts = {
         machine: ledger.find_split_capacities(machine).count(shape)
@@ -315,9 +305,7 @@ def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tu
             yield rule, reason
 
 
-def _apply_filters(
-    ledger: Ledger, demand: Demand
-) -> tuple[list[int], tuple[FilterCount, ...], tuple[Rejection, ...]]:
+def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[FilterCount, ...], tuple[Rejection, ...]]:
     """Return the machines that pass all filters, the result of each filter, and the rejections."""
     machines = ledger.site.machines
     usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
@@ -338,22 +326,16 @@ def _apply_filters(
             unknown_cells.apply_filter(rule, find_rejection, demand)
         interval = unknown_cells.count_remaining(passing)
         text = rule.describe_remaining(demand, interval, before)
-        filter_results.append(
-            FilterCount(rule.name, len(passing), interval, rule.line or f"  {rule.name}", text)
-        )
+        filter_results.append(FilterCount(rule.name, len(passing), interval, rule.line or f"  {rule.name}", text))
         before = interval
     candidates = exclude_last_resort(ledger, demand, passing)
     if len(candidates) < len(passing):
         rejections.append(
-            Rejection(
-                demand.last_resort or "", _LAST_RESORT, "the current machine is used only as a last resort"
-            )
+            Rejection(demand.last_resort or "", _LAST_RESORT, "the current machine is used only as a last resort")
         )
         fewer = len(passing) - len(candidates)
         filter_results.append(
-            FilterCount(
-                _LAST_RESORT, len(candidates), Interval(before.minimum - fewer, before.maximum - fewer)
-            )
+            FilterCount(_LAST_RESORT, len(candidates), Interval(before.minimum - fewer, before.maximum - fewer))
         )
     return candidates, tuple(filter_results), tuple(rejections)
 
@@ -363,9 +345,7 @@ class _UnknownCapacities:
 
     def __init__(self, ledger: Ledger) -> None:
         self._capacity_table = ledger.site.capacity_table
-        self._all = {
-            machine: ledger.find_split_capacities(machine).list_possible() for machine in ledger.unknown_cells
-        }
+        self._all = {machine: ledger.find_split_capacities(machine).list_possible() for machine in ledger.unknown_cells}
         self._remaining = {machine: list(capacities) for machine, capacities in self._all.items()}
 
     def apply_filter(self, rule: Filter, find_rejection: RejectionCheck, demand: Demand) -> None:
@@ -384,9 +364,7 @@ class _UnknownCapacities:
     def count_remaining(self, sampled: Iterable[int]) -> Interval:
         """Count the remaining machines over all splits; `sampled` are those of the sampled split."""
         with_known_cells = sum(machine not in self._all for machine in sampled)
-        certain = sum(
-            len(capacities) == len(self._all[machine]) for machine, capacities in self._remaining.items()
-        )
+        certain = sum(len(capacities) == len(self._all[machine]) for machine, capacities in self._remaining.items())
         possible = sum(bool(capacities) for capacities in self._remaining.values())
         return Interval(with_known_cells + certain, with_known_cells + possible)
 
@@ -403,14 +381,8 @@ def _rank_candidates(
     ranked = sorted(parts_of, key=compute_sort_key)
     best = _list_figures(parts_of[ranked[0]])
     tied = [number for number in ranked if _list_figures(parts_of[number]) == best]
-    digests = (
-        {number: compute_digest(seed, demand.vm, names[number]).hex() for number in tied}
-        if len(tied) > 1
-        else {}
-    )
-    return tuple(
-        RankedCandidate(names[number], parts_of[number], digests.get(number, "")) for number in ranked
-    )
+    digests = {number: compute_digest(seed, demand.vm, names[number]).hex() for number in tied} if len(tied) > 1 else {}
+    return tuple(RankedCandidate(names[number], parts_of[number], digests.get(number, "")) for number in ranked)
 
 
 def _build_key_parts(keys: Sequence[OpenKey], demand: Demand, number: int) -> tuple[KeyPart, ...]:

@@ -129,9 +129,7 @@ class Ledger:
         ledger.rack_memory = self.rack_memory.copy()
         ledger.clusters = self.clusters.copy()
         ledger.pools = self.pools.copy()
-        ledger.unknown_cells = {
-            machine: unknown_vms.copy() for machine, unknown_vms in self.unknown_cells.items()
-        }
+        ledger.unknown_cells = {machine: unknown_vms.copy() for machine, unknown_vms in self.unknown_cells.items()}
         ledger._own = set()  # noqa: SLF001 - a twin of the same class
         ledger.records, ledger.numbers = [], []
         ledger._layers, ledger._starts = self._layers, self._starts  # noqa: SLF001 - as above
@@ -215,9 +213,7 @@ class Ledger:
         """Add a VM that is already counted in the split's capacity to those with unknown cells."""
         unknown_vms = self.unknown_cells[machine]
         disk = Share(self.site.shapes[shape].share.disk, 0, 0, 0)
-        unknown_vms.known_capacity = self.site.capacity_table.apply_share(
-            unknown_vms.known_capacity, disk, (), -1
-        )
+        unknown_vms.known_capacity = self.site.capacity_table.apply_share(unknown_vms.known_capacity, disk, (), -1)
         unknown_vms.shapes[handle] = shape
         assert unknown_vms.cells is not None, "a machine without a split takes no VM"
         unknown_vms.cells[handle] = cells
@@ -247,9 +243,7 @@ class Ledger:
         else:
             share = site.shapes[record.shape].share.cells_share
             cells = unknown_vms.cells.pop(handle)
-            self.capacities[machine] = site.capacity_table.apply_share(
-                self.capacities[machine], share, cells, 1
-            )
+            self.capacities[machine] = site.capacity_table.apply_share(self.capacities[machine], share, cells, 1)
 
     def find_split_capacities(self, machine: int) -> SplitCapacities:
         """Return the possible capacities of a machine with unknown cells."""
@@ -316,9 +310,7 @@ class Ledger:
         key, shape = site.pools[record.pool], site.shapes[record.shape]
         rack = site.rack_by_machine[machine]
         cells = site.capacity_table.get_cells(record.cells)
-        self.capacities[machine] = site.capacity_table.apply_share(
-            self.capacities[machine], shape.share, cells, -sign
-        )
+        self.capacities[machine] = site.capacity_table.apply_share(self.capacities[machine], shape.share, cells, -sign)
         unknown_vms = self.unknown_cells.get(machine)
         if unknown_vms is not None:
             unknown_vms.known_capacity = site.capacity_table.apply_share(

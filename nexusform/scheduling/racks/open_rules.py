@@ -127,9 +127,7 @@ def is_rack_selection(rule: Filter) -> bool:
     return isinstance(rule, DemandFilter) and rule.item is Item.RACK
 
 
-def build_machine_checks(
-    ledger: Ledger, usage: Usage, demand: Demand
-) -> list[tuple[Filter, RejectionCheck | None]]:
+def build_machine_checks(ledger: Ledger, usage: Usage, demand: Demand) -> list[tuple[Filter, RejectionCheck | None]]:
     """Build the check of every filter by machine number, in profile order; None if it rejects none."""
     by_rule = {id(rule): find_rejection for rule, find_rejection in open_filters(ledger, usage, demand)}
     filters: list[tuple[Filter, RejectionCheck | None]] = []
@@ -193,9 +191,7 @@ class OpenRules:
         return max(self.rack_keys.dependence, self.machine_keys.dependence) is not KeyDependence.UNBOUNDED
 
 
-def split_filters(
-    filters: Sequence[OpenFilter],
-) -> tuple[list[OpenFilter], list[RejectionCheck], list[RejectionCheck]]:
+def split_filters(filters: Sequence[OpenFilter]) -> tuple[list[OpenFilter], list[RejectionCheck], list[RejectionCheck]]:
     """Split into filters that select the racks, checks of other racks, and checks of machines."""
     rack_selections: list[OpenFilter] = []
     rack_checks: list[RejectionCheck] = []
@@ -210,9 +206,7 @@ def split_filters(
 
 def collect_filter_input(filters: Iterable[OpenFilter], demand: Demand) -> Hashable:
     """Return everything these filters read of a demand; equal input gives equal answers."""
-    return tuple(
-        (rule.name, rule.select_input(demand)) for rule, _ in filters if isinstance(rule, DemandFilter)
-    )
+    return tuple((rule.name, rule.select_input(demand)) for rule, _ in filters if isinstance(rule, DemandFilter))
 
 
 def build_combined_check(checks: Sequence[RejectionCheck]) -> Passes | None:

@@ -72,15 +72,7 @@ class Queues:
     machines for each set of active keys. Also records the racks that are full for a SKU.
     """
 
-    __slots__ = (
-        "_full_racks",
-        "_machines",
-        "_machines_of",
-        "_neutral_keys",
-        "_neutral_usage",
-        "_racks",
-        "ledger",
-    )
+    __slots__ = ("_full_racks", "_machines", "_machines_of", "_neutral_keys", "_neutral_usage", "_racks", "ledger")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -104,10 +96,7 @@ class Queues:
 
     def rank_racks(self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]) -> NeutralRanking:
         """Return the racks that pass these filters, full or not, by neutral keys."""
-        name = (
-            keys.rack_keys.active_keys,
-            open_rules.collect_filter_input(filters, demand) if filters else (),
-        )
+        name = (keys.rack_keys.active_keys, open_rules.collect_filter_input(filters, demand) if filters else ())
         ranking = self._racks.get(name)
         if ranking is None:
             passes = open_rules.build_combined_check([find_rejection for _, find_rejection in filters])
@@ -139,9 +128,7 @@ class Queues:
             for full_racks in self._full_racks.values():
                 full_racks.discard(rack)
 
-    def invalidate_machines(
-        self, rack: int, machines: Iterable[int], up_to_date: NeutralRanking | None = None
-    ) -> None:
+    def invalidate_machines(self, rack: int, machines: Iterable[int], up_to_date: NeutralRanking | None = None) -> None:
         """Mark machines with new VMs as doubtful in all rankings except `up_to_date`."""
         for ranking in self._machines_of.get(rack, ()):
             if ranking is not up_to_date:
@@ -212,9 +199,7 @@ class CandidateQueue:
         """Return the items that tie for the next VM; empty if none remains."""
         own_heap, entries = self._own, self._entries
         while not self.front:
-            if self._next < len(entries) and (
-                not own_heap or entries[self._next] <= own_heap[0] | INDEX_MASK
-            ):
+            if self._next < len(entries) and (not own_heap or entries[self._next] <= own_heap[0] | INDEX_MASK):
                 self._take_neutral()
             elif own_heap:
                 self._take_own()

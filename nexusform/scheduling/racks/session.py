@@ -133,9 +133,7 @@ class PoolSession:
         ranking = self._queues.rank_machines(self._neutral_keys, rack)
         # Where the rack has no VM of the cluster its machines have none.
         counted = self._machines_counted if self._usage.cluster.racks[rack] else NO_COUNTS
-        queue = self._machine_queues[rack] = CandidateQueue(
-            ranking, self._machine_key, counted, self._passing
-        )
+        queue = self._machine_queues[rack] = CandidateQueue(ranking, self._machine_key, counted, self._passing)
         return queue
 
     def _count(self, rack: int, machine: int) -> None:
@@ -173,9 +171,7 @@ def _build_machine_selection(capacities: list[int], steps: Steps, passes: Passes
             machine for entry in entries if steps[capacities[machine := entry & INDEX_MASK]] is not None
         ]
     return lambda entries: [
-        machine
-        for entry in entries
-        if steps[capacities[machine := entry & INDEX_MASK]] is not None and passes(machine)
+        machine for entry in entries if steps[capacities[machine := entry & INDEX_MASK]] is not None and passes(machine)
     ]
 
 

@@ -61,9 +61,7 @@ class Steps(dict[int, Step | None]):
                 return None
         share = self._share
         cells = tuple(sorted(rank_cells(share, capacity)[: share.cells]))
-        return Step(
-            self._capacity_table.add_cells(cells), self._capacity_table.apply_share(number, share, cells, -1)
-        )
+        return Step(self._capacity_table.add_cells(cells), self._capacity_table.apply_share(number, share, cells, -1))
 
 
 def rank_cells(share: Share, capacity: MachineCapacity) -> list[int]:
@@ -94,9 +92,7 @@ class SplitCapacities:
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
         self._free_vfs = sorted({free.vfs, tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)})
         self.capacities = [
-            self._add_capacity(cell_vfs, vfs)
-            for cell_vfs in self.splits.legal_splits
-            for vfs in self._free_vfs
+            self._add_capacity(cell_vfs, vfs) for cell_vfs in self.splits.legal_splits for vfs in self._free_vfs
         ]
 
     def _add_capacity(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
@@ -126,9 +122,7 @@ class SplitCapacities:
             return Interval(min(counts), max(counts))
         if self.splits.is_known or shape.steps[self._known_capacity] is None:
             return NONE_FITS
-        return compute_bounds(
-            self._table.get_free_capacity(self._known_capacity), self.splits.shares, shape.share
-        )
+        return compute_bounds(self._table.get_free_capacity(self._known_capacity), self.splits.shares, shape.share)
 
     def find_extremes(self, shape: Shape) -> tuple[int, int]:
         """Return the capacities that fit the fewest and the most VMs of a SKU."""
@@ -188,13 +182,9 @@ class Site(Layout):
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         super().__init__(machines)
-        self.demand_filters = [
-            rule for rule in profile.FILTERS if isinstance(rule, DemandFilter | CountFilter)
-        ]
+        self.demand_filters = [rule for rule in profile.FILTERS if isinstance(rule, DemandFilter | CountFilter)]
         self.is_open = [_is_open(machine) for machine in self.machines]
-        self.open_machines_by_rack = [
-            list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack
-        ]
+        self.open_machines_by_rack = [list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack]
         self.capacity_table = CapacityTable()
         self.start_capacities = [self.capacity_table.add_machine(machine) for machine in self.machines]
         self.shapes: list[Shape] = []

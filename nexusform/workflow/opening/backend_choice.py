@@ -49,9 +49,7 @@ class BackendChoice(Struct, frozen=True):
 DEFAULT_CHOICE: Final = BackendChoice("local", {}, {})  # without a backend block
 
 
-def choose_backend(
-    settings: Settings | None, context: CommandContext
-) -> tuple[StateBackend | None, list[Diagnostic]]:
+def choose_backend(settings: Settings | None, context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Return the backend for the default workspace. The flag -state applies to the local backend only. Reject
     settings that differ from those of `init`, because the state would seem to be missing; -backend-config
     overrides this.
@@ -81,9 +79,7 @@ def choose_backend(
         if choice.kind != "local":
             return None, [
                 *problems,
-                build_error(
-                    "unsupported-state-flag", f'The state is in the backend "{choice.kind}". Remove -state.'
-                ),
+                build_error("unsupported-state-flag", f'The state is in the backend "{choice.kind}". Remove -state.'),
             ]
         path = {"path": context.state_path}
         choice = BackendChoice("local", {**choice.settings, **path}, {**choice.from_flags, **path})
@@ -131,9 +127,7 @@ def _check_default_backend(
     if choice == DEFAULT_CHOICE or context.backend_config or context.state_path:
         return None
     default_backend, _ = open_choice(DEFAULT_CHOICE, settings, context)
-    chosen_backend, _ = (
-        open_choice(choice, settings, context) if choice.kind == DEFAULT_CHOICE.kind else (None, [])
-    )
+    chosen_backend, _ = open_choice(choice, settings, context) if choice.kind == DEFAULT_CHOICE.kind else (None, [])
     if default_backend is None or (
         chosen_backend is not None and chosen_backend.describe() == default_backend.describe()
     ):
@@ -224,9 +218,7 @@ def read_configured_choice(
     ]
     if missing and not has_errors(problems):
         problems.append(_build_missing_error(kind, missing, context, block.header_span if block else None))
-    return (
-        None if has_errors(problems) else BackendChoice(kind, settings_values, dict(from_flags))
-    ), problems
+    return (None if has_errors(problems) else BackendChoice(kind, settings_values, dict(from_flags))), problems
 
 
 def explain_rejected_settings(
@@ -242,18 +234,13 @@ def explain_rejected_settings(
     if addresses and all(context.is_allowed(address) for address in addresses):
         configured_names = [name for name in configured_names if name not in backend.address_settings]
     name_list = ", ".join(f'"{name}"' for name in configured_names)
-    return (
-        context.explain_rejection(f'The setting {name_list} of the backend "{kind}"')
-        if configured_names
-        else ""
-    )
+    return context.explain_rejection(f'The setting {name_list} of the backend "{kind}"') if configured_names else ""
 
 
 def _make_optional(schema: BlockSchema) -> BlockSchema:
     """Return the schema with all attributes optional, because -backend-config may set the rest."""
     attributes = {
-        name: replace(attribute, required=False, optional=True)
-        for name, attribute in schema.attributes.items()
+        name: replace(attribute, required=False, optional=True) for name, attribute in schema.attributes.items()
     }
     return replace(schema, attributes=attributes)
 
@@ -264,18 +251,12 @@ def _parse_setting(name: str, text: str, value_type: Type) -> tuple[Any, list[Di
         return text, []
     if text in ("true", "false"):
         return text == "true", []
-    return None, [
-        build_error("invalid-backend-setting", f'-backend-config: {name}="{text}": use true or false.')
-    ]
+    return None, [build_error("invalid-backend-setting", f'-backend-config: {name}="{text}": use true or false.')]
 
 
-def _build_missing_error(
-    kind: str, names: Sequence[str], context: CommandContext, span: Span | None
-) -> Diagnostic:
+def _build_missing_error(kind: str, names: Sequence[str], context: CommandContext, span: Span | None) -> Diagnostic:
     name_list = " and ".join(f'"{name}"' for name in names)
-    detail = (
-        f'The backend "{kind}" needs {name_list}: set it in the block or with -backend-config=NAME=VALUE.'
-    )
+    detail = f'The backend "{kind}" needs {name_list}: set it in the block or with -backend-config=NAME=VALUE.'
     if not context.is_data_directory_trusted:
         detail += (
             " A confined run ignores the files of `init` in the work tree. Set NF_DATA_DIR to a directory "
@@ -298,9 +279,7 @@ def open_choice(
         directories = Directories(context.directory, context.data_directory, confinement, max_bytes)
         return BACKENDS[choice.kind].open_backend(choice.settings, directories), []
     except BackendProblem as problem:
-        is_rejected = (
-            isinstance(problem.__context__, OutsideConfinement) and "path" in choice.settings and path is None
-        )
+        is_rejected = isinstance(problem.__context__, OutsideConfinement) and "path" in choice.settings and path is None
         remedy = " Set it with -backend-config=path=PATH." if is_rejected else ""
         return None, [build_error("backend-open-failed", f"{problem}{remedy}")]
 

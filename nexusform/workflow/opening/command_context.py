@@ -125,9 +125,7 @@ class CommandContext(Struct, frozen=True):
         """Whether the data directory is trusted: in a confined run it must be outside of the work tree,
         unless only a plan file is untrusted.
         """
-        return self.confinement_source is ConfinementSource.PLAN or not self.confinement.is_inside(
-            self.data_directory
-        )
+        return self.confinement_source is ConfinementSource.PLAN or not self.confinement.is_inside(self.data_directory)
 
     @property
     def data_directory(self) -> str:
@@ -158,17 +156,13 @@ def _is_below(address: str, prefix: str) -> bool:
     path, prefix_path = unquote(url.path), prefix_url.path.rstrip("/")
     is_ambiguous = "@" in url.netloc or "\\" in address or ".." in path.split("/")
     return (
-        bool(prefix_url.hostname)
-        and not is_ambiguous
-        and (path == prefix_path or path.startswith(f"{prefix_path}/"))
+        bool(prefix_url.hostname) and not is_ambiguous and (path == prefix_path or path.startswith(f"{prefix_path}/"))
     )
 
 
 def intersect_prefixes(first_prefixes: Sequence[str], second_prefixes: Sequence[str]) -> tuple[str, ...]:
     """Return the address prefixes allowed by both lists: the longer of each matching pair."""
-    common_prefixes = {
-        first for first in first_prefixes if any(_is_below(first, second) for second in second_prefixes)
-    }
+    common_prefixes = {first for first in first_prefixes if any(_is_below(first, second) for second in second_prefixes)}
     common_prefixes |= {
         second for second in second_prefixes if any(_is_below(second, first) for first in first_prefixes)
     }
@@ -240,9 +234,7 @@ def create_editor_context(
 def _find_work_tree(directory: str) -> str:
     """Return the directory at or above this one with `.git`, else this one."""
     start = Path(os.path.realpath(directory))
-    return str(
-        next((folder for folder in (start, *start.parents) if os.path.lexists(folder / ".git")), start)
-    )
+    return str(next((folder for folder in (start, *start.parents) if os.path.lexists(folder / ".git")), start))
 
 
 def find_cache_directory(environment: Mapping[str, str]) -> str | None:

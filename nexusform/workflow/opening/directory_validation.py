@@ -22,8 +22,8 @@ from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
 
 TEST_DIRECTORY: Final = "tests"
 # Further checks of domains: (context, directory of test files, texts so far) -> problems.
-_CHECKS: Final[Mapping[str, Callable[[CommandContext, str, dict[str, SourceFile]], list[Diagnostic]]]] = (
-    LazyTable(collect_checks())
+_CHECKS: Final[Mapping[str, Callable[[CommandContext, str, dict[str, SourceFile]], list[Diagnostic]]]] = LazyTable(
+    collect_checks()
 )
 
 
@@ -82,9 +82,7 @@ def find_further_problems(
     known_identities = {_get_identity(d) for d in known_problems}
     candidates = [*validate_configuration(request), *check_provider_blocks(request)]
     problems = [
-        locate_text_line(d, configuration.files)
-        for d in candidates
-        if _get_identity(d) not in known_identities
+        locate_text_line(d, configuration.files) for d in candidates if _get_identity(d) not in known_identities
     ]
     if not has_errors([*known_problems, *problems]):
         problems += _lint_defaults(request, configuration)

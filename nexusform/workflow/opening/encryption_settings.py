@@ -15,9 +15,7 @@ from nexusform.workflow.opening.command_context import ENCRYPTION_VARIABLE as VA
 from nexusform.workflow.opening.command_context import CommandContext
 
 
-def merge_encryption(
-    settings: Settings | None, context: CommandContext
-) -> tuple[Encryption | None, list[Diagnostic]]:
+def merge_encryption(settings: Settings | None, context: CommandContext) -> tuple[Encryption | None, list[Diagnostic]]:
     """Merge the encryption of settings and environment; None without either. NF_ENCRYPTION has the content of
     the block; its key providers, methods and targets win.
     """
@@ -50,9 +48,7 @@ def _check_vaults(encryption: Encryption, context: CommandContext) -> list[Diagn
     """Return errors for key vaults not allowed in a confined run."""
     vaults = [(block, block.settings.get("vault_uri", "")) for block in encryption.key_providers.values()]
     return [
-        build_error(
-            "remote-address-not-allowed", context.explain_rejection(f'The key vault "{address}"'), block.span
-        )
+        build_error("remote-address-not-allowed", context.explain_rejection(f'The key vault "{address}"'), block.span)
         for block, address in vaults
         if address and not context.is_allowed(address)
     ]

@@ -99,11 +99,7 @@ def _list_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, lis
             if isinstance(operation, PlaceOperation):
                 vm = operation.demand.vm
                 placed_counts[site.id, vm.owner, vm.pool] += 1
-            elif (
-                isinstance(operation, ReleaseOperation)
-                and operation.handle is not None
-                and site.base is not None
-            ):
+            elif isinstance(operation, ReleaseOperation) and operation.handle is not None and site.base is not None:
                 vm = site.base.get_vm(operation.handle).vm
                 key = (site.id, vm.owner, vm.pool)
                 removed_vms.setdefault(key, {}).setdefault(placed_counts[key], []).append(operation.handle)

@@ -134,9 +134,7 @@ def prepare_backend(
         return None, [*problems, build_error("invalid-workspace", str(problem))]
 
 
-def find_backend(
-    context: CommandContext,
-) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
+def find_backend(context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Return the backend for commands that need the state only, with the files read. Errors elsewhere in the
     configuration are ignored; a directory without configuration has the default backend.
     """

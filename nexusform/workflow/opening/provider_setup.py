@@ -99,9 +99,7 @@ def check_addresses(
 ) -> list[Diagnostic]:
     """Return errors for addresses that a confined run must not use. Raises ProviderProblem."""
     kind = PROVIDERS[block.name]
-    rejected_addresses = [
-        address for address in kind.list_addresses(settings) if not context.is_allowed(address)
-    ]
+    rejected_addresses = [address for address in kind.list_addresses(settings) if not context.is_allowed(address)]
     names = ["An address" if is_sensitive else f'The address "{address}"' for address in rejected_addresses]
     return [
         build_error(
@@ -239,9 +237,7 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
         if change.address.type not in _NESTED_TYPES or change.action is not Action.CREATE or provider is None:
             continue
         try:
-            is_existing = (
-                provider.observes_objects and provider.find(change.address.type, change.id) is not None
-            )
+            is_existing = provider.observes_objects and provider.find(change.address.type, change.id) is not None
         except ProviderProblem as problem:
             return [*problems, build_error("refresh-failed", str(problem))]
         if not is_existing:

@@ -76,9 +76,7 @@ class _RedactingProvider:
 
     def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         with _hide_messages():
-            return cast(
-                "tuple[ObjectKey, Mapping[str, Any]] | None", self._provider.find(resource_type, object_id)
-            )
+            return cast("tuple[ObjectKey, Mapping[str, Any]] | None", self._provider.find(resource_type, object_id))
 
     def list_warnings(self) -> list[Problem]:
         return cast("list[Problem]", self._provider.list_warnings())

@@ -70,18 +70,14 @@ class RemoteStates(Struct, frozen=True):
             return None, [Problem(("config",), "remote-address-not-allowed", rejection)]
         try:
             max_bytes = context.get_max_file_size(self.settings.limits)
-            directories = Directories(
-                context.directory, context.data_directory, context.confinement, max_bytes
-            )
+            directories = Directories(context.directory, context.data_directory, context.confinement, max_bytes)
             plain_backend = BACKENDS[query.backend].open_backend(settings, directories)
         except BackendProblem as problem:
             return None, [Problem(("config",), "backend-open-failed", str(problem))]
         from nexusform.workflow.opening.encryption_settings import wrap_remote_backend
 
         backend, new_problems = wrap_remote_backend(plain_backend, query.reader, self.settings, context)
-        problems += [
-            Problem((), diagnostic.id, diagnostic.detail, diagnostic.severity) for diagnostic in new_problems
-        ]
+        problems += [Problem((), diagnostic.id, diagnostic.detail, diagnostic.severity) for diagnostic in new_problems]
         if backend is None or has_errors(new_problems):
             return None, problems
         try:
@@ -149,17 +145,13 @@ def _convert_setting(name: str, value: Any, attribute: AttributeSchema, problems
     elif isinstance(value, int | Fraction) and not isinstance(value, bool):
         return format_number(Fraction(value))
     expected_type = "true or false" if attribute.type == BOOL else "a string"
-    problems.append(
-        Problem(("config",), "invalid-backend-setting", f'config: "{name}" must be {expected_type}.')
-    )
+    problems.append(Problem(("config",), "invalid-backend-setting", f'config: "{name}" must be {expected_type}.'))
     return None
 
 
 def _build_missing_settings_problem(kind: str, names: Sequence[str]) -> Problem:
     name_list = " and ".join(f'"{name}"' for name in names)
-    return Problem(
-        ("config",), "missing-backend-setting", f'The backend "{kind}" needs {name_list} in config.'
-    )
+    return Problem(("config",), "missing-backend-setting", f'The backend "{kind}" needs {name_list} in config.')
 
 
 # --- servers ---------------------------------------------------------------------------------

@@ -77,9 +77,7 @@ def read_stored_state(
         return None, problems
     from nexusform.workflow.opening.journal_replay import replay_journal
 
-    draft, changing, new_problems = replay_journal(
-        state, lines, f"journal of {backend.describe()}", types or {}
-    )
+    draft, changing, new_problems = replay_journal(state, lines, f"journal of {backend.describe()}", types or {})
     problems += new_problems
     if draft is None:
         return None, problems

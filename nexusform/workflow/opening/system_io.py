@@ -40,9 +40,7 @@ def read_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, 
         return read_regular(confinement.resolve(path), max_bytes)
 
 
-def open_file(
-    path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = ""
-) -> BinaryIO:
+def open_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = "") -> BinaryIO:
     """Open a file for reading in pieces, with the checks of `read_file`."""
     log_event("debug", "file read", path=path)
     with _convert_errors(path, max_bytes, hint):
@@ -127,9 +125,7 @@ class RealFiles:
     def expand_home(self, path: str) -> str:
         """Replace a leading `~` with the home directory."""
         if path.startswith("~") and self._confinement.root:
-            raise _create_outside_error(
-                path, OutsideConfinement(self._confinement.root, self._confinement.reason)
-            )
+            raise _create_outside_error(path, OutsideConfinement(self._confinement.root, self._confinement.reason))
         try:
             return str(Path(path).expanduser()) if path.startswith("~") else path
         except RuntimeError:
@@ -198,9 +194,7 @@ def _find_checked_out_commit(directory: Path) -> str:
         if name == head:
             return head if _COMMIT_PATTERN.fullmatch(head) else ""
         loose_reference = next((base / name for base in (git, common) if (base / name).is_file()), None)
-        commit = (
-            _read_line(loose_reference) if loose_reference is not None else _find_packed_commit(common, name)
-        )
+        commit = _read_line(loose_reference) if loose_reference is not None else _find_packed_commit(common, name)
     except (OSError, UnicodeDecodeError):
         return ""
     return commit if _COMMIT_PATTERN.fullmatch(commit) else ""
@@ -226,14 +220,10 @@ def get_plan_time(environment: Mapping[str, str]) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-_SYSTEM_STREAM: Final = re.compile(
-    r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+"
-)
+_SYSTEM_STREAM: Final = re.compile(r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+")
 
 
-def write_output(
-    path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True
-) -> None:
+def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True) -> None:
     """Write a file atomically, also in pieces; `private` restricts access to the owner. A file that is not
     `durable` is for this command only and is not synced. A link is replaced, not followed, because an
     untrusted work tree may contain any link. A pipe or /dev/stdout is written directly. Raises OSError.

@@ -162,19 +162,13 @@ def _execute_plan(
         run.project.registries.resource_types,
         clock=run.clock,
         listener=listener,
-        options=ExecutionOptions(
-            options.parallelism, options.fail_fast, options.is_stopping, options.waits_for_people
-        ),
+        options=ExecutionOptions(options.parallelism, options.fail_fast, options.is_stopping, options.waits_for_people),
     )
     wrong_predictions = _verify_predictions(run, plan, recorder, applied, unverified)
     results = _compute_results(run, plan, applied)
     checks = tuple(_build_check(check) for check in results.checks)
     recorder.add_record(ApplyEnd(results.outputs, checks))
-    problems = [
-        *results.diagnostics,
-        *_build_prediction_warning(wrong_predictions),
-        *_build_unfinished_error(applied),
-    ]
+    problems = [*results.diagnostics, *_build_prediction_warning(wrong_predictions), *_build_unfinished_error(applied)]
     problems += [_build_journal_error(applied.problem)] if applied.problem else []
     state = recorder.get_state()
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
@@ -195,9 +189,9 @@ def _verify_predictions(
 ) -> tuple[str, ...]:
     """Record the verified predictions of the plan with the sites; return certain ones that are wrong."""
     state = recorder.get_state()
-    done_addresses = list_completed_addresses(
-        applied.end_events, plan, unverified
-    ) | list_delegated_addresses(applied.end_events)
+    done_addresses = list_completed_addresses(applied.end_events, plan, unverified) | list_delegated_addresses(
+        applied.end_events
+    )
     verification = verify_predictions(plan, done_addresses, state, run.project.registries.resource_types)
     for record in build_prediction_records(verification, state):
         recorder.add_record(record)
@@ -232,9 +226,7 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
         return []  # a journal error has its own diagnostic
     cause = f"{format_count(failed, 'step')} failed" if failed else "It was interrupted"
     skipped_text = (
-        f", {format_count(skipped, 'step')} {select_form(skipped, 'was', 'were')} not begun"
-        if skipped
-        else ""
+        f", {format_count(skipped, 'step')} {select_form(skipped, 'was', 'were')} not begun" if skipped else ""
     )
     manual_count = sum(end.is_delegated for end in applied.end_events)
     if manual_count and manual_count == failed:
@@ -254,9 +246,7 @@ def _build_waiting_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic
     skipped = counts[StepOutcome.SKIPPED]
     other_text = f", {format_count(failed, 'step')} failed" if failed else ""
     other_text += (
-        f", {format_count(skipped, 'step')} {select_form(skipped, 'was', 'were')} not begun"
-        if skipped
-        else ""
+        f", {format_count(skipped, 'step')} {select_form(skipped, 'was', 'were')} not begun" if skipped else ""
     )
     return build_error(
         "apply-waiting",
@@ -288,9 +278,7 @@ def _compute_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults
 
 def _build_wrong_output(output: ChangedOutput) -> WrongPrediction:
     is_hidden = output.planned.sensitive or output.actual.sensitive
-    values = (
-        (_SENSITIVE_VALUE, _SENSITIVE_VALUE) if is_hidden else (output.planned.value, output.actual.value)
-    )
+    values = (_SENSITIVE_VALUE, _SENSITIVE_VALUE) if is_hidden else (output.planned.value, output.actual.value)
     return WrongPrediction("output", (output.name,), *values)
 
 
@@ -313,9 +301,7 @@ def _build_check(check: CheckResult) -> dict[str, Any]:
 
 
 def _build_journal_error(message: str) -> Diagnostic:
-    return build_error(
-        "unwritable-journal", f"{message} Running steps have ended; no further step was started."
-    )
+    return build_error("unwritable-journal", f"{message} Running steps have ended; no further step was started.")
 
 
 def _save_state(run: Run, recorder: Recorder, state: State, *, complete: bool) -> list[Diagnostic]:
@@ -363,9 +349,7 @@ def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
         if isinstance(run.project.backend, EncryptedStorage):
             document = run.project.backend.encrypt_document(document)
     except BackendProblem as problem:
-        return build_error(
-            "state-save-failed", f"{message} Encrypting it for a local file failed too: {problem}"
-        )
+        return build_error("state-save-failed", f"{message} Encrypting it for a local file failed too: {problem}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_output(str(path), document, private=True)

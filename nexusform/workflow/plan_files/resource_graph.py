@@ -37,9 +37,7 @@ def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool =
     """Build the graph of the blocks, or of a saved plan's instances. `destroy` reverses the edges."""
     if plan_path:
         saved, problems = read_plan(plan_path, context)
-        graph = (
-            _build_plan_graph(saved.plan) if saved else Graph(diagnostics=tuple(problems), is_drawable=False)
-        )
+        graph = _build_plan_graph(saved.plan) if saved else Graph(diagnostics=tuple(problems), is_drawable=False)
     else:
         graph = _build_configuration_graph(context)
     if not destroy:
@@ -65,13 +63,9 @@ def _build_configuration_graph(context: CommandContext) -> Graph:
     addresses = {block.address for block in order.blocks}
     edges: list[tuple[str, str]] = []
     for block in order.blocks:
-        dependencies = [
-            dependency for dependency in order.needs.get(block.address, ()) if dependency in addresses
-        ]
+        dependencies = [dependency for dependency in order.needs.get(block.address, ()) if dependency in addresses]
         edges += [(str(block.address), str(dependency)) for dependency in dependencies]
-    return Graph(
-        nodes, tuple(edges), tuple(problems), configuration.files, is_drawable=bool(nodes) or not problems
-    )
+    return Graph(nodes, tuple(edges), tuple(problems), configuration.files, is_drawable=bool(nodes) or not problems)
 
 
 def _build_plan_graph(plan: Plan) -> Graph:
@@ -97,12 +91,7 @@ def render_dot_svg(dot: str) -> str:
         raise OSError("graphviz is not installed: the program dot is not in the PATH")
     try:
         result = subprocess.run(  # noqa: S603 - a fixed command; the graph goes in as data
-            [program, "-Tsvg"],
-            input=dot,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_SECONDS,
-            check=False,
+            [program, "-Tsvg"], input=dot, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise OSError(f"dot did not draw it: {problem}") from None

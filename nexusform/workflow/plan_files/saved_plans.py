@@ -72,10 +72,7 @@ def save_plan(
         # it contains sensitive values
         write_output(path, document, private=True, durable=durable)
     except OSError as problem:
-        return [
-            *problems,
-            build_error("plan-save-failed", f'"{path}" cannot be written: {problem.strerror}.'),
-        ]
+        return [*problems, build_error("plan-save-failed", f'"{path}" cannot be written: {problem.strerror}.')]
     return problems
 
 
@@ -114,10 +111,7 @@ def read_limited_file(path: str, context: CommandContext) -> bytes:
 def open_limited_file(path: str, context: CommandContext) -> BinaryIO:
     """Open a plan file named by the operator for reading in pieces. Raises FileProblem."""
     return open_file(
-        path,
-        context.get_max_file_size(),
-        context.confinement.get_operator_confinement(path),
-        hint=_LIMIT_HINT,
+        path, context.get_max_file_size(), context.confinement.get_operator_confinement(path), hint=_LIMIT_HINT
     )
 
 
@@ -130,11 +124,7 @@ def decrypt_document(document: bytes, path: str, context: CommandContext) -> tup
 
 
 def open_saved_plan(
-    context: CommandContext,
-    saved: SavedPlan,
-    backend: StateBackend | None = None,
-    *,
-    is_verified: bool = False,
+    context: CommandContext, saved: SavedPlan, backend: StateBackend | None = None, *, is_verified: bool = False
 ) -> OpenResult:
     """Open the project of a saved plan: its configuration and variables as reviewed. Its state is in
     `backend`, or in the backend of its configuration. `is_verified` is that of `build_plan_context`.
@@ -150,9 +140,7 @@ def open_saved_plan(
         return OpenResult(None, (*problems, build_error("unreadable-plan", str(problem))), sources)
     if backend is None:
         # If the directory has the same configuration, the plan does not decide the use of credentials.
-        is_own = context.confinement_source is ConfinementSource.PLAN and _is_current_configuration(
-            own_context, saved
-        )
+        is_own = context.confinement_source is ConfinementSource.PLAN and _is_current_configuration(own_context, saved)
         backend, new_problems = open_backend(own_context if is_own else context, configuration)
         problems += new_problems
     if backend is None or has_errors(problems):
@@ -169,10 +157,7 @@ def record_confinement(plan: Plan, context: CommandContext) -> Plan:
     allowed_prefixes = context.allow_remote if is_confined else ()
     confinement_flag = "yes" if is_confined else "no"
     return replace(
-        plan,
-        basis=replace(
-            plan.basis, confined=confinement_flag, allowed_prefixes=tuple(sorted(allowed_prefixes))
-        ),
+        plan, basis=replace(plan.basis, confined=confinement_flag, allowed_prefixes=tuple(sorted(allowed_prefixes)))
     )
 
 
@@ -184,11 +169,7 @@ def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool
     if context.confinement_source is ConfinementSource.DISABLED:
         return context
     basis = plan.basis
-    if (
-        is_verified
-        and basis.confined == "no"
-        and context.confinement_source is not ConfinementSource.OPERATOR
-    ):
+    if is_verified and basis.confined == "no" and context.confinement_source is not ConfinementSource.OPERATOR:
         return replace(context, confinement=UNCONFINED, confinement_source=ConfinementSource.NONE)
     if not context.confinement.root:
         context = restrict_to_plan(context)
@@ -216,14 +197,10 @@ def _convert_variable(variable: VariableValue) -> Value:
     return convert_to_value(variable.value, variable.type, [()] if variable.sensitive else ())
 
 
-def load_plan_configuration(
-    context: CommandContext, saved: SavedPlan
-) -> tuple[Configuration | None, list[Diagnostic]]:
+def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[Configuration | None, list[Diagnostic]]:
     """Load the directory's configuration if it is that of the plan, else the snapshot's."""
     directory_configuration, _ = load_project_configuration(context)
-    if directory_configuration is not None and _is_snapshot(
-        directory_configuration, saved.configuration_files
-    ):
+    if directory_configuration is not None and _is_snapshot(directory_configuration, saved.configuration_files):
         return directory_configuration, []
     type_registries = build_registries()
     with tempfile.TemporaryDirectory(prefix="nexusform-plan-") as directory:
@@ -245,8 +222,7 @@ def _move_module(module: Module, root: str, directory: str) -> Module:
     """Return a module and its child modules relative to another root directory."""
     new_directory = os.path.normpath(Path(directory, os.path.relpath(module.directory, root)))
     calls = {
-        name: replace(call, module=_move_module(call.module, root, directory))
-        for name, call in module.calls.items()
+        name: replace(call, module=_move_module(call.module, root, directory)) for name, call in module.calls.items()
     }
     return replace(module, directory=new_directory, calls=calls)
 

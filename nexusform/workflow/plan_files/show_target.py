@@ -12,13 +12,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.plans.saved.plan_file import SavedPlan
-from nexusform.resources.address import (
-    Address,
-    AddressPattern,
-    AddressProblem,
-    compute_address_order,
-    parse_pattern,
-)
+from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
 from nexusform.state import codec
 from nexusform.state.objects import EMPTY, InstanceState, State
 from nexusform.workflow.opening.command_context import CommandContext
@@ -56,9 +50,7 @@ def find_show_target(context: CommandContext, target: str) -> ShowTarget:
         try:
             pattern = parse_pattern(target)
         except AddressProblem as problem:
-            return ShowTarget(
-                (build_error("nothing-to-show", f'There is no file "{target}", and {problem}'),)
-            )
+            return ShowTarget((build_error("nothing-to-show", f'There is no file "{target}", and {problem}'),))
     backend, problems, sources = find_backend(context)
     if backend is None:
         return ShowTarget(tuple(problems), sources)
@@ -72,18 +64,12 @@ def find_show_target(context: CommandContext, target: str) -> ShowTarget:
 
 
 def _select_instances(
-    state: State,
-    pattern: AddressPattern,
-    target: str,
-    problems: list[Diagnostic],
-    sources: Mapping[str, SourceFile],
+    state: State, pattern: AddressPattern, target: str, problems: list[Diagnostic], sources: Mapping[str, SourceFile]
 ) -> ShowTarget:
     addresses = sorted(filter(pattern.is_match, state.instances), key=compute_address_order)
     if not addresses:
         suggestion = suggest_name(target, [str(a) for a in state.instances])
-        problems.append(
-            build_error("no-such-state-resource", f"The state has no object at {target}.{suggestion}")
-        )
+        problems.append(build_error("no-such-state-resource", f"The state has no object at {target}.{suggestion}"))
     instances = {address: state.instances[address] for address in addresses}
     return ShowTarget(tuple(problems), sources, state=state, instances=instances)
 

@@ -97,8 +97,7 @@ def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
     )
     return build_warning(
         "apply-interrupted",
-        f"{remaining_steps.summary}. `nexusform apply -resume` {effect}. This plan starts from the current "
-        "state.",
+        f"{remaining_steps.summary}. `nexusform apply -resume` {effect}. This plan starts from the current state.",
     )
 
 
@@ -139,9 +138,7 @@ def open_remaining_steps(
     # Unresolved steps may be included here; the run checks again under the lock.
     remaining_steps, new_problems = find_remaining_steps(stored, context)
     if remaining_steps is None and not new_problems:
-        new_problems = [
-            build_error("nothing-to-resume", "There is no unfinished apply. Plan and apply as usual.")
-        ]
+        new_problems = [build_error("nothing-to-resume", "There is no unfinished apply. Plan and apply as usual.")]
     return remaining_steps, backend, [*problems, *new_problems]
 
 

@@ -65,9 +65,7 @@ class StateLock(Struct):
         return []
 
 
-def build_lock_info(
-    operation: str, backend: StateBackend, clock: Clock, environment: Mapping[str, str]
-) -> LockInfo:
+def build_lock_info(operation: str, backend: StateBackend, clock: Clock, environment: Mapping[str, str]) -> LockInfo:
     """Build the description of this process for others that wait for the lock."""
     host = socket.gethostname()
     return LockInfo(
@@ -124,9 +122,7 @@ def acquire_lock(
 # --- other runs' locks --------------------------------------------------------------------------
 
 
-def find_lock_holder(
-    context: CommandContext,
-) -> tuple[LockInfo | None, list[Diagnostic], Mapping[str, SourceFile]]:
+def find_lock_holder(context: CommandContext) -> tuple[LockInfo | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Return the holder of the lock of the selected workspace, or None."""
     backend, problems, sources = find_backend(context)
     if backend is None:

@@ -93,9 +93,7 @@ def write_new_file(path: str, text: str) -> list[Diagnostic]:
     return []
 
 
-def find_imports(
-    request: PlanRequest, providers: Mapping[str, Provider], *, generate: bool
-) -> ImportBlocksResult:
+def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, generate: bool) -> ImportBlocksResult:
     """Find all objects of the import blocks at their providers. With `generate`, objects without a block get
     one if a single block can describe them.
     """
@@ -118,9 +116,7 @@ def find_imports(
         if target.block is None:
             schema = request.registries.resource_types[target.address.type].schema
             blocks.append(render_resource_block(target.address, schema, found_object.attributes))
-    attributes_by_address = {
-        address: imported.object.attributes for address, imported in result.objects.items()
-    }
+    attributes_by_address = {address: imported.object.attributes for address, imported in result.objects.items()}
     for address, attributes in add_computed_attributes(attributes_by_address, request.registries).items():
         imported = result.objects[address]
         result.objects[address] = replace(imported, object=replace(imported.object, attributes=attributes))
@@ -162,9 +158,7 @@ def _find_object(
     provider = providers.get(name)
     if provider is None:
         detail = f'There is no provider configuration "{name}".{suggest_name(name, providers)}'
-        problems.append(
-            build_error("provider-configuration-not-present", detail, target.span, block="import")
-        )
+        problems.append(build_error("provider-configuration-not-present", detail, target.span, block="import"))
         return None
     try:
         match = provider.find(target.address.type, target.id)
@@ -200,9 +194,7 @@ def check_generated_path(path: str) -> Diagnostic | None:
     return None
 
 
-def add_generated_configuration(
-    project: Project, path: str, text: str
-) -> tuple[Project | None, list[Diagnostic]]:
+def add_generated_configuration(project: Project, path: str, text: str) -> tuple[Project | None, list[Diagnostic]]:
     """Write the generated configuration to its file and return the project with it."""
     problems = write_new_file(path, text)
     if problems:

@@ -37,14 +37,10 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
     for name, provider in sorted(providers.items()):
         if not provider.observes_objects or not provider.sends_changes:
             continue
-        objects = sorted(
-            _list_changed_objects(name, request), key=lambda entry: compute_address_order(entry[0])
-        )
+        objects = sorted(_list_changed_objects(name, request), key=lambda entry: compute_address_order(entry[0]))
         requests = [
             ReadRequest(
-                ObjectKey(address.type, str(recorded.attributes.get("id")), 0),
-                recorded.attributes,
-                str(address),
+                ObjectKey(address.type, str(recorded.attributes.get("id")), 0), recorded.attributes, str(address)
             )
             for address, recorded, _ in objects
         ]
@@ -54,16 +50,12 @@ def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider
                 continue
             private = {**(recorded.private or {}), **answer.note} or None
             imported = replace(recorded, attributes=answer.attributes, provider=name, private=private)
-            changes.imports[address] = ImportedObject(
-                str(recorded.attributes.get("id")), imported, block.span
-            )
+            changes.imports[address] = ImportedObject(str(recorded.attributes.get("id")), imported, block.span)
     changes.diagnostics += _build_warning(changes)
     return changes
 
 
-def _list_changed_objects(
-    name: str, request: PlanRequest
-) -> Iterator[tuple[Address, ObjectState, ResourceBlock]]:
+def _list_changed_objects(name: str, request: PlanRequest) -> Iterator[tuple[Address, ObjectState, ResourceBlock]]:
     """Yield the objects assigned to this provider by a block and recorded by another one."""
     blocks = {
         (tuple(module.path), block.type, block.name): block
@@ -82,9 +74,7 @@ def _list_changed_objects(
 def _build_warning(changes: ProviderChanges) -> Iterator[Diagnostic]:
     sentences = []
     if changes.imports:
-        sentences.append(
-            f"Imported without changes: {format_first([*map(str, changes.imports)], _MAX_NAMES)}."
-        )
+        sentences.append(f"Imported without changes: {format_first([*map(str, changes.imports)], _MAX_NAMES)}.")
     if changes.missing:
         sentences.append(f"Missing, to be created: {format_first([*map(str, changes.missing)], _MAX_NAMES)}.")
     if sentences:

@@ -34,10 +34,7 @@ FlawCheck = Callable[[Change], str]
 
 
 def validate_changes(
-    result: PlanResult,
-    providers: Mapping[str, Provider],
-    configuration: Configuration,
-    errors: Iterable[Diagnostic],
+    result: PlanResult, providers: Mapping[str, Provider], configuration: Configuration, errors: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
     """Return the errors that providers predict for their changes. `errors` are those outside of the plan."""
     find_flaw = create_flaw_check(result, configuration, errors)
@@ -50,9 +47,7 @@ def validate_changes(
         else:
             changes = [candidate for candidate in _select_changes(result, name) if not find_flaw(candidate)]
         try:
-            problems = provider.validate_changes(
-                [_build_request(change, find_flaw(change)) for change in changes]
-            )
+            problems = provider.validate_changes([_build_request(change, find_flaw(change)) for change in changes])
         except ProviderProblem as problem:
             diagnostics.append(build_error("refresh-failed", str(problem)))
             continue
@@ -60,9 +55,7 @@ def validate_changes(
     return diagnostics
 
 
-def report_skipped_checks(
-    result: PlanResult, providers: Mapping[str, Provider], reason: str
-) -> list[Diagnostic]:
+def report_skipped_checks(result: PlanResult, providers: Mapping[str, Provider], reason: str) -> list[Diagnostic]:
     """Return the diagnostics of providers without server query; `reason` is a clause, no full stop."""
     diagnostics: list[Diagnostic] = []
     for name, provider in providers.items():
@@ -73,17 +66,11 @@ def report_skipped_checks(
     return diagnostics
 
 
-def _select_changes(
-    result: PlanResult, provider: str, actions: AbstractSet[Action] = _SENT_ACTIONS
-) -> list[Change]:
-    return [
-        change for change in result.plan.changes if change.provider == provider and change.action in actions
-    ]
+def _select_changes(result: PlanResult, provider: str, actions: AbstractSet[Action] = _SENT_ACTIONS) -> list[Change]:
+    return [change for change in result.plan.changes if change.provider == provider and change.action in actions]
 
 
-def _build_diagnostics(
-    changes: Sequence[Change], problems: Iterable[tuple[int, Problem]]
-) -> Iterator[Diagnostic]:
+def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, Problem]]) -> Iterator[Diagnostic]:
     """Yield the problems of changes at their source locations."""
     for number, problem in problems:
         change = changes[number]
@@ -93,9 +80,7 @@ def _build_diagnostics(
 
 def collect_verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
     """Return the verdicts of providers on the validated plan."""
-    texts = (
-        provider.describe_dry_run() for provider in providers.values() if isinstance(provider, DryRunReporter)
-    )
+    texts = (provider.describe_dry_run() for provider in providers.values() if isinstance(provider, DryRunReporter))
     return tuple(filter(None, texts))
 
 
@@ -154,15 +139,11 @@ def _return_flaw(flaw: str, _change: Change) -> str:
     return flaw
 
 
-def _find_flaw(
-    blocks_with_errors: set[str], dependencies: Mapping[str, Sequence[str]], change: Change
-) -> str:
+def _find_flaw(blocks_with_errors: set[str], dependencies: Mapping[str, Sequence[str]], change: Change) -> str:
     address = str(change.address.config_address)
     if address in blocks_with_errors:
         return "it has an error"
-    for dependency in sorted(
-        find_reachable(dependencies.get(address, ()), lambda block: dependencies.get(block, ()))
-    ):
+    for dependency in sorted(find_reachable(dependencies.get(address, ()), lambda block: dependencies.get(block, ()))):
         if dependency in blocks_with_errors:
             return f"it depends on {dependency}, which has an error"
     return ""
@@ -173,9 +154,7 @@ def _find_blocks(
 ) -> set[str]:
     """Return the resource and data blocks of a diagnostic: all at its location."""
     subject = diagnostic.subject
-    blocks_at_location = {
-        str(b.address) for b in blocks if subject is not None and _is_within(subject, b.span)
-    }
+    blocks_at_location = {str(b.address) for b in blocks if subject is not None and _is_within(subject, b.span)}
     try:
         address = str(parse_address(diagnostic.address).config_address) if diagnostic.address else ""
     except AddressProblem:  # the address of a module

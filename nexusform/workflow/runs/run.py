@@ -13,13 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.backends.registry import is_local
-from nexusform.diagnostics.diagnostic import (
-    Diagnostic,
-    DiagnosticsError,
-    build_error,
-    build_warning,
-    has_errors,
-)
+from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error, build_warning, has_errors
 from nexusform.diagnostics.source import Position, Span
 from nexusform.files.log import log_duration, log_event
 from nexusform.interfaces.plugins import ChangeValidator, Clock, Provider, ProviderProblem
@@ -147,9 +141,7 @@ class Run(Struct):
             from nexusform.workflow.runs.provider_dry_run import collect_verdicts, validate_changes
 
             diagnostics += validate_changes(result, self.providers, self.project.configuration, diagnostics)
-            result = replace(
-                result, plan=replace(result.plan, dry_run_messages=collect_verdicts(self.providers))
-            )
+            result = replace(result, plan=replace(result.plan, dry_run_messages=collect_verdicts(self.providers)))
         return result, [*diagnostics, *collect_provider_notes(result.plan, self.providers)]
 
     def _build_failed_plan(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:
@@ -173,9 +165,7 @@ class Run(Struct):
         """Add further diagnostics, lint findings and the capacity of the sites to the result."""
         if further_diagnostics:
             errored = result.plan.errored or has_errors(further_diagnostics)
-            plan = replace(
-                result.plan, diagnostics=(*result.plan.diagnostics, *further_diagnostics), errored=errored
-            )
+            plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *further_diagnostics), errored=errored)
             result = replace(result, plan=plan)
         if result.plan.mode is Mode.NORMAL:
             result = add_lint_findings(result, self.project.configuration)
@@ -221,9 +211,7 @@ class Run(Struct):
             return {}, []
         imports = find_imports(request, self.providers, generate=bool(path))
         if imports.generated_configuration and not has_errors(imports.diagnostics):
-            project, problems = add_generated_configuration(
-                self.project, path, imports.generated_configuration
-            )
+            project, problems = add_generated_configuration(self.project, path, imports.generated_configuration)
             imports.diagnostics += problems
             self.project = project or self.project
         return imports.objects, imports.diagnostics
@@ -266,9 +254,7 @@ def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObj
     imported_object = ObjectState(attributes, number, change.sensitive_before, provider=change.provider)
     if recorded is not None and recorded.current is not None:
         private = {**(recorded.current.private or {}), **(change.private or {})} or None
-        imported_object = replace(
-            recorded.current, attributes=attributes, provider=change.provider, private=private
-        )
+        imported_object = replace(recorded.current, attributes=attributes, provider=change.provider, private=private)
     start = Position(1, 1, 0)
     return ImportedObject(change.importing, imported_object, change.source or Span("", start, start))
 
@@ -375,9 +361,7 @@ def _read_state(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> N
         return
     if not stored.state.lineage and run.project.context.environment.get("NF_IN_AUTOMATION"):
         run.diagnostics += _check_local_state(run.project.backend)
-    providers, problems = create_providers(
-        build_base_request(run.project, stored), run.project.context, exit_stack
-    )
+    providers, problems = create_providers(build_base_request(run.project, stored), run.project.context, exit_stack)
     run.diagnostics += problems
     if has_errors(problems):
         return

@@ -34,9 +34,7 @@ class CheckedPlan(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def check_saved_plan(
-    run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False
-) -> CheckedPlan:
+def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False) -> CheckedPlan:
     """Check whether a saved plan may be applied to the current state. Re-planning must give the same plan. If
     inputs of the plan changed, or with `replan`, providers are read again; otherwise the same inputs are used
     and every part must match. `is_verified`: its signature was verified, so that it need not be reproducible
@@ -73,9 +71,7 @@ def _verify_replanned(run: Run, saved: SavedPlan, *, is_verified: bool) -> Check
         new_plan = run.rebuild_plan(plan)
         if not new_plan.errored:
             return _compare_parts(plan, new_plan)
-        first_error = next(
-            diagnostic for diagnostic in new_plan.diagnostics if diagnostic.severity is Severity.ERROR
-        )
+        first_error = next(diagnostic for diagnostic in new_plan.diagnostics if diagnostic.severity is Severity.ERROR)
         reason = f"Planning again fails here: {first_error.summary}.{run.project.context.confinement_note}"
         if _has_all_inputs(run, plan):
             # The original planning with the same inputs succeeded.
@@ -149,9 +145,7 @@ def _check_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
     """Return an error if a saved plan cannot be applied to the current state."""
     plan, state = saved.plan, run.stored.state
     if plan.errored:
-        return build_error(
-            "errored-saved-plan", "A plan with errors cannot be applied. Fix the errors and plan again."
-        )
+        return build_error("errored-saved-plan", "A plan with errors cannot be applied. Fix the errors and plan again.")
     limits = list_broken_limits(plan)
     if limits:
         return build_error(
@@ -186,15 +180,11 @@ def _format_lineage(lineage: str) -> str:
 def _compare_stale_plan(run: Run, plan: Plan) -> CheckedPlan:
     """Accept a plan of an older serial if re-planning gives the same changes."""
     if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
-        return CheckedPlan(
-            None, (_build_stale_error(run, plan, "Plans with special options are not compared."),)
-        )
+        return CheckedPlan(None, (_build_stale_error(run, plan, "Plans with special options are not compared."),))
     new_plan = run.plan(get_plan_options(plan)).plan
     differences = _describe_differences(plan, new_plan)
     if differences:
-        return CheckedPlan(
-            None, (_build_stale_error(run, plan, f"A new plan has other changes: {differences}"),)
-        )
+        return CheckedPlan(None, (_build_stale_error(run, plan, f"A new plan has other changes: {differences}"),))
     serial_warning = build_warning(
         "state-changed-since-plan",
         f"The plan is for serial {plan.serial}; the state now has serial {run.stored.state.serial}. A new "
@@ -206,9 +196,7 @@ def _compare_stale_plan(run: Run, plan: Plan) -> CheckedPlan:
 def _describe_differences(plan: Plan, new_plan: Plan) -> str:
     """Return the differences that a reviewer would see in a new plan, or ""."""
     if new_plan.errored:
-        first_error = next(
-            diagnostic for diagnostic in new_plan.diagnostics if diagnostic.severity is Severity.ERROR
-        )
+        first_error = next(diagnostic for diagnostic in new_plan.diagnostics if diagnostic.severity is Severity.ERROR)
         return f"it fails ({first_error.summary}{', ' if first_error.address else ''}{first_error.address})."
     names = list_visible_differences(plan, new_plan)
     return f"{format_first(names, _MAX_NAMES)}." if names else ""
@@ -257,15 +245,12 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
     if plan.prior_digest != run.stored.digest:
         changed_inputs.append(f"the state under serial {plan.serial}")
     changed_inputs += [
-        f'"{path.removeprefix("./")}"'
-        for path in _list_changed_files(plan.basis.data_files, run.project.files)
+        f'"{path.removeprefix("./")}"' for path in _list_changed_files(plan.basis.data_files, run.project.files)
     ]
     if plan.basis.states:
         current_states = _read_states(run)
         # An unreadable state counts as unchanged.
-        changed_states = [
-            name for name, state in plan.basis.states.items() if current_states.get(name, state) != state
-        ]
+        changed_states = [name for name, state in plan.basis.states.items() if current_states.get(name, state) != state]
         changed_inputs += [f"the state that {name} reads" for name in changed_states]
     return changed_inputs
 
@@ -318,17 +303,12 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
 
 def _build_changed_input_warning(name: str) -> Diagnostic:
     return build_warning(
-        "plan-inputs-changed",
-        f"{name} changed since the plan. A new plan has the same changes, so they are applied.",
+        "plan-inputs-changed", f"{name} changed since the plan. A new plan has the same changes, so they are applied."
     )
 
 
 def _build_different_plan_error(changed_inputs: Sequence[str], differences: str) -> Diagnostic:
-    reason = (
-        f"Since the plan, {' and '.join(changed_inputs)} changed, and a new plan"
-        if changed_inputs
-        else "Planning"
-    )
+    reason = f"Since the plan, {' and '.join(changed_inputs)} changed, and a new plan" if changed_inputs else "Planning"
     return build_error(
         "saved-plan-outdated",
         f"{reason} differs: {differences} No changes were made. Plan again and review the new plan.",

@@ -34,9 +34,7 @@ def refresh_request(
     with log_duration("info", "objects read from the providers", providers=len(providers)):
         refreshed = refresh_objects(request.state, providers, types, on_read)
     changes = find_provider_changes(request, providers)
-    refreshed_request = replace(
-        request, refreshed_objects={**refreshed, **changes.missing}, imports=changes.imports
-    )
+    refreshed_request = replace(request, refreshed_objects={**refreshed, **changes.missing}, imports=changes.imports)
     return refreshed_request, changes.diagnostics
 
 

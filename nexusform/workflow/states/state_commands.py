@@ -58,12 +58,7 @@ class Session(Struct, frozen=True):
     ) -> tuple[StateLock | None, list[Diagnostic]]:
         """Acquire the lock of a state for this command; see locking.acquire_lock."""
         return acquire_lock(
-            backend,
-            operation,
-            locking,
-            clock=self.clock,
-            environment=context.environment,
-            on_wait=self.on_wait,
+            backend, operation, locking, clock=self.clock, environment=context.environment, on_wait=self.on_wait
         )
 
 
@@ -118,9 +113,7 @@ def parse_patterns(texts: Sequence[str]) -> tuple[list[AddressPattern], list[Dia
 # --- changing ----------------------------------------------------------------------------------
 
 
-def decode_document(
-    data: bytes, name: str
-) -> tuple[State | None, list[Diagnostic], Mapping[str, SourceFile]]:
+def decode_document(data: bytes, name: str) -> tuple[State | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Decode the state of a document to push; with errors, also return the document for source lines."""
     state, problems = codec.decode_state(data, name)
     text = data.decode("utf-8", "replace")
@@ -153,9 +146,7 @@ def change_state(
         result = _change_locked_state(backend, change, force=force, rescued=rescued)
     finally:
         release_problems = lock.release() if isinstance(lock, StateLock) else []
-    return replace(
-        result, diagnostics=(*diagnostics, *result.diagnostics, *release_problems), sources=sources
-    )
+    return replace(result, diagnostics=(*diagnostics, *result.diagnostics, *release_problems), sources=sources)
 
 
 def _change_locked_state(
@@ -206,9 +197,7 @@ def _is_continuation(backend: StateBackend, stored: StoredState, rescued: State)
         return False
     open_addresses = {open_intent.intent.address for open_intent in stored.open_intents}
     changed_addresses = {
-        address
-        for address, instance in state.instances.items()
-        if initial_state.instances.get(address) != instance
+        address for address, instance in state.instances.items() if initial_state.instances.get(address) != instance
     }
     recorded_addresses = changed_addresses - open_addresses
     return all(
@@ -270,9 +259,7 @@ def create_move_change(
 
 
 def create_remove_change(
-    patterns: Sequence[AddressPattern],
-    removed_addresses: list[Address],
-    vms: Sequence[tuple[AddressPattern, str]] = (),
+    patterns: Sequence[AddressPattern], removed_addresses: list[Address], vms: Sequence[tuple[AddressPattern, str]] = ()
 ) -> StateChange:
     """Create the change of `state rm`; removed addresses are added to `removed`. Racks and machines record
     the running VMs of removed objects; `vms` are such records to delete, because the VMs no longer exist.
@@ -288,9 +275,7 @@ def create_remove_change(
         addresses = edits.select_instances(state, patterns)
         if not addresses:
             return None, [
-                build_error(
-                    "no-matching-objects-found", "`nexusform state list` shows all addresses of the state."
-                )
+                build_error("no-matching-objects-found", "`nexusform state list` shows all addresses of the state.")
             ]
         removed_addresses.extend(addresses)
         recorded_state = add_forgotten_vms(state, addresses, build_registries())
@@ -306,13 +291,9 @@ def _release_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tup
     problems: list[Diagnostic] = []
     for pattern, name in vms:
         forgotten_vms = list(list_forgotten_vms(state))
-        matching_addresses = [
-            address for address, vm in forgotten_vms if vm == name and pattern.is_match(address)
-        ]
+        matching_addresses = [address for address, vm in forgotten_vms if vm == name and pattern.is_match(address)]
         if not matching_addresses:
-            suggestion = suggest_name(
-                f"{pattern}:{name}", [f"{address}:{vm}" for address, vm in forgotten_vms]
-            )
+            suggestion = suggest_name(f"{pattern}:{name}", [f"{address}:{vm}" for address, vm in forgotten_vms])
             detail = f"{pattern} has no forgotten VM {name}.{suggestion}"
             problems.append(build_error("no-matching-objects-found", detail))
         for address in matching_addresses:

@@ -58,9 +58,7 @@ def list_earlier_versions(backend: StateBackend) -> tuple[list[Version], list[Di
     try:
         for stored_version in backend.list_versions():
             document = backend.read_version(stored_version.id)
-            state, problems = codec.decode_state(
-                document, f"{backend.describe()}, version {stored_version.id}"
-            )
+            state, problems = codec.decode_state(document, f"{backend.describe()}, version {stored_version.id}")
             diagnostics += [replace(problem, severity=Severity.WARNING) for problem in problems]
             if state is not None:
                 versions.append(Version(state.serial, stored_version.written_at, state))
@@ -79,9 +77,7 @@ def create_rollback_change(
     version = next((candidate for candidate in history.versions if candidate.serial == serial), None)
     if version is None:
         serials = ", ".join(str(candidate.serial) for candidate in history.versions) or "none"
-        problem = build_error(
-            "no-such-version", f"There is no version with serial {serial}. Available: {serials}."
-        )
+        problem = build_error("no-such-version", f"There is no version with serial {serial}. Available: {serials}.")
         return None, [*history.diagnostics, problem], history.sources
 
     def change(current_state: State) -> tuple[State | None, list[Diagnostic]]:

@@ -55,9 +55,7 @@ def select_workspace(context: CommandContext, name: str, *, create: bool = False
         if create:
             return create_workspace(context, name, LockOptions())
         return replace(
-            existing,
-            names=(),
-            diagnostics=(*existing.diagnostics, _build_unknown_error(name, existing.names)),
+            existing, names=(), diagnostics=(*existing.diagnostics, _build_unknown_error(name, existing.names))
         )
     return _save_selection(context, name, existing)
 
@@ -77,9 +75,7 @@ def create_workspace(
     if has_errors(existing.diagnostics):
         return existing
     if name in existing.names:
-        problem = build_error(
-            "workspace-exists", f'The workspace "{name}" already exists. Select it instead.'
-        )
+        problem = build_error("workspace-exists", f'The workspace "{name}" already exists. Select it instead.')
         return replace(existing, names=(), diagnostics=(*existing.diagnostics, problem))
     backend, _, sources = _find_backend(context)
     assert backend is not None
@@ -101,12 +97,7 @@ def create_workspace(
 
 
 def delete_workspace(
-    context: CommandContext,
-    name: str,
-    locking: LockOptions,
-    *,
-    force: bool = False,
-    session: Session | None = None,
+    context: CommandContext, name: str, locking: LockOptions, *, force: bool = False, session: Session | None = None
 ) -> Workspaces:
     """Delete an empty workspace, or any with `force`."""
     existing = list_workspaces(context)
@@ -161,11 +152,7 @@ def _check_empty(target: StateBackend, name: str, *, force: bool) -> list[Diagno
     further_note = f"\n  and {len(addresses) - 20} more" if len(addresses) > 20 else ""
     content_text = f'The workspace "{name}" has objects:\n{listed_addresses}{further_note}\n'
     if force:
-        return [
-            build_warning(
-                "objects-forgotten", f"{content_text}They still exist, but no state manages them now."
-            )
-        ]
+        return [build_warning("objects-forgotten", f"{content_text}They still exist, but no state manages them now.")]
     return [
         build_error(
             "workspace-not-empty",
@@ -186,20 +173,15 @@ def _save_selection(context: CommandContext, name: str, workspaces: Workspaces) 
     return workspaces
 
 
-def _find_backend(
-    context: CommandContext,
-) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
+def _find_backend(context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Find the backend regardless of the selected workspace, because that may no longer exist."""
-    return find_backend(
-        replace(context, environment={**context.environment, WORKSPACE_VARIABLE: DEFAULT_WORKSPACE})
-    )
+    return find_backend(replace(context, environment={**context.environment, WORKSPACE_VARIABLE: DEFAULT_WORKSPACE}))
 
 
 def _build_override_error() -> Diagnostic:
     return build_error(
         "workspace-set-by-environment",
-        f"The environment variable {WORKSPACE_VARIABLE} selects the workspace. Unset it to select another "
-        "one.",
+        f"The environment variable {WORKSPACE_VARIABLE} selects the workspace. Unset it to select another one.",
     )
 
 

@@ -98,9 +98,7 @@ class Session:
         return {"text_document": lsp.TextDocumentIdentifier(self.uri(name)), "position": position}
 
     async def completions(self, name: str, before: str) -> dict[str, lsp.CompletionItem]:
-        listed = await self.client.text_document_completion_async(
-            lsp.CompletionParams(**self.at(name, before))
-        )
+        listed = await self.client.text_document_completion_async(lsp.CompletionParams(**self.at(name, before)))
         assert isinstance(listed, lsp.CompletionList)
         return {item.label: item for item in listed.items}
 
@@ -175,9 +173,7 @@ def test_what_is_typed_is_checked_before_it_is_saved(drive: Drive) -> None:
         assert await session.problems("main.nf.hcl") == []
         session.type("main.nf.hcl", MAIN.replace("machine_count = var.machines", "machine_cont = var.n"))
         problems = await session.problems("main.nf.hcl")
-        assert {"unsupported-argument", "reference-to-undeclared-input-variable"} <= {
-            p.code for p in problems
-        }
+        assert {"unsupported-argument", "reference-to-undeclared-input-variable"} <= {p.code for p in problems}
         (wrong,) = [p for p in problems if p.code == "unsupported-argument"]
         assert (wrong.range.start.line, wrong.range.start.character) == (6, 2)
         assert 'Did you mean "machine_count"?' in wrong.message
@@ -190,10 +186,7 @@ def test_what_is_typed_is_checked_before_it_is_saved(drive: Drive) -> None:
 def test_names_and_values_are_completed(drive: Drive) -> None:
     async def story(session: Session) -> None:
         session.open("cluster.nf.hcl")
-        text = (
-            CLUSTER
-            + '\nresource "nexus_rack" "more" {\n  name = "more"\n  site_id = \n  machine\n}\nresource "nex'
-        )
+        text = CLUSTER + '\nresource "nexus_rack" "more" {\n  name = "more"\n  site_id = \n  machine\n}\nresource "nex'
         session.type("cluster.nf.hcl", text)
         skus = await session.completions("cluster.nf.hcl", 'vm_sku_name = "')
         assert skus["NC_P46_224_v1"].detail == "46 vCPUs (48 of the host), 224 GiB, 1 cell"
@@ -293,9 +286,7 @@ def test_a_file_has_an_outline(drive: Drive) -> None:
     def lines(symbols: Sequence[Any], indent: str = "") -> list[str]:
         told = []
         for each in symbols:
-            assert (
-                each.range.start <= each.selection_range.start <= each.selection_range.end <= each.range.end
-            )
+            assert each.range.start <= each.selection_range.start <= each.selection_range.end <= each.range.end
             told += [f"{indent}{each.name}", *lines(each.children or (), f"{indent}  ")]
         return told
 
@@ -396,9 +387,7 @@ def _edited(text: str, changes: Any) -> str:
 
     def offset(position: lsp.Position) -> int:
         before = sum(len(line) + 1 for line in lines[: position.line])
-        return before + len(
-            lines[position.line].encode("utf-16-le")[: 2 * position.character].decode("utf-16-le")
-        )
+        return before + len(lines[position.line].encode("utf-16-le")[: 2 * position.character].decode("utf-16-le"))
 
     for change in sorted(changes, key=lambda c: offset(c.range.start), reverse=True):
         text = text[: offset(change.range.start)] + change.new_text + text[offset(change.range.end) :]
@@ -454,9 +443,7 @@ def test_a_file_is_formatted(drive: Drive) -> None:
         session.type("main.nf.hcl", MAIN.replace("  default     = 4", "default=4"))
         document = lsp.TextDocumentIdentifier(session.uri("main.nf.hcl"))
         options = lsp.FormattingOptions(2, insert_spaces=True)
-        edits = await session.client.text_document_formatting_async(
-            lsp.DocumentFormattingParams(document, options)
-        )
+        edits = await session.client.text_document_formatting_async(lsp.DocumentFormattingParams(document, options))
         assert edits is not None
         assert _edited(session.texts["main.nf.hcl"], edits) == MAIN
 

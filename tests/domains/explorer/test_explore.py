@@ -207,9 +207,7 @@ def test_a_person_plays_with_counts_and_racks(width: int, server: ExplorerServer
         browser.wait_for("document.querySelectorAll('.machine.going').length === 4")
         assert browser.text(".chip.lost b") == "right"
         assert "Room on lab" in browser.text("#verdict")
-        assert browser.run(
-            "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-        )
+        assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         assert AXE is None or browser.violations() == []
         assert browser.console() == []
     finally:

@@ -16,9 +16,7 @@ from tests.domains.hub.api_programs import APPLY, MERGE, ApiPrograms
 from tests.domains.hub.hub_front import PLURALS, Body, Front, Rule, merged, path_of_kind, version_of_kind
 from tests.domains.hub.real_webhooks import Webhooks, words_of
 
-_ACTS = (
-    0.5  # seconds between what the controller does while a watch goes on; it acts at every request besides
-)
+_ACTS = 0.5  # seconds between what the controller does while a watch goes on; it acts at every request besides
 _SYSTEM = {"default", "fleet-system", "kube-node-lease", "kube-public", "kube-system"}
 _READS = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -147,9 +145,7 @@ class ApiServer(Front):
 
     # --- requests --------------------------------------------------------------------------------
 
-    def respond(
-        self, method: str, path: str, query: dict[str, str], token: str, content: bytes
-    ) -> tuple[int, Any]:
+    def respond(self, method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
         apply = query.pop("#type", "") == "apply"
         content_type = (APPLY if apply else MERGE) if method == "PATCH" else "application/json"
         self._listed.clear()

@@ -22,10 +22,7 @@ def controller() -> Controller:
 
 OURS, REAL = "ours", "api-server"
 _NEEDED = ("etcd", "kube-apiserver")
-_BEDS = (
-    OURS,
-    pytest.param(REAL, marks=pytest.mark.skipif(bool(lacking(*_NEEDED)), reason=lacking(*_NEEDED) or "-")),
-)
+_BEDS = (OURS, pytest.param(REAL, marks=pytest.mark.skipif(bool(lacking(*_NEEDED)), reason=lacking(*_NEEDED) or "-")))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -84,9 +84,7 @@ class Controller:
         generation = placement["metadata"]["generation"]
         self._policy_snapshot(server, name, policy, generation)
         index = None if external else self._content(server, name, spec)
-        there = (
-            {each["spec"]["targetCluster"] for each in self._bindings(server, name)} if external else set()
-        )
+        there = {each["spec"]["targetCluster"] for each in self._bindings(server, name)} if external else set()
         for cluster in clusters:
             if cluster not in there:  # what is left to runs is theirs
                 self._bind(server, name, cluster, index)
@@ -130,9 +128,7 @@ class Controller:
         if external:
             conditions.append({**_conditions(generation, [_LEFT_TO_RUNS], "")[0], "status": "Unknown"})
             for each in of_clusters:
-                each["conditions"].append(
-                    {**_conditions(generation, [_NOT_BEGUN], "")[0], "status": "Unknown"}
-                )
+                each["conditions"].append({**_conditions(generation, [_NOT_BEGUN], "")[0], "status": "Unknown"})
         status = {
             "conditions": conditions,
             "observedResourceIndex": index,
@@ -190,11 +186,7 @@ class Controller:
         objects += [_bare(each) for each in inside if each["metadata"]["namespace"] in names]
         objects = [] if self.sees_nothing else objects
         digest = hashlib.sha256(json.dumps(objects, sort_keys=True).encode()).hexdigest()
-        known = [
-            each
-            for each in server.all("ClusterResourceSnapshot")
-            if each["metadata"]["labels"][_PARENT] == name
-        ]
+        known = [each for each in server.all("ClusterResourceSnapshot") if each["metadata"]["labels"][_PARENT] == name]
         for each in known:
             if each["metadata"]["labels"][_LATEST] == "true":
                 if each["metadata"]["annotations"]["digest"] == digest:
@@ -295,9 +287,7 @@ class Controller:
         generation = written["metadata"]["generation"]
         conditions = [] if index is None else _conditions(generation, _OF_CLUSTER[1:], cluster)
         for each in conditions[-2:] if cluster in self.stuck else ():
-            each.update(
-                status="False", reason="NotAllWorkHaveBeenApplied", message="Work has failed to apply"
-            )
+            each.update(status="False", reason="NotAllWorkHaveBeenApplied", message="Work has failed to apply")
         server.put({**_names(written), "status": {"conditions": conditions}})
 
     def _let_go(self, server: Front, binding: Body) -> None:
@@ -396,16 +386,8 @@ _NOT_BEGUN = (
     "In the process of deciding whether to roll out some version of the resources or not",
 )
 _OF_CLUSTER = [
-    (
-        "Scheduled",
-        "Scheduled",
-        _SCHEDULED,
-    ),
-    (
-        "RolloutStarted",
-        "RolloutStarted",
-        "Detected the new changes on the resources and started the rollout process",
-    ),
+    ("Scheduled", "Scheduled", _SCHEDULED),
+    ("RolloutStarted", "RolloutStarted", "Detected the new changes on the resources and started the rollout process"),
     ("Overridden", "NoOverrideSpecified", _NO_OVERRIDE),
     ("WorkSynchronized", "AllWorkSynced", "All of the works are synchronized to the latest"),
     ("Applied", "AllWorkHaveBeenApplied", "All corresponding work objects are applied"),

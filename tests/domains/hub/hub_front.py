@@ -33,14 +33,7 @@ PATH = re.compile(
     r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[^/]+)"
     r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>status))?"
 )
-_REASONS = {
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    409: "Conflict",
-    410: "Expired",
-    422: "Invalid",
-}
+_REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid"}
 
 
 class Refuse(Exception):
@@ -129,9 +122,7 @@ class Front:
         """Let every version be too old from now on when it is asked for."""
         raise NotImplementedError
 
-    def respond(
-        self, method: str, path: str, query: dict[str, str], token: str, content: bytes
-    ) -> tuple[int, Any]:
+    def respond(self, method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
         """The answer to a request. Raises Refuse."""
         raise NotImplementedError
 
@@ -198,9 +189,7 @@ def _handler(server: Front) -> type[BaseHTTPRequestHandler]:
                 return self._stream(*server.watch(self.path, token))
             kind = "apply" if "apply-patch" in self.headers.get("Content-Type", "") else "merge"
             joint = "&" if "?" in self.path else "?"
-            return self._send(
-                *server.answer(self.command, f"{self.path}{joint}%23type={kind}", token, content)
-            )
+            return self._send(*server.answer(self.command, f"{self.path}{joint}%23type={kind}", token, content))
 
         def _stream(self, status: int, events: Any) -> None:
             if status != 200:

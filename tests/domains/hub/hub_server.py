@@ -13,18 +13,7 @@ from typing import Any
 
 from nexusform.documents.field_shapes import FieldKind
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS, FieldShape
-from tests.domains.hub.hub_front import (
-    PATH,
-    PLURALS,
-    WEBHOOK,
-    Body,
-    Front,
-    Refuse,
-    Rule,
-    forbidden,
-    group_of,
-    merged,
-)
+from tests.domains.hub.hub_front import PATH, PLURALS, WEBHOOK, Body, Front, Refuse, Rule, forbidden, group_of, merged
 from tests.domains.hub.hub_watches import Happened, selects, watched
 
 
@@ -97,16 +86,12 @@ class HubServer(Front):
 
     def hold(self, body: Body) -> None:
         names = {name: body[name] for name in ("apiVersion", "kind")}
-        metadata = {
-            name: body["metadata"][name] for name in ("name", "namespace") if name in body["metadata"]
-        }
+        metadata = {name: body["metadata"][name] for name in ("name", "namespace") if name in body["metadata"]}
         self.put({**names, "metadata": {**metadata, "deletionTimestamp": "now"}})
 
     # --- requests --------------------------------------------------------------------------------
 
-    def respond(
-        self, method: str, path: str, query: dict[str, str], token: str, content: bytes
-    ) -> tuple[int, Any]:
+    def respond(self, method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
         sent = json.loads(content) if content else {}
         body = _served(path) or self._answer(method, path, query, token, sent)
         return 201 if body.pop("#new", False) else 200, body
@@ -169,9 +154,7 @@ class HubServer(Front):
         self.happened.forget()
         self.happened.oldest += 10**6
 
-    def _changed(
-        self, before: Body | None, sent: Body, query: Mapping[str, str], named: tuple[str, str, str]
-    ) -> Body:
+    def _changed(self, before: Body | None, sent: Body, query: Mapping[str, str], named: tuple[str, str, str]) -> Body:
         """What a patch makes of an object."""
         resource, name, sub = named
         sent.setdefault("metadata", {})
@@ -215,12 +198,7 @@ class HubServer(Front):
         return {_key(body): body for body in self.happened.standing_at(version)}
 
     def _delete(
-        self,
-        key: tuple[str, str, str, str],
-        before: Body,
-        query: Mapping[str, str],
-        sent: Body,
-        resource: str,
+        self, key: tuple[str, str, str, str], before: Body, query: Mapping[str, str], sent: Body, resource: str
     ) -> Body:
         uid = (sent.get("preconditions") or {}).get("uid")
         if uid and uid != before["metadata"]["uid"]:
@@ -406,9 +384,7 @@ def _rules(kind: str, resource: str, before: Body | None, after: Body) -> None:
     title = f'{kind}.{resource.partition(".")[2]} "{name}" is invalid'
 
     def invalid(field: str, words: str, reason: str = "FieldValueInvalid") -> Refuse:
-        return Refuse(
-            422, f"{title}: {field}: {words}", [{"reason": reason, "message": words, "field": field}]
-        )
+        return Refuse(422, f"{title}: {field}: {words}", [{"reason": reason, "message": words, "field": field}])
 
     if kind == "MemberCluster" and not spec:
         raise invalid("spec", "Required value", "FieldValueRequired")
@@ -432,9 +408,7 @@ def _rules(kind: str, resource: str, before: Body | None, after: Body) -> None:
 
 def _patterns(spec: Body, invalid: Callable[..., Refuse]) -> None:
     policy = spec.get("policy") or {}
-    if any(
-        not each.get("key") and each.get("operator") == "Equal" for each in policy.get("tolerations") or ()
-    ):
+    if any(not each.get("key") and each.get("operator") == "Equal" for each in policy.get("tolerations") or ()):
         raise invalid("spec.policy.tolerations", "operator must be Exists when key is empty")
     share = ((spec.get("strategy") or {}).get("rollingUpdate") or {}).get("maxUnavailable")
     if isinstance(share, str) and not re.fullmatch(r"((100|[0-9]{1,2})%|[0-9]+)", share):

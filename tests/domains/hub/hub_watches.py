@@ -47,14 +47,9 @@ class Happened:
         return list(standing.values())
 
 
-def watched(
-    server: HubServer, group: str, kind: str, namespace: str, query: dict[str, str]
-) -> Iterator[Body]:
+def watched(server: HubServer, group: str, kind: str, namespace: str, query: dict[str, str]) -> Iterator[Body]:
     """The events of a watch, until its time is over."""
-    version, until = (
-        int(query["resourceVersion"]),
-        time.monotonic() + float(query.get("timeoutSeconds", "60")),
-    )
+    version, until = (int(query["resourceVersion"]), time.monotonic() + float(query.get("timeoutSeconds", "60")))
     acted = time.monotonic()
     while time.monotonic() < until and not server.closed:
         with server.lock:

@@ -54,9 +54,7 @@ class Webhooks:
         self._http = Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"webhooks": self}))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
-        self._http.socket = context.wrap_socket(
-            self._http.socket, server_side=True, do_handshake_on_connect=False
-        )
+        self._http.socket = context.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
         # Nobody listens at port 9.
         self._address = f"https://127.0.0.1:{9 if is_silent else self._http.server_address[1]}"
@@ -105,12 +103,7 @@ class Webhooks:
             "name": WEBHOOK,
             "clientConfig": {"url": url, "caBundle": self._authority},
             "rules": [
-                {
-                    "operations": ["CREATE", "UPDATE"],
-                    "apiGroups": _GROUPS,
-                    "apiVersions": ["*"],
-                    "resources": ["*"],
-                }
+                {"operations": ["CREATE", "UPDATE"], "apiGroups": _GROUPS, "apiVersions": ["*"], "resources": ["*"]}
             ],
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],

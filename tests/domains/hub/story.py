@@ -51,9 +51,7 @@ def with_times(value: Any) -> Any:
         return [with_times(each) for each in value]
     if not isinstance(value, dict):
         return value
-    times = (
-        {"lastTransitionTime": "2026-11-21T03:00:00Z"} if {"type", "status", "reason"} <= value.keys() else {}
-    )
+    times = {"lastTransitionTime": "2026-11-21T03:00:00Z"} if {"type", "status", "reason"} <= value.keys() else {}
     return {**times, **{name: with_times(each) for name, each in value.items()}}
 
 
@@ -146,11 +144,7 @@ class Story:
                 self._hub.put({**_names(now), "metadata": {**_names(now)["metadata"], "finalizers": None}})
             return
         holding = set(body["metadata"].get("finalizers") or ())
-        if (
-            body["metadata"].get("deletionTimestamp")
-            and now
-            and holding - set(now["metadata"].get("finalizers") or ())
-        ):
+        if body["metadata"].get("deletionTimestamp") and now and holding - set(now["metadata"].get("finalizers") or ()):
             self._write(now, body)  # of a thinned recording: what holds an object came before its deletion
             now = self._hub.get(key[0], key[2], key[1])
         if body["metadata"].get("deletionTimestamp") and now and not now["metadata"].get("deletionTimestamp"):
@@ -283,11 +277,7 @@ def _seen(
             _owners(body) if key[0] == "ClusterResourcePlacement" and key not in without_owners else {},
         )  # fmt: skip
         earlier = seen.setdefault(key, [])
-        if (
-            not earlier
-            or one.steps
-            or replace(one, event="", steps=0) != replace(earlier[-1], event="", steps=0)
-        ):
+        if not earlier or one.steps or replace(one, event="", steps=0) != replace(earlier[-1], event="", steps=0):
             earlier.append(one)
     return seen
 

@@ -35,9 +35,7 @@ def test_an_apply_that_was_killed_is_gone_on_with(hub: Front, told: Told, comman
         told("apply", "-auto-approve")
     hub.log.clear()
     words = [sys.executable, "-m", "nexusform", command, "-auto-approve"]
-    with subprocess.Popen(
-        words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
+    with subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         once(hub, process.kill)
         assert process.wait() == -9
     code, said = told(command, "-auto-approve")
@@ -53,9 +51,7 @@ def test_an_apply_that_was_killed_is_gone_on_with(hub: Front, told: Told, comman
 def test_a_namespace_that_a_killed_apply_made_is_gone_on_with(hub: Front, told: Told) -> None:
     write()
     words = [sys.executable, "-m", "nexusform", "apply", "-auto-approve"]
-    with subprocess.Popen(
-        words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
+    with subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         once(hub, process.kill, "/api/v1/namespaces/web")
         assert process.wait() == -9
     code, said = told("apply", "-resume")
@@ -79,9 +75,7 @@ def test_what_a_killed_apply_made_again_is_ours(
     hub.remove(hub.get(kind, name, namespace) or {})
     hub.act()
     words = [sys.executable, "-m", "nexusform", "apply", "-auto-approve"]
-    with subprocess.Popen(
-        words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
+    with subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         once(hub, process.kill, path)
         assert process.wait() == -9
     code, said = told("apply", "-auto-approve")

@@ -359,9 +359,7 @@ def test_an_object_that_stands_is_taken_over_by_an_import(hub: Front, told: Told
     assert "Resources: 1 imported, 0 added, 0 changed, 0 destroyed" in said
 
 
-def test_an_apply_that_reaches_its_timeout_waits_and_is_resumed(
-    hub: Front, controller: Controller, told: Told
-) -> None:
+def test_an_apply_that_reaches_its_timeout_waits_and_is_resumed(hub: Front, controller: Controller, told: Told) -> None:
     controller.stuck.add("lon1")
     write(timeout="1s")
     code, said = told("apply", "-auto-approve")
@@ -440,9 +438,7 @@ resource "fleet_hub_manifest" "web" {
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_a_confined_run_reads_no_kubeconfig_of_the_configuration_and_is_not_judged(
-    hub: Front, told: Told
-) -> None:
+def test_a_confined_run_reads_no_kubeconfig_of_the_configuration_and_is_not_judged(hub: Front, told: Told) -> None:
     write()
     code, said = told("plan", "-confine")
     assert code == 0, said
@@ -565,9 +561,7 @@ def test_many_new_placements_take_few_requests(hub: Front, told: Told) -> None:
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.writelines(MANY.format(number=number) for number in range(9))
     assert told("plan", "-out=x.nfplan")[0] == 0
-    judged = [
-        path for method, path, _, _ in hub.log if "/clusterresourceplacements" in path and method == "GET"
-    ]
+    judged = [path for method, path, _, _ in hub.log if "/clusterresourceplacements" in path and method == "GET"]
     assert {path.rpartition("/")[2] for path in judged} == {"clusterresourceplacements"}
     hub.log.clear()
     code, said = told("apply", "x.nfplan")
@@ -583,14 +577,10 @@ def test_a_hub_with_webhooks_takes_what_is_planned_and_says_what_it_denies(hub: 
     write()
     assert told("apply", "-auto-approve")[0] == 0
     write(more='strategy {\n    type = "External"\n  }')
-    code, said = told(
-        "apply", "-auto-approve"
-    )  # what a webhook filled in belongs to nobody, and is in the way
+    code, said = told("apply", "-auto-approve")  # what a webhook filled in belongs to nobody, and is in the way
     assert code == 0, said
     assert told("plan", "-detailed-exitcode")[0] == 0
-    more = MANY.format(number=1).replace(
-        '"PickN"\n    number_of_clusters = 2', '"PickFixed"\n    cluster_names  = []'
-    )
+    more = MANY.format(number=1).replace('"PickN"\n    number_of_clusters = 2', '"PickFixed"\n    cluster_names  = []')
     fixed = more.replace("cluster_names  = []", f'cluster_names = ["{"z" * 64}"]')
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.write(fixed)

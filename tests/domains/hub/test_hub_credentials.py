@@ -12,9 +12,7 @@ from tests.domains.hub.hub_front import Front
 from tests.domains.hub.test_fleet_provider import write
 
 
-def test_credentials_that_are_renewed_in_the_middle_are_read_anew(
-    hub: Front, told: Told, tmp_path: Path
-) -> None:
+def test_credentials_that_are_renewed_in_the_middle_are_read_anew(hub: Front, told: Told, tmp_path: Path) -> None:
     write()
 
     def renew(method: str, path: str) -> int | None:

@@ -92,9 +92,7 @@ def test_without_the_data_block_fields_of_others_are_no_change_either(hub: Front
     text = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(text.replace('data "fleet_hub" "hub" {}', MEMBERS))
     assert told("apply", "-auto-approve")[0] == 0
-    applied_by(
-        hub, "ops", {"policy": {"tolerations": [THEIRS]}, "strategy": {"rollingUpdate": {"maxSurge": 1}}}
-    )
+    applied_by(hub, "ops", {"policy": {"tolerations": [THEIRS]}, "strategy": {"rollingUpdate": {"maxSurge": 1}}})
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
 

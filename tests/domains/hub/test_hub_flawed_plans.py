@@ -67,9 +67,7 @@ def test_the_hub_judges_what_is_sound_beside_what_is_in_error(hub: Front, told: 
         'locals {\n  x = tonumber("many")\n}\noutput "x" {\n  value = local.x\n}\n',
     ],
 )
-def test_what_is_wrong_elsewhere_keeps_no_change_from_being_judged(
-    hub: Front, told: Told, wrong: str
-) -> None:
+def test_what_is_wrong_elsewhere_keeps_no_change_from_being_judged(hub: Front, told: Told, wrong: str) -> None:
     scaled_by_kubectl(hub, told)
     add(wrong)
     code, said = told("plan")
@@ -99,20 +97,14 @@ def test_a_plan_that_asks_no_provider_says_that_the_hub_did_not_judge_it(
     hub.log.clear()
     ended, said = told("plan", "-refresh=false", "-details")
     words = "Server-side dry run skipped for 2 changes: -refresh=false skips providers."
-    assert (ended, words in said, f"{severity}: Not checked" in said) == (
-        code,
-        bool(severity),
-        bool(severity),
-    )
+    assert (ended, words in said, f"{severity}: Not checked" in said) == (code, bool(severity), bool(severity))
     assert [entry for entry in hub.log if entry[0] != "GET"] == []
     told("apply", "-auto-approve")
     ended, said = told("plan", "-refresh=false", "-detailed-exitcode")
     assert (ended, "Not checked" in said) == (0, False), said
 
 
-def test_placements_that_the_plan_leaves_out_and_that_bring_what_it_writes_are_named(
-    hub: Front, told: Told
-) -> None:
+def test_placements_that_the_plan_leaves_out_and_that_bring_what_it_writes_are_named(hub: Front, told: Told) -> None:
     write()
     assert told("apply", "-auto-approve")[0] == 0
     write(content="2")

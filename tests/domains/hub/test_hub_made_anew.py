@@ -125,10 +125,7 @@ def test_an_object_of_a_manifest_that_others_made_anew_is_neither_written_over_n
     assert "or write over it: nexusform apply -take-ownership." in said
     hub.log.clear()
     code, said = told("destroy", "-auto-approve")
-    assert (code, "fleet_hub_manifest.web: ConfigMap web/settings was re-created on the hub" in said) == (
-        0,
-        True,
-    )
+    assert (code, "fleet_hub_manifest.web: ConfigMap web/settings was re-created on the hub" in said) == (0, True)
     assert [path for _, path in written(hub) if "configmaps" in path] == []
     settings = hub.get("ConfigMap", "settings", "web")
     assert settings is None or settings["metadata"]["uid"] == again["metadata"]["uid"]

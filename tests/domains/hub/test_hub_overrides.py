@@ -109,9 +109,7 @@ def test_what_an_override_made_is_taken_back_before_its_deletion_ends(
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_a_cluster_that_fails_under_an_override_ends_the_wait(
-    hub: Front, controller: Controller, told: Told
-) -> None:
+def test_a_cluster_that_fails_under_an_override_ends_the_wait(hub: Front, controller: Controller, told: Told) -> None:
     begin(told)
     controller.stuck.add("lon1")
     write_with("red")
@@ -148,9 +146,7 @@ def test_a_rollout_with_room_is_waited_for(hub: HubServer, controller: Controlle
     assert brought(hub) == set()
 
 
-def test_an_override_that_names_no_placement_is_there_once_the_hub_has_noted_it(
-    hub: Front, told: Told
-) -> None:
+def test_an_override_that_names_no_placement_is_there_once_the_hub_has_noted_it(hub: Front, told: Told) -> None:
     begin(told)
     write_with("red", names="")
     code, said = told("apply", "-auto-approve")
@@ -200,9 +196,7 @@ def test_what_goes_while_a_plan_reads_is_read_as_it_stood(hub: Front, told: Told
     assert (code, "No changes." in said) == (0, True), said
 
 
-def test_a_hub_that_keeps_no_moment_is_read_kind_by_kind(
-    hub: Front, told: Told, forget: Callable[[], None]
-) -> None:
+def test_a_hub_that_keeps_no_moment_is_read_kind_by_kind(hub: Front, told: Told, forget: Callable[[], None]) -> None:
     begin(told)
     forget()
     code, said = told("plan", "-detailed-exitcode")

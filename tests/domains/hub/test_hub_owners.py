@@ -23,9 +23,7 @@ def standing(spec: dict[str, Any], fields: dict[str, Any], **metadata: Any) -> d
 
 
 def test_what_stands_as_it_was_sent_is_as_applied() -> None:
-    assert is_already_applied(
-        SENT, standing({**SPEC, "strategy": {"type": "RollingUpdate"}}, FIELDS), "nexusform"
-    )
+    assert is_already_applied(SENT, standing({**SPEC, "strategy": {"type": "RollingUpdate"}}, FIELDS), "nexusform")
 
 
 def test_an_atomic_field_is_compared_as_a_whole() -> None:
@@ -42,15 +40,7 @@ def test_an_atomic_field_is_compared_as_a_whole() -> None:
         ({**SPEC, "policy": {"numberOfClusters": 3}}, FIELDS),  # another value
         ({**SPEC, "revisionHistoryLimit": 3}, {"f:spec": {**FIELDS["f:spec"], "f:revisionHistoryLimit": {}}}),
         (SPEC, {"f:spec": {"f:policy": {"f:numberOfClusters": {}}}}),  # the list belongs to somebody else
-        (
-            SPEC,
-            {
-                "f:spec": {
-                    "f:policy": {"f:numberOfClusters": {}},
-                    "f:resourceSelectors": {'k:{"name":"web"}': {}},
-                }
-            },
-        ),
+        (SPEC, {"f:spec": {"f:policy": {"f:numberOfClusters": {}}, "f:resourceSelectors": {'k:{"name":"web"}': {}}}}),
         (SPEC, {}),
     ],
 )

@@ -17,10 +17,7 @@ def test_what_flux_applies_is_written_with_take_ownership_alone(hub: Front, told
     told("apply", "-auto-approve")
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
-    labels = {
-        "kustomize.toolkit.fluxcd.io/name": "apps",
-        "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
-    }
+    labels = {"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
     names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"]}
     hub.put({**names, "metadata": {"name": "web", "labels": labels}}, "kustomize-controller")
     write(number=3)
@@ -119,9 +116,7 @@ resource "fleet_hub_manifest" "web" {{
         ("Namespace", "v1", "web"),
     ):
         labels = {"tier": "theirs"}
-        hub.put(
-            {"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": labels}}, "kubectl"
-        )
+        hub.put({"apiVersion": version, "kind": kind, "metadata": {"name": name, "labels": labels}}, "kubectl")
     Path("main.nf.hcl").write_text(text.format(force="false"))
     code, said = told("plan")
     assert (code, said.count(".metadata.labels.tier belongs to kubectl")) == (1, 2), said

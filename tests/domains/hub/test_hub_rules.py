@@ -99,9 +99,7 @@ resource "nexus_separation_rule" "apart" {
 
 
 @pytest.mark.slow
-def test_a_rule_that_a_hub_breaks_is_told_by_the_exit_code(
-    hub: Front, controller: Controller, told: Told
-) -> None:
+def test_a_rule_that_a_hub_breaks_is_told_by_the_exit_code(hub: Front, controller: Controller, told: Told) -> None:
     head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
     sites = SITE.format(name="lon1", of="shop") + SITE.format(name="par1", of="bank")
     Path("main.nf.hcl").write_text(head + sites + APP.format(name="shop") + APP.format(name="bank") + RULE)

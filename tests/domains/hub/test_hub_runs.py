@@ -62,13 +62,7 @@ def test_a_run_waits_for_a_person_and_goes_on_once_it_is_approved(hub: Front, to
     assert request is not None
     names = {name: request[name] for name in ("apiVersion", "kind")}
     at = "2026-11-21T02:08:43Z"
-    approved = {
-        "type": "Approved",
-        "status": "True",
-        "reason": "Reviewed",
-        "message": "",
-        "lastTransitionTime": at,
-    }
+    approved = {"type": "Approved", "status": "True", "reason": "Reviewed", "message": "", "lastTransitionTime": at}
     hub.put({**names, "metadata": {"name": REQUEST}, "status": {"conditions": [approved]}}, "somebody")
     hub.log.clear()
     code, said = told("apply", "-resume")

@@ -63,13 +63,7 @@ def _path(body: Body) -> str:
 
 
 def _ask(
-    server: Front,
-    method: str,
-    path: str,
-    query: Body | None,
-    body: Any,
-    token: str = "admin-token",
-    kind: str = APPLY,
+    server: Front, method: str, path: str, query: Body | None, body: Any, token: str = "admin-token", kind: str = APPLY
 ) -> tuple[int, Any]:
     words = urlencode({**(query or {}), "#type": "apply" if "apply" in kind else "merge"})
     return server.answer(method, f"{path}?{words}", token, json.dumps(body).encode() if body else b"")

@@ -14,9 +14,7 @@ def _on(*clusters: str) -> dict[str, dict[str, Any]]:
 
 
 def test_what_came_otherwise_though_nothing_changed_was_sure() -> None:
-    settled = PredictionVerifier(FIGURES, FIGURES).verify_bindings(
-        "web", _on("fra1", "par1"), _on("lon1", "par1")
-    )
+    settled = PredictionVerifier(FIGURES, FIGURES).verify_bindings("web", _on("fra1", "par1"), _on("lon1", "par1"))
     assert {miss.kind for miss in settled.wrong_predictions} == {"rule"}
     assert any(claim.is_certain and not claim.was_correct for claim in settled.predictions)
 

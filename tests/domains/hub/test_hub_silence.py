@@ -150,10 +150,7 @@ def test_what_the_system_says_stands_without_its_number(cause: OSError, words: s
 
 
 def test_what_others_say_stands_as_they_say_it() -> None:
-    assert (
-        describe_connection_error(RuntimeError("The plug-in gives no token.\nmore"))
-        == "The plug-in gives no token"
-    )
+    assert describe_connection_error(RuntimeError("The plug-in gives no token.\nmore")) == "The plug-in gives no token"
 
 
 def test_a_hub_where_nobody_listens_refuses_the_connection(tmp_path: Path) -> None:
@@ -161,9 +158,7 @@ def test_a_hub_where_nobody_listens_refuses_the_connection(tmp_path: Path) -> No
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
     (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(url=url))
     times = iter(range(0, 1000, 100))
-    hub = HubClient(
-        HubLocation(str(tmp_path / "kubeconfig")), Timing(lambda _: None, lambda: float(next(times)))
-    )
+    hub = HubClient(HubLocation(str(tmp_path / "kubeconfig")), Timing(lambda _: None, lambda: float(next(times))))
     with pytest.raises(HubProblem) as raised:
         hub.get("/version")
     hub.close()

@@ -40,9 +40,7 @@ def test_a_plan_while_a_step_hangs_has_it_to_do(
     assert hub.all("ClusterResourcePlacement")
 
 
-def test_every_report_of_a_plan_while_a_step_hangs_says_so(
-    hub: Front, controller: Controller, told: Told
-) -> None:
+def test_every_report_of_a_plan_while_a_step_hangs_says_so(hub: Front, controller: Controller, told: Told) -> None:
     hang(controller, told)
     told("plan", "-out=y.nfplan", "-report=markdown:plan.md", "-report=html:plan.html")
     for name in ("plan.md", "plan.html"):
@@ -78,9 +76,7 @@ def test_what_hung_and_got_done_by_itself_is_not_due(hub: Front, controller: Con
     assert (code, "No changes." in said, "change-in-progress" in said) == (0, True, False), said
 
 
-def test_a_deletion_that_hangs_is_no_object_that_stands(
-    hub: Front, controller: Controller, told: Told
-) -> None:
+def test_a_deletion_that_hangs_is_no_object_that_stands(hub: Front, controller: Controller, told: Told) -> None:
     write(timeout="1s")
     told("apply", "-auto-approve")
     controller.holding.add("lon1")
@@ -88,9 +84,7 @@ def test_a_deletion_that_hangs_is_no_object_that_stands(
     code, said = told("plan", "-detailed-exitcode", "-refresh=false")
     assert (code, "No changes" in said) == (2, False), said
     assert "held by 1 finalizer" in said
-    code, said = told(
-        "plan", "-detailed-exitcode", "-destroy", "-target=fleet_cluster_resource_placement.web"
-    )
+    code, said = told("plan", "-detailed-exitcode", "-destroy", "-target=fleet_cluster_resource_placement.web")
     assert (code, "has been deleted" in said) == (2, False), said
     assert "An earlier apply began to delete it, and the hub is not done" in told("plan", "-details")[1]
     assert hub.all("ClusterResourceBinding")
@@ -103,9 +97,7 @@ def test_a_deletion_that_hangs_is_no_object_that_stands(
     assert told("state", "list") == (0, "")
 
 
-def test_what_a_placement_that_goes_went_by_is_not_missed(
-    hub: Front, controller: Controller, told: Told
-) -> None:
+def test_what_a_placement_that_goes_went_by_is_not_missed(hub: Front, controller: Controller, told: Told) -> None:
     write(timeout="1s")
     told("apply", "-auto-approve")
     controller.holding.add("lon1")
@@ -117,9 +109,7 @@ def test_what_a_placement_that_goes_went_by_is_not_missed(
     assert "not-captured" not in told("plan", "-exclude=fleet_cluster_resource_placement.web")[1]
 
 
-def test_a_cluster_that_fails_later_is_told_by_every_plan(
-    hub: Front, controller: Controller, told: Told
-) -> None:
+def test_a_cluster_that_fails_later_is_told_by_every_plan(hub: Front, controller: Controller, told: Told) -> None:
     write()
     told("apply", "-auto-approve")
     controller.stuck.add("lon1")
@@ -132,9 +122,7 @@ def test_a_cluster_that_fails_later_is_told_by_every_plan(
     )
 
 
-def test_a_replacement_deletes_what_stands_and_makes_another(
-    hub: Front, controller: Controller, told: Told
-) -> None:
+def test_a_replacement_deletes_what_stands_and_makes_another(hub: Front, controller: Controller, told: Told) -> None:
     write(timeout="1s")
     told("apply", "-auto-approve")
     (first,) = hub.all("ClusterResourcePlacement")
@@ -155,9 +143,7 @@ def test_a_replacement_deletes_what_stands_and_makes_another(
     assert (code, "No changes." in said) == (0, True), said
 
 
-def test_what_somebody_deletes_is_told_and_not_written_to(
-    hub: Front, controller: Controller, told: Told
-) -> None:
+def test_what_somebody_deletes_is_told_and_not_written_to(hub: Front, controller: Controller, told: Told) -> None:
     write()
     told("apply", "-auto-approve")
     placement = hub.get("ClusterResourcePlacement", "web")

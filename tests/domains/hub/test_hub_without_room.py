@@ -34,10 +34,7 @@ def test_plans_after_an_apply_that_stopped_say_which_clusters_keep_what_they_hav
     assert said.count(STOPS) == 1
     warnings = json.loads(told("show", "-json", "x.nfplan")[1])["diagnostics"]
     assert [each["id"] for each in warnings] == ["incomplete-rollout"]
-    assert (
-        "The rollout of web stops before lon1, par1; they keep their current resources"
-        in warnings[0]["detail"]
-    )
+    assert "The rollout of web stops before lon1, par1; they keep their current resources" in warnings[0]["detail"]
     names = {each["spec"]["resourceSnapshotName"] for each in hub.all("ClusterResourceBinding")}
     assert names == {"web-0-snapshot"}
 

@@ -17,18 +17,8 @@ from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult,
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
 Golden = Callable[[str, str], None]
-START: dict[str, Any] = {
-    "par1": {"racks": 3},
-    "par2": {"workers": 4},
-    "par3": {},
-    "par4": {"workers": 4},
-}
-THEN: dict[str, Any] = {
-    "par1": {"racks": 2},
-    "par2": {"workers": 2},
-    "par3": {"racks": 3},
-    "par4": {"workers": 2},
-}
+START: dict[str, Any] = {"par1": {"racks": 3}, "par2": {"workers": 4}, "par3": {}, "par4": {"workers": 4}}
+THEN: dict[str, Any] = {"par1": {"racks": 2}, "par2": {"workers": 2}, "par3": {"racks": 3}, "par4": {"workers": 2}}
 
 
 def test_what_leaves_is_said_in_every_format(fleet: Fleet, command: Command, golden: Golden) -> None:
@@ -59,9 +49,7 @@ def test_what_leaves_is_said_in_every_format(fleet: Fleet, command: Command, gol
         (SiteResult("s", SiteStatus.PLANNED, impact=Impact.LOSES), Level.WARNING),
         (SiteResult("s", SiteStatus.PLANNED, redundancy_lost=("p",)), Level.WARNING),
         (
-            SiteResult(
-                "s", SiteStatus.PLANNED, diagnostics=(SiteDiagnostic("warning", "i", "", "", level="advice"),)
-            ),
+            SiteResult("s", SiteStatus.PLANNED, diagnostics=(SiteDiagnostic("warning", "i", "", "", level="advice"),)),
             Level.ADVICE,
         ),
         (

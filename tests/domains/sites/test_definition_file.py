@@ -35,10 +35,7 @@ def said(problems: list[Diagnostic]) -> list[tuple[str, int]]:
             'site "a" { source = "./site" }\nsite "a" {\n  source = "./site"\n  wave = "x"\n}',
             [("duplicate-site-argument", 2), ("unknown-wave", 2)],
         ),
-        (
-            'site "a" {\n source = "./s"\n wave = "on"\n}\nstrategy {\n wave "one" {}\n}',
-            [("unknown-wave", 1)],
-        ),
+        ('site "a" {\n source = "./s"\n wave = "on"\n}\nstrategy {\n wave "one" {}\n}', [("unknown-wave", 1)]),
         ('site "a" {}', [("missing-required-argument", 1)]),
         ('site "a" {\n source = "../elsewhere"\n}', [("source-outside-root", 2)]),
         ('site "a" {\n source = "git::https://x/y"\n}', [("remote-module-source", 2)]),
@@ -53,19 +50,13 @@ def said(problems: list[Diagnostic]) -> list[tuple[str, int]]:
             'strategy {\n wave "w" {\n  soak = "soon"\n }\n}\nsite "a" { source = "./s" }',
             [("invalid-value-for-argument", 3)],
         ),
-        (
-            'strategy {\n max_failures = -1\n}\nsite "a" { source = "./s" }',
-            [("invalid-value-for-argument", 2)],
-        ),
+        ('strategy {\n max_failures = -1\n}\nsite "a" { source = "./s" }', [("invalid-value-for-argument", 2)]),
         (
             'defaults {\n source = "."\n backend "local" {\n  path = "1"\n }\n}\nsite "a" {}\nsite "b" {}',
             [("shared-site-state", 8)],
         ),
         ('site "a" {\n source = "./s"\n backend "lokal" {}\n}', [("unknown-backend", 3)]),
-        (
-            'site "a" {\n source = "./s"\n backend "local" {\n  paths = "x"\n }\n}',
-            [("unsupported-argument", 4)],
-        ),
+        ('site "a" {\n source = "./s"\n backend "local" {\n  paths = "x"\n }\n}', [("unsupported-argument", 4)]),
         ("defaults {}\ndefaults {}", [("duplicate-block", 2)]),
         ("", [("no-sites", 1)]),
         ('site "a" {\n', [("unclosed-configuration-block", 1)]),
@@ -128,9 +119,7 @@ def test_a_site_goes_over_the_defaults_name_by_name(tmp_path: Path, monkeypatch:
     assert (last.max_failures, last.needs_approval) == (0, True)
 
 
-def test_a_source_elsewhere_is_for_the_command_line_to_allow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_elsewhere_is_for_the_command_line_to_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "fleet").mkdir()
     monkeypatch.chdir(tmp_path / "fleet")
     Path("nexusform.sites.hcl").write_text('site "a" {\n source = "../modules/site"\n}\n')
@@ -151,10 +140,7 @@ def test_a_link_does_not_lead_out_of_the_tree(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("mistake", "expected"),
-    [
-        ('wave = "on"', [("unknown-wave", 1)]),
-        ('backend "local" {\n path = "x"\n }', [("shared-site-state", 1)]),
-    ],
+    [('wave = "on"', [("unknown-wave", 1)]), ('backend "local" {\n path = "x"\n }', [("shared-site-state", 1)])],
 )
 def test_a_mistake_in_a_block_of_many_sites_is_said_once(
     mistake: str, expected: list[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

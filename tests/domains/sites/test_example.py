@@ -23,9 +23,7 @@ ROOT = Path(__file__).parents[3]
 Command = Callable[..., tuple[int, str, str]]
 
 
-def test_the_example_goes_as_its_readme_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
-) -> None:
+def test_the_example_goes_as_its_readme_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
     shutil.copytree(ROOT / "examples" / "three-sites", tmp_path / "e")
     monkeypatch.chdir(tmp_path / "e")
     readme = Path("README.md").read_text()
@@ -57,9 +55,7 @@ def test_the_page_shows_a_file_that_can_be_read(tmp_path: Path, monkeypatch: pyt
 def test_a_comment_holds_the_summary_of_very_many_sites() -> None:
     answer = SiteResult("", SiteStatus.PLANNED, rows=("+ nexus_site.this: SITE",))
     sites = [
-        PlannedSite(
-            "all", replace(answer, site=f"s{n}", rows=(*answer.rows, f"row {n} of its own " + "x" * 60))
-        )
+        PlannedSite("all", replace(answer, site=f"s{n}", rows=(*answer.rows, f"row {n} of its own " + "x" * 60)))
         for n in range(3000)
     ]
     plan = FleetPlan(tuple(sites), (Wave("all"),), "", "")
@@ -75,6 +71,4 @@ def test_a_directory_of_sites_tells_who_reads_it(
     monkeypatch.chdir(tmp_path)
     Path(FILE_NAME).write_text("")
     assert run_command_line(["plan"]) == 1
-    assert "Run `nexusform sites plan` to plan them" in " ".join(
-        capsys.readouterr().err.replace("│", "").split()
-    )
+    assert "Run `nexusform sites plan` to plan them" in " ".join(capsys.readouterr().err.replace("│", "").split())

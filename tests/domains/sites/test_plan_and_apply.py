@@ -24,9 +24,7 @@ def plain(text: str) -> str:
 Golden = Callable[[str, str], None]
 
 
-def test_sites_with_which_the_same_happens_stand_in_one_row(
-    fleet: Fleet, command: Command, golden: Golden
-) -> None:
+def test_sites_with_which_the_same_happens_stand_in_one_row(fleet: Fleet, command: Command, golden: Golden) -> None:
     fleet({"par1": {}, "par2": {}, "par3": {"workers": 3}, "par4": {"wokers": 3}, "par5": {"workers": 900}})
     code, out, _ = command("plan")
     assert code == 1
@@ -35,9 +33,7 @@ def test_sites_with_which_the_same_happens_stand_in_one_row(
 
 def test_reports_say_the_same(fleet: Fleet, command: Command, golden: Golden) -> None:
     fleet({"par1": {}, "par2": {"workers": 900}})
-    command(
-        "plan", "-report=markdown:p.md", "-report=sarif:p.sarif", "-report=json:p.json", "-report=html:p.html"
-    )
+    command("plan", "-report=markdown:p.md", "-report=sarif:p.sarif", "-report=json:p.json", "-report=html:p.html")
     golden("plan.md", Path("p.md").read_text())
     golden("plan.json", json.dumps(json.loads(Path("p.json").read_text()), indent=1) + "\n")
     page = Path("p.html").read_text()
@@ -67,9 +63,7 @@ def test_a_plan_is_applied_wave_by_wave_and_once(fleet: Fleet, command: Command,
     assert command("status")[0] == 0
 
 
-def test_the_plan_of_a_site_can_be_shown(
-    fleet: Fleet, command: Command, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_plan_of_a_site_can_be_shown(fleet: Fleet, command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     import zipfile
 
     fleet()
@@ -94,9 +88,7 @@ def test_a_plan_of_sites_names_its_own_commands(
 ) -> None:
     fleet()
     assert command("plan", "-out=f.nfsites")[0] == 0
-    subprocess.run(
-        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", "team.key"], check=True, capture_output=True
-    )
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "team.key"], check=True, capture_output=True)
     asked = (
         ["sign", "-key=team.key", "f.nfsites"],
         ["show", "f.nfsites"],
@@ -131,9 +123,7 @@ def test_a_site_that_comes_to_something_else_stops_its_wave_before_the_first_wri
     assert Path("states/lon1.nfstate").exists()
 
 
-def test_a_lock_held_elsewhere_stops_the_wave_and_lets_go_of_the_others(
-    fleet: Fleet, command: Command
-) -> None:
+def test_a_lock_held_elsewhere_stops_the_wave_and_lets_go_of_the_others(fleet: Fleet, command: Command) -> None:
     fleet()
     command("plan", "-out=f.nfsites")
     Path("states").mkdir(exist_ok=True)
@@ -195,9 +185,7 @@ def test_a_plan_of_sites_is_signed_once_it_was_approved(fleet: Fleet, command: C
     for name in ("team", "mallory"):
         make = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", f"{name}.key"]
         subprocess.run(make, check=True, capture_output=True)
-        subprocess.run(
-            ["openssl", "pkey", "-in", f"{name}.key", "-pubout", "-out", f"{name}.pub"], check=True
-        )
+        subprocess.run(["openssl", "pkey", "-in", f"{name}.key", "-pubout", "-out", f"{name}.pub"], check=True)
     assert command("plan", "-out=f.nfsites", "-sign=mallory.key")[0] == 0
     plan = Path("f.nfsites").read_bytes()
     code, _, err = command("apply", "-verify=key:team.pub", "f.nfsites")
@@ -264,9 +252,7 @@ provider "simulated" {
 """
 
 
-def test_a_platform_that_breaks_what_was_sure_stops_the_waves_after_it(
-    fleet: Fleet, command: Command
-) -> None:
+def test_a_platform_that_breaks_what_was_sure_stops_the_waves_after_it(fleet: Fleet, command: Command) -> None:
     fleet(site=PACKING)
     assert command("plan", "-out=f.nfsites")[0] == 0
     code, _, err = command("apply", "f.nfsites")

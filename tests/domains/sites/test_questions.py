@@ -79,9 +79,7 @@ def test_what_people_read(fleet: Fleet, command: Command, lose_racks: Command, g
     golden("questions.txt", f"{certainty}\n{before}\n{failure}")
 
 
-def test_racks_are_shared_out_and_come_back_in_their_order(
-    fleet: Fleet, command: Command, lose_racks: Command
-) -> None:
+def test_racks_are_shared_out_and_come_back_in_their_order(fleet: Fleet, command: Command, lose_racks: Command) -> None:
     fleet({"par1": {"racks": 5}})
     command("plan", "-out=f.nfsites")
     command("apply", "f.nfsites")
@@ -115,9 +113,7 @@ def test_a_cluster_answers_the_same(fleet: Fleet, command: Command) -> None:
 
 
 def test_an_answer_of_which_a_part_is_missing_or_another_one_is_no_answer() -> None:
-    part = SiteResult(
-        "par1", SiteStatus.PLANNED, digest="a", findings=(QuestionFinding("vm", {"runs": 100}),)
-    )
+    part = SiteResult("par1", SiteStatus.PLANNED, digest="a", findings=(QuestionFinding("vm", {"runs": 100}),))
     whole = fleet_questions.merge_results
     assert whole("par1", {0: part}, 2).status is SiteStatus.SKIPPED
     other = SiteResult("par1", SiteStatus.PLANNED, digest="b")

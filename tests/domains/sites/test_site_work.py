@@ -10,14 +10,7 @@ import pytest
 
 from nexusform.cli.shared_flags import create_context
 from nexusform.domains.remote_state.backends.http import HttpBackend
-from nexusform.domains.sites.types.site_tasks import (
-    SiteResult,
-    SiteStatus,
-    Task,
-    TaskKind,
-    decode_task,
-    encode_message,
-)
+from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, Task, TaskKind, decode_task, encode_message
 from nexusform.domains.sites.workflow import site_worker
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet
 from nexusform.domains.sites.workflow.site_worker import SiteWorker
@@ -121,9 +114,7 @@ def test_what_was_prepared_is_held_until_it_is_let_go(worker: SiteWorker) -> Non
     assert not lock.exists()
 
 
-def test_locks_of_a_command_that_is_gone_are_let_go(
-    worker: SiteWorker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_locks_of_a_command_that_is_gone_are_let_go(worker: SiteWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     planned = ask(worker, TaskKind.PLAN, "par1")
     ask(worker, TaskKind.PREPARE, "par1", planned)
     lock = Path(ask.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
@@ -157,9 +148,7 @@ def test_a_confined_site_reads_nothing_elsewhere(
     assert "-confine does not allow it" in " ".join(out.split())
 
 
-def test_a_fleet_root_comes_after_the_sites_that_it_reads(
-    fleet: Fleet, command: Command, tmp_path: Path
-) -> None:
+def test_a_fleet_root_comes_after_the_sites_that_it_reads(fleet: Fleet, command: Command, tmp_path: Path) -> None:
     definition = """
     site "hub" {
       source = "./hub"
@@ -191,9 +180,7 @@ def test_a_fleet_root_comes_after_the_sites_that_it_reads(
     code, out, _ = command("plan", "-out=both.nfsites", "-json")
     assert (code, '"after":["par1"]' in out) == (0, True)
     path = tmp_path / "nexusform.sites.hcl"
-    path.write_text(
-        definition.replace('name = "par1" }\n      wave   = "first"', 'name = "par1" }\n wave = "second"')
-    )
+    path.write_text(definition.replace('name = "par1" }\n      wave   = "first"', 'name = "par1" }\n wave = "second"'))
     code, _, err = command("plan")
     assert (code, "is applied later" in " ".join(err.replace("│", "").split())) == (1, True)
 

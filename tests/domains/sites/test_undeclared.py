@@ -58,9 +58,7 @@ def test_a_selection_of_sites_asks_for_those_alone(fleet: Fleet, command: Comman
 def test_it_is_taken_down_when_it_is_declared_with_destroy(fleet: Fleet, command: Command) -> None:
     fleet(THREE)
     applied(command)
-    text = DEFINITION.replace(
-        "  name     = each.key", '  name     = each.key\n  destroy = each.key == "par2"'
-    )
+    text = DEFINITION.replace("  name     = each.key", '  name     = each.key\n  destroy = each.key == "par2"')
     fleet(THREE, text)
     code, out, _ = command("plan", "-out=d.nfsites")
     assert (code, "3 VMs are removed on 1 site" in " ".join(out.split())) == (0, True)
@@ -70,9 +68,7 @@ def test_it_is_taken_down_when_it_is_declared_with_destroy(fleet: Fleet, command
 
 
 @pytest.mark.parametrize("state", ["", "{", '{"encryption": {}}'])
-def test_a_state_that_cannot_be_read_is_a_row_with_its_reason(
-    fleet: Fleet, command: Command, state: str
-) -> None:
+def test_a_state_that_cannot_be_read_is_a_row_with_its_reason(fleet: Fleet, command: Command, state: str) -> None:
     fleet({"par1": {}})
     Path("states").mkdir()
     Path("states/old.nfstate").write_text(state)
@@ -84,9 +80,7 @@ def test_a_state_that_cannot_be_read_is_a_row_with_its_reason(
 def test_a_state_elsewhere_is_known_from_what_was_seen(
     fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet(
-        THREE, DEFINITION.replace('path = "states/${site.name}.nfstate"', 'path = "${site.name}/own.nfstate"')
-    )
+    fleet(THREE, DEFINITION.replace('path = "states/${site.name}.nfstate"', 'path = "${site.name}/own.nfstate"'))
     applied(command)
     monkeypatch.setattr(undeclared_states, "_find_state_files", lambda _template, _fleet: ())
     fleet({"par1": {}})  # the definition that names another place for all

@@ -73,15 +73,10 @@ class Clock:
 class Fixture:
     """Four sites in a wave "one", one in a wave "two"."""
 
-    def __init__(
-        self, path: Path, one: Wave, answers: dict[tuple[TaskKind, str], SiteResult] | None = None
-    ) -> None:
+    def __init__(self, path: Path, one: Wave, answers: dict[tuple[TaskKind, str], SiteResult] | None = None) -> None:
         self.engine, self.clock, self.path = Scripted(answers or {}), Clock(), path
         names = {"a": "one", "b": "one", "c": "one", "d": "one", "e": "two"}
-        sites = [
-            PlannedSite(wave, SiteResult(name, SiteStatus.PLANNED, digest="x"))
-            for name, wave in names.items()
-        ]
+        sites = [PlannedSite(wave, SiteResult(name, SiteStatus.PLANNED, digest="x")) for name, wave in names.items()]
         self.sites, self.waves = sites, (one, Wave("two"))
         self.said: list[str] = []
         self.approval = True
@@ -90,9 +85,7 @@ class Fixture:
         plan = FleetPlan(tuple(self.sites), self.waves, "", "", digest="d")
         watching = ApplyObserver(self.said.append, lambda _: None, lambda *_: self.approval, lambda: False)
         progress = read_progress(str(self.path / "f"), "d")
-        self.applying = FleetApply(
-            plan, FleetContext("", "", ""), self.engine, progress, self.clock, watching
-        )
+        self.applying = FleetApply(plan, FleetContext("", "", ""), self.engine, progress, self.clock, watching)
         return apply_waves(self.applying, self.waves)
 
     def statuses(self) -> dict[str, str]:
@@ -143,12 +136,7 @@ def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
     [
         (
             Wave("one"),
-            SiteResult(
-                "a",
-                SiteStatus.APPLIED,
-                correct_predictions=9,
-                wrong_certain=("vm1 was certain to be on bm1",),
-            ),
+            SiteResult("a", SiteStatus.APPLIED, correct_predictions=9, wrong_certain=("vm1 was certain to be on bm1",)),
             "1 certain prediction was wrong. a: vm1 was certain to be on bm1.",
         ),
         (
@@ -158,9 +146,7 @@ def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_predictions_that_do_not_hold_stop_it(
-    wave: Wave, answer: SiteResult, words: str, tmp_path: Path
-) -> None:
+def test_predictions_that_do_not_hold_stop_it(wave: Wave, answer: SiteResult, words: str, tmp_path: Path) -> None:
     fixture = Fixture(tmp_path, wave, {(TaskKind.APPLY, "a"): answer})
     stop = fixture.go()
     assert stop is not None
@@ -243,14 +229,11 @@ def test_a_wave_without_changes_asks_nobody_and_is_not_waited_for(tmp_path: Path
     fixture = Fixture(tmp_path, Wave("one", soak=3600, needs_approval=True))
     fixture.approval = False
     fixture.sites = [
-        replace(site, result=replace(site.result, status=SiteStatus.UNCHANGED))
-        if site.wave == "one"
-        else site
+        replace(site, result=replace(site.result, status=SiteStatus.UNCHANGED)) if site.wave == "one" else site
         for site in fixture.sites
     ]
     same = {
-        (TaskKind.PREPARE, name): SiteResult(name, SiteStatus.UNCHANGED, digest="x")
-        for name in ("a", "b", "c", "d")
+        (TaskKind.PREPARE, name): SiteResult(name, SiteStatus.UNCHANGED, digest="x") for name in ("a", "b", "c", "d")
     }
     fixture.engine.answers = same
     began = fixture.clock.time
@@ -269,7 +252,5 @@ def test_nobody_is_asked_about_a_wave_that_cannot_begin(tmp_path: Path) -> None:
 
 
 def test_two_reasons_have_two_digests() -> None:
-    one, other = (
-        PlannedSite("all", SiteResult("a", SiteStatus.REFUSED, why)) for why in ("broken", "locked")
-    )
+    one, other = (PlannedSite("all", SiteResult("a", SiteStatus.REFUSED, why)) for why in ("broken", "locked"))
     assert compute_fleet_digest((one,), ()) != compute_fleet_digest((other,), ())

@@ -70,17 +70,13 @@ def test_mistakes_have_the_words_that_people_know(pattern: str, mistake: str) ->
     assert problem.detail == f'Invalid value for "pattern" parameter: invalid regexp pattern: {mistake}.'
 
 
-def test_a_mistake_in_a_pattern_of_replace_is_found_at_its_argument(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_mistake_in_a_pattern_of_replace_is_found_at_its_argument(capfd: pytest.CaptureFixture[str]) -> None:
     _, (problem,) = _evaluated('replace("a", pattern, "b")', pattern="/(a/")
     assert problem.detail.startswith('Invalid value for "substr" parameter: invalid regexp pattern: missing')
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize(
-    "pattern", ["\\\\C", "[(?P<é>]", "\\Q\\C(?P<é>(\\E", "[^]\\](]", "[[:^alpha:](]", "\\("]
-)
+@pytest.mark.parametrize("pattern", ["\\\\C", "[(?P<é>]", "\\Q\\C(?P<é>(\\E", "[^]\\](]", "[[:^alpha:](]", "\\("])
 def test_what_only_looks_like_a_group_is_none(pattern: str) -> None:
     value, problems = _evaluated("regexall(pattern, text)", pattern=pattern, text="\\C(?P<é>(-")
     assert not problems

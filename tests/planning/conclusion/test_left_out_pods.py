@@ -73,10 +73,7 @@ def test_a_binding_whose_member_goes_is_lost_though_its_placement_is_left_out() 
     )
     result = good(plan(files | {"fleet.nf.hcl": fleet}, state, files_there=RealFiles(), targets=(MEMBER,)))
     lost = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
-    assert {(row.kind, row.trigger) for row in lost} == {
-        ("binding", "cluster_left"),
-        ("pod", "binding_removed"),
-    }
+    assert {(row.kind, row.trigger) for row in lost} == {("binding", "cluster_left"), ("pod", "binding_removed")}
     assert [row.object for row in lost if row.kind == "binding"] == ["east"]
     assert {row.pool.partition("/")[0] for row in lost if row.kind == "pod"} == {"east"}
 
@@ -107,9 +104,7 @@ def test_a_binding_whose_member_left_before_has_lost_it_in_every_later_plan() ->
     files = files | {"fleet.nf.hcl": fleet}
     after = applied(good(plan(files, state, files_there=RealFiles(), targets=(MEMBER,))), state)
     second = good(plan(files, after, files_there=RealFiles(), targets=("nexus_site.lab",)))
-    (lost,) = [
-        row for row in second.plan.placements if row.kind == "binding" and row.action is PlacementAction.LOSE
-    ]
+    (lost,) = [row for row in second.plan.placements if row.kind == "binding" and row.action is PlacementAction.LOSE]
     assert (lost.object, lost.reason) == ("east", "its member is not in the fleet")
 
 

@@ -80,12 +80,7 @@ def test_a_rack_that_goes_alone_is_refused_with_a_row_for_every_vm_on_it(state: 
 
 
 def test_with_the_clusters_the_same_plan_moves_them(state: State) -> None:
-    targets = [
-        "nexus_rack.r",
-        "nexus_kubernetes_cluster.a",
-        "nexus_kubernetes_cluster.b",
-        "nexus_agent_pool.own",
-    ]
+    targets = ["nexus_rack.r", "nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.b", "nexus_agent_pool.own"]
     figures = total(good(plan(two_racks(TEXT), state, targets=tuple(targets))))
     assert figures.moves > 0
     assert figures.loses_machine == 0
@@ -116,11 +111,7 @@ def test_a_rack_that_was_found_gone_is_no_mistake_of_the_plan(state: State) -> N
     gone = {at("nexus_rack.r[1]"): None}
     refreshed = good(plan(TEXT, state, mode=Mode.REFRESH_ONLY, refreshed_objects=gone))
     figures = total(refreshed)
-    assert (
-        figures.loses_machine
-        == sum(row.action is PlacementAction.LOSE for row in refreshed.plan.placements)
-        > 0
-    )
+    assert figures.loses_machine == sum(row.action is PlacementAction.LOSE for row in refreshed.plan.placements) > 0
     assert balanced(figures)
 
 
@@ -128,9 +119,7 @@ def test_a_rack_that_was_found_gone_is_no_mistake_of_the_plan(state: State) -> N
 
 
 def test_the_vms_of_a_forgotten_cluster_run_on(state: State) -> None:
-    text = TEXT.replace(
-        cluster("a", pools=pool("p", 5), count=3), FORGET.format("nexus_kubernetes_cluster.a")
-    )
+    text = TEXT.replace(cluster("a", pools=pool("p", 5), count=3), FORGET.format("nexus_kubernetes_cluster.a"))
     result = good(plan(text, state))
     figures = total(result)
     assert (figures.forgotten, figures.leaves) == (8, 0)
@@ -185,16 +174,9 @@ _REPLACED = st.sampled_from(((), ("nexus_kubernetes_cluster.b",), ("nexus_kubern
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(
-    _EDITED, st.sampled_from(["all", "target", "exclude"]), _PICKED, _REPLACED, st.sampled_from(list(Mode))
-)
+@given(_EDITED, st.sampled_from(["all", "target", "exclude"]), _PICKED, _REPLACED, st.sampled_from(list(Mode)))
 def test_every_vm_is_in_exactly_one_place_of_the_sums(
-    state: State,
-    edits: list[tuple[str, str]],
-    how: str,
-    picked: tuple[str, ...],
-    replaces: tuple[str, ...],
-    mode: Mode,
+    state: State, edits: list[tuple[str, str]], how: str, picked: tuple[str, ...], replaces: tuple[str, ...], mode: Mode
 ) -> None:
     text = TEXT
     for old, new in edits:
@@ -239,18 +221,12 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("insufficient-capacity", TEXT.replace("count       = 5", "count       = 500"), {}),
     ("nothing-to-target", TEXT, {"targets": ("nexus_rack.nowhere",)}),
     ("incompatible-options", TEXT, {"targets": ("nexus_rack.r",), "excludes": ("nexus_site.s",)}),
-    (
-        "unknown-availability-zone",
-        TEXT.replace("count       = 5", 'count = 5\n availability_zones = ["9"]'),
-        {},
-    ),
+    ("unknown-availability-zone", TEXT.replace("count       = 5", 'count = 5\n availability_zones = ["9"]'), {}),
 ]
 
 
 @pytest.mark.parametrize(("kind", "text", "options"), REFUSED, ids=[each[0] for each in REFUSED])
-def test_a_refused_plan_accounts_for_what_stands(
-    state: State, kind: str, text: str, options: dict[str, Any]
-) -> None:
+def test_a_refused_plan_accounts_for_what_stands(state: State, kind: str, text: str, options: dict[str, Any]) -> None:
     result = plan(text, state, **options)
     assert kind in {problem.id for problem in errors(result)}
     figures = total(result)

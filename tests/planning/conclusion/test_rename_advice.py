@@ -47,8 +47,7 @@ def test_keys_of_a_block_are_renamed_alike() -> None:
 
 def test_all_instances_of_a_block_go_with_it() -> None:
     old, new = (
-        cluster(name, arguments='count = 2\n  name  = "c${count.index}"', pools=pool("p", 1))
-        for name in ("a", "b")
+        cluster(name, arguments='count = 2\n  name  = "c${count.index}"', pools=pool("p", 1)) for name in ("a", "b")
     )
     (detail,) = told(old, new)
     assert detail.startswith("nexus_kubernetes_cluster.a (2 instances) is removed")

@@ -119,9 +119,7 @@ def edited(draw: st.DrawFn, small: Small) -> Small:
     everything = [p.address for p in (*small.parts, *parts)]
     if everything:
         chosen = (draw(st.sampled_from(everything)),)
-        options = draw(
-            st.sampled_from(({}, {}, {"targets": chosen}, {"excludes": chosen}, {"mode": Mode.DESTROY}))
-        )
+        options = draw(st.sampled_from(({}, {}, {"targets": chosen}, {"excludes": chosen}, {"mode": Mode.DESTROY})))
     return Small(racks, tuple(parts), options)
 
 
@@ -208,9 +206,7 @@ def test_what_takes_room_waits_for_the_release_that_frees_it() -> None:
 
 def test_what_takes_room_waits_for_the_delete_that_frees_it() -> None:
     site = TIGHT.replace("MACHINES", "1")
-    in_every_order(
-        site + cluster("a", pools=pool("p", 1, SKUS[0])), site + cluster("b", pools=pool("p", 1, SKUS[0]))
-    )
+    in_every_order(site + cluster("a", pools=pool("p", 1, SKUS[0])), site + cluster("b", pools=pool("p", 1, SKUS[0])))
 
 
 def test_what_takes_room_waits_for_the_update_that_rolls_away_from_it() -> None:

@@ -49,9 +49,7 @@ def upgrade_of(before: str, after: str) -> Upgrade:
 def test_pools_go_in_batches_and_never_below_what_is_allowed() -> None:
     upgrade = upgrade_of(text(OLD), text(NEW))
     assert (upgrade.cluster, upgrade.before, upgrade.after) == ("a", "1.29.4", "1.30.1")
-    shapes = [
-        (each.pool, each.vms, each.batches, each.concurrent_vms, each.minimum_up) for each in upgrade.pools
-    ]
+    shapes = [(each.pool, each.vms, each.batches, each.concurrent_vms, each.minimum_up) for each in upgrade.pools]
     assert shapes == [("control-plane", 3, 3, 1, 3), ("p", 4, 4, 1, 4), ("q", 3, 2, 2, 1)]
     assert [each.surges for each in upgrade.pools] == [True, True, False]
     assert upgrade.is_feasible
@@ -75,12 +73,7 @@ def test_other_changes_are_no_upgrade() -> None:
 def test_another_sku_makes_a_pool_anew_at_once() -> None:
     bigger = text(OLD, SHOP).replace(pool("q", 3, more=IN_PLACE), pool("q", 3, "NC_G12_56_v1", more=IN_PLACE))
     upgrade = upgrade_of(text(OLD, SHOP), bigger)
-    assert (upgrade.trigger, upgrade.before, upgrade.after, upgrade.is_rolling) == (
-        "sku_changed",
-        "",
-        "",
-        False,
-    )
+    assert (upgrade.trigger, upgrade.before, upgrade.after, upgrade.is_rolling) == ("sku_changed", "", "", False)
     (of_pool,) = upgrade.pools
     assert (of_pool.pool, of_pool.vms, of_pool.batches, of_pool.concurrent_vms) == ("q", 3, 1, 3)
     assert (of_pool.surges, of_pool.minimum_up) == (False, 0)
@@ -116,9 +109,7 @@ def test_where_it_stops_is_told() -> None:
 def test_a_pool_that_another_argument_makes_anew_beside_the_upgrade_is_away_at_once() -> None:
     both = text(NEW).replace(pool("p", 4), pool("p", 4, "NC_G12_56_v1"))
     upgrade = upgrade_of(text(OLD), both)
-    shapes = {
-        each.pool: (each.batches, each.concurrent_vms, each.minimum_up, each.surges) for each in upgrade.pools
-    }
+    shapes = {each.pool: (each.batches, each.concurrent_vms, each.minimum_up, each.surges) for each in upgrade.pools}
     assert shapes["p"] == (1, 4, 0, False)
     assert shapes["control-plane"] == (3, 1, 3, True)
 
@@ -152,9 +143,7 @@ def beside_a_scale_in(version: str, wide: int, narrow: int) -> str:
     """A cluster in one zone that is upgraded, beside one over both that shrinks."""
     zoned = pool("p", narrow, "NC_P46_224_v1", more='availability_zones = ["r0"]')
     return (
-        ONE_RACK
-        + cluster("a", arguments=version, pools=zoned)
-        + cluster("b", pools=pool("q", wide, "NC_P46_224_v1"))
+        ONE_RACK + cluster("a", arguments=version, pools=zoned) + cluster("b", pools=pool("q", wide, "NC_P46_224_v1"))
     )
 
 

@@ -89,10 +89,7 @@ def test_the_room_of_the_old_is_free_in_the_next_plan() -> None:
 def test_creating_first_spreads_to_what_it_depends_on() -> None:
     text = RACKS + cluster("a") + agent_pool("own", "nexus_kubernetes_cluster.a.id", 1, more=FIRST)
     result = good(plan(bigger_plane(text), state_of(text)))
-    assert actions(result) == {
-        "nexus_kubernetes_cluster.a": "create-delete",
-        "nexus_agent_pool.own": "create-delete",
-    }
+    assert actions(result) == {"nexus_kubernetes_cluster.a": "create-delete", "nexus_agent_pool.own": "create-delete"}
     run(result.plan, state_of(text), 2)
 
 
@@ -112,9 +109,7 @@ def test_an_ignored_count_keeps_what_stands() -> None:
 @pytest.mark.parametrize("ignored", ["agent_pool", "all", "[agent_pool]", 'agent_pool["np1"]'])
 def test_wider_ignores(ignored: str) -> None:
     listed = ignored if ignored == "all" or ignored.startswith("[") else f"[{ignored}]"
-    text = RACKS + cluster(
-        "a", arguments=f"lifecycle {{\n ignore_changes = {listed}\n}}", pools=pool("np1", 3)
-    )
+    text = RACKS + cluster("a", arguments=f"lifecycle {{\n ignore_changes = {listed}\n}}", pools=pool("np1", 3))
     state = state_of(text)
     changed = text.replace("count       = 3", "count       = 5").replace(
         'vm_sku_name = "NC_G6_28_v1"\n    \n', f'vm_sku_name = "{BIG}"\n labels = {{ a = "b" }}\n'
@@ -150,16 +145,11 @@ def test_replace_triggered_by_another_resource() -> None:
     text = (
         RACKS
         + cluster("a", pools=pool("p", 1))
-        + cluster(
-            "b", arguments="lifecycle {\n replace_triggered_by = [nexus_kubernetes_cluster.a.agent_pool]\n}"
-        )
+        + cluster("b", arguments="lifecycle {\n replace_triggered_by = [nexus_kubernetes_cluster.a.agent_pool]\n}")
     )
     state = state_of(text)
     result = good(plan(text.replace('"p" {\n    count       = 1', '"p" {\n    count       = 2'), state))
-    assert triggers(result) == {
-        "a-p-1": ("place", "scale_out"),
-        "b-control-plane-0": ("move", "cluster_replaced"),
-    }
+    assert triggers(result) == {"a-p-1": ("place", "scale_out"), "b-control-plane-0": ("move", "cluster_replaced")}
     assert change_of(result.plan, "nexus_kubernetes_cluster.b").reason == "replace_by_triggers"
     assert triggers(
         good(
@@ -194,8 +184,7 @@ def test_conditions_see_placements() -> None:
 
 def test_a_failing_precondition_stops_the_plan() -> None:
     text = RACKS + cluster(
-        "a",
-        arguments='lifecycle {\n precondition {\n condition = path.root == ""\n error_message = "no"\n}\n}',
+        "a", arguments='lifecycle {\n precondition {\n condition = path.root == ""\n error_message = "no"\n}\n}'
     )
     (found,) = errors(plan(text))
     assert "no" in found.detail
@@ -234,9 +223,7 @@ def test_moves_in_a_circle_are_an_error() -> None:
     text = RACKS + cluster("a") + cluster("b")
     one, other = "nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.b"
     around = moved(one, other) + moved(other, one)
-    assert {d.id for d in errors(plan(RACKS + around, state_of(text)))} == {
-        "cyclic-dependency-in-move-statements"
-    }
+    assert {d.id for d in errors(plan(RACKS + around, state_of(text)))} == {"cyclic-dependency-in-move-statements"}
     # Nothing stands, and it is told all the same; where both are declared, that is what is wrong.
     assert [d.id for d in errors(plan(RACKS + around))] == ["cyclic-dependency-in-move-statements"]
     assert {d.id for d in errors(plan(text + around, state_of(text)))} == {"moved-object-still-exists"}
@@ -278,8 +265,7 @@ def test_count_to_for_each_with_moved_blocks() -> None:
 
 
 MODULE = {
-    "m/main.nf.hcl": 'variable "site" {}\n'
-    + cluster("a", pools=pool("p", 1)).replace("nexus_site.s.id", "var.site")
+    "m/main.nf.hcl": 'variable "site" {}\n' + cluster("a", pools=pool("p", 1)).replace("nexus_site.s.id", "var.site")
 }
 CALL = '\nmodule "m" {\n  source = "./m"\n  site = nexus_site.s.id\n}\n'
 
@@ -295,11 +281,7 @@ def test_into_a_module_and_a_module_renamed() -> None:
     result = good(plan({"main.nf.hcl": renamed, **MODULE}, inside))
     assert triggers(result) == {}
     assert result.plan.to_add == 0
-    keyed = (
-        RACKS
-        + CALL.replace("source", 'for_each = toset(["k"])\n  source')
-        + moved("module.m", 'module.m["k"]')
-    )
+    keyed = RACKS + CALL.replace("source", 'for_each = toset(["k"])\n  source') + moved("module.m", 'module.m["k"]')
     result = good(plan({"main.nf.hcl": keyed, **MODULE}, inside))
     assert triggers(result) == {}
 
@@ -335,9 +317,7 @@ def with_deposed(state: State, address: str) -> State:
     current = state.instances[at(address)].current
     assert current is not None
     old = exchanged(current, creation=90)
-    return exchanged(
-        state.replace_instance(at(address), InstanceState(current, {"00c0ffee": old})), last_creation=90
-    )
+    return exchanged(state.replace_instance(at(address), InstanceState(current, {"00c0ffee": old})), last_creation=90)
 
 
 def test_a_deposed_object_is_deleted_by_the_next_plan_and_moves_nobody() -> None:
@@ -379,9 +359,7 @@ def test_a_tainted_rack_is_made_again_and_its_vms_with_it() -> None:
     address = at("nexus_rack.r[1]")
     current = state.instances[address].current
     assert current is not None
-    result = good(
-        plan(text, state.replace_instance(address, InstanceState(exchanged(current, tainted=True))))
-    )
+    result = good(plan(text, state.replace_instance(address, InstanceState(exchanged(current, tainted=True)))))
     assert actions(result) == {"nexus_rack.r[1]": "delete-create", "nexus_kubernetes_cluster.a": "update"}
     assert {trigger for _, trigger in triggers(result).values()} == {"machine_replaced"}
 
@@ -423,8 +401,7 @@ def test_a_late_block_loses_a_machine_too() -> None:
     lost = int(victim[-1]) - 1
     shrunk = text.replace("machine_count = 4", f"machine_count = count.index == {rack} ? {lost} : 4")
     if not any(
-        m.startswith(f"r{rack}-") and int(m[-1]) > lost and "late" not in n
-        for n, (m, _) in places(state).items()
+        m.startswith(f"r{rack}-") and int(m[-1]) > lost and "late" not in n for n, (m, _) in places(state).items()
     ):
         found = triggers(good(plan(shrunk, state)))
         assert found["late1-control-plane-0"] == ("move", "machine_removed")
@@ -472,11 +449,7 @@ def test_dynamic_pools_come_and_go() -> None:
     state = state_of(text.replace("NAMES", '["x", "y"]'))
     result = good(plan(text.replace("NAMES", '["z", "y"]'), state))
     assert triggers(result) == {"a-x-0": ("remove", "pool_removed"), "a-z-0": ("place", "new")}
-    assert list(attributes(state, "nexus_kubernetes_cluster.a")["nodes"]) == [
-        "a-control-plane-0",
-        "a-x-0",
-        "a-y-0",
-    ]
+    assert list(attributes(state, "nexus_kubernetes_cluster.a")["nodes"]) == ["a-control-plane-0", "a-x-0", "a-y-0"]
 
 
 def test_references_to_placements_reach_outputs() -> None:

@@ -45,9 +45,7 @@ def test_every_inventory_is_remembered_with_its_date(real: RealPlan) -> None:
         ("", "7d", True),
     ],
 )
-def test_an_inventory_is_old_after_its_max_age_or_a_day(
-    taken_at: str, max_age: str | None, is_old: bool
-) -> None:
+def test_an_inventory_is_old_after_its_max_age_or_a_day(taken_at: str, max_age: str | None, is_old: bool) -> None:
     assert build_inventory_read("a", taken_at, "2026-03-01T12:00:00Z", max_age).is_stale is is_old
 
 

@@ -106,9 +106,7 @@ def test_a_resource_moves_into_a_module() -> None:
 
 def test_what_has_no_name_written_keeps_its_own_under_another_block() -> None:
     block = 'resource "nexus_site" "east" {\n}\n'
-    moved = (
-        block.replace('"east"', '"west"') + "moved {\n  from = nexus_site.east\n  to   = nexus_site.west\n}\n"
-    )
+    moved = block.replace('"east"', '"west"') + "moved {\n  from = nexus_site.east\n  to   = nexus_site.west\n}\n"
     result = plan(moved, state_of(block))
     assert moves(result) == {"nexus_site.east": "nexus_site.west"}
     (change,) = result.plan.changes

@@ -120,12 +120,7 @@ def test_depends_on_orders_planning_within_a_phase() -> None:
 
 def test_the_first_free_block_in_source_order_is_taken_each_time() -> None:
     # c waits for e; when e was taken, c comes before d, which stands later.
-    text = (
-        RACKS
-        + cluster("c", arguments="depends_on = [nexus_kubernetes_cluster.e]")
-        + cluster("e")
-        + cluster("d")
-    )
+    text = RACKS + cluster("c", arguments="depends_on = [nexus_kubernetes_cluster.e]") + cluster("e") + cluster("d")
     names = [a.rpartition(".")[2] for a in managed(text)[-3:]]
     assert names == ["e", "c", "d"]
 
@@ -144,9 +139,7 @@ def test_a_module_stands_at_its_module_block() -> None:
 
 def test_phases_hold_across_modules() -> None:
     files = {
-        "main.nf.hcl": SITE
-        + 'module "m" {\n  source = "./m"\n  site   = nexus_site.s.id\n}\n'
-        + RACK % ("late", 4),
+        "main.nf.hcl": SITE + 'module "m" {\n  source = "./m"\n  site   = nexus_site.s.id\n}\n' + RACK % ("late", 4),
         "m/main.nf.hcl": 'variable "site" {}\n' + cluster("a").replace("nexus_site.s.id", "var.site"),
     }
     assert managed(files) == ["nexus_site.s", "nexus_rack.late", "module.m.nexus_kubernetes_cluster.a"]
@@ -174,11 +167,7 @@ def test_json_takes_the_order_of_keys_as_written() -> None:
     text = {"resource": {"nexus_kubernetes_cluster": clusters, "nexus_rack": racks, "nexus_site": {"s": {}}}}
     result = good(plan({"main.nf.json": text}))
     assert order(result)[-2:] == ["nexus_kubernetes_cluster.z", "nexus_kubernetes_cluster.a"]
-    assert [r.object for r in result.plan.placements if r.cluster == "z"] == [
-        "z-control-plane-0",
-        "z-q-0",
-        "z-b-0",
-    ]
+    assert [r.object for r in result.plan.placements if r.cluster == "z"] == ["z-control-plane-0", "z-q-0", "z-b-0"]
 
 
 def test_a_file_of_clusters_plans_the_same_before_and_after_the_racks() -> None:

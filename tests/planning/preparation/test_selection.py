@@ -48,9 +48,7 @@ def test_a_target_takes_in_what_it_refers_to_and_nothing_else(state: State) -> N
 
 
 def test_targets_follow_references_only_never_phases() -> None:
-    result = good(
-        plan(TEXT.replace("nexus_site.s.id\n  machine", '"s"\n  machine'), targets=("nexus_site.s",))
-    )
+    result = good(plan(TEXT.replace("nexus_site.s.id\n  machine", '"s"\n  machine'), targets=("nexus_site.s",)))
     assert actions(result) == {"nexus_site.s": "create"}
 
 
@@ -130,9 +128,7 @@ def test_a_colon_in_a_key_is_not_where_the_vm_begins(key: str) -> None:
     address = f'nexus_kubernetes_cluster.a["{key}"]'
     result = good(plan(text, state, replaces=(f"{address}:a-control-plane-0",)))
     assert triggers(result) == {"a-control-plane-0": ("move", "heal")}
-    assert triggers(good(plan(text, state, replaces=(address,)))) == {
-        "a-control-plane-0": ("move", "requested")
-    }
+    assert triggers(good(plan(text, state, replaces=(address,)))) == {"a-control-plane-0": ("move", "requested")}
 
 
 # --- destroy -----------------------------------------------------------------------------------
@@ -157,9 +153,7 @@ def test_everything_goes_in_an_order_that_state_recorded(state: State) -> None:
         return {kinds[s] for s in found if s in kinds}
 
     assert "nexus_agent_pool.own" in before("nexus_kubernetes_cluster.a")
-    assert {"nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.b", "nexus_rack.r[1]"} <= before(
-        "nexus_site.s"
-    )
+    assert {"nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.b", "nexus_rack.r[1]"} <= before("nexus_site.s")
 
 
 def test_the_same_with_the_configuration_at_hand(state: State) -> None:
@@ -188,8 +182,7 @@ def test_a_destroy_with_an_exclusion_names_the_racks_to_exclude_as_well(state: S
 
 SITES = {
     "main.nf.hcl": (
-        'module "site" {\n  source   = "./site"\n  for_each = toset(["east", "west"])\n'
-        "  name     = each.key\n}\n"
+        'module "site" {\n  source   = "./site"\n  for_each = toset(["east", "west"])\n  name     = each.key\n}\n'
     ),
     "site/main.nf.hcl": (
         'variable "name" {}\n'
@@ -247,8 +240,7 @@ def test_the_main_steps_are_what_the_plan_line_counts(state: State) -> None:
 def test_many_to_many_waits_go_through_a_gate() -> None:
     text = RACKS.replace("= 3\n", "= 30\n") + cluster("a", arguments='count = 20\n name = "a${count.index}"')
     text = text.replace(
-        "site_id = nexus_site.s.id\n  count",
-        "depends_on = [nexus_rack.r]\n site_id = nexus_site.s.id\n  count",
+        "site_id = nexus_site.s.id\n  count", "depends_on = [nexus_rack.r]\n site_id = nexus_site.s.id\n  count"
     )
     result = good(plan(text))
     assert sum(len(s.waits_for) for s in result.plan.steps) < 400

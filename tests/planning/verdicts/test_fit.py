@@ -62,9 +62,7 @@ def ways(result: PlanResult) -> dict[str, dict[str, Any]]:
 
 def test_every_pool_that_fails_is_named_with_how_many_fit() -> None:
     text = SITE + rack("r", 2)
-    text += cluster("a", pools=pool("p", 9, BIG) + pool("q", 2, SMALL)) + cluster(
-        "b", pools=pool("p", 1, BIG)
-    )
+    text += cluster("a", pools=pool("p", 9, BIG) + pool("q", 2, SMALL)) + cluster("b", pools=pool("p", 1, BIG))
     result = plan(text)
     found = misfits(result)
     assert set(found) == {("nexus_kubernetes_cluster.a", "p"), ("nexus_kubernetes_cluster.b", "p")}
@@ -205,20 +203,14 @@ def test_a_smaller_sku_comes_last() -> None:
 
 
 def test_nothing_is_offered_that_does_not_work() -> None:
-    text = (
-        SITE
-        + rack("r", 1)
-        + cluster("a", plane="NC_G48_224_v1", count=1, pools=pool("p", 1, "NC_E94_448_v1"))
-    )
+    text = SITE + rack("r", 1) + cluster("a", plane="NC_G48_224_v1", count=1, pools=pool("p", 1, "NC_E94_448_v1"))
     result = plan(text, ways_out=True)
     for way in ways(result).values():
         assert way["kind"] == "sku", way
 
 
 def test_pools_that_fail_together_get_counts_for_all_of_them() -> None:
-    text = (
-        SITE + rack("r", 3) + cluster("a", pools=pool("p", 5, BIG)) + cluster("b", pools=pool("p", 5, HALF))
-    )
+    text = SITE + rack("r", 3) + cluster("a", pools=pool("p", 5, BIG)) + cluster("b", pools=pool("p", 5, HALF))
     result = plan(text + cluster("c", pools=pool("p", 9, BIG)), ways_out=True)
     if "count" in ways(result):
         assert {c["address"] for c in ways(result)["count"]["counts"]} == {d.address for d in errors(result)}
@@ -234,13 +226,7 @@ def test_every_error_carries_the_same_ways_out() -> None:
 
 # --- any site --------------------------------------------------------------------------------------
 
-pools = st.builds(
-    Pool,
-    st.sampled_from("pq"),
-    st.integers(1, 9),
-    st.sampled_from(POOL_SKUS),
-    st.sampled_from(ZONES),
-)
+pools = st.builds(Pool, st.sampled_from("pq"), st.integers(1, 9), st.sampled_from(POOL_SKUS), st.sampled_from(ZONES))
 
 
 @st.composite
@@ -296,8 +282,7 @@ def test_every_way_out_works_and_the_count_is_the_largest(site: Site) -> None:
                 replace(
                     b,
                     pools=tuple(
-                        replace(p, sku=way["vm_sku_name"]) if (b.address, p.name) in failing else p
-                        for p in b.pools
+                        replace(p, sku=way["vm_sku_name"]) if (b.address, p.name) in failing else p for p in b.pools
                     ),
                 )
                 for b in site.blocks
@@ -407,11 +392,7 @@ def test_a_standing_vms_hard_hint_in_the_way_may_be_made_soft() -> None:
         "It re-places 1 existing VM."
     )
     assert way["edits"] == [
-        {
-            "address": "nexus_virtual_machine.far",
-            "path": ["placement_hint", 0, "scheduling_execution"],
-            "value": "Soft",
-        }
+        {"address": "nexus_virtual_machine.far", "path": ["placement_hint", 0, "scheduling_execution"], "value": "Soft"}
     ]
     followed = good(plan(text.replace('"Hard"', '"Soft"'), state))
     assert set(triggers(followed)) == {"first", "far"}

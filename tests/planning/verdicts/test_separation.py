@@ -45,10 +45,7 @@ def zones(*names: str) -> str:
 def document_clusters(a: str = "", b: str = "", c: str = zones("1", "4")) -> str:
     """Clusters A, B and C of the document, their pools (and control planes) in these zones."""
     text = cluster(
-        "a",
-        plane="NC_G12_56_v1",
-        count=3,
-        pools=pool("pool1", 24, EXTRA_LARGE, a) + pool("pool2", 6, "NC_G6_28_v1", a),
+        "a", plane="NC_G12_56_v1", count=3, pools=pool("pool1", 24, EXTRA_LARGE, a) + pool("pool2", 6, "NC_G6_28_v1", a)
     )
     text = text.replace("count       = 3\n", f"count = 3\n{a}\n", 1)
     other = cluster(
@@ -131,12 +128,7 @@ def test_zones_of_their_own_hold_in_every_outcome(scope: str) -> None:
     text = EIGHT_RACKS + document_clusters(zones("1", "2", "3", "4"), zones("5", "6", "7", "8"))
     result = good(plan(text + rule(of("a", "c"), of("b"), scope=scope), samples=20))
     found = verdict(result)
-    assert (found.satisfied, found.satisfied_count, found.sample_count, found.violations) == (
-        "always",
-        20,
-        20,
-        (),
-    )
+    assert (found.satisfied, found.satisfied_count, found.sample_count, found.violations) == ("always", 20, 20, ())
 
 
 def test_what_one_tie_break_keeps_apart_another_may_join() -> None:
@@ -236,15 +228,11 @@ def test_unknown_and_empty_groups_are_errors_at_their_line() -> None:
 
 
 def test_the_verdict_is_no_part_of_state_and_survives_the_plan_file() -> None:
-    text = (
-        RACKS + cluster("a") + cluster("b") + rule(of("a"), of("b"), scope="rack", more='enforcement="warn"')
-    )
+    text = RACKS + cluster("a") + cluster("b") + rule(of("a"), of("b"), scope="rack", more='enforcement="warn"')
     result = good(plan(text, samples=10))
     stored = state_of(text)
     (values,) = [
-        s.current.attributes
-        for a, s in stored.instances.items()
-        if a.type == "nexus_separation_rule" and s.current
+        s.current.attributes for a, s in stored.instances.items() if a.type == "nexus_separation_rule" and s.current
     ]
     assert set(values) == {"id", "name", "scope", "enforcement", "group"}
     assert not plan(text, stored).plan.has_changes
@@ -257,9 +245,7 @@ def test_the_verdict_is_no_part_of_state_and_survives_the_plan_file() -> None:
 
 
 def two_tenants(a: str, b: str, *, plane: str = zones("1")) -> str:
-    first = cluster("a", pools=pool("p", 12, EXTRA_LARGE, a)).replace(
-        "count       = 1\n", f"count = 1\n{plane}\n", 1
-    )
+    first = cluster("a", pools=pool("p", 12, EXTRA_LARGE, a)).replace("count       = 1\n", f"count = 1\n{plane}\n", 1)
     second = cluster("b", pools=pool("p", 40, EXTRA_LARGE, b))
     second = second.replace("count       = 1\n", f"count = 1\n{zones('8')}\n", 1)
     return EIGHT_RACKS + first + second + rule(of("a"), of("b"))
@@ -267,9 +253,7 @@ def two_tenants(a: str, b: str, *, plane: str = zones("1")) -> str:
 
 @pytest.mark.parametrize(("shared", "rest"), [(5, ""), (6, "\n - likewise m5"), (7, "\n - likewise m5, m6")])
 def test_a_refusal_names_five_machines_with_their_vms_and_the_others_by_name(shared: int, rest: str) -> None:
-    violations = [
-        SeparationViolation("s", "r", f"m{number}", ("a", "b"), "b", "new", "") for number in range(shared)
-    ]
+    violations = [SeparationViolation("s", "r", f"m{number}", ("a", "b"), "b", "new", "") for number in range(shared)]
     found = SeparationVerdict(
         parse_address("nexus_separation_rule.apart"), "machine", "deny", "never", tuple(violations)
     )

@@ -19,9 +19,7 @@ CLUSTER = "nexus_kubernetes_cluster.a"
 
 @cache
 def standing() -> State:
-    return state_of(
-        RACKS + cluster("a", pools=pool("p", 7, "NC_P22_112_v1")) + cluster("b", pools=pool("p", 2))
-    )
+    return state_of(RACKS + cluster("a", pools=pool("p", 7, "NC_P22_112_v1")) + cluster("b", pools=pool("p", 2)))
 
 
 def told(state: State) -> tuple[list[str], list[str]]:
@@ -85,19 +83,13 @@ def test_seven_vms_in_one_cell_warn() -> None:
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (
-            with_nodes(in_a_cell_that_is_not_there),
-            'has no cell 2, which the state records for the VM "a-p-1"',
-        ),
+        (with_nodes(in_a_cell_that_is_not_there), 'has no cell 2, which the state records for the VM "a-p-1"'),
         (with_nodes(in_too_many_cells), "in 2 cells, but its size needs 1"),
         (with_nodes(under_one_number), "have the same number in one pool, 0"),
         (under_a_name_of_another(standing()), "have the same id"),
         (edited(standing(), CLUSTER, creation=1), "have the creation number 1"),
         (edited(standing(), CLUSTER, provider="mine.second"), 'the provider "mine.second"'),
-        (
-            edited(standing(), "nexus_site.s", dependencies=(CLUSTER,)),
-            "in a cycle",
-        ),
+        (edited(standing(), "nexus_site.s", dependencies=(CLUSTER,)), "in a cycle"),
     ],
 )
 def test_what_cannot_be_is_an_error(state: State, words: str) -> None:

@@ -100,9 +100,7 @@ def test_a_filter_that_somebody_adds_is_asked_of_what_stands(monkeypatch: pytest
     monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, limit(2)))
     # Each of the three stands beside two others, and those of q are not counted.
     (detail,) = told(state)
-    assert detail.startswith(
-        "p in nexus_kubernetes_cluster.a: 2 VMs of p already. Violated by a-p-0 on r0-bm"
-    )
+    assert detail.startswith("p in nexus_kubernetes_cluster.a: 2 VMs of p already. Violated by a-p-0 on r0-bm")
     monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS[:-1], limit(3)))
     assert told(state) == []
 

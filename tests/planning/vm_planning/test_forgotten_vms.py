@@ -9,11 +9,7 @@ import pytest
 
 from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.planning.conclusion.site_records import add_capacity
-from nexusform.planning.vm_planning.forgotten_vms import (
-    add_forgotten_vms,
-    list_forgotten_vms,
-    release_forgotten_vm,
-)
+from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms, list_forgotten_vms, release_forgotten_vm
 from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
 from nexusform.plans.plan import Mode
 from nexusform.plans.site_capacity.occupancy import list_changed_racks
@@ -121,10 +117,7 @@ def test_ground_that_goes_under_them_is_told(text: str, options: dict[str, Any],
     assert told.brief == f"nexus_rack.r[0]: {happens} under 3 forgotten VMs"
     made = add_capacity(result, all_types()).plan
     # No guard rail passes it, and the map lists none of them as staying.
-    assert list_broken_limits(apply_limits(made, parse_limits("moved:0,removed:0"))) == (
-        "moved:0",
-        "removed:0",
-    )
+    assert list_broken_limits(apply_limits(made, parse_limits("moved:0,removed:0"))) == ("moved:0", "removed:0")
     assert list_broken_limits(apply_limits(made, parse_limits("moved:3,removed:3"))) == ()
     assert describe_lost_vms(made) == ["3 forgotten VMs lose their machine"]
     (site,) = build_rack_maps(made)

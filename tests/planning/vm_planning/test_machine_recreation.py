@@ -188,9 +188,7 @@ def test_a_machine_that_takes_no_vms_gets_none_back() -> None:
         ({"excludes": ("nexus_kubernetes_cluster.b",)}, "Omit -exclude='nexus_kubernetes_cluster.b'"),
     ],
 )
-def test_vms_that_the_selection_leaves_out_forbid_it(
-    state: State, options: dict[str, Any], remedy: str
-) -> None:
+def test_vms_that_the_selection_leaves_out_forbid_it(state: State, options: dict[str, Any], remedy: str) -> None:
     result = plan(TEXT, state, replaces=("nexus_rack.r[0]",), **options)
     (problem,) = errors(result)
     assert problem.id == "deleted-machine-with-vms"

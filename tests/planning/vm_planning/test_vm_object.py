@@ -5,9 +5,7 @@ from nexusform.planning.vm_planning.vm_object import find_placement_origin, reco
 
 def test_each_vm_keeps_the_trigger_and_serial_that_brought_it() -> None:
     first = record_placed(None, [("a-0", "new"), ("a-1", "new")], ["a-0", "a-1"], 1)
-    second = record_placed(
-        first, [("a-1", "machine_removed"), ("a-2", "scale_out")], ["a-0", "a-1", "a-2"], 4
-    )
+    second = record_placed(first, [("a-1", "machine_removed"), ("a-2", "scale_out")], ["a-0", "a-1", "a-2"], 4)
     assert find_placement_origin(second, "a-0") == ("new", 1)
     assert find_placement_origin(second, "a-1") == ("machine_removed", 4)
     assert find_placement_origin(second, "a-2") == ("scale_out", 4)

@@ -7,19 +7,7 @@ import pytest
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.plans.plan import Mode, PlacementAction, PlacementTotal
 from nexusform.state.objects import State
-from tests.planning.harness import (
-    RACKS,
-    cluster,
-    errors,
-    good,
-    places,
-    plan,
-    pool,
-    rows,
-    state_of,
-    triggers,
-    warnings,
-)
+from tests.planning.harness import RACKS, cluster, errors, good, places, plan, pool, rows, state_of, triggers, warnings
 
 CLUSTER = cluster("a", pools=pool("p", 5), count=3)
 TWO = RACKS.replace("= 3\n", "= 2\n", 1)

@@ -23,9 +23,7 @@ resource "nexus_kubernetes_cluster" "k" {
 def test_a_vm_healed_onto_its_own_place_is_still_created_again() -> None:
     standing = state_of({"main.nf.hcl": ONE_MACHINE})
     healed = plan(
-        {"main.nf.hcl": ONE_MACHINE},
-        standing,
-        replaces=("nexus_kubernetes_cluster.k:k-control-plane-0",),
+        {"main.nf.hcl": ONE_MACHINE}, standing, replaces=("nexus_kubernetes_cluster.k:k-control-plane-0",)
     ).plan
     assert [c.address.name for c in healed.changes if c.action is Action.UPDATE] == ["k"]
     assert [step.kind for step in healed.steps] == [StepKind.RELEASE, StepKind.UPDATE]

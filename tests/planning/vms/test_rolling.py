@@ -39,14 +39,9 @@ def upgrade(settings: str) -> str:
 
 def rolled(machines: int, count: int, settings: str) -> list[str]:
     """The errors of an upgrade of `count` VMs that each take one of two cells of a machine."""
-    own = (
-        site(machines)
-        + '\nresource "nexus_rack" "plane" {\n site_id = nexus_site.s.id\n machine_count = 1\n}\n'
-    )
+    own = site(machines) + '\nresource "nexus_rack" "plane" {\n site_id = nexus_site.s.id\n machine_count = 1\n}\n'
     zones = 'availability_zones = ["r"]\n'
-    text = own + cluster(
-        "a", arguments='kubernetes_version = "1"', pools=pool("p", count, BIG, zones + settings)
-    )
+    text = own + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", count, BIG, zones + settings))
     text = text.replace('"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["plane"]\n', 1)
     state = state_of(text)
     result = plan(text.replace('"1"\n', '"2"\n', 1), state)
@@ -79,9 +74,7 @@ def test_a_batch_needs_room_beside_the_old_vms(machines: int, count: int, settin
 
 
 def test_a_batch_without_room_is_the_does_not_fit_error() -> None:
-    text = site(1) + cluster(
-        "a", arguments='kubernetes_version = "1"', pools=pool("p", 1, BIG), plane="NC_G24_112_v1"
-    )
+    text = site(1) + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", 1, BIG), plane="NC_G24_112_v1")
     state = state_of(text)
     result = plan(text.replace('"1"', '"2"'), state)
     assert {d.id for d in errors(result)} == {"insufficient-capacity"}
@@ -106,10 +99,7 @@ def test_old_vms_count_while_the_new_are_placed() -> None:
     for row in rows(result).values():
         assert row.source is not None
         assert row.target is not None
-        assert (row.source.machine, row.source.cells) != (
-            row.target.machine,
-            row.target.cells,
-        )
+        assert (row.source.machine, row.source.cells) != (row.target.machine, row.target.cells)
 
 
 POOLED = site(6) + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", 2))

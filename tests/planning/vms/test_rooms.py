@@ -25,9 +25,7 @@ from tests.planning.harness import (
     vms,
     warnings,
 )
-from tests.planning.harness import (
-    applied as state_after,
-)
+from tests.planning.harness import applied as state_after
 
 BIG = "NC_P46_224_v1"
 ONE = RACKS.replace("= 3\n", "= 1\n")
@@ -54,9 +52,7 @@ def hint(kind: str, target: str, how: str, scope: str) -> str:
   }}"""
 
 
-def machine(
-    more: str, slot: int = 4, rack: str = "nexus_rack.r[0].id", sku: str = 'machine_sku = "bom-1.7.3"'
-) -> str:
+def machine(more: str, slot: int = 4, rack: str = "nexus_rack.r[0].id", sku: str = 'machine_sku = "bom-1.7.3"') -> str:
     return f"""
 resource "nexus_bare_metal_machine" "m" {{
   rack_id = {rack}
@@ -84,19 +80,14 @@ def test_hints_bring_together_and_keep_apart(how: str, scope: str, part: str) ->
 
 
 def test_a_hard_hint_that_nothing_satisfies_does_not_fit_and_a_soft_one_does() -> None:
-    text = (
-        ONE + vm("first") + vm("far", hint("AntiAffinity", "nexus_virtual_machine.first.id", "Hard", "Rack"))
-    )
+    text = ONE + vm("first") + vm("far", hint("AntiAffinity", "nexus_virtual_machine.first.id", "Hard", "Rack"))
     (found,) = errors(plan(text))
     assert found.id == "insufficient-capacity"
     assert "s/first" in found.detail
     assert len(places(state_of(text.replace("Hard", "Soft")))) == 2
 
 
-@pytest.mark.parametrize(
-    ("target", "rack"),
-    [('"s/r1"', "r1"), ("nexus_rack.r[2].id", "r2"), ('"s/r1/r1-bm02"', "r1")],
-)
+@pytest.mark.parametrize(("target", "rack"), [('"s/r1"', "r1"), ("nexus_rack.r[2].id", "r2"), ('"s/r1/r1-bm02"', "r1")])
 def test_hints_may_name_racks_and_machines(target: str, rack: str) -> None:
     text = RACKS + vm("v", hint("Affinity", target, "Hard", "Rack"))
     assert vms(state_of(text))["v"]["rack"] == rack
@@ -104,9 +95,7 @@ def test_hints_may_name_racks_and_machines(target: str, rack: str) -> None:
 
 def test_a_hint_may_name_a_cluster() -> None:
     text = (
-        RACKS
-        + cluster("a", count=2)
-        + vm("v", hint("AntiAffinity", "nexus_kubernetes_cluster.a.id", "Hard", "Rack"))
+        RACKS + cluster("a", count=2) + vm("v", hint("AntiAffinity", "nexus_kubernetes_cluster.a.id", "Hard", "Rack"))
     )
     found = vms(state_of(text))
     assert found["v"]["rack"] not in {n["rack"] for name, n in found.items() if name != "v"}
@@ -119,11 +108,7 @@ def test_a_hint_at_nothing_is_an_error_at_its_line() -> None:
 
 
 def test_a_hinted_vm_stays_when_its_target_moves() -> None:
-    text = (
-        RACKS
-        + vm("first")
-        + vm("near", hint("Affinity", "nexus_virtual_machine.first.id", "Hard", "Machine"))
-    )
+    text = RACKS + vm("first") + vm("near", hint("Affinity", "nexus_virtual_machine.first.id", "Hard", "Machine"))
     state = state_of(text)
     result = good(plan(text, state, replaces=("nexus_virtual_machine.first:first",)))
     assert triggers(result) == {"first": ("move", "heal")}
@@ -194,9 +179,7 @@ def test_a_pinned_vm_that_does_not_fit_is_counted_with_a_warning() -> None:
     one = ONE.replace("machine_count = 4", "machine_count = 1")
     text = one + vm("v", 'machine = "r0-bm01"', cpus=60, memory=300)
     result = good(plan(text))
-    assert [(d.summary, line_of(d)[0]) for d in warnings(result)] == [
-        ("Insufficient pinned machine", "main.nf.hcl")
-    ]
+    assert [(d.summary, line_of(d)[0]) for d in warnings(result)] == [("Insufficient pinned machine", "main.nf.hcl")]
     assert is_empty(good(plan(text, state_of(text))))
     other = vm("other", cpus=48, memory=224)
     assert len(places(state_of(text + other))) == 2
@@ -248,9 +231,7 @@ ALONE = SITE + 'resource "nexus_rack" "r" {\n site_id = nexus_site.s.id\n machin
 
 
 def test_beside_vms_whose_cells_nobody_told_cells_stay_unknown() -> None:
-    text = (
-        ALONE + machine(occupied("a", 40, 200), rack="nexus_rack.r.id") + cluster("z", plane="NC_P22_112_v1")
-    )
+    text = ALONE + machine(occupied("a", 40, 200), rack="nexus_rack.r.id") + cluster("z", plane="NC_P22_112_v1")
     assert places(state_of(text))["z-control-plane-0"] == ("m", ())
 
 
@@ -284,9 +265,7 @@ def test_a_machine_block_describes_the_racks_own_slot() -> None:
 
 def test_another_slot_is_an_additional_machine() -> None:
     text = (
-        ONE.replace("machine_count = 4", "machine_count = 1")
-        + machine("", slot=7)
-        + cluster("a", plane=BIG, count=4)
+        ONE.replace("machine_count = 4", "machine_count = 1") + machine("", slot=7) + cluster("a", plane=BIG, count=4)
     )
     assert {m for m, _ in places(state_of(text)).values()} == {"r0-bm01", "m"}
 

@@ -168,17 +168,13 @@ def test_a_vm_that_was_observed_elsewhere_has_no_known_cells_there() -> None:
     schema = all_types().resource_types["nexus_kubernetes_cluster"].schema
     node = {"machine": "m1", "rack": "r", "numa_cells": [1], "provenance": "predicted"}
     answer = {"nodes": {"a-p-0": {**node, "machine": "m2"}}}
-    agreement = compare_answer(
-        "x", schema, {"nodes": {"a-p-0": node}}, answer, [("nodes", "a-p-0", "machine")]
-    )
+    agreement = compare_answer("x", schema, {"nodes": {"a-p-0": node}}, answer, [("nodes", "a-p-0", "machine")])
     there = agreement.attributes["nodes"]["a-p-0"]
     assert (there["machine"], there["numa_cells"], there["provenance"]) == ("m2", None, "observed")
 
 
 def test_maps_show_vms_whose_cells_are_not_known() -> None:
-    drawn = render_svg(
-        good(add_capacity(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG)), all_types())).plan
-    )
+    drawn = render_svg(good(add_capacity(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG)), all_types())).plan)
     assert drawn.count('class="vm kept"') == 4
     assert drawn.count('class="vm placed"') >= 1
 
@@ -194,10 +190,7 @@ def test_what_fits_in_some_draws_only_is_a_warning_of_its_own() -> None:
     [detail] = some_draws(result)
     assert f"in {draws.fitting_count} of 50 samples" in detail
     comment = render_markdown(result.plan, {})
-    assert (
-        f"> Everything fits in {draws.fitting_count} of 50 draws of unknown NUMA cells, not in all."
-        in comment
-    )
+    assert f"> Everything fits in {draws.fitting_count} of 50 draws of unknown NUMA cells, not in all." in comment
     assert "Before this plan s takes 0 to 1 x NC_P46_224_v1, each SKU alone." in detail
     # What surely fits is no warning; that it is not shown in the first draw says enough without repetitions.
     assert not some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), samples=50))
@@ -219,9 +212,7 @@ def count_way(files: str, state: State = EMPTY) -> dict[str, Any]:
 def test_a_way_out_says_in_how_many_draws_it_fits_and_which_count_is_certain() -> None:
     way = count_way(TWO + cluster("a", plane=BIG, count=5))
     assert way["counts"][0]["count"] == 3
-    assert re.search(
-        r"It fits in \d+ of 50 samples of the unknown NUMA cells .*\. 2 is certain\.$", way["text"]
-    )
+    assert re.search(r"It fits in \d+ of 50 samples of the unknown NUMA cells .*\. 2 is certain\.$", way["text"])
     unlucky = TWO.replace('"a"', '"m"')
     assert count_way(unlucky + cluster("a", plane=BIG, count=5))["counts"][0]["count"] == 3
     # With another SKU in the plan a count is not told exactly, only in all draws.
@@ -262,9 +253,7 @@ def test_what_may_fit_is_not_refused(wanted: int, samples: int) -> None:
     if isinstance(draws.displayed_sample, str):
         assert (draws.displayed_sample, draws.fitting_count) == ("packed", 0)
     [detail] = (
-        some_draws(result)
-        if draws.fitting_count < draws.sample_count or draws.displayed_sample
-        else ["takes 0 to 8 x"]
+        some_draws(result) if draws.fitting_count < draws.sample_count or draws.displayed_sample else ["takes 0 to 8 x"]
     )
     assert "takes 0 to 8 x" in detail
 

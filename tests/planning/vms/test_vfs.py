@@ -52,10 +52,7 @@ def test_a_changed_number_moves_nobody_and_what_is_too_much_is_told() -> None:
     state = state_of(RACK + workers(8, 2))
     result = good(plan(RACK + workers(8, 20), state))
     assert all(row.action == "keep" for row in result.plan.placements)
-    assert (
-        attributes(applied(result, state), "nexus_kubernetes_cluster.a")["agent_pool"]["np"]["sriov_vfs"]
-        == 20
-    )
+    assert attributes(applied(result, state), "nexus_kubernetes_cluster.a")["agent_pool"]["np"]["sriov_vfs"] == 20
     assert "insufficient-cell-vfs" in {w.id for w in warnings(result)}
     assert is_empty(good(plan(RACK + workers(8, 2), state)))
 

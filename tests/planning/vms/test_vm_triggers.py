@@ -40,13 +40,7 @@ A = cluster(
     count=2,
     pools=pool("p", 3, BIG, 'labels = { x = "1" }') + pool("q", 2),
 )
-BASE = (
-    RACKS
-    + A
-    + agent_pool("own", "nexus_kubernetes_cluster.a.id", 2)
-    + cluster("b", pools=pool("p", 2))
-    + PLAIN
-)
+BASE = RACKS + A + agent_pool("own", "nexus_kubernetes_cluster.a.id", 2) + cluster("b", pools=pool("p", 2)) + PLAIN
 
 PLANE = {"a-control-plane-0", "a-control-plane-1"}
 P = {"a-p-0", "a-p-1", "a-p-2"}
@@ -78,11 +72,7 @@ def test_a_plan_on_its_own_result_is_empty(state: State) -> None:
 def test_count_up_places_only_the_new(state: State) -> None:
     result = good(
         plan(
-            without(
-                BASE,
-                'count       = 3\n    vm_sku_name = "NC_P46',
-                'count       = 5\n    vm_sku_name = "NC_P46',
-            ),
+            without(BASE, 'count       = 3\n    vm_sku_name = "NC_P46', 'count       = 5\n    vm_sku_name = "NC_P46'),
             state,
         )
     )
@@ -113,9 +103,7 @@ def test_changing_the_order_of_pools_moves_nobody(state: State) -> None:
 
 
 def test_a_pool_taken_out_is_removed(state: State) -> None:
-    assert triggers(good(plan(BASE.replace(pool("q", 2), ""), state))) == dict.fromkeys(
-        Q, ("remove", "pool_removed")
-    )
+    assert triggers(good(plan(BASE.replace(pool("q", 2), ""), state))) == dict.fromkeys(Q, ("remove", "pool_removed"))
 
 
 def test_a_separate_pool_taken_out_is_removed(state: State) -> None:
@@ -160,9 +148,7 @@ def test_a_cluster_added_first_in_the_file_moves_nobody(state: State) -> None:
         ),
     ],
 )
-def test_a_changed_pool_argument_re_places_that_pool_alone(
-    state: State, old: str, new: str, trigger: str
-) -> None:
+def test_a_changed_pool_argument_re_places_that_pool_alone(state: State, old: str, new: str, trigger: str) -> None:
     result = good(plan(without(BASE, old, new), state))
     assert triggers(result) == moved(P, trigger)
     assert actions(result) == {"nexus_kubernetes_cluster.a": "update"}
@@ -202,10 +188,7 @@ def test_another_control_plane_replaces_the_cluster_and_its_separate_pools(state
     assert text != BASE
     result = good(plan(text, state))
     assert triggers(result) == moved(PLANE | P | Q | OWN, "cluster_replaced")
-    assert actions(result) == {
-        "nexus_kubernetes_cluster.a": "delete-create",
-        "nexus_agent_pool.own": "delete-create",
-    }
+    assert actions(result) == {"nexus_kubernetes_cluster.a": "delete-create", "nexus_agent_pool.own": "delete-create"}
 
 
 def test_a_control_plane_may_grow_in_place(state: State) -> None:
@@ -226,13 +209,10 @@ def test_another_version_re_places_every_vm_of_the_cluster(state: State) -> None
 
 def test_a_new_name_is_another_cluster(state: State) -> None:
     text = BASE.replace(
-        'resource "nexus_kubernetes_cluster" "b" {',
-        'resource "nexus_kubernetes_cluster" "b" {\n name = "beta"',
+        'resource "nexus_kubernetes_cluster" "b" {', 'resource "nexus_kubernetes_cluster" "b" {\n name = "beta"'
     )
     found = triggers(good(plan(text, state)))
-    assert {name: what for name, what in found.items() if name in B} == dict.fromkeys(
-        B, ("remove", "cluster_replaced")
-    )
+    assert {name: what for name, what in found.items() if name in B} == dict.fromkeys(B, ("remove", "cluster_replaced"))
     assert {what for name, what in found.items() if name not in B} == {("place", "cluster_replaced")}
 
 
@@ -285,8 +265,7 @@ def test_a_rack_taken_out_moves_exactly_its_vms(state: State) -> None:
 
 def test_a_rack_put_under_another_address_creates_its_vms_again(state: State) -> None:
     racks = "".join(
-        f'resource "nexus_rack" "x{i}" {{\n  name = "r{i}"\n  site_id = nexus_site.s.id\n'
-        "  machine_count = 4\n}\n"
+        f'resource "nexus_rack" "x{i}" {{\n  name = "r{i}"\n  site_id = nexus_site.s.id\n  machine_count = 4\n}}\n'
         for i in range(3)
     )
     text = racks + 'resource "nexus_site" "s" {}\n' + BASE.replace(RACKS, "")
@@ -323,12 +302,7 @@ resource "nexus_bare_metal_machine" "own" {
 """
     state = state_of(BASE + own % "")
     assert on(state, "r1-bm04")
-    for quiet in (
-        'cordon_status = "Cordoned"',
-        'power_state = "Off"',
-        "ready_state = false",
-        'roles = ["other"]',
-    ):
+    for quiet in ('cordon_status = "Cordoned"', 'power_state = "Off"', "ready_state = false", 'roles = ["other"]'):
         assert triggers(good(plan(BASE + own % quiet, state))) == {}, quiet
     result = good(plan(BASE + own % "evacuate = true", state))
     assert triggers(result) == moved(on(state, "r1-bm04"), "machine_evacuated")
@@ -465,22 +439,12 @@ def evacuated(text: str, machine: str) -> str:
         ([(BIG, "NC_P22_112_v1"), ('{ x = "1" }', '{ x = "2" }')], (), "sku_changed"),
         ([('{ x = "1" }', '{ x = "2" }\n availability_zones = ["r0", "r1"]')], (), "zones_changed"),
         (
-            [
-                (
-                    '{ x = "1" }',
-                    '{ x = "2" }\n mode = "System"\n taint {\n key = "k"\n effect = "NoExecute"\n}',
-                )
-            ],
+            [('{ x = "1" }', '{ x = "2" }\n mode = "System"\n taint {\n key = "k"\n effect = "NoExecute"\n}')],
             (),
             "labels_changed",
         ),
         (
-            [
-                (
-                    '{ x = "1" }',
-                    '{ x = "1" }\n mode = "System"\n taint {\n key = "k"\n effect = "NoExecute"\n}',
-                )
-            ],
+            [('{ x = "1" }', '{ x = "1" }\n mode = "System"\n taint {\n key = "k"\n effect = "NoExecute"\n}')],
             (),
             "taints_changed",
         ),
@@ -505,9 +469,7 @@ def test_a_pool_that_goes_says_so_even_when_its_machine_goes_too(state: State) -
 def test_heal_and_a_replaced_cluster() -> None:
     text = BASE.replace('a" {\n  site_id', 'a" {\n  name = "a"\n  site_id')
     state = state_of(text)
-    result = good(
-        plan(text, state, replaces=("nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.a:a-p-0"))
-    )
+    result = good(plan(text, state, replaces=("nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.a:a-p-0")))
     found = triggers(result)
     assert found["a-p-0"] == ("move", "heal")
     assert found["a-p-1"] == ("move", "requested")
@@ -544,9 +506,7 @@ def test_a_vm_that_lost_its_machine_comes_before_a_new_cluster() -> None:
 
 @pytest.mark.parametrize("version", ["1", "2"])
 def test_the_last_system_pool_is_not_replaced_whatever_else_changes(version: str) -> None:
-    text = RACKS + cluster(
-        "a", arguments='kubernetes_version = "1"', pools=pool("p", 1, more='mode = "System"')
-    )
+    text = RACKS + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", 1, more='mode = "System"'))
     state = state_of(text)
     changed = text.replace('"1"', f'"{version}"', 1).replace("mode =", 'labels = { x = "y" }\n    mode =')
     (found,) = plan(changed, state).plan.diagnostics
@@ -566,6 +526,4 @@ def test_a_cluster_that_loses_its_system_pools_is_told() -> None:
     other = good(plan(RACKS + cluster("a", pools=pool("r", 1, more='mode = "System"')), state))
     assert not other.plan.diagnostics
     assert not good(plan(RACKS, state)).plan.diagnostics
-    assert not good(
-        plan(RACKS + cluster("a", pools=user), state_of(RACKS + cluster("a", pools=user)))
-    ).plan.diagnostics
+    assert not good(plan(RACKS + cluster("a", pools=user), state_of(RACKS + cluster("a", pools=user)))).plan.diagnostics

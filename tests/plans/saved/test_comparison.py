@@ -199,9 +199,7 @@ def another_place_shown(of: Plan, chance: random.Random) -> Plan:
 
 
 def another_row_action(of: Plan, chance: random.Random) -> Plan:
-    return _row(
-        of, chance, lambda row: replace(row, action=another(list(PlacementAction), row.action, chance))
-    )
+    return _row(of, chance, lambda row: replace(row, action=another(list(PlacementAction), row.action, chance)))
 
 
 def another_vm_shown(of: Plan, chance: random.Random) -> Plan:
@@ -227,14 +225,9 @@ def values_of_a_wrong_type(of: Plan, chance: random.Random) -> Plan:
     if not made:
         return a_step_less(of, chance)
     position = chance.choice(made)
-    after = {
-        **(of.changes[position].after or {}),
-        chance.choice(["name", "nodes", "rack"]): chance.choice([1, [1]]),
-    }
+    after = {**(of.changes[position].after or {}), chance.choice(["name", "nodes", "rack"]): chance.choice([1, [1]])}
     steps = [
-        replace(step, planned=after)
-        if step.change == position and step.kind in ("create", "update")
-        else step
+        replace(step, planned=after) if step.change == position and step.kind in ("create", "update") else step
         for step in of.steps
     ]
     forged = replace(_changed(of, position, after=after), steps=tuple(steps))

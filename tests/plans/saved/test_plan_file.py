@@ -64,9 +64,7 @@ from nexusform.values.value import UNKNOWN, Refinement
 
 # --- any plan --------------------------------------------------------------------------------
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(
-    ["&?", "&0", "&:0", "&&1"]
-)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(["&?", "&0", "&:0", "&&1"])
 names = st.from_regex(r"[a-z][a-z0-9_]{0,4}", fullmatch=True)
 counts = st.integers(0, 50)
 keys = st.none() | counts | texts
@@ -88,9 +86,7 @@ types = st.recursive(
         inner.map(SetType),
         inner.map(MapType),
         st.lists(inner, max_size=2).map(lambda parts: TupleType(tuple(parts))),
-        st.dictionaries(names, inner, max_size=2).map(
-            lambda parts: ObjectType.create(parts, optional=list(parts)[:1])
-        ),
+        st.dictionaries(names, inner, max_size=2).map(lambda parts: ObjectType.create(parts, optional=list(parts)[:1])),
     ),
     max_leaves=4,
 )
@@ -255,12 +251,8 @@ plans = st.fixed_dictionaries(
         "changes": few(changes),
         "steps": few(steps),
         "drift": few(st.builds(Drift, addresses, objects, st.none() | objects, few(paths), st.booleans())),
-        "outputs": few(
-            st.builds(OutputChange, texts, st.sampled_from(Action), plain, plain, types, st.booleans())
-        ),
-        "planned_outputs": st.dictionaries(
-            texts, st.builds(OutputState, plain, types, st.booleans()), max_size=2
-        ),
+        "outputs": few(st.builds(OutputChange, texts, st.sampled_from(Action), plain, plain, types, st.booleans())),
+        "planned_outputs": st.dictionaries(texts, st.builds(OutputState, plain, types, st.booleans()), max_size=2),
         "placements": few(placements),
         "placement_tables": few(tables),
         "unchanged_count": counts,
@@ -293,11 +285,7 @@ def test_a_plan_file_round_trips(plan: Plan, snapshot: Mapping[str, str], prior:
     assert saved is not None
     assert saved.plan == plan
     assert list(saved.plan.variables) == list(plan.variables)
-    assert (dict(saved.configuration_files), saved.prior_state, saved.digest) == (
-        snapshot,
-        prior,
-        compute_digest(data),
-    )
+    assert (dict(saved.configuration_files), saved.prior_state, saved.digest) == (snapshot, prior, compute_digest(data))
     assert write_plan_file(saved.plan, saved.configuration_files, saved.prior_state) == data
 
 
@@ -305,9 +293,7 @@ def test_a_plan_file_round_trips(plan: Plan, snapshot: Mapping[str, str], prior:
 
 RACK = Address((), "managed", "nexus_rack", "r", 0)
 PLAN = Plan(
-    changes=(
-        Change(RACK, Action.CREATE, None, {"id": UNKNOWN, "tags": {"a": [UNKNOWN]}}, "simulated", 1, 0),
-    ),
+    changes=(Change(RACK, Action.CREATE, None, {"id": UNKNOWN, "tags": {"a": [UNKNOWN]}}, "simulated", 1, 0),),
     steps=(Step(0, StepKind.CREATE, 0, (), None, {"id": UNKNOWN}),),
     serial=3,
     nexusform_version="0.1.0",
@@ -481,11 +467,7 @@ def test_an_invalid_manifest_is_rejected(changes: dict[str, Any]) -> None:
         ("changes.json", b"[{}]", 'changes[0]: "action" is missing'),
         ("plan.json", b'{"address_moves": [["a.b"]]}', "address_moves[0]: a list of 2 expected"),
         ("plan.json", b'{"address_moves": [["a.b", "c"]]}', "address_moves[0][1]: an address expected"),
-        (
-            "plan.json",
-            b'{"variables": {"v": {"value": 1, "type": ["object", {}, 5]}}}',
-            "type: a type expected",
-        ),
+        ("plan.json", b'{"variables": {"v": {"value": 1, "type": ["object", {}, 5]}}}', "type: a type expected"),
         ("configuration.json", b'{"main.tf": 1}', "does not contain files"),
     ],
 )

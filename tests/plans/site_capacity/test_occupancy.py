@@ -21,9 +21,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 def test_racks_with_a_coming_or_leaving_vm_are_counted(plan: Plan) -> None:
     (rack,) = list_changed_racks(plan.sites)
     assert (rack.name, rack.removed_count, len(rack.machines)) == ("rack3", 3, 16)
-    assert sum(machine.before or 0 for machine in rack.machines) == sum(
-        machine.after or 0 for machine in rack.machines
-    )
+    assert sum(machine.before or 0 for machine in rack.machines) == sum(machine.after or 0 for machine in rack.machines)
     assert [(m.before, m.after) for m in rack.machines if m.is_closed] == [(1, 0), (2, 0)]
 
 
@@ -34,9 +32,6 @@ def test_what_shared_a_machine_before_is_not_caused_by_the_plan(plan: Plan) -> N
 
 def test_a_resource_that_comes_to_share_a_machine_is_caused_by_the_plan(plan: Plan) -> None:
     (site,) = plan.sites
-    pools = [
-        msgspec.structs.replace(pool, unchanged=(), added=(*pool.unchanged, *pool.added))
-        for pool in site.pools
-    ]
+    pools = [msgspec.structs.replace(pool, unchanged=(), added=(*pool.unchanged, *pool.added)) for pool in site.pools]
     anew = msgspec.structs.replace(site, pools=tuple(pools))
     assert "nexus_kubernetes_cluster.d[0]" not in select_without_new_sharing([anew])

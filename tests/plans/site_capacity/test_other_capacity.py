@@ -23,10 +23,7 @@ SUPPLIES = Supplies(
     networks=(NetworkSupply("net-a", 30, 2), NetworkSupply("net-b", 254, 0), NetworkSupply("six", None, 0)),
     storage=(StorageSupply("sa1", 5000, 1200), StorageSupply("sa2", None, None)),
     volumes=(3, 3073),
-    clusters=(
-        ClusterNetworks("a", "net-a", 1024, (("pool1", 32),), 9),
-        ClusterNetworks("gone", "net-a", 256, (), 4),
-    ),
+    clusters=(ClusterNetworks("a", "net-a", 1024, (("pool1", 32),), 9), ClusterNetworks("gone", "net-a", 256, (), 4)),
 )
 
 
@@ -47,9 +44,7 @@ def test_a_plan_takes_more_and_an_upgrade_takes_more_still() -> None:
     row = rows(after=after)[OtherResourceKind.NODE_ADDRESSES, "net-a"]
     assert (row.free_before, row.free, row.surge) == (15, 0, 2)
     assert row.is_insufficient
-    assert format_shortage(row) == (
-        "addresses for nodes of net-a: at most 0 of 30 free, but an upgrade needs 2"
-    )
+    assert format_shortage(row) == ("addresses for nodes of net-a: at most 0 of 30 free, but an upgrade needs 2")
     assert format_spare(row, row.free) == "0 of 30 (net-a, an upgrade needs 2)"
 
 
@@ -66,10 +61,7 @@ def test_a_cluster_that_goes_gives_its_addresses_back() -> None:
 
 def test_every_node_takes_a_block_of_pod_addresses() -> None:
     found = rows()
-    assert (
-        found[OtherResourceKind.POD_BLOCKS, "a"].total,
-        found[OtherResourceKind.POD_BLOCKS, "a"].free,
-    ) == (16, 7)
+    assert (found[OtherResourceKind.POD_BLOCKS, "a"].total, found[OtherResourceKind.POD_BLOCKS, "a"].free) == (16, 7)
     assert found[OtherResourceKind.POD_BLOCKS, "gone"].free == 0
 
 

@@ -13,8 +13,6 @@ def test_nothing_to_say() -> None:
 def test_every_finding_and_a_count(plans: SimpleNamespace) -> None:
     spot = plans.span_of("agent_pool")
     findings = [build_warning("zones-pinned", "d", spot, headline="zones-pinned: x")] * 2
-    text = render_advice(
-        [*findings, build_warning("no-surge-capacity", "d", spot, headline="y")], plans.files
-    )
+    text = render_advice([*findings, build_warning("no-surge-capacity", "d", spot, headline="y")], plans.files)
     assert text.count("Advice: zones-pinned: x") == 2
     assert "3 findings (no-surge-capacity: 1, zones-pinned: 2).\n" in text

@@ -24,9 +24,7 @@ SAMPLE = AnswerReport(
     is_finding=True,
     facts=("a fact",),
     sections=(
-        Section(
-            "Wide", ("line",), ("run --this",), Table((*HEADS, "c"), (Row(("n", "1" * 50, "2" * 50, "")),))
-        ),
+        Section("Wide", ("line",), ("run --this",), Table((*HEADS, "c"), (Row(("n", "1" * 50, "2" * 50, "")),))),
         Section("Long", table=Table(HEADS, ROWS), is_folded=True),
     ),
 )
@@ -51,9 +49,7 @@ def test_long_details_are_cut_in_text_and_whole_in_markdown() -> None:
 
 
 def test_control_characters_never_reach_the_terminal() -> None:
-    nasty = AnswerReport(
-        "\x1b[31mred", "\x07", is_finding=False, sections=(Section("\x9b", ("\x1b]0;t\x07",)),)
-    )
+    nasty = AnswerReport("\x1b[31mred", "\x07", is_finding=False, sections=(Section("\x9b", ("\x1b]0;t\x07",)),))
     for form in (render_report_text(nasty), render_report_markdown(nasty), render_answer_page(nasty)):
         assert not any(ord(c) < 32 and c != "\n" for c in form)
 
@@ -65,8 +61,6 @@ def test_the_page_says_what_is_bad_in_words() -> None:
     assert page.count('<tr class="bad">') == 1
 
 
-@pytest.mark.parametrize(
-    ("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3], "1-3"), ([1, 3, 4, 8], "1, 3-4, 8")]
-)
+@pytest.mark.parametrize(("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3], "1-3"), ([1, 3, 4, 8], "1, 3-4, 8")])
 def test_spans(numbers: list[int], text: str) -> None:
     assert format_spans(numbers) == text

@@ -35,17 +35,13 @@ def answers(site: SiteSnapshot) -> dict[str, AnswerReport]:
     d = next(cluster for cluster in site.clusters if cluster.name == "cluster-d")
     return {
         "capacity": build_capacity_report([compute_capacity(site, mix=mix)], ORIGIN),
-        "failure": build_failure_report(
-            simulate_machine_loss(site, FailureScope.RACK, "lab/rack7", rack), ORIGIN
-        ),
+        "failure": build_failure_report(simulate_machine_loss(site, FailureScope.RACK, "lab/rack7", rack), ORIGIN),
         "kubernetes-upgrade": build_kubernetes_upgrade_report(simulate_kubernetes_upgrade(site, d), ORIGIN),
     }
 
 
 @pytest.mark.parametrize("name", ["capacity", "failure", "kubernetes-upgrade"])
-def test_the_documents_site_read_as_reviewed(
-    name: str, lab: SiteSnapshot, golden: Callable[[str, str], None]
-) -> None:
+def test_the_documents_site_read_as_reviewed(name: str, lab: SiteSnapshot, golden: Callable[[str, str], None]) -> None:
     outline = answers(lab)[name]
     golden(f"answers/{name}.txt", render_report_text(outline))
     golden(f"answers/{name}.md", render_report_markdown(outline))

@@ -74,9 +74,7 @@ def test_document_is_plain_json() -> None:
     explanation = scheduler().explain(
         Demand(VmName("d", "d", "p1", 7), LARGE, PlacementConstraints(frozenset({"2", "1"})))
     )
-    document = json.loads(
-        json.dumps(build_explanation_document("d-p1-7", explanation, Certainty(0.5, 0.1), 100))
-    )
+    document = json.loads(json.dumps(build_explanation_document("d-p1-7", explanation, Certainty(0.5, 0.1), 100)))
     assert document["availability_zones"] == ["1", "2"]
     assert document["to"]["rack"] == document["racks"][0]["name"]
     assert {"candidate", "rule", "reason"} == set(document["rejected"][0])

@@ -10,10 +10,7 @@ import pytest
 from nexusform.configuration.loader import load_configuration
 from nexusform.diagnostics.source import SourceFile
 from nexusform.language.parser import parse_expression
-from nexusform.rendering.json.json_configuration import (
-    build_configuration_document,
-    build_expression_document,
-)
+from nexusform.rendering.json.json_configuration import build_configuration_document, build_expression_document
 
 ROOT = """
 variable "zones" {
@@ -98,10 +95,7 @@ def test_resources(document: Any) -> None:
             "expressions": {
                 "name": {"constant_value": "cluster-d"},
                 "site_id": {"references": ["module.edge.site.id", "module.edge.site", "module.edge"]},
-                "control_plane": {
-                    "count": {"constant_value": 3},
-                    "vm_sku_name": {"constant_value": "NC_G24_112_v1"},
-                },
+                "control_plane": {"count": {"constant_value": 3}, "vm_sku_name": {"constant_value": "NC_G24_112_v1"}},
                 "agent_pool": {
                     "pool1": {
                         "count": {"constant_value": 24},

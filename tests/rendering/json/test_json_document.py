@@ -160,9 +160,7 @@ def test_kept_rows_and_refusals_only_with_all(plans: SimpleNamespace) -> None:
     assert actions(Detail.CHANGED) == ["move", "remove", "remove", "remove"]
     assert actions(Detail.ALL)[-1] == "keep"
     everything = document_of(plans.added_cluster(), placements=Detail.ALL)["placement_changes"]
-    assert everything[0]["rejected"] == [
-        {"candidate": "rack1-bm01", "rule": "fits", "reason": "no cell left"}
-    ]
+    assert everything[0]["rejected"] == [{"candidate": "rack1-bm01", "rule": "fits", "reason": "no cell left"}]
 
 
 @pytest.mark.of_domains("fleet")
@@ -219,10 +217,7 @@ def test_planned_values_hold_what_will_be(plans: SimpleNamespace) -> None:
 def test_an_empty_state_has_no_values() -> None:
     from nexusform.state.objects import EMPTY
 
-    assert expand_document(build_state_document(EMPTY)) == {
-        "format_version": "1.0",
-        "terraform_version": "1.11.0",
-    }
+    assert expand_document(build_state_document(EMPTY)) == {"format_version": "1.0", "terraform_version": "1.11.0"}
 
 
 def test_masks_mirror_the_shape() -> None:
@@ -236,10 +231,7 @@ def test_masks_mirror_the_shape() -> None:
 
 def test_types_of_what_is_sensitive_name_no_parts() -> None:
     assert build_visible_type(TupleType(()), is_hidden=True) == ["tuple", []]
-    assert build_visible_type(ListType(TupleType((STRING,))), is_hidden=True) == [
-        "list",
-        ["tuple", ["string"]],
-    ]
+    assert build_visible_type(ListType(TupleType((STRING,))), is_hidden=True) == ["list", ["tuple", ["string"]]]
     assert build_visible_type(TupleType((ObjectType.create({"key": STRING}),)), is_hidden=True) == "dynamic"
     assert build_visible_type(ObjectType(()), is_hidden=True) == "dynamic"
 

@@ -37,10 +37,7 @@ def test_every_key(plans: SimpleNamespace) -> None:
             "start_line": 5,
             "highlight_start_offset": 4,
             "highlight_end_offset": 9,
-            "values": [
-                {"traversal": "var.a", "statement": "is 1"},
-                {"traversal": "var.b", "statement": "is 2"},
-            ],
+            "values": [{"traversal": "var.a", "statement": "is 1"}, {"traversal": "var.b", "statement": "is 2"}],
             "function_call": {"name": "max"},
         },
         "fit": {"placed": 20},
@@ -51,9 +48,9 @@ def test_context_widens_the_snippet() -> None:
     file = SourceFile("c.nf.hcl", "a {\n  b = 1\n  c = 2\n}\n")
     subject = Span(file.name, Position(2, 3, 6), Position(2, 4, 7))
     context = Span(file.name, Position(1, 1, 0), Position(4, 2, 21))
-    snippet = build_diagnostic_document(
-        build_error("unknown-site", "", subject, context=context), {file.name: file}
-    )["snippet"]
+    snippet = build_diagnostic_document(build_error("unknown-site", "", subject, context=context), {file.name: file})[
+        "snippet"
+    ]
     assert snippet["code"] == "a {\n  b = 1\n  c = 2\n}"
     assert snippet["start_line"] == 1
     assert snippet["code"][snippet["highlight_start_offset"] : snippet["highlight_end_offset"]] == "b"
@@ -64,9 +61,5 @@ def test_validate_counts() -> None:
         [build_error("unknown-site"), build_warning("old-inventory"), build_warning("invalid-time")], {}
     )
     assert (document["valid"], document["error_count"], document["warning_count"]) == (False, 1, 2)
-    assert [d["summary"] for d in document["diagnostics"]] == [
-        "Unknown site",
-        "Old inventory",
-        "Invalid time",
-    ]
+    assert [d["summary"] for d in document["diagnostics"]] == ["Unknown site", "Old inventory", "Invalid time"]
     assert build_validation_document([build_warning("old-inventory")], {})["valid"] is True

@@ -44,11 +44,7 @@ def stands(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_as_terraform(
-    name: str,
-    stands: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    name: str, stands: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(stands, tmp_path / "it")
     monkeypatch.chdir(tmp_path / "it")

@@ -51,14 +51,7 @@ def test_planned_changes_and_their_reasons(plans: SimpleNamespace) -> None:
 
 def test_change_summary_counts_as_the_plan_line(plans: SimpleNamespace) -> None:
     event = json_stream.create_plan_summary_event(plans.every_action(), NOW)
-    assert event["changes"] == {
-        "add": 5,
-        "change": 2,
-        "import": 2,
-        "remove": 13,
-        "forget": 1,
-        "operation": "plan",
-    }
+    assert event["changes"] == {"add": 5, "change": 2, "import": 2, "remove": 13, "forget": 1, "operation": "plan"}
 
 
 def test_resource_keys_of_a_module_instance(plans: SimpleNamespace) -> None:
@@ -111,12 +104,8 @@ def test_placements_are_told_as_documents_show_them(plans: SimpleNamespace) -> N
     events = [e for e in json_stream.create_plan_events(plan, NOW) if e["type"] == "planned_placement"]
     assert [e["placement"]["object"] for e in events] == [row.object for row in changed]
     assert events[0]["@message"] == f"{changed[0].object}: Plan to place (new)"
-    assert not [
-        e for e in json_stream.create_plan_events(plan, NOW, Detail.NONE) if e["type"] == "planned_placement"
-    ]
-    listed = [
-        e for e in json_stream.create_plan_events(plan, NOW, Detail.ALL) if e["type"] == "planned_placement"
-    ]
+    assert not [e for e in json_stream.create_plan_events(plan, NOW, Detail.NONE) if e["type"] == "planned_placement"]
+    listed = [e for e in json_stream.create_plan_events(plan, NOW, Detail.ALL) if e["type"] == "planned_placement"]
     assert len(listed) == len(plan.placements)
 
 

@@ -36,9 +36,7 @@ def test_what_only_places_of_another_kind_say_has_columns_of_its_own(
     sliced = replace(rows[0], kind="slice", source=None, target=_Slice("=low", (7, 9)))
     monkeypatch.setattr(placements_csv, "build_location_document", _document)
     table = list(csv.DictReader(render_csv(replace(made, placements=(sliced,)), Detail.CHANGED).splitlines()))
-    assert [name for name in table[0] if name.startswith("to_")] == [
-        f"to_{name}" for name in (*USUAL, "band", "ports")
-    ]
+    assert [name for name in table[0] if name.startswith("to_")] == [f"to_{name}" for name in (*USUAL, "band", "ports")]
     assert (table[0]["to_machine"], table[0]["to_band"], table[0]["to_ports"]) == ("m1", "'=low", "7 9")
     assert table[0]["from_band"] == ""
 

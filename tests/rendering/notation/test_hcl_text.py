@@ -9,12 +9,7 @@ from nexusform.diagnostics.source import SourceFile
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.parser import parse_expression
-from nexusform.rendering.notation.hcl_text import (
-    format_attribute_name,
-    format_scalar,
-    quote_string,
-    render_hcl_value,
-)
+from nexusform.rendering.notation.hcl_text import format_attribute_name, format_scalar, quote_string, render_hcl_value
 from nexusform.values.value import UNKNOWN
 
 
@@ -37,12 +32,7 @@ def test_scalars(plain: object, text: str) -> None:
 
 
 def test_names_are_quoted_only_where_needed() -> None:
-    assert [format_attribute_name(n) for n in ("a-b", "a b", "1a", "größe")] == [
-        "a-b",
-        '"a b"',
-        '"1a"',
-        "größe",
-    ]
+    assert [format_attribute_name(n) for n in ("a-b", "a b", "1a", "größe")] == ["a-b", '"a b"', '"1a"', "größe"]
 
 
 def test_heredoc_marker_never_ends_the_text_early() -> None:
@@ -50,13 +40,8 @@ def test_heredoc_marker_never_ends_the_text_early() -> None:
 
 
 plain_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(10**9), 10**9)
-    | st.text(st.characters(codec="ascii"), max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text("ab-$%{ ", max_size=4), inner, max_size=3)
-    ),
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="ascii"), max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab-$%{ ", max_size=4), inner, max_size=3),
     max_leaves=8,
 )
 

@@ -104,12 +104,7 @@ def test_the_data_is_that_of_the_plan(examples: dict[str, RealPlan]) -> None:
     for name, row in rows.items():
         vm = vms[name]
         assert row.target is not None
-        assert vm["after"] == [
-            row.target.rack,
-            row.target.machine,
-            row.target.availability_zone,
-            *row.target.cells,
-        ]
+        assert vm["after"] == [row.target.rack, row.target.machine, row.target.availability_zone, *row.target.cells]
         assert vm["mark"] == 1
         assert vm["more"]["trigger"] == "new"
         assert len(vm["more"]["certainty"]) == 2
@@ -147,9 +142,7 @@ def test_nothing_that_a_user_wrote_becomes_markup(examples: dict[str, RealPlan])
 def test_secrets_are_hidden_as_in_json(plans: SimpleNamespace) -> None:
     plan = plans.every_shape()
     hidden = replace(
-        plan,
-        changes=plan.changes[:1],
-        variables={"password": VariableValue("hunter2", STRING, sensitive=True)},
+        plan, changes=plan.changes[:1], variables={"password": VariableValue("hunter2", STRING, sensitive=True)}
     )
     text = render_html(hidden, {}, plans.registries)
     assert "(sensitive value)" in text
@@ -163,9 +156,7 @@ def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]
         real.saved.plan,
         errored=True,
         diagnostics=(
-            build_error(
-                "insufficient-capacity", "No room.", headline="5 do not fit", brief="a/p does not fit"
-            ),
+            build_error("insufficient-capacity", "No room.", headline="5 do not fit", brief="a/p does not fit"),
         ),
     )
     _, outline, data = page_of(broken)
@@ -184,9 +175,7 @@ def test_a_plan_in_error_shows_why_and_what_stands(examples: dict[str, RealPlan]
 @pytest.mark.of_domains("fleet")
 def test_fleet_and_separation_show_when_there_are_any(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
-    refused = replace(
-        plan.placements[0], rejections=(Rejection("south", "taint_toleration", "it is tainted"),)
-    )
+    refused = replace(plan.placements[0], rejections=(Rejection("south", "taint_toleration", "it is tainted"),))
     shown = replace(
         plan,
         placements=(refused, *plan.placements[1:]),
@@ -244,9 +233,7 @@ def test_the_matrix_says_why_a_cluster_is_not_picked(examples: dict[str, RealPla
 @pytest.mark.of_domains("fleet")
 def test_a_large_fleet_is_listed(plans: SimpleNamespace) -> None:
     row = plans.fleet_and_pods().placements[0]
-    rows = tuple(
-        replace(row, object=f"c{n}", target=replace(row.target, cluster=f"c{n}")) for n in range(3000)
-    )
+    rows = tuple(replace(row, object=f"c{n}", target=replace(row.target, cluster=f"c{n}")) for n in range(3000))
     _, outline, _ = page_of(replace(plans.fleet_and_pods(), placements=rows))
     words = "".join(outline.words)
     assert "The first 2,000 of 3,000 are listed." in words

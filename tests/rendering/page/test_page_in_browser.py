@@ -14,16 +14,7 @@ from nexusform.rendering.notation.markup import build_element
 from nexusform.rendering.page.html_page import build_page_content, render_html
 from nexusform.rendering.page.svg_map import render_svg
 from tests.rendering.browser import AXE, AXE_MISSING, CHROMIUM, DRIVER, MISSING, Browser
-from tests.rendering.real_plans import (
-    REGISTRIES,
-    SMALL,
-    RealPlan,
-    copied,
-    many,
-    nexusform,
-    of_examples,
-    planned,
-)
+from tests.rendering.real_plans import REGISTRIES, SMALL, RealPlan, copied, many, nexusform, of_examples, planned
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING),
@@ -83,9 +74,7 @@ WORDS = """const name = document.querySelector(".matrix .name");
 
 @pytest.mark.of_domains("fleet")
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_names_of_a_wide_fleet_break_between_words_only(
-    browser: Browser, width: int, tmp_path: Path
-) -> None:
+def test_the_names_of_a_wide_fleet_break_between_words_only(browser: Browser, width: int, tmp_path: Path) -> None:
     from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, MatrixCell, render_grid
 
     keys = ("northernregioncustomer0011720", "southern9851020", "a")
@@ -123,8 +112,7 @@ def test_on_a_phone_a_placement_stands_above_its_clusters_those_that_change_firs
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
-    "name",
-    of_examples("quickstart", "inventory", "nexus-document", "repaired", "fleet", "end-to-end", "separation"),
+    "name", of_examples("quickstart", "inventory", "nexus-document", "repaired", "fleet", "end-to-end", "separation")
 )
 def test_no_complaints_and_no_sideways_scrolling(
     name: str, width: int, browser: Browser, pages: dict[str, Path]
@@ -296,9 +284,7 @@ def test_answers_look_like_plans_and_are_read_on_a_phone(
     nexusform(examples["evacuated"].file.parent, *question.split(), f"-report=html:{page}", code=code)
     for width in WIDTHS:
         opened(browser, page, width)
-        assert browser.run(
-            "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
-        )
+        assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         assert browser.count(".bar #find") == 1
     assert scrolled_aside(browser) == []
     assert AXE is None or browser.violations() == []
@@ -316,9 +302,7 @@ def test_capacity_is_seen_on_the_map(browser: Browser, examples: dict[str, RealP
 
 
 @pytest.mark.of_domains("whatif")
-def test_an_upgrade_plays_wave_by_wave(
-    browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
-) -> None:
+def test_an_upgrade_plays_wave_by_wave(browser: Browser, examples: dict[str, RealPlan], tmp_path: Path) -> None:
     page = tmp_path / "upgrade.html"
     nexusform(examples["repaired"].file.parent, "simulate", "runtime-upgrade", f"-report=html:{page}")
     opened(browser, page, 390)
@@ -414,9 +398,7 @@ def test_what_most_vms_do_bears_no_mark(browser: Browser, pages: dict[str, Path]
     assert browser.count("button.vm.sure-1") == 0
     assert browser.count("button.vm.sure-2") + browser.count("button.vm.sure-3") == 215 - 168
     # No fill is faint.
-    assert browser.run(
-        "return [...document.querySelectorAll('.vm')].every(v => getComputedStyle(v).opacity === '1')"
-    )
+    assert browser.run("return [...document.querySelectorAll('.vm')].every(v => getComputedStyle(v).opacity === '1')")
 
 
 def test_a_link_leads_to_a_vm(browser: Browser, pages: dict[str, Path]) -> None:
@@ -466,9 +448,7 @@ def test_pods_are_reached_from_the_map(browser: Browser, pages: dict[str, Path])
 
 
 @pytest.mark.of_domains("fleet")
-def test_a_fleet_on_a_phone_names_the_clusters_that_are_picked_first(
-    browser: Browser, pages: dict[str, Path]
-) -> None:
+def test_a_fleet_on_a_phone_names_the_clusters_that_are_picked_first(browser: Browser, pages: dict[str, Path]) -> None:
     opened(browser, pages["fleet"], 390)
     tops = """const top = (cell) => cell.getBoundingClientRect().top;
       const tops = (row, kind) => [...row.querySelectorAll(kind)].map(top);
@@ -587,10 +567,7 @@ def test_a_large_plan_draws_only_what_is_in_sight(browser: Browser, tmp_path: Pa
     page = tmp_path / "many.html"
     page.write_text(render_html(real.saved.plan, real.sources, REGISTRIES), encoding="utf-8")
     opened(browser, page)
-    assert (
-        browser.text(".objects li:last-child")
-        == "+\nnexus_rack.r[0..4999] r0..4999: 2 machines each, bom-1.7.3"
-    )
+    assert browser.text(".objects li:last-child") == "+\nnexus_rack.r[0..4999] r0..4999: 2 machines each, bom-1.7.3"
     assert browser.count("#overview rect:not(.plate)") == 10_000
     assert browser.count(".machine") == 0
     browser.run("location.hash = 'rack=r4711'")

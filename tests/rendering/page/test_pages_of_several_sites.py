@@ -53,9 +53,7 @@ def test_the_room_of_a_site_is_told_once() -> None:
     made = add_capacity(good(plan(SITES.format(par1=2))), all_types()).plan
     page = render_html(made, {}, all_types())
     verdict, _, _ = page.partition("</main>")
-    rooms = re.findall(r"Spare capacity on (\w+)<", verdict) + re.findall(
-        r"Spare capacity on (\w+): ", verdict
-    )
+    rooms = re.findall(r"Spare capacity on (\w+)<", verdict) + re.findall(r"Spare capacity on (\w+): ", verdict)
     assert sorted(rooms) == ["ber1", "par1"]
     assert "<h2>New</h2>" in verdict
     assert "nothing moves" in verdict

@@ -133,9 +133,7 @@ def test_racks_beyond_a_picture_are_counted(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(svg_map, "MAX_RACKS", 30)
     root = ET.fromstring(render_svg(many(tmp_path, 40).saved.plan))
     assert len([r for r in root.iter(f"{SVG}rect") if r.get("class") == "cell"]) == 1 + 30
-    assert any(
-        (t.text or "").endswith("10 more racks of this site omitted.") for t in root.iter(f"{SVG}text")
-    )
+    assert any((t.text or "").endswith("10 more racks of this site omitted.") for t in root.iter(f"{SVG}text"))
 
 
 def test_a_plan_without_a_site() -> None:

@@ -57,15 +57,11 @@ def test_pods_that_wait_on_do_not_move(plans: SimpleNamespace) -> None:
 
 
 def test_what_is_refused_would_move(plans: SimpleNamespace) -> None:
-    limit = build_error(
-        "guard-rail", "1 VM moves; -fail-on=moved:0 allows 0 at most.", extra={"guard_rail": "moved:0"}
-    )
+    limit = build_error("guard-rail", "1 VM moves; -fail-on=moved:0 allows 0 at most.", extra={"guard_rail": "moved:0"})
     plan = replace(plans.changed_placements(), diagnostics=(limit,))
     said = tiles(plan)
     assert "Moves" not in said
-    assert said["Impact"][1].startswith(
-        "by guard rail moved:0; 1 VM moves; -fail-on=moved:0 allows 0 at most;"
-    )
+    assert said["Impact"][1].startswith("by guard rail moved:0; 1 VM moves; -fail-on=moved:0 allows 0 at most;")
     assert build_page_content(plan, {}, Registries()).data["denied"]
 
 

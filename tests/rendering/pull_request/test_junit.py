@@ -82,9 +82,7 @@ def test_checks(plans: SimpleNamespace) -> None:
 def test_errors_and_separation_rules() -> None:
     plan = Plan(
         errored=True,
-        diagnostics=(
-            build_error("insufficient-capacity", "No room.", headline="Does not fit", address="nexus_x.y"),
-        ),
+        diagnostics=(build_error("insufficient-capacity", "No room.", headline="Does not fit", address="nexus_x.y"),),
     )
     shared = SeparationViolation("site", "", "m1", ("a-0", "b-0"), "b-0", "new", "")
     verdicts = (
@@ -96,11 +94,7 @@ def test_errors_and_separation_rules() -> None:
     broken = found["plan", "Does not fit nexus_x.y"].find("error")
     assert broken is not None
     assert broken.text == "No room."
-    outcomes = {
-        name[-1]: [e.tag for e in case]
-        for (suite, name), case in found.items()
-        if suite == "separation rules"
-    }
+    outcomes = {name[-1]: [e.tag for e in case] for (suite, name), case in found.items() if suite == "separation rules"}
     assert outcomes == {"a": ["failure"], "b": ["skipped"], "c": []}
     broken_rule = found["separation rules", "nexus_separation_rule.a"].find("failure")
     assert broken_rule is not None

@@ -21,16 +21,7 @@ from nexusform.rendering.text.short_plan import PlanTextOptions, render_short_pl
 from tests.planning.harness import RACKS, all_types, cluster, good, pool, state_of
 from tests.planning.harness import plan as plan_of
 from tests.rendering.pieces import separation_verdict
-from tests.rendering.real_plans import (
-    REGISTRIES,
-    RealPlan,
-    comment_on,
-    copied,
-    many,
-    nexusform,
-    planned,
-    refused,
-)
+from tests.rendering.real_plans import REGISTRIES, RealPlan, comment_on, copied, many, nexusform, planned, refused
 
 CASES = [
     "added_cluster",
@@ -55,9 +46,7 @@ def test_the_verdict_comes_first(plans: SimpleNamespace) -> None:
     assert added[2].startswith("> **Nothing moves.** 53 VMs are placed.")
     assert "\n`Plan: 1 to add, 0 to change, 0 to destroy.`" in "\n".join(added)
     moved = render_markdown(plans.changed_placements(), {})
-    assert moved.startswith(
-        "### nexusform: 1 VM is re-created on another machine, 3 VMs are removed\n> [!CAUTION]\n"
-    )
+    assert moved.startswith("### nexusform: 1 VM is re-created on another machine, 3 VMs are removed\n> [!CAUTION]\n")
     assert "| `cluster-d-pool1-2` |" in moved
     nothing = render_markdown(Plan(), {})
     assert nothing.startswith("### nexusform: no changes\n> [!NOTE]\n")
@@ -72,10 +61,7 @@ def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
         diagnostics=(
             build_error("guard-rail", "5 VMs move.", extra={"guard_rail": "moved:0"}),
             build_error(
-                "insufficient-capacity",
-                detail,
-                headline=("3 x NC_P46_224_v1 do not fit"),
-                brief="d/p does not fit",
+                "insufficient-capacity", detail, headline=("3 x NC_P46_224_v1 do not fit"), brief="d/p does not fit"
             ),
         ),
     )
@@ -96,9 +82,7 @@ def test_a_refused_plan_of_a_real_site(tmp_path: Path, golden: Callable[[str, st
     golden("markdown/refused.md", text)
 
 
-def test_a_rule_that_does_not_hold_shows_its_ways_out(
-    tmp_path: Path, golden: Callable[[str, str], None]
-) -> None:
+def test_a_rule_that_does_not_hold_shows_its_ways_out(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     golden("markdown/separation_refused.md", comment_on(copied("separation", tmp_path)))
 
 
@@ -217,9 +201,7 @@ def test_like_changes_are_told_once(tmp_path: Path) -> None:
 
 def test_what_is_destroyed_is_named(plans: SimpleNamespace) -> None:
     gone = [
-        plans.change(
-            plans.address("nexus_rack", f"r{n}"), Action.DELETE, {"id": f"lab/r{n}", "name": f"r{n}"}, None
-        )
+        plans.change(plans.address("nexus_rack", f"r{n}"), Action.DELETE, {"id": f"lab/r{n}", "name": f"r{n}"}, None)
         for n in range(30)
     ]
     text = render_markdown(Plan(changes=tuple(gone)), {})
@@ -239,12 +221,10 @@ def test_different_updates_stay_apart(plans: SimpleNamespace) -> None:
     ]
     text = render_markdown(Plan(changes=tuple(changes)), {})
     assert (
-        "`nexus_rack.r0` will be updated in-place; likewise `nexus_rack.r2`\n  - `machine_count`: `16` → `12`"
-        in text
+        "`nexus_rack.r0` will be updated in-place; likewise `nexus_rack.r2`\n  - `machine_count`: `16` → `12`" in text
     )
     assert (
-        "`nexus_rack.r1` will be updated in-place; likewise `nexus_rack.r3`\n  - `machine_count`: `16` → `13`"
-        in text
+        "`nexus_rack.r1` will be updated in-place; likewise `nexus_rack.r3`\n  - `machine_count`: `16` → `13`" in text
     )
 
 
@@ -415,9 +395,7 @@ def test_a_flag_is_the_cause_of_what_it_replaces(plans: SimpleNamespace) -> None
         ((Action.DELETE, Action.REPLACE), "2 objects to destroy or replace."),
     ],
 )
-def test_what_goes_is_destroyed_or_replaced(
-    actions: tuple[Action, ...], words: str, plans: SimpleNamespace
-) -> None:
+def test_what_goes_is_destroyed_or_replaced(actions: tuple[Action, ...], words: str, plans: SimpleNamespace) -> None:
     address = plans.drifted().changes[0].address
     changes = tuple(Change(address, action, {}, {}, "simulated", 1, 1) for action in actions)
     assert words in render_markdown(Plan(changes=changes), plans.files)

@@ -50,9 +50,7 @@ def test_a_secret_inside_hides_the_whole_that_comes_or_goes() -> None:
 
 
 def test_the_limit_says_how_many_more() -> None:
-    parts, more = compare_attributes(
-        {str(k): k for k in range(9)}, {str(k): k + 1 for k in range(9)}, limit=4
-    )
+    parts, more = compare_attributes({str(k): k for k in range(9)}, {str(k): k + 1 for k in range(9)}, limit=4)
     assert (len(parts), more) == (4, 5)
 
 
@@ -67,7 +65,5 @@ def test_a_change_inside_a_manifest_is_told_by_object_and_field() -> None:
     manifest = "kind: Deployment\nmetadata: {name: web}\nspec: {replicas: 3}\n"
     parts, _ = compare_attributes({"yaml_body": manifest}, {"yaml_body": manifest.replace("3", "5")})
     assert [(part.path, part.old, part.new) for part in parts] == [("Deployment web: replicas", "3", "5")]
-    hidden, _ = compare_attributes(
-        {"yaml_body": manifest}, {"yaml_body": manifest.replace("3", "5")}, [("yaml_body",)]
-    )
+    hidden, _ = compare_attributes({"yaml_body": manifest}, {"yaml_body": manifest.replace("3", "5")}, [("yaml_body",)])
     assert [part.old for part in hidden] == ["(sensitive value)"]

@@ -38,11 +38,7 @@ def test_the_limit_holds_for_any_parts(parts: list[ReportPart], most: int) -> No
 
 
 def test_everything_stays_when_there_is_room() -> None:
-    parts = [
-        ReportPart("a", 1, ("first",)),
-        ReportPart("none", 9, ()),
-        ReportPart("b", 2, ("second", "third")),
-    ]
+    parts = [ReportPart("a", 1, ("first",)), ReportPart("none", 9, ()), ReportPart("b", 2, ("second", "third"))]
     assert fit_parts(parts, 1000) == "first\n\nsecond\nthird\n"
 
 
@@ -68,8 +64,7 @@ def test_a_comment_mentions_nobody() -> None:
 
 def test_entities_are_shown_as_they_were_written() -> None:
     assert (
-        escape_markdown("&lt;x&gt; &#60; &amp; R & D")
-        == "&amp;lt;x&amp;gt; &amp;\\#<span></span>60; &amp;amp; R & D"
+        escape_markdown("&lt;x&gt; &#60; &amp; R & D") == "&amp;lt;x&amp;gt; &amp;\\#<span></span>60; &amp;amp; R & D"
     )
     assert escape_markdown("<b>") == "&lt;b>"
 
@@ -91,10 +86,7 @@ def test_a_line_is_linked_where_its_file_is_at_the_host(origin: CodeOrigin, plac
 
 
 def test_a_sentence_keeps_its_code_and_nothing_else_of_markdown() -> None:
-    assert (
-        escape_prose("run `nexusform explain a_b|c` for *it*")
-        == "run `nexusform explain a_b\\|c` for \\*it\\*"
-    )
+    assert escape_prose("run `nexusform explain a_b|c` for *it*") == "run `nexusform explain a_b\\|c` for \\*it\\*"
     assert escape_prose("a ` alone") == "a \\` alone"
 
 

@@ -54,21 +54,14 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def _git(directory: Path, *words: str) -> str:
     author = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     done = subprocess.run(
-        ["git", *words],
-        cwd=directory,
-        env={**os.environ, **author},
-        capture_output=True,
-        text=True,
-        check=True,
+        ["git", *words], cwd=directory, env={**os.environ, **author}, capture_output=True, text=True, check=True
     )
     return done.stdout
 
 
 def _review(repository: Path, *options: str) -> dict[str, Any]:
     (repository / "pr.diff").write_text(_git(repository, "diff", *options))
-    run_command_line(
-        ["plan", f"-report=github-review:{repository}/review.json", f"-diff={repository}/pr.diff"]
-    )
+    run_command_line(["plan", f"-report=github-review:{repository}/review.json", f"-diff={repository}/pr.diff"])
     review: dict[str, Any] = json.loads((repository / "review.json").read_text())
     return review
 

@@ -30,16 +30,10 @@ def test_a_finding_points_at_its_line(examples: dict[str, RealPlan]) -> None:
     assert (result["ruleId"], result["ruleIndex"], result["level"]) == ("zones-pinned", 0, "note")
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"] == {"uri": "clusters.nf.hcl", "uriBaseId": "SRCROOT"}
-    text = (
-        examples["nexus-document"]
-        .sources["clusters.nf.hcl"]
-        .text.split("\n")[place["region"]["startLine"] - 1]
-    )
+    text = examples["nexus-document"].sources["clusters.nf.hcl"].text.split("\n")[place["region"]["startLine"] - 1]
     low, high = place["region"]["startColumn"] - 1, place["region"]["endColumn"] - 1
     assert text[low:high] == '["7", "8"]'
-    assert (
-        result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "nexus_kubernetes_cluster.d[0]"
-    )
+    assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "nexus_kubernetes_cluster.d[0]"
 
 
 def test_a_finding_without_a_line_points_at_its_block(plans: SimpleNamespace) -> None:
@@ -60,9 +54,7 @@ def test_rules_are_listed_once_and_indexed(plans: SimpleNamespace) -> None:
     found = [
         build_warning("zones-pinned", "", span, headline="zones-pinned: x"),
         build_error("invalid-expression", "", replace(span, filename="/abs/with space.nf.hcl")),
-        build_warning(
-            "zones-pinned", "", replace(span, filename="../up/main.nf.hcl"), headline="zones-pinned: x"
-        ),
+        build_warning("zones-pinned", "", replace(span, filename="../up/main.nf.hcl"), headline="zones-pinned: x"),
         build_error("invalid-expression"),
     ]
     run = build_findings_document(weighed(found), "1.2.3")["runs"][0]
@@ -71,9 +63,7 @@ def test_rules_are_listed_once_and_indexed(plans: SimpleNamespace) -> None:
     for result in run["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
     uris = [
-        r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-        for r in run["results"]
-        if "locations" in r
+        r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in run["results"] if "locations" in r
     ]
     assert uris == ["main.nf.hcl", "file:///abs/with%20space.nf.hcl", "../up/main.nf.hcl"]
     assert "locations" not in run["results"][3]

@@ -40,9 +40,7 @@ def test_a_run_says_what_is_in_it(names: list[str]) -> None:
 
 
 ADDRESSES = st.builds(
-    lambda module, kind, name, key: Address(
-        tuple(ModuleStep("m", k) for k in module), "managed", kind, name, key
-    ),
+    lambda module, kind, name, key: Address(tuple(ModuleStep("m", k) for k in module), "managed", kind, name, key),
     st.lists(st.sampled_from(["a", "b", 0, None]), max_size=2),
     st.sampled_from(["rack", "site"]),
     st.sampled_from(["r1", "r2", "r3", "x"]),
@@ -109,10 +107,7 @@ def test_addresses_of_one_block_are_one_whatever_their_keys_are() -> None:
         "p.x[0,7,14,21,28,35,42,49,56,63,70 and 275 more]"
     ]
     # What is no key of the block itself stays as it is.
-    assert fold_instances(['module.m["a"].p.x', 'module.m["b"].p.x']) == [
-        'module.m["a"].p.x',
-        'module.m["b"].p.x',
-    ]
+    assert fold_instances(['module.m["a"].p.x', 'module.m["b"].p.x']) == ['module.m["a"].p.x', 'module.m["b"].p.x']
 
 
 def test_objects_that_are_named_as_their_keys_are_one() -> None:

@@ -40,9 +40,7 @@ def test_objects_come_and_go() -> None:
 
 def test_objects_of_one_name_are_told_apart() -> None:
     both = f"{WEB}---\n{WEB.replace('namespace: shop', 'namespace: test')}"
-    assert words(both, both.replace("replicas: 3", "replicas: 4", 1)) == (
-        "Deployment shop/web: replicas 3 -> 4",
-    )
+    assert words(both, both.replace("replicas: 3", "replicas: 4", 1)) == ("Deployment shop/web: replicas 3 -> 4",)
 
 
 def test_of_many_fields_the_first_are_told() -> None:
@@ -58,9 +56,7 @@ def test_what_a_secret_holds_is_not_told() -> None:
 
 
 def test_json_is_read_as_yaml_is() -> None:
-    assert words('{"kind": "X", "spec": {"a": true}}', '{"kind": "X", "spec": {"a": false}}') == (
-        "X: a true -> false",
-    )
+    assert words('{"kind": "X", "spec": {"a": true}}', '{"kind": "X", "spec": {"a": false}}') == ("X: a true -> false",)
 
 
 def test_what_is_no_manifest_is_left_to_others() -> None:

@@ -52,11 +52,7 @@ def only_line(plan: Plan, detail: Detail = Detail.CHANGED) -> Any:
 
 def test_one_vm_is_named_in_full(plans: SimpleNamespace) -> None:
     line = only_line(Plan(placements=rows(plans, [("rack4", "rack4-bm07")])))
-    assert (line.label, line.target, line.trigger) == (
-        "cluster-d-pool1-0",
-        "rack4 / rack4-bm07 / cell 0",
-        "new",
-    )
+    assert (line.label, line.target, line.trigger) == ("cluster-d-pool1-0", "rack4 / rack4-bm07 / cell 0", "new")
 
 
 @pytest.mark.parametrize(
@@ -72,10 +68,7 @@ def test_one_vm_is_named_in_full(plans: SimpleNamespace) -> None:
                 "10 machines in each of rack9, rack10"
             ),
         ),
-        (
-            {**{f"rack{i}": 2 for i in range(20)}, "rack99": 1},
-            "1 machine in rack99; 2 machines in each of 20 racks",
-        ),
+        ({**{f"rack{i}": 2 for i in range(20)}, "rack99": 1}, "1 machine in rack99; 2 machines in each of 20 racks"),
     ],
 )
 def test_runs_tell_their_racks(per_rack: dict[str, int], text: str, plans: SimpleNamespace) -> None:
@@ -150,12 +143,7 @@ def test_summaries_split_by_kind_only_when_there_are_several(plans: SimpleNamesp
     (total,) = build_summaries(plans.added_cluster())
     assert (total.place, total.keep) == (53, 125)
     split = build_summaries(plans.fleet_and_pods())
-    assert [(s.kind, s.place, s.keep) for s in split] == [
-        ("", 5, 12),
-        ("vm", 0, 11),
-        ("binding", 1, 1),
-        ("pod", 4, 0),
-    ]
+    assert [(s.kind, s.place, s.keep) for s in split] == [("", 5, 12), ("vm", 0, 11), ("binding", 1, 1), ("pod", 4, 0)]
 
 
 def test_kept_rows_are_not_counted_twice(plans: SimpleNamespace) -> None:
@@ -268,7 +256,5 @@ def test_counts_that_are_too_many_for_a_line_go_on_below(plans: SimpleNamespace)
     ],
 )
 def test_a_forgotten_pod_without_a_node_does_not_run_on(origin: str, count: int, said: str) -> None:
-    line = PlacementLine(
-        ".", PlacementAction.FORGET, Effect.FORGOTTEN, "upf-1", origin, "", "forgotten", count
-    )
+    line = PlacementLine(".", PlacementAction.FORGET, Effect.FORGOTTEN, "upf-1", origin, "", "forgotten", count)
     assert get_departure_verb(line) == said

@@ -81,9 +81,7 @@ def test_errors_are_never_consolidated(plans: SimpleNamespace) -> None:
 
 def test_long_words_and_preformatted_lines_are_kept() -> None:
     path = "x" * 100
-    text = render_diagnostics(
-        [build_error("unknown-site", f"See {path} there.\n  kept   as   {path}")], {}, width=40
-    )
+    text = render_diagnostics([build_error("unknown-site", f"See {path} there.\n  kept   as   {path}")], {}, width=40)
     assert f"│ {path}\n" in text
     assert f"│   kept   as   {path}\n" in text
 
@@ -110,9 +108,7 @@ def test_spans_outside_the_file_do_no_harm() -> None:
     file = SourceFile("s.nf.hcl", "a\n")
     for start, end in ((50, 60), (1, 0), (0, 99)):
         span = Span(file.name, Position(9, 1, start), Position(9, 1, end))
-        assert "s.nf.hcl line 9" in render_diagnostics(
-            [build_error("unknown-site", "", span)], {file.name: file}
-        )
+        assert "s.nf.hcl line 9" in render_diagnostics([build_error("unknown-site", "", span)], {file.name: file})
 
 
 def test_escapes_in_texts_are_shown_not_sent() -> None:
@@ -129,9 +125,7 @@ def test_warnings_without_a_place_stay_one_by_one() -> None:
 def test_a_line_as_machines_write_it_is_cut_about_the_mark() -> None:
     text = "a" * 40_000 + "WRONG" + "b" * 40_000
     span = Span("m.nf.json", Position(1, 40_001, 40_000), Position(1, 40_006, 40_005))
-    shown = render_diagnostics(
-        [build_error("unknown-site", "", span)], {"m.nf.json": SourceFile("m.nf.json", text)}
-    )
+    shown = render_diagnostics([build_error("unknown-site", "", span)], {"m.nf.json": SourceFile("m.nf.json", text)})
     assert "...aaa" in shown
     assert "aWRONGb" in shown
     assert "bbb...\n" in shown
@@ -142,9 +136,7 @@ def long_line(at: int, word: str = "wrong") -> tuple[Diagnostic, dict[str, Sourc
     """A finding about a word in a line of 400 columns."""
     line = f"value = [{'a, ' * 130}]"
     text = f"{line[:at]}{word}{line[at:]}\n"
-    span = Span(
-        "long.nf.hcl", Position(1, at + 1, at), Position(1, at + 1 + len(word), at + len(word.encode()))
-    )
+    span = Span("long.nf.hcl", Position(1, at + 1, at), Position(1, at + 1 + len(word), at + len(word.encode())))
     return build_error("unknown-site", "", span), {"long.nf.hcl": SourceFile("long.nf.hcl", text)}
 
 
@@ -184,6 +176,4 @@ def test_places_and_notes_are_wrapped_at_words() -> None:
 def test_a_tab_takes_columns() -> None:
     file = SourceFile("t.nf.hcl", "\t\ta = 1\n")
     span = Span(file.name, Position(1, 3, 2), Position(1, 4, 3))
-    assert "   1:         a = 1\n" in render_diagnostics(
-        [build_error("unknown-site", "", span)], {file.name: file}
-    )
+    assert "   1:         a = 1\n" in render_diagnostics([build_error("unknown-site", "", span)], {file.name: file})

@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.plans.plan import (
-    Action,
-    Drift,
-    Mode,
-    OutputChange,
-    PlacementAction,
-    PlacementChange,
-    Plan,
-)
+from nexusform.plans.plan import Action, Drift, Mode, OutputChange, PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.text.plan_text import render_plan
@@ -133,9 +125,7 @@ def test_no_changes(mode: Mode, sentence: str, plans: SimpleNamespace) -> None:
         (Mode.DESTROY, "No changes. No selected object needs to be destroyed."),
     ],
 )
-def test_of_a_part_it_is_said_that_only_it_was_looked_at(
-    mode: Mode, sentence: str, plans: SimpleNamespace
-) -> None:
+def test_of_a_part_it_is_said_that_only_it_was_looked_at(mode: Mode, sentence: str, plans: SimpleNamespace) -> None:
     kept = plans.change(plans.d, Action.NO_OP, {"id": "x"}, {"id": "x"})
     made = Plan(mode=mode, changes=(kept,), unchanged_count=178, excludes=("nexus_rack.r",))
     assert render_plan(made, {}, detailed()).startswith(sentence)
@@ -147,9 +137,7 @@ def test_tfcmt_finds_the_addresses_by_action(plans: SimpleNamespace) -> None:
     assert re.findall(r"^ *# (.*) will be created$", text, re.MULTILINE) == ["nexus_rack.a"]
     assert "nexus_rack.old[2]" in re.findall(r"^ *# (.*) will be destroyed$", text, re.MULTILINE)
     assert re.findall(r"^ *# (.*) must be replaced$", text, re.MULTILINE)[0] == "nexus_rack.j"
-    assert re.findall(r"^ *# (.*?) has moved to (.*?)$", text, re.MULTILINE) == [
-        ("nexus_rack.s0", "nexus_rack.s")
-    ]
+    assert re.findall(r"^ *# (.*?) has moved to (.*?)$", text, re.MULTILINE) == [("nexus_rack.s0", "nexus_rack.s")]
 
 
 # --- the rest ---

@@ -25,23 +25,14 @@ def test_lines_of_a_step() -> None:
     assert format_start_line(step(StepKind.UPDATE)) == "nexus_rack.a: Modifying... [id=lab/a]"
     assert format_start_line(step(StepKind.DELETE)) == "nexus_rack.a: Destroying... [id=lab/a]"
     assert format_start_line(step(StepKind.RELEASE)) == "nexus_rack.a: Releasing... [id=lab/a]"
-    assert (
-        format_progress_line(step(StepKind.CREATE, elapsed=10.2))
-        == "nexus_rack.a: Still creating... [10s elapsed]"
-    )
+    assert format_progress_line(step(StepKind.CREATE, elapsed=10.2)) == "nexus_rack.a: Still creating... [10s elapsed]"
     assert (
         format_progress_line(step(StepKind.DELETE, elapsed=70))
         == "nexus_rack.a: Still destroying... [id=lab/a, 1m10s elapsed]"
     )
     done = {"elapsed": 3.2, "outcome": StepOutcome.DONE}
-    assert (
-        format_end_line(step(StepKind.CREATE, **done))
-        == "nexus_rack.a: Creation complete after 3s [id=lab/a]"
-    )
-    assert (
-        format_end_line(step(StepKind.UPDATE, **done))
-        == "nexus_rack.a: Modifications complete after 3s [id=lab/a]"
-    )
+    assert format_end_line(step(StepKind.CREATE, **done)) == "nexus_rack.a: Creation complete after 3s [id=lab/a]"
+    assert format_end_line(step(StepKind.UPDATE, **done)) == "nexus_rack.a: Modifications complete after 3s [id=lab/a]"
     assert format_end_line(step(StepKind.DELETE, **done)) == "nexus_rack.a: Destruction complete after 3s"
     deposed = step(StepKind.DELETE, deposed="0a1b2c3d", **done)
     assert format_end_line(deposed) == "nexus_rack.a (deposed object 0a1b2c3d): Destruction complete after 3s"

@@ -46,17 +46,13 @@ def short(plan: Plan, plans: SimpleNamespace, **more: object) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_short_plan_reads_as_reviewed(
-    name: str, plans: SimpleNamespace, golden: Callable[[str, str], None]
-) -> None:
+def test_short_plan_reads_as_reviewed(name: str, plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
     golden(f"short/plans/{name}.txt", short(getattr(plans, name)(), plans))
 
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("width", [80, 120, 200])
-def test_no_line_is_wider_than_the_screen_and_no_name_is_broken(
-    name: str, width: int, plans: SimpleNamespace
-) -> None:
+def test_no_line_is_wider_than_the_screen_and_no_name_is_broken(name: str, width: int, plans: SimpleNamespace) -> None:
     plan = getattr(plans, name)()
     lines = short(plan, plans, width=width).split("\n")
     assert all(len(line) <= width for line in lines)
@@ -86,16 +82,7 @@ def test_the_verdict_stands_last(plans: SimpleNamespace) -> None:
 def test_a_change_is_what_a_person_changed(plans: SimpleNamespace) -> None:
     text = short(plans.changed_placements(), plans)
     (line,) = [line for line in text.split("\n") if "~ nexus_kubernetes_cluster.d" in line]
-    assert line.split() == [
-        "~",
-        "nexus_kubernetes_cluster.d",
-        "cluster-d:",
-        "pool2",
-        "count",
-        "24",
-        "->",
-        "21",
-    ]
+    assert line.split() == ["~", "nexus_kubernetes_cluster.d", "cluster-d:", "pool2", "count", "24", "->", "21"]
     assert "node_count" not in text
 
 
@@ -193,9 +180,7 @@ def test_a_refused_plan_shows_no_change(plans: SimpleNamespace) -> None:
 
 def test_what_fails_stands_before_advice_and_names_everyone(plans: SimpleNamespace) -> None:
     names = [f"{'ab'[i % 2]}{i}x/pool" for i in range(20)]
-    failing = [
-        build_warning("no-surge-capacity", "", brief=(f"{name}: an upgrade would fail")) for name in names
-    ]
+    failing = [build_warning("no-surge-capacity", "", brief=(f"{name}: an upgrade would fail")) for name in names]
     advice = [build_warning("zones-pinned", "", brief=f"c{i}/p: reason {i}") for i in range(30)]
     text = short(replace(plans.added_cluster(), diagnostics=(*advice, *failing)), plans)
     assert text.index("! no-surge-capacity") < text.index("i zones-pinned")
@@ -245,9 +230,7 @@ def test_an_id_that_takes_a_line_has_beside_it_of_whom_it_speaks(plans: SimpleNa
 
 
 def no_surge_capacity(address_text: str) -> object:
-    return build_warning(
-        "no-surge-capacity", "", brief="cluster-d/pool1: an upgrade would fail", address=address_text
-    )
+    return build_warning("no-surge-capacity", "", brief="cluster-d/pool1: an upgrade would fail", address=address_text)
 
 
 @pytest.mark.parametrize(("before", "caused"), [(("cluster-d",), False), ((), True), (None, True)])
@@ -256,9 +239,7 @@ def test_what_held_before_is_not_blamed_on_the_plan(
 ) -> None:
     sku = CATALOGUES[NEWEST].vm_skus["NC_P46_224_v1"]
     stood = None if before is None else Capacity(4, 2, "rack1", ("cluster-d",), before)
-    capacity = SiteCapacity(
-        "lab", "lab", sku.name, 1, stood, Capacity(3, 1, "rack1", ("cluster-d",), ("cluster-d",))
-    )
+    capacity = SiteCapacity("lab", "lab", sku.name, 1, stood, Capacity(3, 1, "rack1", ("cluster-d",), ("cluster-d",)))
     plan = replace(
         plans.added_cluster(),
         diagnostics=(no_surge_capacity(str(D)),),
@@ -313,12 +294,7 @@ def racks(count: int, name: Callable[[int], str]) -> tuple[Change, ...]:
             address("nexus_rack", name(i)),
             Action.CREATE,
             None,
-            {
-                "id": f"lab/{name(i)}",
-                "name": name(i),
-                "machine_count": 2 + i % 7,
-                "machine_sku": f"s{i % 90}",
-            },
+            {"id": f"lab/{name(i)}", "name": name(i), "machine_count": 2 + i % 7, "machine_sku": f"s{i % 90}"},
         )
         for i in range(count)
     )
@@ -327,15 +303,12 @@ def racks(count: int, name: Callable[[int], str]) -> tuple[Change, ...]:
 @pytest.mark.parametrize("name", ["c-{:04}", "{:x}z"])
 def test_five_thousand_objects_take_two_hundred_lines(name: str, plans: SimpleNamespace) -> None:
     tables = tuple(
-        replace(
-            table("pool1", "NC_P46_224_v1", 8, {"r1": 4, "r2": 4}, placed=8), cluster=f"c-{i:04}", address=a
-        )
+        replace(table("pool1", "NC_P46_224_v1", 8, {"r1": 4, "r2": 4}, placed=8), cluster=f"c-{i:04}", address=a)
         for i, a in enumerate(address("nexus_kubernetes_cluster", f"c{i}") for i in range(500))
     )
     rows = tuple(
         replace(
-            vm_row(f"cluster-d-pool1-{i}", PlacementAction.MOVE, "machine_evacuated", _SPOT, _SPOT),
-            address=t.address,
+            vm_row(f"cluster-d-pool1-{i}", PlacementAction.MOVE, "machine_evacuated", _SPOT, _SPOT), address=t.address
         )
         for i, t in enumerate(tables)
     )
@@ -347,9 +320,7 @@ def test_five_thousand_objects_take_two_hundred_lines(name: str, plans: SimpleNa
 
 
 def test_numbers_have_their_thousands_apart_but_where_tools_read_them(plans: SimpleNamespace) -> None:
-    rows = tuple(
-        vm_row(f"cluster-d-pool1-{i}", PlacementAction.PLACE, "new", None, _SPOT) for i in range(1200)
-    )
+    rows = tuple(vm_row(f"cluster-d-pool1-{i}", PlacementAction.PLACE, "new", None, _SPOT) for i in range(1200))
     made = Plan(changes=racks(1001, "c-{:04}".format), placements=rows)
     plain_number = re.compile(r"(?<![-\w.,])[0-9]{4,}(?![-\w])")
     text = short(made, plans)

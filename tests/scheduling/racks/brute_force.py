@@ -34,9 +34,7 @@ class BruteForce:
         del self.vms[handle]
 
     def place(self, demand: Demand) -> tuple[int, Placement] | None:
-        candidates = [
-            m for m in self.machines.values() if not m.unschedulable_reason and self.fits(demand.sku, m)
-        ]
+        candidates = [m for m in self.machines.values() if not m.unschedulable_reason and self.fits(demand.sku, m)]
         if demand.zones is not None:
             candidates = [m for m in candidates if m.availability_zone in demand.zones]
         candidates = [m for m in candidates if not any(h.is_hard and violates(h, m) for h in demand.hints)]
@@ -77,11 +75,7 @@ class BruteForce:
         return max(machine.vfs_per_cell - sum(-(-s.vfs // s.numa_cells) for s in inside), 0)
 
     def fits(self, sku: VmSku, machine: Machine) -> bool:
-        if (
-            machine.machine_sku is not None
-            and sku.machine_skus
-            and machine.machine_sku not in sku.machine_skus
-        ):
+        if machine.machine_sku is not None and sku.machine_skus and machine.machine_sku not in sku.machine_skus:
             return False
         disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in self.on(machine.name))
         return max(disk, 0) >= sku.disk_gib and len(self.fitting(sku, machine)) >= sku.numa_cells
@@ -89,9 +83,7 @@ class BruteForce:
     def rack_key(self, demand: Demand, rack: str) -> tuple[int, int, int, int, int, bytes]:
         names = [m.name for m in self.machines.values() if m.rack == rack]
         there = self.on(*names)
-        soft = sum(
-            not h.is_hard and h.scope == "Rack" and (rack in h.racks) != h.is_affinity for h in demand.hints
-        )
+        soft = sum(not h.is_hard and h.scope == "Rack" and (rack in h.racks) != h.is_affinity for h in demand.hints)
         cluster = sum(vm.vm.owner == demand.vm.owner for vm in there)
         pool = sum((vm.vm.owner, vm.vm.pool) == (demand.vm.owner, demand.vm.pool) for vm in there)
         memory = sum(vm.sku.memory_gib for vm in there)

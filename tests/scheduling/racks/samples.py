@@ -36,11 +36,7 @@ MENU = [
 ]
 # What stands beside each other on one machine, so that the keys of machines have something to weigh.
 SMALL_MENU = [LARGE, SKUS["NC_G2_8_v1"]]
-HARDWARE = [
-    ("bom-1.7.3", 2, 48, 224, 3500),
-    ("bom-2.0", 2, 56, 224, 2000),
-    (None, 3, 60, 200, 900),
-]
+HARDWARE = [("bom-1.7.3", 2, 48, 224, 3500), ("bom-2.0", 2, 56, 224, 2000), (None, 3, 60, 200, 900)]
 
 
 def rack(name: str, count: int, zone: str = "1", **changes: Any) -> list[Machine]:
@@ -50,9 +46,7 @@ def rack(name: str, count: int, zone: str = "1", **changes: Any) -> list[Machine
     return [Machine(f"{name}-bm{n:02d}", name, zone, n, **facts) for n in range(1, count + 1)]
 
 
-def demand(
-    number: int = 0, pool: str = "p", sku: str = "NC_G2_8_v1", owner: str = "c", **more: Any
-) -> Demand:
+def demand(number: int = 0, pool: str = "p", sku: str = "NC_G2_8_v1", owner: str = "c", **more: Any) -> Demand:
     """A VM of a pool."""
     return Demand(VmName(owner, owner, pool, number), SKUS[sku], **more)
 

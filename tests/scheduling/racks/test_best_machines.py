@@ -32,15 +32,11 @@ def site(
     vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...] = (), away: Collection[str] = ()
 ) -> RackScheduler:
     """With these cells, without any for nobody told; and with these machines cordoned."""
-    machines = [
-        replace(each, unschedulable_reason="cordoned" if each.name in away else "") for each in MACHINES
-    ]
+    machines = [replace(each, unschedulable_reason="cordoned" if each.name in away else "") for each in MACHINES]
     scheduler = RackScheduler(machines)
     for number, (name, sku, machine) in enumerate(vms):
         own = cells[number : number + 1]
-        scheduler.add_existing(
-            name, sku, Placement(machine.name, machine.rack, machine.availability_zone, own)
-        )
+        scheduler.add_existing(name, sku, Placement(machine.name, machine.rack, machine.availability_zone, own))
     return scheduler
 
 

@@ -8,14 +8,7 @@ from functools import cache
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples
-from nexusform.scheduling.racks.vms import (
-    Demand,
-    Machine,
-    Placement,
-    PlacementConstraints,
-    RackSpread,
-    VmName,
-)
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, RackSpread, VmName
 
 SKUS = CATALOGUES["2026-03"].vm_skus
 CONTROL, POOL1, POOL2 = "control-plane", "pool1", "pool2"
@@ -70,11 +63,7 @@ def lab(seed: int = 8, spread: RackSpread = RackSpread.POOL) -> RackScheduler:
 
 def demands() -> list[Demand]:
     return [
-        Demand(
-            VmName(f"cluster-{cluster}", f"cluster-{cluster}", pool, number),
-            SKUS[sku],
-            PlacementConstraints(zones),
-        )
+        Demand(VmName(f"cluster-{cluster}", f"cluster-{cluster}", pool, number), SKUS[sku], PlacementConstraints(zones))
         for cluster, pool, sku, count, zones in POOLS
         for number in range(count)
     ]
@@ -155,9 +144,7 @@ def test_counting_per_cluster_does_not_reproduce_d_pool_2() -> None:
     scheduler = lab(spread=RackSpread.CLUSTER)
     for demand in demands():
         scheduler.place(demand)
-    of_pool = [
-        vm.placement for vm in scheduler.list_vms() if (vm.vm.cluster, vm.vm.pool) == ("cluster-d", POOL2)
-    ]
+    of_pool = [vm.placement for vm in scheduler.list_vms() if (vm.vm.cluster, vm.vm.pool) == ("cluster-d", POOL2)]
     assert sorted(racks(of_pool).values()) != [3] * 8
 
 

@@ -134,10 +134,7 @@ class Pair:
 
     def hinted(self, owner, pool, sku, zones, hints, last) -> None:  # noqa: ANN001 - one story event
         demand = Demand(
-            self.name(owner, pool),
-            sku,
-            PlacementConstraints(zones, tuple(hints)),
-            last.name if last else None,
+            self.name(owner, pool), sku, PlacementConstraints(zones, tuple(hints)), last.name if last else None
         )
         explained = self.fast.explain(demand)
         placed = self.place(demand)
@@ -313,21 +310,12 @@ def test_a_shortage_tells_unknown_zones_from_machines_that_take_nothing() -> Non
     assert cordoned.binding == "not_schedulable"
     assert cordoned.reason.endswith("takes new VMs: 2 cordoned.")
     hint = Hint(
-        is_affinity=True,
-        is_hard=True,
-        scope=HintScope.RACK,
-        machines=frozenset(),
-        racks=frozenset(["r1"]),
-        target="x",
+        is_affinity=True, is_hard=True, scope=HintScope.RACK, machines=frozenset(), racks=frozenset(["r1"]), target="x"
     )
-    hinted = scheduler.place(
-        Demand(VmName("c", "c", "p", 5), SKUS["NC_G2_8_v1"], PlacementConstraints(hints=(hint,)))
-    )
+    hinted = scheduler.place(Demand(VmName("c", "c", "p", 5), SKUS["NC_G2_8_v1"], PlacementConstraints(hints=(hint,))))
     assert isinstance(hinted, Shortage)
     assert hinted.binding == "hints"
-    assert hinted.reason.endswith(
-        "reject every machine with enough capacity: hard hint: on the same rack as x."
-    )
+    assert hinted.reason.endswith("reject every machine with enough capacity: hard hint: on the same rack as x.")
 
 
 def test_a_machine_that_shrank_keeps_its_vms_and_has_no_room() -> None:
@@ -342,12 +330,8 @@ def test_a_machine_that_shrank_keeps_its_vms_and_has_no_room() -> None:
 
 
 def test_vms_of_unschedulable_machines_count() -> None:
-    scheduler = RackScheduler(
-        [*rack("r1", 1, unschedulable_reason="cordoned"), *rack("r1", 3)[1:], *rack("r2", 2)]
-    )
-    scheduler.add_existing(
-        VmName("x", "x", "p", 0), SKUS["NC_G2_8_v1"], Placement("r1-bm01", "r1", "1", (0,))
-    )
+    scheduler = RackScheduler([*rack("r1", 1, unschedulable_reason="cordoned"), *rack("r1", 3)[1:], *rack("r2", 2)])
+    scheduler.add_existing(VmName("x", "x", "p", 0), SKUS["NC_G2_8_v1"], Placement("r1-bm01", "r1", "1", (0,)))
     assert {scheduler.place(demand("NC_G2_8_v1"))[1].rack for _ in range(1)} == {"r2"}
 
 
@@ -369,16 +353,12 @@ def test_the_machine_of_a_healed_vm_is_tried_last() -> None:
 
 
 def test_explain_shows_ties_next_best_and_every_refusal() -> None:
-    scheduler = RackScheduler(
-        [*rack("r1", 2), *rack("r2", 2), *rack("r3", 1, unschedulable_reason="cordoned")]
-    )
+    scheduler = RackScheduler([*rack("r1", 2), *rack("r2", 2), *rack("r3", 1, unschedulable_reason="cordoned")])
     first = scheduler.explain(demand("NC_P46_224_v1"))
     assert [left.rule for left in first.filters] == [rule.name for rule in profile.FILTERS]
     assert {left.machines for left in first.filters} == {4}
     assert len(first.tied_racks) == 2
-    assert [(r.candidate, r.rule, r.reason) for r in first.rejections] == [
-        ("r3-bm01", "schedulable", "cordoned")
-    ]
+    assert [(r.candidate, r.rule, r.reason) for r in first.rejections] == [("r3-bm01", "schedulable", "cordoned")]
     scheduler.place(demand("NC_P46_224_v1"))
     second = scheduler.explain(
         demand("NC_P46_224_v1", 1, owner="d", zones=frozenset([first.placement.availability_zone]))

@@ -20,11 +20,7 @@ from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.open_rules import open_keys
 from nexusform.scheduling.racks.rule import CountFilter, Item, Key, KeyDependence, RejectionCheck
 from nexusform.scheduling.racks.site import Site
-from nexusform.scheduling.racks.uncertainty.certainty import (
-    PlaceOperation,
-    repeat_with_samples,
-    run_operations,
-)
+from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples, run_operations
 from nexusform.scheduling.racks.vms import (
     NONE_FITS,
     Demand,
@@ -45,15 +41,7 @@ ROOM = RULES.parent
 # themselves have words of their own.
 ASKING = [
     ROOM / f"{name}.py"
-    for name in (
-        "uncertainty/certainty",
-        "engine",
-        "explanation",
-        "open_rules",
-        "queues",
-        "session",
-        "site",
-    )
+    for name in ("uncertainty/certainty", "engine", "explanation", "open_rules", "queues", "session", "site")
 ] + sorted((ROOM.parents[1] / "rendering" / "answers").glob("explanation*.py"))
 ARGUMENTS = {"zones", "hints", "machine_skus", "disk_gib", "unschedulable_reason"}
 
@@ -107,9 +95,7 @@ def usual() -> list[list[Any]]:
     return [outcomes(seed) for seed in SEEDS]
 
 
-@pytest.mark.parametrize(
-    ("table", "changed"), [(t, c) for _, t, c in changes()], ids=[n for n, _, _ in changes()]
-)
+@pytest.mark.parametrize(("table", "changed"), [(t, c) for _, t, c in changes()], ids=[n for n, _, _ in changes()])
 def test_every_entry_decides_something(
     table: str, changed: Any, usual: list[list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,14 +206,8 @@ class TestAddedFilter:
     def test_hinted_vms_and_those_with_a_last_resort_obey_it(self, hard: bool) -> None:
         scheduler = RackScheduler(three_racks())
         near = Hint(True, hard, HintScope.RACK, frozenset(), frozenset(["r1"]), "x")
-        racks = [
-            scheduler.try_place(demand(n, constraints=PlacementConstraints(hints=(near,)))) for n in range(3)
-        ]
-        assert [place and place[1].rack for place in racks] == [
-            "r1",
-            "r1",
-            None if hard else racks[2][1].rack,
-        ]
+        racks = [scheduler.try_place(demand(n, constraints=PlacementConstraints(hints=(near,)))) for n in range(3)]
+        assert [place and place[1].rack for place in racks] == ["r1", "r1", None if hard else racks[2][1].rack]
         assert racks[2] is None or racks[2][1].rack != "r1"
         healed = scheduler.try_place(demand(9, last_resort="r2-bm01"))
         assert healed is not None
@@ -241,9 +221,7 @@ class TestAddedFilter:
             "r2": Interval(2, 2),
             "r3": Interval(2, 2),
         }
-        assert scheduler.count_free_slots(
-            demand(1, constraints=PlacementConstraints(frozenset("1")))
-        ) == Interval(1, 1)
+        assert scheduler.count_free_slots(demand(1, constraints=PlacementConstraints(frozenset("1")))) == Interval(1, 1)
         assert scheduler.count_free_slots(demand(1, pool="q")).minimum > 5
 
     def test_explanations_and_pins_name_it(self) -> None:
@@ -298,9 +276,7 @@ def test_an_added_filter_that_opens_again_is_asked_for_every_vm(monkeypatch: pyt
     def opens(usage: Usage, _demand: Demand) -> RejectionCheck:
         return lambda number: "r1 has its two first" if number and usage.pool.racks[0] < 2 else None
 
-    rule = CountFilter(
-        name="first", item=Item.RACK, build_check=opens, describe_shortage=lambda _scene: "none"
-    )
+    rule = CountFilter(name="first", item=Item.RACK, build_check=opens, describe_shortage=lambda _scene: "none")
     monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
     scheduler = RackScheduler([*rack("r1", 1), *rack("r2", 1)])
     placed = [scheduler.try_place(demand(number)) for number in range(4)]

@@ -13,9 +13,7 @@ Told = tuple[int, str]
 
 
 @pytest.fixture
-def nf(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Told]:
+def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
     monkeypatch.chdir(tmp_path)
     for name in ("NF_IN_AUTOMATION", "NF_CONFINE", "NF_DATA_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -75,11 +73,7 @@ def test_a_backend_of_another_kind_is_told_before_what_it_lacks(nf: Callable[...
         assert nf("apply", "-auto-approve")[0] == 0
         configure("s3")
         code, said = nf("plan")
-        assert (code, 'since the last init (from "http" to "s3")' in said, "Missing" in said) == (
-            1,
-            True,
-            False,
-        )
+        assert (code, 'since the last init (from "http" to "s3")' in said, "Missing" in said) == (1, True, False)
         assert 'needs "bucket"' in nf("init", "-migrate-state")[1]
         # What was given for the one is not taken for the other's.
         configure("local", path="elsewhere.nfstate")

@@ -20,9 +20,7 @@ from nexusform.workflow.opening.command_context import find_cache_directory
         ({"NF_CACHE_DIR": "/c", "HOME": "/h", "NF_IN_AUTOMATION": "1"}, None),
     ],
 )
-def test_the_cache_is_the_users_and_never_in_the_work_tree(
-    environment: dict[str, str], directory: str | None
-) -> None:
+def test_the_cache_is_the_users_and_never_in_the_work_tree(environment: dict[str, str], directory: str | None) -> None:
     assert find_cache_directory(environment) == directory
 
 

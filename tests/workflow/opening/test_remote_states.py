@@ -164,11 +164,7 @@ def test_a_locked_state_is_read_all_the_same(site: Shell, tmp_path: Path) -> Non
         (("path =", "paht ="), 'The backend "local" has no setting "paht". Did you mean "path"?'),
         (("{ path = ", "{ path = [1], x = "), 'config: "path" must be a string.'),
         (("{ path", "3 # { path"), "An object is needed: config = { NAME = VALUE, ... }."),
-        pytest.param(
-            ('"local"', '"azurerm"'),
-            'has no setting "path"',
-            marks=pytest.mark.of_domains("remote_state"),
-        ),
+        pytest.param(('"local"', '"azurerm"'), 'has no setting "path"', marks=pytest.mark.of_domains("remote_state")),
         (("../site", "../nowhere"), "There is no state at ../nowhere/state/nexusform.nfstate"),
         (("\n}", '\n  workspace = "other"\n}'), '(workspace "other")'),
         (("\n}", '\n  workspace = "../x"\n}'), "Invalid workspace"),
@@ -198,10 +194,7 @@ resource "fleet_member_cluster" "a" {
 
 
 def test_an_encrypted_state_is_opened_as_the_reader_is_told(nf: Shell) -> None:
-    assert (
-        nf("site", SITE + ENCRYPTION % "state { method = method.aes_gcm.m }", "apply", "-auto-approve")[0]
-        == 0
-    )
+    assert nf("site", SITE + ENCRYPTION % "state { method = method.aes_gcm.m }", "apply", "-auto-approve")[0] == 0
     code, told = nf("fleet", READER, "plan")
     assert code == 1
     assert "`remote_state_data_sources`" in told

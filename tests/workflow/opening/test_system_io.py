@@ -127,9 +127,7 @@ def test_source_date_epoch_fixes_the_time_of_a_plan() -> None:
     assert get_plan_time({}) > "2024"
 
 
-def test_files_that_may_not_be_looked_at_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_may_not_be_looked_at_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "seen.txt").write_text("")
     (tmp_path / "unseen.txt").write_text("")
     look = Path.is_file
@@ -143,9 +141,7 @@ def test_files_that_may_not_be_looked_at_are_left_out(
     assert RealFiles().find_files(str(tmp_path), "*.txt") == ["seen.txt"]
 
 
-def test_a_file_that_cannot_be_written_stays_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_written_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "p.nfplan"
     path.write_bytes(b"before")
 

@@ -122,9 +122,7 @@ def test_a_detached_head_a_work_tree_and_the_environment_name_the_commit(
     subprocess.run([*git, "init", "-q"], check=True)
     assert find_commit(".", {}) == ""
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
-    head = subprocess.run(
-        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
-    ).stdout.strip()
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
     subprocess.run([*git, "worktree", "add", "-q", "-b", "more", "beside"], check=True)
     assert find_commit("beside", {}) == head
     subprocess.run([*git, "checkout", "-q", "--detach"], check=True)
@@ -151,9 +149,7 @@ def test_a_state_that_was_edited_under_its_serial_is_noticed(nf: Shell) -> None:
 
 
 @pytest.mark.of_domains("azure")
-def test_another_inventory_stops_a_plan_that_would_be_another(
-    nf: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_inventory_stops_a_plan_that_would_be_another(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1772287200")
     shutil.copytree(EXAMPLE, "inventory")
     os.chdir("inventory")

@@ -52,9 +52,7 @@ def test_a_lock_is_waited_for_with_growing_pauses_and_told_of_once() -> None:
 def test_a_short_wait_is_not_worth_a_word() -> None:
     backend, clock = held(until=0.2)
     told: list[str] = []
-    lock, _ = acquire_lock(
-        backend, "plan", LockOptions(timeout=9), clock=clock, environment={}, on_wait=told.append
-    )
+    lock, _ = acquire_lock(backend, "plan", LockOptions(timeout=9), clock=clock, environment={}, on_wait=told.append)
     assert lock is not None
     assert told == []
 
@@ -78,9 +76,7 @@ def test_without_lock_nothing_is_taken() -> None:
         (LockOptions(enabled=False), ["unlocked-state"]),
         (LockOptions(enabled=False, is_exclusive=True), []),
     ):
-        lock, problems = acquire_lock(
-            backend, "plan", locking, clock=clock, environment={}, on_wait=lambda _: None
-        )
+        lock, problems = acquire_lock(backend, "plan", locking, clock=clock, environment={}, on_wait=lambda _: None)
         assert lock is None
         assert [problem.id for problem in problems] == ids
 
@@ -96,9 +92,7 @@ def test_a_lock_tells_of_the_job_that_took_it() -> None:
 def test_a_lock_broken_meanwhile_is_told_of() -> None:
     backend = MemoryBackend()
     clock = Waiting(backend, 0)
-    lock, _ = acquire_lock(
-        backend, "plan", LockOptions(), clock=clock, environment={}, on_wait=lambda _: None
-    )
+    lock, _ = acquire_lock(backend, "plan", LockOptions(), clock=clock, environment={}, on_wait=lambda _: None)
     assert lock is not None
     backend.force_unlock(lock.id)
     assert "State unlock error" in lock.release()[0].summary

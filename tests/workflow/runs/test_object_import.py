@@ -106,11 +106,7 @@ def test_imported_objects_are_neither_made_nor_changed(capsys: pytest.CaptureFix
 
 
 def test_what_differs_is_changed_after_the_import(capsys: pytest.CaptureFixture[str]) -> None:
-    write(
-        SITE,
-        RACKS.replace("machine_count     = 3", "machine_count     = 4"),
-        IMPORTS.rpartition("import {")[0],
-    )
+    write(SITE, RACKS.replace("machine_count     = 3", "machine_count     = 4"), IMPORTS.rpartition("import {")[0])
     code, out, _ = told(capsys, "apply", "-auto-approve", "-details")
     assert code == 0
     assert '(imported from "lab/rack-a")' in out
@@ -127,18 +123,14 @@ def test_one_that_must_be_replaced_is_taken_over_first(capsys: pytest.CaptureFix
     assert sites == ["lab2"]
 
 
-def test_numbers_of_new_objects_go_on_after_those_of_imported_ones(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_numbers_of_new_objects_go_on_after_those_of_imported_ones(capsys: pytest.CaptureFixture[str]) -> None:
     write(SITE, RACKS, CLUSTER, IMPORTS, 'resource "nexus_site" "new" {\n  name = "new"\n}\n')
     assert told(capsys, "apply", "-auto-approve")[0] == 0
     numbers = [i["creation"] for r in state()["resources"] for i in r["instances"]]
     assert len(set(numbers)) == len(numbers) == 5
 
 
-def test_without_configuration_it_is_an_error_that_names_the_way_out(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_without_configuration_it_is_an_error_that_names_the_way_out(capsys: pytest.CaptureFixture[str]) -> None:
     write(RACKS, IMPORTS)
     code, _, err = told(capsys, "plan")
     assert code == 1

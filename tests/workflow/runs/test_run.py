@@ -226,9 +226,7 @@ def test_an_answer_that_is_not_of_the_type_is_refused(place: CommandContext) -> 
         assert run.plan(PlanOptions()).plan.has_changes
 
 
-def test_a_node_that_was_moved_to_a_machine_of_another_rack_is_drift_and_no_change(
-    place: CommandContext,
-) -> None:
+def test_a_node_that_was_moved_to_a_machine_of_another_rack_is_drift_and_no_change(place: CommandContext) -> None:
     Path("provider.nf.hcl").write_text('provider "simulated" {\n  reality = "reality.json"\n}\n')
     project = opened(place)
     applied(project)

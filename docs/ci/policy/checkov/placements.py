@@ -92,11 +92,7 @@ class PlacementCheck(BaseResourceCheck):
     """A check that fails for a resource with findings, and lists them."""
 
     def __init__(
-        self,
-        number: int,
-        name: str,
-        resources: list[str],
-        find_problems: Callable[[Plan, str], Iterator[str]],
+        self, number: int, name: str, resources: list[str], find_problems: Callable[[Plan, str], Iterator[str]]
     ) -> None:
         super().__init__(name, f"CKV_NEXUSFORM_{number}", [CheckCategories.GENERAL_SECURITY], resources)
         self._find_problems = find_problems

@@ -31,9 +31,7 @@ def script(arguments: ScriptArguments) -> int:
     """
     from nexusform.domains.azure.importers.az_capture import build_capture_script
 
-    arguments.view.create_screen().print_text(
-        build_capture_script(arguments.directory, arguments.location), end=""
-    )
+    arguments.view.create_screen().print_text(build_capture_script(arguments.directory, arguments.location), end="")
     return 0
 
 
@@ -55,16 +53,11 @@ def check(arguments: CheckArguments) -> int:
     """
     from nexusform.domains.azure.providers.azure_export import read_export
     from nexusform.domains.azure.questions.reconciliation import count_site
-    from nexusform.domains.azure.rendering.inventory_report import (
-        build_inventory_document,
-        build_inventory_report,
-    )
+    from nexusform.domains.azure.rendering.inventory_report import build_inventory_document, build_inventory_report
 
     screen = arguments.view.create_screen()
     directory = os.path.normpath(arguments.directory)
-    sites, findings = read_export(
-        directory, {}, create_context().confinement.get_operator_confinement(directory)
-    )
+    sites, findings = read_export(directory, {}, create_context().confinement.get_operator_confinement(directory))
     captures = tuple(map(count_site, sites))
     diagnostics = tuple(map(convert_problem, findings))
     if has_errors(diagnostics):
@@ -76,9 +69,7 @@ def check(arguments: CheckArguments) -> int:
 
 
 _TABLE: Final = {
-    "script": CommandEntry(
-        "nexusform.domains.azure.cli.inventory:script", "Print the commands that export a site"
-    ),
+    "script": CommandEntry("nexusform.domains.azure.cli.inventory:script", "Print the commands that export a site"),
     "check": CommandEntry("nexusform.domains.azure.cli.inventory:check", "Check an exported directory"),
 }
 inventory = LazyGroup("inventory", _TABLE, summary="Export a site, check the export.")

@@ -9,13 +9,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import (
-    declare_choice,
-    declare_group,
-    declare_number,
-    declare_switch,
-    declare_text,
-)
+from nexusform.cli.arguments import declare_choice, declare_group, declare_number, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.plan import PlanDisplay, create_display, get_exit_code, parse_limit_flag
 from nexusform.cli.planning_flags import PlacementFlags
@@ -35,9 +29,7 @@ from nexusform.workflow.runs.run import PlanOptions
 _TERRAFORM: Final = "-terraform-plan=FILE"
 _WHAT_IF: Final = "-arm-what-if=FILE"
 _STACK: Final = "-deployment-stack=FILE"
-_NO_CHANGES: Final = (
-    "{path} contains no Microsoft.NetworkCloud resources. There are no placements to predict."
-)
+_NO_CHANGES: Final = "{path} contains no Microsoft.NetworkCloud resources. There are no placements to predict."
 
 
 class PredictArguments(Struct, frozen=True, kw_only=True):
@@ -70,10 +62,7 @@ def predict(arguments: PredictArguments) -> int:
     path, read_changes = _select_source(arguments)
     limits = parse_limit_flag(arguments.fail_on)
     display = create_display(
-        arguments.placement_flags,
-        arguments.view,
-        as_json=arguments.as_json,
-        show_sensitive=arguments.show_sensitive,
+        arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
     )
     voice = display.reporter
     scheduler = SchedulerSettings(arguments.seed, arguments.rack_spread)
@@ -102,20 +91,14 @@ def _select_source(arguments: PredictArguments) -> tuple[str, ReadChanges]:
     if not named_files:
         raise click.UsageError(f"Specify one of {' or '.join(_list_files(arguments))}.")
     if not arguments.inventory:
-        raise click.UsageError(
-            "No site given. Use -inventory=DIR with the output of `az networkcloud ... list`."
-        )
+        raise click.UsageError("No site given. Use -inventory=DIR with the output of `az networkcloud ... list`.")
     [(flag, file)] = named_files.items()
     return file, _find_reader(flag)
 
 
 def _list_files(arguments: PredictArguments) -> dict[str, str]:
     """Return the files by flag, "" for unset ones."""
-    return {
-        _TERRAFORM: arguments.terraform_plan,
-        _WHAT_IF: arguments.arm_what_if,
-        _STACK: arguments.deployment_stack,
-    }
+    return {_TERRAFORM: arguments.terraform_plan, _WHAT_IF: arguments.arm_what_if, _STACK: arguments.deployment_stack}
 
 
 def _find_reader(flag: str) -> ReadChanges:
@@ -137,9 +120,7 @@ def _run_prediction(
     voice = display.reporter
     assert prediction.project is not None, "checked by the caller"
     sources = prediction.project.sources
-    options = PlanOptions(
-        samples=arguments.samples, includes_rejections=arguments.placement_flags.placements == "all"
-    )
+    options = PlanOptions(samples=arguments.samples, includes_rejections=arguments.placement_flags.placements == "all")
     with open_run(prediction.project, display.notices) as run:
         voice.report_diagnostics(run.diagnostics, sources)
         if not run.is_ready:

@@ -11,13 +11,7 @@ from nexusform.cli.answer_output import Answer, AnswerFormFlags, write_answer
 from nexusform.cli.arguments import declare_group, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.comparison_sources import COMPARISON_SOURCES
-from nexusform.cli.shared_flags import (
-    LockFlags,
-    ViewFlags,
-    create_context,
-    declare_state_flag,
-    declare_variable_flags,
-)
+from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.domains.azure.workflow.reconciler import ReconcileResult, reconcile_site
 from nexusform.workflow.runs.run import Notices
@@ -28,9 +22,7 @@ EXIT_RULE_VIOLATED = 3  # exit code
 class ReconcileArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `reconcile`."""
 
-    source: str = declare_text(
-        "Read an exported directory, azure or hub", metavar="DIR|azure|hub", flag="from"
-    )
+    source: str = declare_text("Read an exported directory, azure or hub", metavar="DIR|azure|hub", flag="from")
     replay: bool = declare_switch("Re-place every VM in creation order, score the rule")
     answer: AnswerFormFlags = declare_group(AnswerFormFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
@@ -51,27 +43,18 @@ def reconcile_(arguments: ReconcileArguments) -> int:
     screen = arguments.view.create_screen()
     if not arguments.source:
         raise click.UsageError("No source given. Use -from=DIR, -from=azure or -from=hub.")
-    location, notices = (
-        create_context(arguments.state, arguments.variables),
-        Notices(on_wait=screen.print_error),
-    )
+    location, notices = (create_context(arguments.state, arguments.variables), Notices(on_wait=screen.print_error))
     if arguments.source in COMPARISON_SOURCES:
         if arguments.replay:
             raise click.UsageError(f"-replay needs VMs, but -from={arguments.source} has none.")
-        source_result = COMPARISON_SOURCES[arguments.source](
-            location, arguments.lock.build_options(), notices
-        )
+        source_result = COMPARISON_SOURCES[arguments.source](location, arguments.lock.build_options(), notices)
         screen.print_diagnostics(source_result.diagnostics, source_result.sources)
         if source_result.answer is None:
             return 1
         code = write_answer(source_result.answer, arguments.answer, screen)
         return EXIT_RULE_VIOLATED if source_result.is_rule_violated else code
     result = reconcile_site(
-        location,
-        os.path.normpath(arguments.source),
-        arguments.lock.build_options(),
-        notices,
-        replays=arguments.replay,
+        location, os.path.normpath(arguments.source), arguments.lock.build_options(), notices, replays=arguments.replay
     )
     if has_errors(result.diagnostics):
         screen.print_diagnostics(result.diagnostics, result.sources)

@@ -220,9 +220,7 @@ def _warn_of_more_pages(file: str, document: Mapping[str, Any], findings: list[P
         findings.append(Problem((*path, key), INCOMPLETE, detail, Severity.WARNING, file=file))
 
 
-def _wrap_objects(
-    file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0
-) -> list[Item]:
+def _wrap_objects(file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0) -> list[Item]:
     """Wrap the objects of a list as items numbered from `first`; add a finding for anything else."""
     items = []
     for index, value in enumerate(values, first):

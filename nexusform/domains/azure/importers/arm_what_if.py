@@ -85,8 +85,7 @@ def _parse_document(file: str, content: bytes, command: str) -> tuple[Mapping[st
         return {}, problem
     if not isinstance(document, Mapping):
         detail = (
-            f"this is not a what-if: the top level must be an object, not {describe_type(document)}. "
-            f"Run {command}."
+            f"this is not a what-if: the top level must be an object, not {describe_type(document)}. Run {command}."
         )
         return {}, Problem((), _NOT_A_WHAT_IF, detail, file=file)
     properties = document.get("properties")
@@ -161,12 +160,7 @@ class _ChangeReader:
         self._changes: list[AzChange] = []
 
     def read_resources(
-        self,
-        list_name: str,
-        values: Sequence[Any],
-        parse_resource: _ParseResource,
-        *,
-        is_potential: bool = False,
+        self, list_name: str, values: Sequence[Any], parse_resource: _ParseResource, *, is_potential: bool = False
     ) -> None:
         """Read a list of resources; skip those of other types."""
         potential_names: list[str] = []
@@ -213,19 +207,13 @@ class _ChangeReader:
                 self._report(resource.path, SHAPE, detail)
                 return
             body = {name: resource.after[name] for name in _BODY_FIELDS if name in resource.after}
-        unknown = {
-            path: _explain_unevaluated(scalar)
-            for path, scalar in list_scalars(body)
-            if _is_expression(scalar)
-        }
+        unknown = {path: _explain_unevaluated(scalar) for path, scalar in list_scalars(body) if _is_expression(scalar)}
         known = replace_scalars(body, lambda path, scalar: OMITTED if path in unknown else scalar)
         self._changes.append(AzChange(kind, names, action, title, self.file, resource.id, known, unknown))
 
     def build_changes(self) -> tuple[AzChange, ...]:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""
-        self._changes.sort(
-            key=lambda item: (item.action is AzAction.CREATE, item.kind == POOLS, normalize_id(item.id))
-        )
+        self._changes.sort(key=lambda item: (item.action is AzAction.CREATE, item.kind == POOLS, normalize_id(item.id)))
         created = [change for change in self._changes if change.action is AzAction.CREATE]
         if _is_order_open(created):
             detail = (
@@ -253,9 +241,7 @@ def _is_order_open(created: Sequence[AzChange]) -> bool:
     """Return True if two objects may be created in either order. A cluster always precedes its pools."""
     clusters = {change.title for change in created if change.kind == CLUSTERS}
     pools = Counter(change.names[0] for change in created if change.kind == POOLS)
-    independent_count = len(clusters | pools.keys()) + sum(
-        change.kind not in (CLUSTERS, POOLS) for change in created
-    )
+    independent_count = len(clusters | pools.keys()) + sum(change.kind not in (CLUSTERS, POOLS) for change in created)
     return independent_count > 1 or max(pools.values(), default=0) > 1
 
 

@@ -54,8 +54,7 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
         body["labels"] = [{"key": key, "value": labels[key]} for key in sorted(labels)]
     if taints:
         body["taints"] = [
-            {"key": taint["key"], "value": f"{taint.get('value') or ''}:{taint['effect']}"}
-            for taint in taints
+            {"key": taint["key"], "value": f"{taint.get('value') or ''}:{taint['effect']}"} for taint in taints
         ]
     if settings:
         body["upgradeSettings"] = {name: value for name, value in upgrade.items() if value is not None}
@@ -84,16 +83,10 @@ def _parse_bytes(amount: Any) -> int:
 def build_vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     """Build the `properties` of a VM without placement hints."""
     disk = {"createOption": "Ephemeral", "deleteOption": "Delete", "diskSizeGB": values["disk_gib"]}
-    return {
-        "cpuCores": values["cpu_cores"],
-        "memorySizeGB": values["memory_gib"],
-        "storageProfile": {"osDisk": disk},
-    }
+    return {"cpuCores": values["cpu_cores"], "memorySizeGB": values["memory_gib"], "storageProfile": {"osDisk": disk}}
 
 
-def build_placement_hints(
-    values: Mapping[str, Any], resource_id: Callable[[str], Any]
-) -> list[dict[str, Any]]:
+def build_placement_hints(values: Mapping[str, Any], resource_id: Callable[[str], Any]) -> list[dict[str, Any]]:
     """Build the placement hints of a VM; `resource_id` maps a nexusform id to the value to write."""
     return [
         {

@@ -84,9 +84,7 @@ class Export(Struct, frozen=True):
     documents: dict[str, list[tuple[str, bytes]]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def read_file(
-        self, read: Callable[[str], bytes], name: str, kind: str, argument: tuple[str, ...] = ()
-    ) -> None:
+    def read_file(self, read: Callable[[str], bytes], name: str, kind: str, argument: tuple[str, ...] = ()) -> None:
         """Read one file; `argument` is the path of the argument that names it."""
         try:
             content = read(name)
@@ -110,9 +108,7 @@ def read_directory(directory: str, names: Iterable[str], read: Callable[[str], b
     documents = set(export.documents)
     is_planned = "clusters" in documents and documents.isdisjoint({"racks", "bare_metal_machines"})
     if ANY not in documents and not is_planned and not export.problems:
-        missing = [
-            standard for standard in STANDARD_FILES if standard.is_required and standard.kind not in documents
-        ]
+        missing = [standard for standard in STANDARD_FILES if standard.is_required and standard.kind not in documents]
         export.problems.extend(_build_missing_file_problem(directory, standard) for standard in missing)
     return export
 
@@ -122,9 +118,7 @@ def is_export_file(name: str) -> bool:
     return _find_file_kind(name) not in (None, ANY)
 
 
-def find_irregular_files(
-    directory: str, names: Sequence[str], exists: Callable[[str], bool]
-) -> Iterator[str]:
+def find_irregular_files(directory: str, names: Sequence[str], exists: Callable[[str], bool]) -> Iterator[str]:
     """Find export files that are directories, pipes or other special files. `names` are the files in the
     directory; `exists` raises FileProblem for a special file.
     """
@@ -141,9 +135,7 @@ def _find_file_kind(name: str) -> str | None:
     """Find the kind of a file by its name (also `agent_pools.core.json`); return ANY for other names, None
     for files that are not read.
     """
-    if name.endswith(_CONFIGURATION_SUFFIXES) or not (
-        name.endswith(_EXPORT_SUFFIXES) or name == "exported_at"
-    ):
+    if name.endswith(_CONFIGURATION_SUFFIXES) or not (name.endswith(_EXPORT_SUFFIXES) or name == "exported_at"):
         return None
     stem = name.rpartition(".")[0] or name
     for standard in STANDARD_FILES:
@@ -185,9 +177,7 @@ def build_capture_command(kind: str) -> str:
 
 
 CAPTURE_NODES: Final = (
-    f"Capture them with: {build_capture_command('kubernetes_clusters')} (where there are none, nodes is an "
-    f"empty "
-    "list)."
+    f"Capture them with: {build_capture_command('kubernetes_clusters')} (where there are none, nodes is an empty list)."
 )
 
 
@@ -217,9 +207,7 @@ def find_uncaptured(
     """Find warnings about other missing kinds if the site has machines. `numbers_nodes`: the reader numbers
     nodes, so creation times matter.
     """
-    if not any(inventory.machines for inventory in inventories) or not items.list_resources(
-        "bare_metal_machines"
-    ):
+    if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
         return
     for kind, (plural, consequence) in WORKLOAD_KINDS.items():
         is_contradicted = kind == "kubernetes_clusters" and items.unlisted_clusters

@@ -50,10 +50,7 @@ _RECREATION_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     VMS: (),
 }
 _REQUIRED_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
-    CLUSTERS: (
-        ("controlPlaneNodeConfiguration", "count"),
-        ("controlPlaneNodeConfiguration", "vmSkuName"),
-    ),
+    CLUSTERS: (("controlPlaneNodeConfiguration", "count"), ("controlPlaneNodeConfiguration", "vmSkuName")),
     POOLS: (("count",), ("vmSkuName",)),
     VMS: (("cpuCores",), ("memorySizeGB",)),
 }
@@ -142,10 +139,7 @@ class _Overlay:
         self.affected_ids: dict[str, None] = {}
 
     def build_result(self) -> ChangedItems:
-        by_kind = {
-            **self.items.by_kind,
-            **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()},
-        }
+        by_kind = {**self.items.by_kind, **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()}}
         # A re-created cluster has its initial pools, regardless of the captured ones.
         remaining_clusters = [
             self.bodies[CLUSTERS].get(owner) for owner in self.clusters_losing_pools - self.recreated_ids
@@ -189,9 +183,7 @@ class _Overlay:
             self._remove_object(change, key)
             self.recreated_ids.add(key)
             exists = False
-        self.bodies[change.kind][key] = (
-            self._update_item(change, key) if exists else self._create_item(change, key)
-        )
+        self.bodies[change.kind][key] = self._update_item(change, key) if exists else self._create_item(change, key)
 
     # --- identification of the object ---
 
@@ -207,8 +199,7 @@ class _Overlay:
             return None if owner is None else f"{owner}/agentpools/{change.names[-1].lower()}"
         if change.action is not AzAction.DELETE:  # a pool is deleted with its cluster
             detail = (
-                f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor created '
-                "by this plan."
+                f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor created by this plan.'
             )
             self._report(change, "missing-pool-cluster", detail)
         return None
@@ -225,10 +216,7 @@ class _Overlay:
         if len(keys) > 1 and location:
             keys = [key for key in keys if _read_item_location(self.bodies[kind][key]) == location]
         if len(keys) > 1:
-            detail = (
-                f'the inventory holds {len(keys)} of the name "{name}". This plan does not identify one '
-                "of them."
-            )
+            detail = f'the inventory holds {len(keys)} of the name "{name}". This plan does not identify one of them.'
             self._report(change, "unknown-object-state", detail)
             return None
         return keys[0] if keys else f"/new/providers/{TYPE_OF_KIND[kind]}/{name}".lower()
@@ -239,8 +227,7 @@ class _Overlay:
         """
         if change.action in (AzAction.UPDATE, AzAction.REPLACE) and not exists:
             detail = (
-                f'the inventory has no "{change.title}" to change. Capture the inventory again, or use '
-                "another one."
+                f'the inventory has no "{change.title}" to change. Capture the inventory again, or use another one.'
             )
             self._report(change, "not-in-inventory", detail)
             return False
@@ -345,9 +332,7 @@ class _Overlay:
                     f"{INITIAL_POOLS} applies only when a cluster is created. Declare the pool as a resource "
                     f"of type {TYPE_OF_KIND[POOLS]}."
                 )
-                self._report(
-                    change, "read-at-creation-only", detail, ("properties", INITIAL_POOLS), is_warning=True
-                )
+                self._report(change, "read-at-creation-only", detail, ("properties", INITIAL_POOLS), is_warning=True)
 
     # --- agent pools ---
 
@@ -371,9 +356,7 @@ class _Overlay:
             name = entry.read_text("name")
             if name:
                 key = f"{owner}/agentpools/{name.lower()}"
-                pool_bodies[key] = entry.merge_properties(
-                    entry.file, entry.path, {"id": f"{owner}/agentPools/{name}"}
-                )
+                pool_bodies[key] = entry.merge_properties(entry.file, entry.path, {"id": f"{owner}/agentPools/{name}"})
 
     def _apply_pool(self, change: AzChange, key: str, *, exists: bool) -> None:
         """Apply a pool change: update the existing pool or add a new one."""
@@ -409,9 +392,7 @@ class _Overlay:
                 cluster.file, cluster.path, {"nodes": remaining_nodes}
             )
 
-    def _report(
-        self, change: AzChange, kind: str, detail: str, path: Path = (), *, is_warning: bool = False
-    ) -> None:
+    def _report(self, change: AzChange, kind: str, detail: str, path: Path = (), *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR
         self.findings.append(Problem((change.address, *path), kind, detail, severity, file=change.file))
 
@@ -435,9 +416,7 @@ def _list_current_skus(bodies: Mapping[str, Mapping[str, Item]]) -> Iterator[str
 
 def _is_path_overlap(path: Path, pattern: Path) -> bool:
     """Return True if one path is a prefix of the other."""
-    return all(
-        step in {"*", path_step} or path_step == "*" for step, path_step in zip(pattern, path, strict=False)
-    )
+    return all(step in {"*", path_step} or path_step == "*" for step, path_step in zip(pattern, path, strict=False))
 
 
 def _is_node_of_pool(node: Any, key: str) -> bool:

@@ -93,9 +93,7 @@ def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
             if isinstance(data, Mapping) and EXPORTED_AT in data:
                 export_times.append((name, data[EXPORTED_AT]))
             if kind == ANY and not isinstance(data, list | Mapping):
-                findings.append(
-                    Problem((), NOT_READ, ("not a list of resources: not read."), _WARNING, file=name)
-                )
+                findings.append(Problem((), NOT_READ, ("not a list of resources: not read."), _WARNING, file=name))
                 continue
             finding_count = len(findings)
             kinds = sorter.add_items(_read_document_items(name, data, kind, findings), kind)
@@ -134,9 +132,7 @@ def _is_incomplete(findings: Iterable[Problem]) -> bool:
     return any(finding.id == INCOMPLETE for finding in findings)
 
 
-def _find_unlisted_clusters(
-    by_kind: Mapping[str, list[Item]], listed_kinds: Collection[str]
-) -> tuple[str, ...]:
+def _find_unlisted_clusters(by_kind: Mapping[str, list[Item]], listed_kinds: Collection[str]) -> tuple[str, ...]:
     """Find clusters with captured agent pools but missing in the list of clusters, by name."""
     if "kubernetes_clusters" not in listed_kinds:
         return ()
@@ -152,9 +148,7 @@ def _find_contradicted_kinds(unlisted_clusters: Collection[str]) -> frozenset[st
 
 def _extract_cluster_name(pool: Item) -> str:
     """Return the cluster name in an agent pool's id, "" if absent."""
-    return extract_name(
-        (pool.read_text("id") or "").strip().rstrip("/").rpartition("/")[0].rpartition("/")[0]
-    )
+    return extract_name((pool.read_text("id") or "").strip().rstrip("/").rpartition("/")[0].rpartition("/")[0])
 
 
 def _raise_severity(finding: Problem) -> Problem:
@@ -172,9 +166,7 @@ def _read_document_items(name: str, data: Any, kind: str, findings: list[Problem
     finding_count = len(findings)
     items = read_resources(name, _resolve_template(data), findings)
     if kind == ANY:
-        findings[finding_count:] = [
-            replace(problem, severity=_WARNING) for problem in findings[finding_count:]
-        ]
+        findings[finding_count:] = [replace(problem, severity=_WARNING) for problem in findings[finding_count:]]
     return items
 
 
@@ -234,9 +226,7 @@ class _ResourceSorter:
                 f"{format_count(count, 'resource')} {select_form(count, 'is', 'are')} listed earlier in "
                 "the export, identical."
             )
-            self._repeated[0].report(
-                "id", "duplicate-inventory-resources", f"{detail} Each is read once.", _WARNING
-            )
+            self._repeated[0].report("id", "duplicate-inventory-resources", f"{detail} Each is read once.", _WARNING)
 
 
 def _report_unread_types(unread: Mapping[str, Item]) -> None:
@@ -308,11 +298,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 INVALID: Final = "invalid-json"
 
 # Output of `>` depends on the shell: PowerShell adds a byte order mark or writes UTF-16.
-_BYTE_ORDER_MARKS: Final = (
-    (b"\xef\xbb\xbf", "utf-8-sig"),
-    (b"\xff\xfe", "utf-16"),
-    (b"\xfe\xff", "utf-16"),
-)
+_BYTE_ORDER_MARKS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
 def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
@@ -341,9 +327,7 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
     except RecursionError:
         return None, _build_invalid_json_problem(file, 1, 1, "the document is nested too deeply.")
     except ValueError as problem:
-        return None, _build_invalid_json_problem(
-            file, 1, 1, f"a number is invalid: {str(problem).split(';')[0]}."
-        )
+        return None, _build_invalid_json_problem(file, 1, 1, f"a number is invalid: {str(problem).split(';')[0]}.")
 
 
 def _parse_concatenated(text: str) -> list[Any] | None:

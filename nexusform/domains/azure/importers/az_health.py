@@ -59,9 +59,7 @@ def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
     for pool, count in counts.items():
         if node_counts[pool] < count:
             name = f"{cluster.name}/{pool}"
-            yield AzFailure(
-                "agent_pools", name, "", f"{node_counts[pool]} of {format_count(count, 'node')} there"
-            )
+            yield AzFailure("agent_pools", name, "", f"{node_counts[pool]} of {format_count(count, 'node')} there")
 
 
 def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> list[Problem]:
@@ -77,22 +75,17 @@ def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> lis
 
 def _build_detail(kind: str, state: str, failures: Sequence[AzFailure], site: str) -> str:
     """Build the message about objects of one kind and state, with the remedy."""
-    labels = [
-        f"{failure.name} ({failure.reason})" if failure.reason else failure.name for failure in failures
-    ]
+    labels = [f"{failure.name} ({failure.reason})" if failure.reason else failure.name for failure in failures]
     location = f" of {site}" if site else ""
     subject = format_count(len(failures), _KIND_NAMES[kind])
     names = format_first(labels, _MAX_NAMES)
     if not state:
         verb = select_form(len(failures), "lacks", "lack")
         return (
-            f"{subject}{location} {verb} nodes: {names}. Azure did not create them. They are not "
-            "changed automatically."
+            f"{subject}{location} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."
         )
     verb_be = select_form(len(failures), "is", "are")
-    return (
-        f"{subject}{location} {verb_be} {state} (reported by Azure): {names}. {_build_advice(kind, failures)}"
-    )
+    return f"{subject}{location} {verb_be} {state} (reported by Azure): {names}. {_build_advice(kind, failures)}"
 
 
 def _build_advice(kind: str, failures: Sequence[AzFailure]) -> str:

@@ -30,12 +30,7 @@ from nexusform.domains.azure.importers.az_model import (
     AzSite,
     AzVirtualMachine,
 )
-from nexusform.domains.azure.importers.az_recorded_nodes import (
-    NO_NODES,
-    RecordedNodes,
-    RecordedPool,
-    assign_numbers,
-)
+from nexusform.domains.azure.importers.az_recorded_nodes import NO_NODES, RecordedNodes, RecordedPool, assign_numbers
 from nexusform.domains.azure.importers.az_supplies import build_supplies
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.site_capacity.other_capacity import build_supplies_note
@@ -78,9 +73,7 @@ class ImportedSite(Struct, frozen=True):
     findings: tuple[Problem, ...] = ()
 
 
-def build_imported_sites(
-    sites: Iterable[AzSite], recorded_nodes: RecordedNodes = NO_NODES
-) -> tuple[ImportedSite, ...]:
+def build_imported_sites(sites: Iterable[AzSite], recorded_nodes: RecordedNodes = NO_NODES) -> tuple[ImportedSite, ...]:
     """Build the objects of all sites. A VM SKU used by several sites belongs to the first."""
     site_list = list(sites)
     largest: dict[str, VmSku] = {}
@@ -171,9 +164,7 @@ class _SiteImport:
             "machines": {},
             "status": "active",
         }
-        return ImportedSiteObject(
-            "nexus_rack", rack_id, attributes, {("site_id",): ("nexus_site", self.name)}
-        )
+        return ImportedSiteObject("nexus_rack", rack_id, attributes, {("site_id",): ("nexus_site", self.name)})
 
     def _build_machines(self) -> Iterator[ImportedSiteObject]:
         """Build the machines. A machine without a slot, or with a used one, gets the next free slot of its
@@ -202,9 +193,7 @@ class _SiteImport:
             "rack_id": rack_id,
             "name": machine.name,
             "slot": slot,
-            "machine_sku": machine.machine_sku
-            if own_hardware
-            else machine.machine_sku or DEFAULT_MACHINE_SKU,
+            "machine_sku": machine.machine_sku if own_hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
             "machine": figures,
             **machine.facts,
             "occupied": self.occupied.get(machine.name, []),
@@ -264,29 +253,22 @@ class _SiteImport:
         """Build the pool arguments by name; pools that were not captured keep the recorded arguments."""
         pools = {pool.name: build_pool_arguments(pool) for pool in cluster.pools}
         uncaptured = {pool.name for pool in cluster.pools if not pool.id}
-        for name, recorded_arguments in self.recorded_nodes.list_pool_arguments(
-            f"{self.name}/{cluster.name}"
-        ).items():
+        for name, recorded_arguments in self.recorded_nodes.list_pool_arguments(f"{self.name}/{cluster.name}").items():
             if name in uncaptured or not cluster.has_pool_list:
                 pools[name] = {"count": 0, **pools.get(name, {}), **recorded_arguments}
         return pools
 
-    def _build_sku_references(
-        self, plane_sku: str, pools: Mapping[str, Mapping[str, Any]]
-    ) -> dict[Path, Reference]:
+    def _build_sku_references(self, plane_sku: str, pools: Mapping[str, Mapping[str, Any]]) -> dict[Path, Reference]:
         """Build references to VM SKUs with a block of their own."""
         sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}
-        sku_names |= {
-            ("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()
-        }
+        sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
         return {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.own_skus}
 
     def _skip_cluster(self, cluster: AzCluster, missing: Sequence[str | None]) -> None:
         """Report a cluster with an unknown VM SKU and count its nodes as occupied capacity."""
         reason = f"the size is unknown for {missing[0]}" if missing and missing[0] else "it names no VM SKU"
         self._warn(
-            "not-imported",
-            f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.',
+            "not-imported", f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
         )
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
             self._add_occupied(node.name, node.placement, node.shape)
@@ -342,9 +324,7 @@ class _SiteImport:
         for vm in self.site.virtual_machines:
             yield (vm.created_at or "", vm.name), self._build_virtual_machine(vm, hint_targets)
 
-    def _build_virtual_machine(
-        self, vm: AzVirtualMachine, hint_targets: Mapping[str, Reference]
-    ) -> ImportedSiteObject:
+    def _build_virtual_machine(self, vm: AzVirtualMachine, hint_targets: Mapping[str, Reference]) -> ImportedSiteObject:
         """Build a VM with those placement hints whose targets exist in the site."""
         vm_id = f"{self.name}/{vm.name}"
         self.counts["unplaced" if vm.placement is None else "adopted"] += 1
@@ -361,9 +341,7 @@ class _SiteImport:
         ]
         if len(hints) < len(vm.hints):
             missing_target = next(
-                extract_name(h.resource_id)
-                for h in vm.hints
-                if extract_name(h.resource_id) not in hint_targets
+                extract_name(h.resource_id) for h in vm.hints if extract_name(h.resource_id) not in hint_targets
             )
             self._warn(
                 "hint-not-imported",
@@ -395,9 +373,7 @@ class _SiteImport:
             machine.name: ("nexus_bare_metal_machine", f"{self.name}/{machine.rack}/{machine.name}")
             for machine in self.site.machines
         }
-        vms = {
-            vm.name: ("nexus_virtual_machine", f"{self.name}/{vm.name}") for vm in self.site.virtual_machines
-        }
+        vms = {vm.name: ("nexus_virtual_machine", f"{self.name}/{vm.name}") for vm in self.site.virtual_machines}
         return {**vms, **machines, **racks}
 
     # --- occupied capacity ---

@@ -20,12 +20,7 @@ from nexusform.domains.azure.importers.arm import extract_name, find_newest_chan
 from nexusform.domains.azure.importers.az_capture import find_missing_base_kinds, find_uncaptured
 from nexusform.domains.azure.importers.az_changes import AzChange, ChangedItems, apply_changes
 from nexusform.domains.azure.importers.az_documents import ANY, AzItems, Documents, read_items
-from nexusform.domains.azure.importers.az_health import (
-    KINDS,
-    build_failure_findings,
-    find_failures,
-    find_missing_nodes,
-)
+from nexusform.domains.azure.importers.az_health import KINDS, build_failure_findings, find_failures, find_missing_nodes
 from nexusform.domains.azure.importers.az_machines import (
     MachineReadOptions,
     read_machines,
@@ -93,9 +88,7 @@ def read_inventory(
 
 
 def read_sites(
-    documents: Documents,
-    machine_sku_by_id: Mapping[str, str] | None = None,
-    catalogue: Catalogue | None = None,
+    documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None, catalogue: Catalogue | None = None
 ) -> tuple[tuple[AzSite, ...], tuple[Problem, ...]]:
     """Read all sites of the documents, sorted by name and separated by extended location. Findings list
     errors first.
@@ -103,8 +96,7 @@ def read_sites(
     findings: list[Problem] = []
     items, options = _read_documents(documents, machine_sku_by_id, catalogue, findings)
     sites = [
-        AzSite(name, _build_inventory(site_items, options))
-        for name, site_items in sorted(split_by_site(items).items())
+        AzSite(name, _build_inventory(site_items, options)) for name, site_items in sorted(split_by_site(items).items())
     ]
     _report_uncaptured(items, [site.inventory for site in sites], findings)
     for site in sites:
@@ -131,10 +123,7 @@ def read_changed_sites(
     items, options = _read_documents(documents, None, None, findings)
     changed = apply_changes(items, changes, findings)
     changed_items = split_by_site(changed.items, before=items)
-    sites = [
-        AzSite(name, _build_inventory(site_items, options))
-        for name, site_items in sorted(changed_items.items())
-    ]
+    sites = [AzSite(name, _build_inventory(site_items, options)) for name, site_items in sorted(changed_items.items())]
     findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]
     return tuple(sites), changed, _limit_findings(findings)
 
@@ -168,9 +157,7 @@ def _build_inventory(items: AzItems, options: _ReadOptions) -> AzInventory:
         racks, machines = read_planned_site(items.list_resources("clusters"), machine_reading)
     pools = read_pools(items.list_resources("agent_pools"))
     pool_lists = PoolLists(pools, items.clusters_with_pool_files)
-    clusters, nodes, skus = read_clusters(
-        items.list_resources("kubernetes_clusters"), pool_lists, catalogue.vm_skus
-    )
+    clusters, nodes, skus = read_clusters(items.list_resources("kubernetes_clusters"), pool_lists, catalogue.vm_skus)
     placed = resolve_placements(
         [*nodes, *read_virtual_machines(items.list_resources("virtual_machines"))],
         machines,
@@ -182,9 +169,7 @@ def _build_inventory(items: AzItems, options: _ReadOptions) -> AzInventory:
     )
     node_times = read_node_creation_times(items.list_resources("nodes"))
     timed_nodes = [
-        replace(vm, created_at=node_times.get(vm.name, vm.created_at))
-        for vm in placed
-        if isinstance(vm, AzNode)
+        replace(vm, created_at=node_times.get(vm.name, vm.created_at)) for vm in placed if isinstance(vm, AzNode)
     ]
     filled_clusters = _add_nodes(clusters, timed_nodes)
     age = options.exported_at or find_newest_change(chain.from_iterable(items.by_kind.values()))
@@ -209,9 +194,7 @@ def _read_update_strategy(items: AzItems) -> dict[str, Any] | None:
     strategies = [item.read_value("updateStrategy") for item in items.list_resources("clusters")]
     if len(strategies) != 1 or not isinstance(strategies[0], Mapping):
         return None
-    strategy = {
-        field_name: strategies[0].get(azure_name) for field_name, azure_name in _STRATEGY_FIELDS.items()
-    }
+    strategy = {field_name: strategies[0].get(azure_name) for field_name, azure_name in _STRATEGY_FIELDS.items()}
     kinds = (("type", str), ("threshold_type", str), ("max_unavailable", int), ("threshold_value", int))
     if any(strategy[name] is not None and not isinstance(strategy[name], kind) for name, kind in kinds):
         return None
@@ -251,9 +234,7 @@ def _find_export_time(
             moments.append(moment)
             continue
         excerpt = str(text)[:40]
-        detail = (
-            f'"{excerpt}" is not a time such as 2026-03-01T08:00:00Z. The age is taken from the resources.'
-        )
+        detail = f'"{excerpt}" is not a time such as 2026-03-01T08:00:00Z. The age is taken from the resources.'
         findings.append(Problem((), "invalid-time", detail, Severity.WARNING, file=name))
     return min(moments, default=None)
 
@@ -329,16 +310,12 @@ def resolve_placements(
     return placed
 
 
-def _find_largest_hardware(
-    machines: Iterable[AzMachine], machine_skus: Mapping[str, MachineSku]
-) -> MachineSku | None:
+def _find_largest_hardware(machines: Iterable[AzMachine], machine_skus: Mapping[str, MachineSku]) -> MachineSku | None:
     """Find the hardware with the largest NUMA cells, the reference for VMs without machine."""
     known = (machine_skus.get(machine.machine_sku or "", machine.hardware) for machine in machines)
     sizes = [hardware for hardware in known if hardware is not None]
     return max(
-        sizes,
-        key=lambda hardware_sku: (hardware_sku.cpus_per_cell, hardware_sku.memory_gib_per_cell),
-        default=None,
+        sizes, key=lambda hardware_sku: (hardware_sku.cpus_per_cell, hardware_sku.memory_gib_per_cell), default=None
     )
 
 
@@ -384,16 +361,11 @@ def _compute_spanned_cells(shape: AzShape, hardware: MachineSku | None) -> AzSha
     return replace(shape, numa_cells=min(cells, hardware.cells))
 
 
-def _add_load(
-    loads: dict[str, AzShape], listed_vm: ListedVm, shape: AzShape, name: str, hardware: MachineSku
-) -> None:
+def _add_load(loads: dict[str, AzShape], listed_vm: ListedVm, shape: AzShape, name: str, hardware: MachineSku) -> None:
     """Add the VM to the load of its machine; warn once if the load exceeds the hardware."""
     before = loads.get(name, AzShape(0, 0, 0, 0))
     after = AzShape(
-        before.cpu_cores + shape.cpu_cores,
-        before.memory_gib + shape.memory_gib,
-        before.disk_gib + shape.disk_gib,
-        0,
+        before.cpu_cores + shape.cpu_cores, before.memory_gib + shape.memory_gib, before.disk_gib + shape.disk_gib, 0
     )
     loads[name] = after
     if _is_overfull(after, hardware) and not _is_overfull(before, hardware):

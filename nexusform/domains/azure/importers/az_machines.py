@@ -87,9 +87,7 @@ def read_rack_skus(items: Iterable[Item]) -> dict[str, RackSku]:
 
 _REQUIRED_MACHINE_FIELDS: Final = ("rackId", "rackSlot")
 AGGREGATOR: Final = "aggregator"
-_RACK_SKU_HINT: Final = (
-    " Rack SKUs may contain it: az networkcloud racksku list --output json > rack_skus.json"
-)
+_RACK_SKU_HINT: Final = " Rack SKUs may contain it: az networkcloud racksku list --output json > rack_skus.json"
 
 
 def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
@@ -119,9 +117,7 @@ def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
 def select_compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachine]) -> tuple[AzRack, ...]:
     """Select the racks without empty aggregator racks, sorted by name."""
     used = {machine.rack for machine in machines}
-    selected = [
-        r for r in racks.values() if r.name in used or AGGREGATOR not in (r.rack_sku_id or "").lower()
-    ]
+    selected = [r for r in racks.values() if r.name in used or AGGREGATOR not in (r.rack_sku_id or "").lower()]
     return tuple(sorted(selected, key=lambda rack: rack.name))
 
 
@@ -163,9 +159,7 @@ def read_machines(items: Iterable[Item], options: MachineReadOptions) -> dict[st
 
 def _is_truncated_list(items: Sequence[Item]) -> bool:
     """Return True, with one finding, if all of several machines lack a required field."""
-    missing_fields = [
-        name for name in _REQUIRED_MACHINE_FIELDS if all(item.read_value(name) is None for item in items)
-    ]
+    missing_fields = [name for name in _REQUIRED_MACHINE_FIELDS if all(item.read_value(name) is None for item in items)]
     if len(items) < 2 or not missing_fields:
         return False
     items[0].report(
@@ -282,9 +276,7 @@ def _report_unknown_rack(item: Item, name: str, rack_id: str) -> None:
     )
 
 
-def _report_unknown_sku(
-    item: Item, name: str, sku_id: str | None, rack: AzRack, *, has_rack_skus: bool
-) -> None:
+def _report_unknown_sku(item: Item, name: str, sku_id: str | None, rack: AzRack, *, has_rack_skus: bool) -> None:
     remedy = f'machine_sku_by_id = {{ "{sku_id}" = "bom-1.7.3" }}' if sku_id else "your own machine block"
     hint = "" if has_rack_skus else _RACK_SKU_HINT
     item.report(
@@ -318,10 +310,7 @@ def read_planned_site(
     machines: dict[str, AzMachine] = {}
     for cluster in clusters:
         single = cluster.read_object("aggregatorOrSingleRackDefinition")
-        definitions = [
-            *([single] if single is not None else []),
-            *cluster.read_objects("computeRackDefinitions"),
-        ]
+        definitions = [*([single] if single is not None else []), *cluster.read_objects("computeRackDefinitions")]
         for number, definition in enumerate(definitions, 0 if single is not None else 1):
             rack = _read_planned_rack(cluster, definition, number)
             servers = definition.read_objects("bareMetalMachineConfigurationData")
@@ -337,18 +326,12 @@ def read_planned_site(
 def _report_planned(cluster: Item, options: MachineReadOptions, *, has_racks: bool) -> None:
     """Add one warning about machines taken from the definition of a Nexus cluster."""
     missing_detail = "racks and machines were not captured, and this Nexus cluster defines none."
-    roles = (
-        ""
-        if options.rack_skus
-        else (", and as compute-plane, because rack_skus.json with the slots is missing")
-    )
+    roles = "" if options.rack_skus else (", and as compute-plane, because rack_skus.json with the slots is missing")
     planned_detail = (
         f"racks and machines were not captured: those that it defines are used, each counted as ready{roles}."
     )
     kind = "derived-value" if has_racks else "missing-field"
-    cluster.report(
-        "computeRackDefinitions", kind, planned_detail if has_racks else missing_detail, Severity.WARNING
-    )
+    cluster.report("computeRackDefinitions", kind, planned_detail if has_racks else missing_detail, Severity.WARNING)
 
 
 def _read_planned_rack(cluster: Item, definition: Item, number: int) -> AzRack:

@@ -262,15 +262,9 @@ STANDARD_FILES: Final[tuple[StandardFile, ...]] = (
         "az networkcloud baremetalmachine list --resource-group MANAGED_RESOURCE_GROUP --output json",
         is_required=True,
     ),
+    StandardFile("virtual_machines", "virtual_machines.json", "az networkcloud virtualmachine list --output json"),
     StandardFile(
-        "virtual_machines",
-        "virtual_machines.json",
-        "az networkcloud virtualmachine list --output json",
-    ),
-    StandardFile(
-        "kubernetes_clusters",
-        "kubernetes_clusters.json",
-        "az networkcloud kubernetescluster list --output json",
+        "kubernetes_clusters", "kubernetes_clusters.json", "az networkcloud kubernetescluster list --output json"
     ),
     StandardFile(
         "agent_pools",
@@ -279,41 +273,16 @@ STANDARD_FILES: Final[tuple[StandardFile, ...]] = (
         "--resource-group RESOURCE_GROUP --output json",
         has_several_files=True,
     ),
+    StandardFile("clusters", "clusters.json", "az networkcloud cluster list --output json"),
+    StandardFile("rack_skus", "rack_skus.json", "az networkcloud racksku list --output json"),
+    StandardFile("l3_networks", "l3_networks.json", "az networkcloud l3network list --output json"),
     StandardFile(
-        "clusters",
-        "clusters.json",
-        "az networkcloud cluster list --output json",
+        "storage_appliances", "storage_appliances.json", "az networkcloud storageappliance list --output json"
     ),
+    StandardFile("volumes", "volumes.json", "az networkcloud volume list --output json"),
     StandardFile(
-        "rack_skus",
-        "rack_skus.json",
-        "az networkcloud racksku list --output json",
+        "kubernetes_versions", "kubernetes_versions.json", "az networkcloud kubernetesversion list --output json"
     ),
-    StandardFile(
-        "l3_networks",
-        "l3_networks.json",
-        "az networkcloud l3network list --output json",
-    ),
-    StandardFile(
-        "storage_appliances",
-        "storage_appliances.json",
-        "az networkcloud storageappliance list --output json",
-    ),
-    StandardFile(
-        "volumes",
-        "volumes.json",
-        "az networkcloud volume list --output json",
-    ),
-    StandardFile(
-        "kubernetes_versions",
-        "kubernetes_versions.json",
-        "az networkcloud kubernetesversion list --output json",
-    ),
-    StandardFile(
-        "nodes",
-        "nodes.json",
-        "kubectl get nodes --output json",
-        has_several_files=True,
-    ),
+    StandardFile("nodes", "nodes.json", "kubectl get nodes --output json", has_several_files=True),
     StandardFile(EXPORTED_AT, "exported_at", "date -u +%Y-%m-%dT%H:%M:%SZ"),
 )

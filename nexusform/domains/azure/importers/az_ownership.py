@@ -9,21 +9,14 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.azure.importers.az_import import (
-    CLUSTER,
-    VIRTUAL_MACHINE,
-    ImportedSiteObject,
-    Reference,
-)
+from nexusform.domains.azure.importers.az_import import CLUSTER, VIRTUAL_MACHINE, ImportedSiteObject, Reference
 from nexusform.domains.azure.importers.az_model import AzShape, AzSite
 from nexusform.json_data.plain_data import Path
 
 POOL: Final = "nexus_agent_pool"
 
 
-def split_pools(
-    objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]
-) -> Iterator[ImportedSiteObject]:
+def split_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]) -> Iterator[ImportedSiteObject]:
     """Split these agent pools (`<cluster id>/<pool>`) from their cluster into separate objects after it."""
     for item in objects:
         pools = item.attributes.get("agent_pool") if item.type == CLUSTER else None
@@ -44,9 +37,7 @@ def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> Importe
         "node_count": len(nodes),
     }
     references = {
-        path: target
-        for path, target in cluster.references.items()
-        if path[0] != "agent_pool" or path[1] not in names
+        path: target for path, target in cluster.references.items() if path[0] != "agent_pool" or path[1] not in names
     }
     return replace(cluster, attributes={**attributes, **remaining}, references=references)
 

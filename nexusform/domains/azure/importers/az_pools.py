@@ -49,15 +49,11 @@ class NodeReading:
         self.pool = _match_pool_name(extract_name(pool_id), (*cluster.pools, *initial)) if pool_id else ""
         self.is_pool_derived = False
         if not self.pool:
-            self.pool = (
-                CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool(name, cluster, initial)
-            )
+            self.pool = CONTROL_PLANE if _is_control_plane(item, name) else _parse_pool(name, cluster, initial)
             self.is_pool_derived = self.pool != CONTROL_PLANE
         self.figures = tuple(item.read_number(key) or 0 for key in ("cpuCores", "memorySizeGB", "diskSizeGB"))
         self.sku_name = (
-            item.read_text("vmSkuName")
-            or _find_pool_sku(self.pool, cluster)
-            or _build_size_name(self.figures)
+            item.read_text("vmSkuName") or _find_pool_sku(self.pool, cluster) or _build_size_name(self.figures)
         )
 
 
@@ -192,26 +188,16 @@ def complete_pools(reading: ClusterNodes, derived: list[DerivedPool]) -> tuple[A
             by_pool.setdefault(node.pool, []).append(node)
     pools = {pool.name: pool for pool in reading.cluster.pools}
     if not reading.cluster.has_pool_list:
-        pools = {
-            name: replace(pool, count=len(by_pool.get(name, ())) or pool.count)
-            for name, pool in pools.items()
-        }
+        pools = {name: replace(pool, count=len(by_pool.get(name, ())) or pool.count) for name, pool in pools.items()}
     unlisted = {name: nodes for name, nodes in by_pool.items() if name not in pools}
     for name in [name for name in unlisted if name in reading.initial]:
         pools[name] = replace(reading.initial[name], count=len(unlisted.pop(name)))
     has_system = any(pool.mode == _SYSTEM for pool in pools.values())
     derived_pools = [_derive_pool(nodes, reading.cluster.name) for nodes in unlisted.values()]
-    if (
-        derived_pools
-        and not has_system
-        and not any(derived_pool.system_reason for derived_pool in derived_pools)
-    ):
+    if derived_pools and not has_system and not any(derived_pool.system_reason for derived_pool in derived_pools):
         first = min(
             derived_pools,
-            key=lambda derived_pool: (
-                _is_added_later(unlisted[derived_pool.pool.name]),
-                derived_pool.pool.name,
-            ),
+            key=lambda derived_pool: (_is_added_later(unlisted[derived_pool.pool.name]), derived_pool.pool.name),
         )
         derived_pools[derived_pools.index(first)] = _mark_as_system(first, _REASON_MINIMUM)
     derived += derived_pools
@@ -323,9 +309,7 @@ def find_uncatalogued_sizes(readings: Sequence[ClusterNodes], catalogue: Mapping
     if skus:
         names = format_first([sku.name for sku in skus], 6)
         note = (
-            (f" (nodes of {format_first(sorted(set(differing)), 3)} differ: the largest is used)")
-            if differing
-            else ""
+            (f" (nodes of {format_first(sorted(set(differing)), 3)} differ: the largest is used)") if differing else ""
         )
         items[skus[0].name].report(
             "name",

@@ -13,14 +13,7 @@ from nexusform.documents.field_shapes import get_mapping
 from nexusform.domains.azure.importers.az_model import AzNode, AzPlacement
 
 # Arguments of an agent pool in Azure besides name and count.
-POOL_ARGUMENTS: Final = (
-    "vm_sku_name",
-    "availability_zones",
-    "mode",
-    "labels",
-    "taint",
-    "upgrade_settings",
-)
+POOL_ARGUMENTS: Final = ("vm_sku_name", "availability_zones", "mode", "labels", "taint", "upgrade_settings")
 
 
 class NodeLocation(NamedTuple):

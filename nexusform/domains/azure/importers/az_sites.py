@@ -41,9 +41,7 @@ def split_by_site(items: AzItems, before: AzItems | None = None) -> dict[str, Az
     unassigned: list[tuple[str, Item]] = []
     site_of: dict[str, str] = {}  # id key of a rack or cluster -> its site
     for kind, item in _list_parents_first(items):
-        site = _find_site(kind, item, names, site_of) or racks.get(
-            normalize_id(str(item.read_value("id") or ""))
-        )
+        site = _find_site(kind, item, names, site_of) or racks.get(normalize_id(str(item.read_value("id") or "")))
         if site is None:
             unassigned.append((kind, item))
             continue
@@ -53,9 +51,7 @@ def split_by_site(items: AzItems, before: AzItems | None = None) -> dict[str, Az
             site_of[normalize_id(arm_id)] = site
     _assign_unassigned(unassigned, sites, default_name)
     shared = {kind: items.list_resources(kind) for kind in _SHARED_KINDS}
-    return {
-        name: replace(items, by_kind={**site_resources, **shared}) for name, site_resources in sites.items()
-    }
+    return {name: replace(items, by_kind={**site_resources, **shared}) for name, site_resources in sites.items()}
 
 
 def select_site(items: AzItems, name: str | None) -> tuple[AzItems, list[Problem]]:
@@ -65,9 +61,7 @@ def select_site(items: AzItems, name: str | None) -> tuple[AzItems, list[Problem
     """
     sites = split_by_site(items)
     candidates = [
-        site_name
-        for site_name, site_items in sites.items()
-        if any(map(site_items.list_resources, BASE_KINDS))
+        site_name for site_name, site_items in sites.items() if any(map(site_items.list_resources, BASE_KINDS))
     ]
     candidates = candidates or [
         site_name for site_name, site_items in sites.items() if site_items.list_resources("clusters")

@@ -40,9 +40,7 @@ _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 def read_supplies(items: AzItems) -> AzSupplies:
     """Read the supplies of a site; kinds without a complete list are unknown (None)."""
     networks = tuple(_read_networks(items.list_resources(NETWORKS))) if _is_listed(items, NETWORKS) else None
-    appliances = (
-        tuple(_read_appliances(items.list_resources(APPLIANCES))) if _is_listed(items, APPLIANCES) else None
-    )
+    appliances = tuple(_read_appliances(items.list_resources(APPLIANCES))) if _is_listed(items, APPLIANCES) else None
     volumes, sizes = None, []
     if _is_listed(items, VOLUMES):
         sizes = [item.read_number("sizeMiB") or 0 for item in items.list_resources(VOLUMES)]
@@ -69,11 +67,7 @@ def _read_runtime(clusters: Sequence[Item]) -> RuntimeVersion | None:
         return None
     version = clusters[0].read_text("clusterVersion")
     upgrade_items = clusters[0].read_objects("availableUpgradeVersions")
-    offers = [
-        _read_upgrade_offer(item, to)
-        for item in upgrade_items
-        if (to := item.read_text("targetClusterVersion"))
-    ]
+    offers = [_read_upgrade_offer(item, to) for item in upgrade_items if (to := item.read_text("targetClusterVersion"))]
     return RuntimeVersion(version or "", tuple(offers)) if version or offers else None
 
 
@@ -191,14 +185,11 @@ def build_supplies(supplies: AzSupplies) -> Supplies:
         networks=None
         if supplies.networks is None
         else tuple(
-            NetworkSupply(names[supply.key], supply.addresses, attached.get(supply.key, 0))
-            for supply in networks
+            NetworkSupply(names[supply.key], supply.addresses, attached.get(supply.key, 0)) for supply in networks
         ),
         storage=None
         if supplies.appliances is None
-        else tuple(
-            StorageSupply(supply.name, supply.capacity_gib, supply.used_gib) for supply in supplies.appliances
-        ),
+        else tuple(StorageSupply(supply.name, supply.capacity_gib, supply.used_gib) for supply in supplies.appliances),
         volumes=supplies.volumes,
         volume_sizes=supplies.volume_sizes,
         versions=None if supplies.versions is None else tuple(version for version, _ in supplies.versions),

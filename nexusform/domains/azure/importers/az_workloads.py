@@ -13,14 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.azure.importers.arm import SHAPE, Item, normalize_id
-from nexusform.domains.azure.importers.az_model import (
-    AzCluster,
-    AzHint,
-    AzNode,
-    AzPool,
-    AzShape,
-    AzVirtualMachine,
-)
+from nexusform.domains.azure.importers.az_model import AzCluster, AzHint, AzNode, AzPool, AzShape, AzVirtualMachine
 from nexusform.domains.azure.importers.az_pools import (
     ClusterNodes,
     DerivedPool,
@@ -80,9 +73,7 @@ def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
         if not cluster_id:
             item.report("id", "unexpected-id", f'"{pool_id}" is not the id of an agent pool.')
             continue
-        by_cluster.setdefault(normalize_id(cluster_id), []).append(
-            _build_pool(item, name, pool_id, count, sku)
-        )
+        by_cluster.setdefault(normalize_id(cluster_id), []).append(_build_pool(item, name, pool_id, count, sku))
     for pools in by_cluster.values():
         pools.sort(key=lambda pool: (pool.created_at or "", pool.name))
     return by_cluster
@@ -109,10 +100,7 @@ def _build_pool(item: Item, name: str, pool_id: str, count: int, sku: str) -> Az
 
 def _read_hugepages(options: Item) -> tuple[int, str]:
     """Read count and size of hugepages per node."""
-    count, size = (
-        options.read_number("hugepagesCount") or 0,
-        options.read_text("hugepagesSize") or _PAGE_SIZES[0],
-    )
+    count, size = (options.read_number("hugepagesCount") or 0, options.read_text("hugepagesSize") or _PAGE_SIZES[0])
     if size not in _PAGE_SIZES:
         options.report("hugepagesSize", SHAPE, f'"{size}" is not a page size: use "2M" or "1G".')
         return 0, ""
@@ -149,9 +137,7 @@ def read_clusters(
     for reading in readings:
         cluster = reading.cluster
         nodes += [_build_node(node, cluster.name, known_skus) for node in reading.nodes]
-        nodes += [
-            _build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates
-        ]
+        nodes += [_build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates]
         complete = complete_pools(reading, derived)
         with_pools = replace(
             cluster,
@@ -161,9 +147,7 @@ def read_clusters(
         )
         clusters.append(with_pools)
     report_derived_pools(readings, derived)
-    report_unlisted_pools(
-        [(reading, captured) for reading, captured in cluster_readings if captured is not None]
-    )
+    report_unlisted_pools([(reading, captured) for reading, captured in cluster_readings if captured is not None])
     return clusters, nodes, skus
 
 
@@ -228,9 +212,7 @@ def _read_initial_pools(cluster: Item) -> Iterator[AzPool]:
             yield _build_pool(item, pool, "", count, sku)
 
 
-def _build_node(
-    node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False
-) -> ListedVm:
+def _build_node(node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False) -> ListedVm:
     """Build a VM from a node and the id of its machine."""
     item = node.item
     vm = AzNode(

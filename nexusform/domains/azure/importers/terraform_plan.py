@@ -20,14 +20,7 @@ from nexusform.diagnostics.phrases import format_count, format_first, select_for
 from nexusform.documents.field_shapes import get_mapping, get_text, get_value, list_mappings, list_texts
 from nexusform.documents.scalars import list_scalars
 from nexusform.domains.azure.importers.arm import SHAPE, describe_type, normalize_id
-from nexusform.domains.azure.importers.az_changes import (
-    CLUSTERS,
-    KIND_OF,
-    POOLS,
-    TYPE_OF_KIND,
-    AzAction,
-    AzChange,
-)
+from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, TYPE_OF_KIND, AzAction, AzChange
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.json_data.plain_data import Path
 from nexusform.resources.graph import find_cycles, find_reachable, sort_topologically
@@ -68,9 +61,7 @@ def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[AzChange, ...]
     if problem is not None:
         is_binary = content.startswith(b"PK")
         detail = (
-            f"this is a saved plan, not its JSON form. {_SHOW_HINT}"
-            if is_binary
-            else f"{problem.detail} {_SHOW_HINT}"
+            f"this is a saved plan, not its JSON form. {_SHOW_HINT}" if is_binary else f"{problem.detail} {_SHOW_HINT}"
         )
         return (), [Problem((), _NOT_A_PLAN, detail, file=file, line=problem.line, column=problem.column)]
     reason = _explain_invalid_plan(document)
@@ -90,9 +81,7 @@ def _explain_invalid_plan(document: Any) -> str:
         return 'this is not a plan: it has no "planned_values".'
     for name, kind, expected in _TOP_LEVEL_FIELDS:
         if name in document and not isinstance(document[name], kind):
-            return (
-                f'this is not a plan: its "{name}" must be {expected}, not {describe_type(document[name])}.'
-            )
+            return f'this is not a plan: its "{name}" must be {expected}, not {describe_type(document[name])}.'
     return ""
 
 
@@ -122,16 +111,11 @@ class _PlanReader:
         self.references = _ReferenceIndex(document.get("configuration"))
         for path, message in self.references.malformed:
             self._report(f"configuration.{path}", SHAPE, message)
-        entries = [
-            self._read_entry(number, value)
-            for number, value in enumerate(document.get("resource_changes", []))
-        ]
+        entries = [self._read_entry(number, value) for number, value in enumerate(document.get("resource_changes", []))]
         self.entries = [entry for entry in entries if entry is not None]
         self._report_deferred(document.get("deferred_changes"))
         if document.get("errored") is True:
-            self._report(
-                "", "unfinished-terraform-plan", "Terraform could not finish this plan.", is_warning=True
-            )
+            self._report("", "unfinished-terraform-plan", "Terraform could not finish this plan.", is_warning=True)
 
     def _report_deferred(self, deferred_changes: Any) -> None:
         """Add a warning about resources deferred to a later plan."""
@@ -261,18 +245,10 @@ class _PlanReader:
     def _resolve_parent_cluster(self, entry: _ResourceChange) -> str:
         """Resolve the cluster name from the references of a pool's `parent_id`, "" if it is ambiguous."""
         blocks = self.references.find_blocks(entry.block, "parent_id")
+        clusters = [candidate for candidate in self.entries if candidate.kind == CLUSTERS and candidate.block in blocks]
+        nearest = max((_count_shared_modules(candidate.modules, entry.modules) for candidate in clusters), default=0)
         clusters = [
-            candidate
-            for candidate in self.entries
-            if candidate.kind == CLUSTERS and candidate.block in blocks
-        ]
-        nearest = max(
-            (_count_shared_modules(candidate.modules, entry.modules) for candidate in clusters), default=0
-        )
-        clusters = [
-            candidate
-            for candidate in clusters
-            if _count_shared_modules(candidate.modules, entry.modules) == nearest
+            candidate for candidate in clusters if _count_shared_modules(candidate.modules, entry.modules) == nearest
         ]
         if len(clusters) > 1:
             clusters = [candidate for candidate in clusters if candidate.index == entry.index] or clusters
@@ -280,9 +256,7 @@ class _PlanReader:
         if len(names) == 1:
             return names.pop()
         candidates = format_first(sorted(candidate.address for candidate in clusters), 3)
-        reason = (
-            f"it may be any of {candidates}" if clusters else "its references lead to no cluster of this plan"
-        )
+        reason = f"it may be any of {candidates}" if clusters else "its references lead to no cluster of this plan"
         self._report(
             entry.address,
             "unknown-pool-cluster",
@@ -366,8 +340,7 @@ def _explain_malformed_sides(change: Mapping[str, Any], *, is_deletion: bool) ->
 
 def _describe_wrong_field(name: str, expected: str, value: Any, excerpt: str = "") -> str:
     return (
-        f'its "{name}" must be {expected} and is '
-        f"{excerpt or ('missing' if value is None else describe_type(value))}."
+        f'its "{name}" must be {expected} and is {excerpt or ("missing" if value is None else describe_type(value))}.'
     )
 
 
@@ -447,9 +420,7 @@ class _ReferenceIndex:
         calls = self._read_part(f"{module_path}.module_calls", module.get("module_calls"), Mapping, {})
         for name, value in calls.items():
             call = self._read_part(f"{module_path}.module_calls.{name}", value, Mapping, {})
-            inner = self._read_part(
-                f"{module_path}.module_calls.{name}.module", call.get("module"), Mapping, {}
-            )
+            inner = self._read_part(f"{module_path}.module_calls.{name}.module", call.get("module"), Mapping, {})
             self._calls[(*path, name)] = call
             self._index_module((*path, name), inner)
 
@@ -515,17 +486,13 @@ class _ReferenceIndex:
                 expression = get_value(self._calls.get(module_path), "expressions", steps[1])
                 stack += [(module_path[:-1], reference) for reference in _list_references(expression)]
             elif steps[0] == "module" and len(steps) > 1:
-                stack += self._list_output_references(
-                    (*module_path, steps[1]), steps[2] if len(steps) > 2 else ""
-                )
+                stack += self._list_output_references((*module_path, steps[1]), steps[2] if len(steps) > 2 else "")
             else:
                 size = 3 if steps[0] == "data" else 2
                 blocks.add((module_path, ".".join(steps[:size])))
         return blocks
 
-    def _list_output_references(
-        self, path: tuple[str, ...], output: str
-    ) -> list[tuple[tuple[str, ...], str]]:
+    def _list_output_references(self, path: tuple[str, ...], output: str) -> list[tuple[tuple[str, ...], str]]:
         """List the references of a module output; without an output, all resources of the module."""
         module = self._modules.get(path)
         declaration = module["outputs"].get(output) if module is not None else None

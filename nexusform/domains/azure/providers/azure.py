@@ -31,8 +31,7 @@ SETTINGS: Final = BlockSchema(
     {
         "subscription_id": AttributeSchema(
             STRING,
-            "Subscription GUID. Default: AZURE_SUBSCRIPTION_ID. A confined run accepts no other without "
-            "-allow-remote.",
+            "Subscription GUID. Default: AZURE_SUBSCRIPTION_ID. A confined run accepts no other without -allow-remote.",
             optional=True,
             pattern=GUID_PATTERN,
             pattern_hint="a GUID (see `az account show --query id`)",
@@ -44,16 +43,11 @@ SETTINGS: Final = BlockSchema(
             optional=True,
         ),
         "extended_location": AttributeSchema(
-            STRING,
-            "Read only this extended location: the id or its last part. Default: all.",
-            optional=True,
+            STRING, "Read only this extended location: the id or its last part. Default: all.", optional=True
         ),
         "machine_sku_by_id": MACHINE_SKU_BY_ID,
         "read_only": AttributeSchema(
-            BOOL,
-            "Send nothing. Changes are made outside nexusform; apply checks them.",
-            optional=True,
-            default=False,
+            BOOL, "Send nothing. Changes are made outside nexusform; apply checks them.", optional=True, default=False
         ),
         "act_on_machines": AttributeSchema(
             BOOL,
@@ -70,10 +64,7 @@ SETTINGS: Final = BlockSchema(
 
 
 def make_provider(
-    settings: Mapping[str, Any],
-    _directory: str,
-    exit_stack: ExitStack,
-    confinement: Confinement = UNCONFINED,
+    settings: Mapping[str, Any], _directory: str, exit_stack: ExitStack, confinement: Confinement = UNCONFINED
 ) -> ObservedSites:
     """Create the provider for evaluated settings; no request is sent before the first read. Raises
     ProviderProblem.
@@ -88,11 +79,7 @@ def make_provider(
         return ObservedSites(NAME, source, "wait until it is done", subscription.read_sites)
     acts_on_machines = bool(settings.get("act_on_machines"))
     return AzureSites(
-        NAME,
-        source,
-        subscription,
-        acts_on_machines=acts_on_machines,
-        kubeconfig_trust=KubeconfigTrust(confinement),
+        NAME, source, subscription, acts_on_machines=acts_on_machines, kubeconfig_trust=KubeconfigTrust(confinement)
     )
 
 
@@ -121,14 +108,10 @@ def resolve_subscription(settings: Mapping[str, Any]) -> str:
     configured = str(settings.get("subscription_id") or "")
     subscription = configured or _read_environment_subscription()
     if not subscription:
-        raise ProviderProblem(
-            f"No subscription given: set {SUBSCRIPTION_VARIABLE}, or write subscription_id."
-        )
+        raise ProviderProblem(f"No subscription given: set {SUBSCRIPTION_VARIABLE}, or write subscription_id.")
     if not re.fullmatch(GUID_PATTERN, subscription):
         origin = "subscription_id" if configured else SUBSCRIPTION_VARIABLE
-        raise ProviderProblem(
-            f'{origin} must be a GUID (see `az account show --query id`), not "{subscription}".'
-        )
+        raise ProviderProblem(f'{origin} must be a GUID (see `az account show --query id`), not "{subscription}".')
     return subscription
 
 
@@ -140,6 +123,4 @@ def _read_environment_subscription() -> str:
     return os.environ.get(SUBSCRIPTION_VARIABLE, "")
 
 
-PROVIDER: Final = ProviderKind(
-    SETTINGS, make_provider, list_addresses=list_addresses, alternative=WITHOUT_ADDRESS
-)
+PROVIDER: Final = ProviderKind(SETTINGS, make_provider, list_addresses=list_addresses, alternative=WITHOUT_ADDRESS)

@@ -68,9 +68,7 @@ def build_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChang
     )
 
 
-def _add_pending(
-    changes: list[ArmChange], failed_change: Values, target: Target, planned: Values
-) -> list[ArmChange]:
+def _add_pending(changes: list[ArmChange], failed_change: Values, target: Target, planned: Values) -> list[ArmChange]:
     """Add the earlier failed change, with current values, unless its resource is deleted or re-created."""
     name = str(failed_change.get("id", "")).rpartition("/")[2]
     pools = dict(list_pools(planned)) if target.kind == "kubernetes_clusters" else {}
@@ -81,26 +79,18 @@ def _add_pending(
     if any(change.target == pending_target and change.verb is not Verb.UPDATE for change in changes):
         return changes
     properties, values = _build_updatable(pending_target, pools[name] if is_pool else planned)
-    part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[
-        :1
-    ]
+    part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
     expected = {part: properties[part] for part in part_names}
     base_body = read_opaque_body(values) if failed_change.get("body") else {}
     # a change in progress is awaited, and sent again if it fails
     has_failed = not failed_change.get("goes_on")
     retry = ArmChange(
-        Verb.UPDATE,
-        pending_target,
-        merge_bodies(base_body, {"properties": expected}),
-        expected,
-        is_retry=has_failed,
+        Verb.UPDATE, pending_target, merge_bodies(base_body, {"properties": expected}), expected, is_retry=has_failed
     )
     for number, change in enumerate(changes):
         if change.target == pending_target:
             body = merge_bodies(retry.body, change.body)
-            combined = replace(
-                change, body=body, expected={**expected, **(change.expected or {})}, is_retry=has_failed
-            )
+            combined = replace(change, body=body, expected={**expected, **(change.expected or {})}, is_retry=has_failed)
             return [*changes[:number], combined, *changes[number + 1 :]]
     return [*changes, retry]
 
@@ -146,9 +136,7 @@ def _build_creation(kind: str, target: Target, values: Values, context: SiteCont
     return _build_create_change(target, _build_vm_properties(values, context), values, context.common_fields)
 
 
-def _build_create_change(
-    target: Target, properties: Values, values: Values, common_fields: Values
-) -> ArmChange:
+def _build_create_change(target: Target, properties: Values, values: Values, common_fields: Values) -> ArmChange:
     """Build a create request: nexusform's properties over the body of the azure block."""
     body = merge_bodies(merge_bodies(common_fields, read_opaque_body(values)), {"properties": properties})
     return ArmChange(Verb.CREATE, target, body)
@@ -181,9 +169,7 @@ def _build_cluster_body(values: Values) -> dict[str, Any]:
     return properties
 
 
-def _build_cluster_changes(
-    target: Target, prior: Values, planned: Values, context: SiteContext
-) -> Iterator[ArmChange]:
+def _build_cluster_changes(target: Target, prior: Values, planned: Values, context: SiteContext) -> Iterator[ArmChange]:
     """Build changes of the cluster itself, then of deleted, changed and created pools."""
     before, after = build_cluster_properties(prior), build_cluster_properties(planned)
     expected = diff_bodies(
@@ -221,9 +207,7 @@ def _build_pool_target(cluster: Target, name: str) -> Target:
     return Target("agent_pools", cluster.group, (*cluster.names, name))
 
 
-def _build_pool_changes(
-    target: Target, prior: Values, planned: Values, common_fields: Values
-) -> Iterator[ArmChange]:
+def _build_pool_changes(target: Target, prior: Values, planned: Values, common_fields: Values) -> Iterator[ArmChange]:
     """Build changes of an existing agent pool: an update in place if possible, else deletion and creation."""
     before, after = build_pool_properties(prior), build_pool_properties(planned)
     removed_fields = before.keys() - after.keys() - {"upgradeSettings"}
@@ -280,9 +264,7 @@ def _build_vm_properties(values: Values, context: SiteContext) -> dict[str, Any]
     return {**build_vm_properties(values), **({"placementHints": hints} if hints else {})}
 
 
-def _build_vm_changes(
-    target: Target, prior: Values, planned: Values, context: SiteContext
-) -> Iterator[ArmChange]:
+def _build_vm_changes(target: Target, prior: Values, planned: Values, context: SiteContext) -> Iterator[ArmChange]:
     """Build changes of a VM: a move re-creates it, a release only deletes it."""
     old_machine, new_machine = prior.get("machine"), planned.get("machine")
     if old_machine == new_machine:
@@ -293,6 +275,4 @@ def _build_vm_changes(
     if old_machine:
         yield ArmChange(Verb.DELETE, target)
     if new_machine:
-        yield _build_create_change(
-            target, _build_vm_properties(planned, context), planned, context.common_fields
-        )
+        yield _build_create_change(target, _build_vm_properties(planned, context), planned, context.common_fields)

@@ -23,17 +23,13 @@ if TYPE_CHECKING:  # the importers are loaded where a site is read
 NAME: Final = "nexusform.dev/builtin/azure_export"
 _MAX_BYTES: Final = 64 * 1024 * 1024  # bytes of one file
 MACHINE_SKU_BY_ID: Final = AttributeSchema(
-    MapType(STRING),
-    "Machine SKU of the catalogue by machineSkuId. Default: from the SKU's name.",
-    optional=True,
+    MapType(STRING), "Machine SKU of the catalogue by machineSkuId. Default: from the SKU's name.", optional=True
 )
 
 SETTINGS: Final = BlockSchema(
     {
         "directory": AttributeSchema(
-            STRING,
-            "Directory with the exported files, relative to the root module.",
-            required=True,
+            STRING, "Directory with the exported files, relative to the root module.", required=True
         ),
         "machine_sku_by_id": MACHINE_SKU_BY_ID,
     },

@@ -41,14 +41,10 @@ def determine_progress(
     missing_counts = _count_missing_nodes(request.key.type, observed)
     busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]
     if request.planned is None and not request.is_being_deleted:
-        return Progress(
-            not busy, _update_record(request.unfinished_change or {}, bodies, busy, missing_counts)
-        )
+        return Progress(not busy, _update_record(request.unfinished_change or {}, bodies, busy, missing_counts))
     changes = _build_begun_changes(request, bodies, subscription_id)
     if busy:
-        return Progress(
-            is_settled=False, note={UNFINISHED_KEY: _build_progress_record(request, busy, changes)}
-        )
+        return Progress(is_settled=False, note={UNFINISHED_KEY: _build_progress_record(request, busy, changes)})
     failure = _find_failure_record(request, bodies, changes, missing_counts)
     if failure is None:
         return Progress()
@@ -72,15 +68,7 @@ def _update_record(
     if not was_in_progress:
         return {}
     kept_fields = {name: record[name] for name in ("id", "parts", "body")}
-    return {
-        UNFINISHED_KEY: {
-            **kept_fields,
-            "code": failure[0],
-            "times": 1,
-            "words": failure[1],
-            "looked_up": True,
-        }
-    }
+    return {UNFINISHED_KEY: {**kept_fields, "code": failure[0], "times": 1, "words": failure[1], "looked_up": True}}
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
@@ -90,11 +78,7 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
     if state in FAILED_STATES:
         return state, f"{subject} ended {state}: {read_status_message(body) or 'Azure does not say why'}."
     node_count_text = missing_counts.get(names[1] if len(names) > 1 else CONTROL_PLANE)
-    return (
-        (NODES_MISSING, (f"{subject} has ended, and Azure shows {node_count_text}."))
-        if node_count_text
-        else None
-    )
+    return (NODES_MISSING, (f"{subject} has ended, and Azure shows {node_count_text}.")) if node_count_text else None
 
 
 def _count_missing_nodes(kind: str, observed: Mapping[str, Any]) -> dict[str, str]:
@@ -118,9 +102,7 @@ def _count_missing_nodes(kind: str, observed: Mapping[str, Any]) -> dict[str, st
 # --- after an interrupted apply --------------------------------------------------------------------
 
 
-def _build_begun_changes(
-    request: ReadRequest, bodies: Sequence[Body], subscription_id: str
-) -> dict[str, ArmChange]:
+def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscription_id: str) -> dict[str, ArmChange]:
     """Build the changes of the interrupted step by id key of their resource."""
     step = _build_step(request)
     if request.is_being_deleted or not bodies:
@@ -161,10 +143,7 @@ def _build_progress_record(
 
 
 def _find_failure_record(
-    request: ReadRequest,
-    bodies: Sequence[Body],
-    changes: Mapping[str, ArmChange],
-    missing_counts: Mapping[str, str],
+    request: ReadRequest, bodies: Sequence[Body], changes: Mapping[str, ArmChange], missing_counts: Mapping[str, str]
 ) -> dict[str, Any] | None:
     """Find the record of a change that is visible but failed or has missing nodes. Invisible changes are
     pending as drift.

@@ -19,13 +19,7 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.azure.providers.azure_changes import compute_max_unavailable
 from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClient, Target, Verb
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
-from nexusform.providers.kubeconfig import (
-    TRUSTED,
-    KubeconfigProblem,
-    KubeconfigTrust,
-    build_http_client,
-    read_account,
-)
+from nexusform.providers.kubeconfig import TRUSTED, KubeconfigProblem, KubeconfigTrust, build_http_client, read_account
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 if TYPE_CHECKING:
@@ -61,9 +55,7 @@ def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) 
         if node["pool"] in deleted_pools or not node.get("platform_name") or name not in final_nodes:
             continue
         is_recreated = (
-            name not in planned_nodes
-            if request.is_release
-            else _is_newly_placed(node, planned_nodes.get(name))
+            name not in planned_nodes if request.is_release else _is_newly_placed(node, planned_nodes.get(name))
         )
         if is_recreated:
             by_pool.setdefault(node["pool"], []).append(str(node["platform_name"]))
@@ -115,9 +107,7 @@ def recreate_nodes(
     """
     for recreation in recreations:
         requested: frozenset[str] = frozenset()
-        while remaining := _list_remaining(
-            recreation, existing := _read_pool_nodes(arm, cluster, recreation.pool)
-        ):
+        while remaining := _list_remaining(recreation, existing := _read_pool_nodes(arm, cluster, recreation.pool)):
             other_count = sum(
                 bool(node.get("bareMetalMachineId")) for node in existing if _read_name(node) not in remaining
             )
@@ -168,9 +158,8 @@ def _delete_nodes(cluster: Target, names: Sequence[str], step: ChangeRequest, tr
         step.report_progress(StepProgress(message=f"Cordoning and deleting {', '.join(names)}"))
         _delete_with_kubeconfig(Path(directory) / f"{cluster.names[0]}.yaml", names, trust)
         return
-    message = (
-        f"Azure does not delete single nodes. To re-create it, delete it in {cluster.title}:\n"
-        + "\n".join(_build_commands(names))
+    message = f"Azure does not delete single nodes. To re-create it, delete it in {cluster.title}:\n" + "\n".join(
+        _build_commands(names)
     )
     if not step.has_operator:
         raise StepPending(message)

@@ -56,10 +56,7 @@ class Target(Struct, frozen=True):
     def build_path(self, subscription_id: str) -> str:
         """Return the ARM id."""
         parts = "/".join(f"{t}/{name}" for t, name in zip(_TYPES[self.kind], self.names, strict=True))
-        return (
-            f"/subscriptions/{subscription_id}/resourceGroups/{self.group}"
-            f"/providers/Microsoft.NetworkCloud/{parts}"
-        )
+        return f"/subscriptions/{subscription_id}/resourceGroups/{self.group}/providers/Microsoft.NetworkCloud/{parts}"
 
     @property
     def title(self) -> str:
@@ -207,11 +204,7 @@ class ArmClient:
         if step.prior is None or change.verb is Verb.DELETE or change.verb in _ACTION_VERBS:
             return failure  # a failed creation is tainted; a failed deletion is visible by the object itself
         record = build_failure_record(
-            change.target.build_path(self._subscription),
-            failure.code or failure.status,
-            str(failure),
-            change,
-            step,
+            change.target.build_path(self._subscription), failure.code or failure.status, str(failure), change, step
         )
         return ProviderProblem(record["words"], object_exists=failure.object_exists, unfinished_change=record)
 
@@ -249,10 +242,7 @@ class ArmClient:
 
     def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
         """Apply one change and wait for it. `was_sent`: an earlier request possibly reached Azure."""
-        is_overdue, is_missing_too_long = (
-            self.start_deadline(_MAX_SECONDS),
-            self.start_deadline(VISIBILITY_TIMEOUT),
-        )
+        is_overdue, is_missing_too_long = (self.start_deadline(_MAX_SECONDS), self.start_deadline(VISIBILITY_TIMEOUT))
         while True:
             observed = self.get_body(change.target)
             progress = _determine_progress(change, observed, was_sent=was_sent)
@@ -262,9 +252,7 @@ class ArmClient:
                 if observed is None and is_missing_too_long():
                     raise ProviderProblem(_describe_missing(change))
                 if is_overdue():
-                    raise StepPending(
-                        f"{change.target.title} is {read_provisioning_state(observed)} for a long time."
-                    )
+                    raise StepPending(f"{change.target.title} is {read_provisioning_state(observed)} for a long time.")
                 self.wait(None, step, f"{change.target.title} is {read_provisioning_state(observed)}")
                 continue
             try:
@@ -282,9 +270,7 @@ class ArmClient:
             self._wait_until_visible(change, step, etag, succeeded=succeeded)
             return
 
-    def _wait_until_visible(
-        self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool
-    ) -> None:
+    def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
         """Wait until a change is visible. An update of an existing resource may be visible in another form;
         the differing values are then reported after the read. A body with the previous etag is stale.
         `succeeded`: the operation reported success.
@@ -307,9 +293,7 @@ class ArmClient:
                     return
                 # it may become visible later, and only a resumed step looks for it
                 if change.verb is Verb.CREATE:
-                    raise StepPending(
-                        f"{_describe_invisible(change)} `nexusform apply -resume` checks again."
-                    )
+                    raise StepPending(f"{_describe_invisible(change)} `nexusform apply -resume` checks again.")
                 raise ProviderProblem(_describe_invisible(change))
             self.wait(None, step, f"{change.target.title} does not show the change yet")
 
@@ -360,9 +344,7 @@ class ArmClient:
             if code >= 500:
                 self._possibly_sent.add(target)
             raise _RetryLater(message, _read_retry_after(problem.response), may_be_sent=code >= 500) from None
-        return self._record_operation(
-            responses[-1].http_response if responses else None, target, operation, step
-        )
+        return self._record_operation(responses[-1].http_response if responses else None, target, operation, step)
 
     def _record_operation(self, response: Any, target: Target, operation: str, step: ChangeRequest) -> str:
         """Record the operation URL of a response and return it, "" for none."""
@@ -402,9 +384,7 @@ class ArmClient:
             if is_overdue():
                 hours = f"{_MAX_SECONDS / 3600:.0f} hours"
                 raise StepPending(f"The change of {change.target.title} is still in progress after {hours}.")
-            self.wait(
-                _read_retry_after(response), step, (f"Azure continues the change of {change.target.title}")
-            )
+            self.wait(_read_retry_after(response), step, (f"Azure continues the change of {change.target.title}"))
 
     def _find_next_url(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
         """Find the URL of the next read: a response 202 may contain a new address."""
@@ -423,9 +403,7 @@ class ArmClient:
         from azure.core.exceptions import ClientAuthenticationError
 
         code = getattr(problem, "status_code", None)
-        is_rejected = isinstance(problem, ClientAuthenticationError) or (
-            code is not None and 400 <= code < 500
-        )
+        is_rejected = isinstance(problem, ClientAuthenticationError) or (code is not None and 400 <= code < 500)
         if is_rejected and not was_sent and code not in _THROTTLE_CODES:
             return ProviderProblem(f"Azure rejects {change.target.title}: {_format_error(problem)}")
         message = _format_error(problem).rstrip(".")
@@ -435,16 +413,12 @@ class ArmClient:
         )
 
 
-def _determine_progress(
-    change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool
-) -> _Progress:
+def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _Progress:
     """Determine the progress of a change. Raises ProviderProblem if it is impossible."""
     state = read_provisioning_state(observed)
     properties = (observed or {}).get("properties") or {}
     if change.verb is Verb.DELETE:
-        if observed is None or (
-            change.skip_if is not None and has_requested_values(properties, change.skip_if)
-        ):
+        if observed is None or (change.skip_if is not None and has_requested_values(properties, change.skip_if)):
             return _Progress.DONE
         return _Progress.NOT_SENT if state in FINAL_STATES else _Progress.IN_PROGRESS
     if observed is None:

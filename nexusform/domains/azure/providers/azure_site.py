@@ -16,13 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first
-from nexusform.domains.azure.providers.azure_changes import (
-    CLUSTER,
-    POOL,
-    VM,
-    SiteContext,
-    build_changes,
-)
+from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM, SiteContext, build_changes
 from nexusform.domains.azure.providers.azure_in_progress import Progress, determine_progress
 from nexusform.domains.azure.providers.azure_machines import (
     MACHINE,
@@ -95,9 +89,7 @@ _MANUAL_ACTIONS: Final = {
 _AUTOMATIC_ACTIONS: Final = {
     CordonAction.CORDON: "cordons these machines",
     CordonAction.UNCORDON: "uncordons these machines",
-    CordonAction.EMPTY: (
-        "cordons these machines before their VMs move; they stay cordoned until evacuate is removed"
-    ),
+    CordonAction.EMPTY: ("cordons these machines before their VMs move; they stay cordoned until evacuate is removed"),
 }
 _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
 _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
@@ -155,9 +147,7 @@ class AzureSites(ObservedSites):
         answers = super().read(requests)
         if self._acts_on_machines:
             answers = [
-                replace(
-                    answer, attributes=ignore_evacuation_cordon(answer.attributes, request.known_attributes)
-                )
+                replace(answer, attributes=ignore_evacuation_cordon(answer.attributes, request.known_attributes))
                 if request.key.type == MACHINE and answer.attributes is not None
                 else answer
                 for request, answer in zip(requests, answers, strict=True)
@@ -170,14 +160,10 @@ class AzureSites(ObservedSites):
 
     def _find_progress(self, request: ReadRequest, answer: ReadResult) -> Progress:
         """Find the progress of an object's change begun by an earlier apply, if any."""
-        was_begun = (
-            request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
-        )
+        was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
         if not was_begun or request.key.type not in _MANAGED_TYPES or answer.attributes is None:
             return Progress()
-        return determine_progress(
-            request, answer.attributes, self._list_bodies(request.key), self._subscription.id
-        )
+        return determine_progress(request, answer.attributes, self._list_bodies(request.key), self._subscription.id)
 
     def _list_bodies(self, key: ObjectKey) -> list[Body]:
         """List the bodies of an object and of its inline agent pools."""
@@ -189,9 +175,7 @@ class AzureSites(ObservedSites):
             is_part = kind == POOL and object_id.startswith(prefix) and object_id not in separate_pools
             if (kind, object_id) == (key.type, key.id) or (is_part and key.type == CLUSTER):
                 ids.add(normalize_id(arm_id))
-        bodies = chain.from_iterable(
-            self._subscription.documents.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS)
-        )
+        bodies = chain.from_iterable(self._subscription.documents.get(kind, ()) for kind in (CLUSTERS, VMS, POOLS))
         return [body for body in bodies if normalize_id(str(body.get("id"))) in ids]
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
@@ -212,12 +196,7 @@ class AzureSites(ObservedSites):
             if nodes := find_recreated_nodes(request, changes):
                 recreated_nodes[number] = nodes
         upgrades = super().validate_changes(requests)
-        return [
-            *problems,
-            *upgrades,
-            *_report_node_deletion(recreated_nodes),
-            *self._report_cordoning(requests),
-        ]
+        return [*problems, *upgrades, *_report_node_deletion(recreated_nodes), *self._report_cordoning(requests)]
 
     def _plan_changes(self, request: ChangeRequest, planned_vms: AbstractSet[str]) -> list[ArmChange]:
         """Plan the Azure changes of a step. `planned_vms` are the VMs of the plan. Raises ProviderProblem."""
@@ -234,9 +213,7 @@ class AzureSites(ObservedSites):
         """Report once per action the machines to cordon, by apply or by an operator."""
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
-            for cordon_request in (
-                find_cordon_requests(request) if request.key.type in _HARDWARE_TYPES else ()
-            ):
+            for cordon_request in find_cordon_requests(request) if request.key.type in _HARDWARE_TYPES else ():
                 requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
         for action, numbered_requests in sorted(requests_by_action.items()):
             number, first = numbered_requests[0]
@@ -262,16 +239,9 @@ class AzureSites(ObservedSites):
 
     def _build_cordon_command(self, cordon_request: CordonRequest) -> str:
         """Build the command that cordons or uncordons a machine."""
-        verb = (
-            CordonAction.UNCORDON if cordon_request.action is CordonAction.UNCORDON else CordonAction.CORDON
-        )
-        group = (
-            extract_group(self._load_index().hint_targets.get(cordon_request.id, ""))
-            or "MANAGED_RESOURCE_GROUP"
-        )
-        command = (
-            f"az networkcloud baremetalmachine {verb} --name {cordon_request.name} --resource-group {group}"
-        )
+        verb = CordonAction.UNCORDON if cordon_request.action is CordonAction.UNCORDON else CordonAction.CORDON
+        group = extract_group(self._load_index().hint_targets.get(cordon_request.id, "")) or "MANAGED_RESOURCE_GROUP"
+        command = f"az networkcloud baremetalmachine {verb} --name {cordon_request.name} --resource-group {group}"
         return f"For example: {command}"
 
     # --- changes -------------------------------------------------------------------------------
@@ -330,9 +300,7 @@ class AzureSites(ObservedSites):
             arm.apply_changes(changes, request)
         except ChangeFailed as failure:  # the predicted hosts of its VMs no longer apply
             raise ProviderProblem(
-                str(failure),
-                object_exists=failure.object_exists,
-                attributes=_remove_placements(request.planned),
+                str(failure), object_exists=failure.object_exists, attributes=_remove_placements(request.planned)
             ) from None
         if request.key.type != VM and request.prior is not None:
             cluster = _build_cluster_target(request, group)
@@ -348,9 +316,9 @@ class AzureSites(ObservedSites):
         values = request.planned or request.prior or {}
         owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
         kind = VM if request.key.type == VM else CLUSTER
-        current_group = extract_group(
-            self._load_index().managed.get((kind, owner), "")
-        ) or self._created_groups.get(owner, "")
+        current_group = extract_group(self._load_index().managed.get((kind, owner), "")) or self._created_groups.get(
+            owner, ""
+        )
         requested_group = str((values.get("azure") or {}).get("resource_group") or "")
         if current_group and requested_group and current_group.lower() != requested_group.lower():
             raise ProviderProblem(
@@ -401,16 +369,13 @@ class AzureSites(ObservedSites):
                     observation = self._read_observation(request, arm, group)
             except ProviderProblem as problem:  # the change is done even if this read fails
                 raise StepPending(f"{problem} `nexusform apply -resume` checks again.") from None
-            is_complete = (
-                observation is not None and not observation.differing and _has_machines(observation, request)
-            )
+            is_complete = observation is not None and not observation.differing and _has_machines(observation, request)
             if observation is not None and (is_complete or (is_overdue() and not observation.differing)):
                 return self._add_missing_nodes(observation.answer, request, arm, group)
             if observation is not None and observation.differing:
                 if not differing:
                     message = (
-                        f"Azure finished, but shows another {' and '.join(observation.differing)} than "
-                        "was planned"
+                        f"Azure finished, but shows another {' and '.join(observation.differing)} than was planned"
                     )
                     request.report_progress(StepProgress(message=message))
                 differing.append(observation.differing)
@@ -427,9 +392,7 @@ class AzureSites(ObservedSites):
         self, answer: ChangeResult, request: ChangeRequest, arm: ArmClient, group: str
     ) -> ChangeResult:
         """Add the requested but missing nodes to an answer; they stay pending."""
-        missing_nodes = _find_missing_nodes(
-            answer.attributes, None if request.unfinished_change else request.planned
-        )
+        missing_nodes = _find_missing_nodes(answer.attributes, None if request.unfinished_change else request.planned)
         if not missing_nodes:
             return answer
         nodes = answer.attributes["nodes"]
@@ -438,15 +401,11 @@ class AzureSites(ObservedSites):
         target = cluster if pool == CONTROL_PLANE else Target(POOLS, group, (*cluster.names, pool))
         part = "controlPlaneNodeConfiguration" if target is cluster else "count"
         reason = read_status_message(arm.get_body(target))
-        present_text = (
-            f"{len(nodes) - len(missing_nodes)} of {format_count(len(nodes), 'node')} of {request.key.id}"
-        )
+        present_text = f"{len(nodes) - len(missing_nodes)} of {format_count(len(nodes), 'node')} of {request.key.id}"
         names = format_first(missing_nodes, _MAX_NAMES)
         message = f"Azure shows {present_text} instead of {names}{f' ({reason})' if reason else ''}."
         change = ArmChange(Verb.UPDATE, target, {"properties": {part: None}}, {part: None})
-        record = build_failure_record(
-            target.build_path(self._subscription.id), NODES_MISSING, message, change, request
-        )
+        record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
 
     def _read_observation(self, request: ChangeRequest, arm: ArmClient, group: str) -> Observation | None:
@@ -490,9 +449,7 @@ class AzureSites(ObservedSites):
 
         machine_bodies = self._load_index().machines
         if not ids <= machine_bodies.keys():  # a machine added since
-            machine_bodies |= {
-                normalize_id(str(body.get("id"))): body for body in self._subscription.list_machines()
-            }
+            machine_bodies |= {normalize_id(str(body.get("id"))): body for body in self._subscription.list_machines()}
         machines = [machine_bodies[machine_id] for machine_id in sorted(ids) if machine_id in machine_bodies]
         return {MACHINES: machines, "racks": list(self._subscription.documents.get("racks", ()))}
 

@@ -109,10 +109,7 @@ class Subscription:
             )
             documents[kind] = self._select_located(items)
         documents |= self._read_supplies(client)
-        owners = [
-            (extract_group(str(cluster.get("id"))), str(cluster.get("name")))
-            for cluster in documents[CLUSTERS]
-        ]
+        owners = [(extract_group(str(cluster.get("id"))), str(cluster.get("name"))) for cluster in documents[CLUSTERS]]
         with ThreadPoolExecutor(_MAX_PARALLEL) as executor:  # pools need one request per cluster
             pools = executor.map(lambda owner: self.list_pools(*owner), owners)
             documents[POOLS] = list(chain.from_iterable(pools))
@@ -170,20 +167,14 @@ def _build_retry_options() -> dict[str, Any]:
         seconds = read_deadline()
     except BackendProblem as problem:
         raise ProviderProblem(str(problem)) from None
-    return {
-        "timeout": seconds,
-        "retry_total": _MAX_RETRIES,
-        "retry_backoff_max": _MAX_BACKOFF,
-    }
+    return {"timeout": seconds, "retry_total": _MAX_RETRIES, "retry_backoff_max": _MAX_BACKOFF}
 
 
 def read_endpoint() -> str:
     """Return the URL of Azure Resource Manager without a trailing slash. Raises ProviderProblem."""
     address = os.environ.get(ENDPOINT_VARIABLE, "") or PUBLIC_ENDPOINT
     if not _ADDRESS.fullmatch(address):
-        raise ProviderProblem(
-            f'{ENDPOINT_VARIABLE} must start with https:// and contain a host, not "{address}".'
-        )
+        raise ProviderProblem(f'{ENDPOINT_VARIABLE} must start with https:// and contain a host, not "{address}".')
     return address.rstrip("/")
 
 

@@ -85,9 +85,7 @@ class ObservedSites:
         self._managed: set[tuple[str, str]] = set()
         self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
 
-    def set_state_objects(
-        self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]
-    ) -> None:
+    def set_state_objects(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
         """Take the attributes of this provider's objects in state, and type and id of all objects. Sites keep
         their recorded names, separate pools stay separate, and VMs of `managed` objects count as managed.
         """
@@ -137,10 +135,7 @@ class ObservedSites:
         """
         from nexusform.domains.azure.importers.az_import import build_imported_sites
         from nexusform.domains.azure.importers.az_ownership import split_pools
-        from nexusform.domains.azure.importers.az_recorded_nodes import (
-            add_pool_arguments,
-            collect_recorded_nodes,
-        )
+        from nexusform.domains.azure.importers.az_recorded_nodes import add_pool_arguments, collect_recorded_nodes
 
         recorded_nodes = collect_recorded_nodes(recorded)
         if pools is not None:
@@ -179,9 +174,7 @@ class ObservedSites:
         if item is None:
             self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)
-        attributes = _remove_generated_machines(
-            _merge_observed(request.known_attributes, item), item, machine_names
-        )
+        attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
         if self._is_missing_nodes(key):
             return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))
         attributes = _remove_deleted_nodes(attributes, request.known_attributes)
@@ -330,9 +323,7 @@ class ObservedSites:
             return f" The nodes of {cluster.name} were not captured."
         return f" The agent pools of {cluster.name} were not captured; only their nodes are known."
 
-    def _describe_not_done(
-        self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()
-    ) -> str:
+    def _describe_not_done(self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()) -> str:
         """Describe why a change does not count as done."""
         differences = f" ({', '.join(differing)} differ)" if differing else ""
         if "machine_count" in differing:
@@ -398,15 +389,7 @@ _REQUESTED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     _RACK: ("availability_zone",),
     "nexus_bare_metal_machine": tuple(fact.name for fact in EXPORTED_FACTS),
     _CLUSTER: ("kubernetes_version", "control_plane", "agent_pool"),
-    _POOL: (
-        "node_count",
-        "vm_sku_name",
-        "availability_zones",
-        "mode",
-        "labels",
-        "taint",
-        "upgrade_settings",
-    ),
+    _POOL: ("node_count", "vm_sku_name", "availability_zones", "mode", "labels", "taint", "upgrade_settings"),
     "nexus_virtual_machine": ("cpu_cores", "memory_gib", "disk_gib"),
 }
 _LABELED_MAPS: Final = ("agent_pool", "nodes")  # maps with every entry observed
@@ -459,11 +442,7 @@ def _find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any])
     """Find the nodes planned on a machine but missing on the site."""
     planned_nodes = planned.get("nodes") or {}
     nodes = observed.get("nodes") or {}
-    return [
-        k
-        for k, node in nodes.items()
-        if not node["platform_name"] and (planned_nodes.get(k) or {}).get("machine")
-    ]
+    return [k for k, node in nodes.items() if not node["platform_name"] and (planned_nodes.get(k) or {}).get("machine")]
 
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
@@ -495,9 +474,7 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
     if before == {}:  # its creation failed, and no node is known to exist since
         return _replace_nodes(attributes, {})
     before = before or {}
-    return _replace_nodes(
-        attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()}
-    )
+    return _replace_nodes(attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()})
 
 
 def _list_sizes(shape: AzShape) -> tuple[int, int, int, int]:
@@ -505,9 +482,7 @@ def _list_sizes(shape: AzShape) -> tuple[int, int, int, int]:
 
 
 def _build_note(
-    key: ObjectKey,
-    attributes: Mapping[str, Any],
-    unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]],
+    key: ObjectKey, attributes: Mapping[str, Any], unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]]
 ) -> Mapping[str, Any]:
     """Build the note of a rack or machine: unmanaged VMs except those in its occupied blocks."""
     if key.type not in {_RACK, _MACHINE}:
@@ -556,10 +531,7 @@ def _merge_value(recorded: Any, observed: Any) -> Any:
     if not recorded and not observed:
         return recorded
     if isinstance(recorded, Mapping) and isinstance(observed, Mapping):
-        return {
-            **recorded,
-            **{name: _merge_value(recorded.get(name), part) for name, part in observed.items()},
-        }
+        return {**recorded, **{name: _merge_value(recorded.get(name), part) for name, part in observed.items()}}
     if (
         isinstance(recorded, list)
         and isinstance(observed, list)

@@ -57,9 +57,7 @@ class SiteView:
         """Build all warnings."""
         managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
         details = [*self._describe_missing_sites(), *self._describe_missing_kinds()]
-        unlisted_clusters = {
-            name for site in self.sites.values() for name in site.inventory.unlisted_clusters
-        }
+        unlisted_clusters = {name for site in self.sites.values() for name in site.inventory.unlisted_clusters}
         if unlisted_clusters and any(site in managed_sites for site in self.sites):
             details.append(describe_missing_clusters(sorted(unlisted_clusters)))
         for site in self.sites.values():
@@ -114,9 +112,7 @@ class SiteView:
 
     def _describe_unlisted_kinds(self, site: AzSite) -> Iterator[str]:
         """Describe kinds of workloads that were not captured and have no object in state."""
-        recorded_kinds = {
-            _KINDS[type_name][0] for of_site, type_name in self.unobserved if of_site == site.name
-        }
+        recorded_kinds = {_KINDS[type_name][0] for of_site, type_name in self.unobserved if of_site == site.name}
         for kind, (plural, consequence) in WORKLOAD_KINDS.items():
             is_contradicted = kind == "kubernetes_clusters" and site.inventory.unlisted_clusters
             if kind not in site.inventory.listed_kinds and kind not in recorded_kinds and not is_contradicted:
@@ -144,13 +140,10 @@ class SiteView:
         unmanaged_clusters = [cluster for cluster in clusters if not self._is_managed(cluster, site)]
         if managed_clusters:
             yield (
-                f"{describe_missing_nodes(managed_clusters)} They are planned as recorded in the state. "
-                f"{CAPTURE_NODES}"
+                f"{describe_missing_nodes(managed_clusters)} They are planned as recorded in the state. {CAPTURE_NODES}"
             )
         if unmanaged_clusters:
-            yield (
-                f"{describe_missing_nodes(unmanaged_clusters)} Their capacity counts as free. {CAPTURE_NODES}"
-            )
+            yield (f"{describe_missing_nodes(unmanaged_clusters)} Their capacity counts as free. {CAPTURE_NODES}")
 
     def _is_missing_pools(self, cluster: AzCluster, site: AzSite) -> bool:
         return not cluster.has_pool_list and self._is_managed(cluster, site)
@@ -161,9 +154,7 @@ class SiteView:
     def _describe_unmanaged(self, site: AzSite) -> Iterator[str]:
         """Describe unmanaged VMs on managed machines."""
         machines = {
-            reference
-            for reference in self.managed
-            if reference[0] in {"nexus_bare_metal_machine", "nexus_rack"}
+            reference for reference in self.managed if reference[0] in {"nexus_bare_metal_machine", "nexus_rack"}
         }
         if not any(one_id.partition("/")[0] == site.name for _, one_id in machines):
             return
@@ -171,9 +162,7 @@ class SiteView:
         count = owners.total()
         if not count:
             return
-        owner_counts = format_first(
-            [f"{name}: {number:,}" for name, number in sorted(owners.items())], _MAX_NAMES
-        )
+        owner_counts = format_first([f"{name}: {number:,}" for name, number in sorted(owners.items())], _MAX_NAMES)
         yield (
             f"{format_count(count, 'VM')} on {site.name} {select_form(count, 'belongs', 'belong')} to "
             f"no resource ({owner_counts}). {select_form(count, 'Its', 'Their')} capacity counts as "

@@ -37,14 +37,7 @@ from nexusform.placements.vm_demands import PlacedVm
 from nexusform.resource_types.machine_facts import find_unschedulable_reasons, get_default_facts
 from nexusform.resource_types.machine_hardware import build_hardware, build_machine
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
-from nexusform.scheduling.racks.vms import (
-    CONTROL_PLANE,
-    Machine,
-    Placement,
-    PlacementConstraints,
-    RackSpread,
-    VmSku,
-)
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine, Placement, PlacementConstraints, RackSpread, VmSku
 
 _DAY = "2024-01-09"
 MISSING = "it is not in the export"
@@ -220,9 +213,7 @@ def _build_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterat
         yield Batch(vms, reason)
 
 
-def _explain_unknown_capacity(
-    time: str, uncertain_period: tuple[str, str] | None, *, is_after_removal: bool
-) -> str:
+def _explain_unknown_capacity(time: str, uncertain_period: tuple[str, str] | None, *, is_after_removal: bool) -> str:
     """Explain why the free capacity at a time is unknown, "" if it is known."""
     if not time:
         return NO_ORDER
@@ -255,9 +246,7 @@ def _order_plain_vms(inventory: AzInventory) -> Iterator[_TimedVm]:
         if vm.placement is not None:
             size = f"{vm.shape.cpu_cores} vCPU"
             sku = VmSku(size, vm.shape.cpu_cores, 0, vm.shape.memory_gib, vm.shape.disk_gib)
-            real_vm = ObservedVm(
-                vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement)
-            )
+            real_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
             yield (vm.created_at or "", vm.name, 0, ""), real_vm
 
 
@@ -274,9 +263,7 @@ def _order_nodes(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_Tim
         node_made = node.created_at or ""
         pool_zones = zones.get(node.pool) or ()
         constraints = PlacementConstraints(frozenset(pool_zones) if pool_zones else None)
-        vm = ObservedVm(
-            node.name, cluster.name, node.pool, sku, constraints, _build_placement(node.placement)
-        )
+        vm = ObservedVm(node.name, cluster.name, node.pool, sku, constraints, _build_placement(node.placement))
         pool_index = order.get(node.pool, len(order))
         yield (node_made or cluster_made, cluster.name, pool_index, node_made), vm
 

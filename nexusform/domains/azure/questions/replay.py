@@ -13,15 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import (
-    Demand,
-    Machine,
-    Placement,
-    PlacementConstraints,
-    RackSpread,
-    VmName,
-    VmSku,
-)
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, RackSpread, VmName, VmSku
 
 NO_ORDER: Final = "its creation time is unknown"
 LATER: Final = "nodes were added or re-created later: the earlier placement is unknown"
@@ -76,9 +68,7 @@ class Replay(Struct, frozen=True):
         return self.hits + len(self.misses)
 
 
-def run_replay(
-    site: str, machines: Sequence[Machine], batches: Iterable[Batch], spread: RackSpread
-) -> Replay:
+def run_replay(site: str, machines: Sequence[Machine], batches: Iterable[Batch], spread: RackSpread) -> Replay:
     """Place the VMs again, each on its real machine."""
     return _Replayer(site, machines, spread).run(batches)
 
@@ -107,13 +97,7 @@ class _Replayer:
             else:
                 self._check_batch(batch.vms)
         return Replay(
-            self.site,
-            self.scheduler.spread,
-            self.hits,
-            self.sure,
-            tuple(self.misses),
-            self.unjudged,
-            self.chance,
+            self.site, self.scheduler.spread, self.hits, self.sure, tuple(self.misses), self.unjudged, self.chance
         )
 
     def _check_batch(self, vms: Sequence[ObservedVm]) -> None:
@@ -130,9 +114,7 @@ class _Replayer:
                 map(len, vms_by_machine.values())
             )
             self.chance += 1 - miss_probability
-            certain_machine = next(
-                (machine for machine in vms_by_machine if machine in best.in_all_splits), None
-            )
+            certain_machine = next((machine for machine in vms_by_machine if machine in best.in_all_splits), None)
             explained_machine = certain_machine or next(
                 (machine for machine in vms_by_machine if machine in best.in_some_splits), None
             )

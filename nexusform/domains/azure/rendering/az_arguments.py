@@ -12,9 +12,7 @@ from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL, VM
 
 MACHINE: Final = "Microsoft.NetworkCloud/bareMetalMachines"
 EXTENSION: Final = "networkcloud 3.0.0b1"  # has all of these; later versions have more
-_CREATE_FLAGS: Final = frozenset(
-    {"extended-location", "location", "tags", "admin-username", "ssh-key-values"}
-)
+_CREATE_FLAGS: Final = frozenset({"extended-location", "location", "tags", "admin-username", "ssh-key-values"})
 _UPDATE_FLAGS: Final = frozenset({"tags", "ssh-key-values"})
 # Flags of each command, without those naming the resource.
 ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
@@ -103,8 +101,7 @@ def _extract_keys(part: Any) -> Any:
     if not isinstance(part, list):
         return part
     return [
-        element["keyData"] if isinstance(element, Mapping) and "keyData" in element else element
-        for element in part
+        element["keyData"] if isinstance(element, Mapping) and "keyData" in element else element for element in part
     ]
 
 

@@ -92,25 +92,17 @@ class _ScriptWriter:
         """Render the update of an existing resource."""
         flags = self._render_flags(resource, "update", resource.update_properties)
         flags += [self._render_flag(_TAGS, resource.update_tags)] if resource.update_tags else []
-        return (
-            f"# {resource.address}: change "
-            f"{resource.title}\n{self._render_command(resource, 'update', flags)}"
-        )
+        return f"# {resource.address}: change {resource.title}\n{self._render_command(resource, 'update', flags)}"
 
     def render_deletion(self, resource: AzureObject) -> str:
         """Render the deletion of a resource."""
         verb = "re-create" if resource.action is ResourceAction.REPLACE else "remove"
-        return (
-            f"# {resource.address}: {verb} "
-            f"{resource.title}\n{self._render_command(resource, 'delete', ['--yes'])}"
-        )
+        return f"# {resource.address}: {verb} {resource.title}\n{self._render_command(resource, 'delete', ['--yes'])}"
 
     def render_cordon(self, cordon: Cordon) -> str:
         """Render the cordon or uncordon of a machine."""
         sites = {step.site for step in self.objects.cordons}
-        group = Input(
-            _MACHINES_GROUP, cordon.site if len(sites) > 1 else "", "Name of the resource group of machines."
-        )
+        group = Input(_MACHINES_GROUP, cordon.site if len(sites) > 1 else "", "Name of the resource group of machines.")
         verb = "uncordon" if cordon.verb == "uncordon" else "cordon"
         flags = [f"--name {shlex.quote(cordon.machine)}", f"--resource-group {self._render_variable(group)}"]
         flags += ["--evacuate True"] if cordon.verb == "evacuate" else []
@@ -130,9 +122,7 @@ class _ScriptWriter:
         """Render a body as flags; record values without an argument."""
         arguments = convert_to_arguments(body)
         flags = {_format_flag(name): part for name, part in arguments.items()}
-        self.unsupported += [
-            f"{resource.title}: {name}" for name in find_unsupported(resource.type, verb, flags)
-        ]
+        self.unsupported += [f"{resource.title}: {name}" for name in find_unsupported(resource.type, verb, flags)]
         return [self._render_flag(name, part) for name, part in arguments.items()]
 
     def _render_flag(self, name: str, value: Any) -> str:
@@ -195,9 +185,7 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
         yield "]"
     else:
         text = str(value)
-        if isinstance(value, int) or (
-            is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"
-        ):
+        if isinstance(value, int) or (is_top_level and text and text not in _SPECIAL_VALUES and text[0] != "'"):
             yield text
         else:
             yield _quote_shorthand(text, None if is_top_level or _is_ambiguous(text) else _PLAIN_TEXT)

@@ -20,9 +20,7 @@ from nexusform.domains.azure.rendering.azure_objects import (
     group_inputs,
 )
 
-_HEADER: Final = (
-    "Written by nexusform from a plan. Resources are created one after another, in the predicted order."
-)
+_HEADER: Final = "Written by nexusform from a plan. Resources are created one after another, in the predicted order."
 
 
 def build_azapi_document(objects: AzureObjects) -> dict[str, Any]:
@@ -66,10 +64,7 @@ class _DocumentWriter:
 
     def build_resource(self, label: str, resource: AzureObject) -> dict[str, Any]:
         """Build a created resource, dependent on the previous one."""
-        location = {
-            "name": self._build_reference(self.objects.build_location(resource.site)),
-            "type": "CustomLocation",
-        }
+        location = {"name": self._build_reference(self.objects.build_location(resource.site)), "type": "CustomLocation"}
         block: dict[str, Any] = {
             "type": f"{resource.type}@{API_VERSION}",
             "name": _escape_literal(resource.names[-1]),

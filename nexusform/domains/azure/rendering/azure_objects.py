@@ -63,9 +63,7 @@ class Input(Struct, frozen=True):
 
 
 LOCATION: Final = Input(("location",), "", "Azure region of the resources.")
-RESOURCE_GROUP: Final = Input(
-    ("resource", "group", "id"), "", "Id of the resource group of clusters and VMs."
-)
+RESOURCE_GROUP: Final = Input(("resource", "group", "id"), "", "Id of the resource group of clusters and VMs.")
 SUBSCRIPTION: Final = Input(("subscription", "id"), "", "Id of the subscription, a GUID.")
 KUBERNETES_VERSION: Final = Input(("kubernetes", "version"), "", "Kubernetes version of new clusters.")
 ADMIN_USERNAME: Final = Input(("admin", "username"), "", "Administrator of new VMs.")
@@ -171,10 +169,7 @@ def collect_azure_objects(plan: Plan) -> AzureObjects:
     for change in changes_by_age:
         if change.address.type in _TYPES and change.action is not Action.NO_OP:
             group = _find_group(change, clusters)
-            objects += (
-                replace(resource_object, group=group)
-                for resource_object in _build_resources(change, clusters)
-            )
+            objects += (replace(resource_object, group=group) for resource_object in _build_resources(change, clusters))
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
     placed = [resource for resource in objects if resource.action is not ResourceAction.DELETE]
     vnfs = [change for change in plan.changes if change.address.type == "tacker_vnf"]
@@ -199,9 +194,7 @@ def _find_cordons(change: Change) -> Iterator[Cordon]:
     """Find the machines of a rack or machine block to cordon, evacuate or uncordon."""
     if change.action not in _CHANGING_ACTIONS or change.after is None:
         return
-    before, after = (
-        _read_cordon_states(change.address.type, side or {}) for side in (change.before, change.after)
-    )
+    before, after = (_read_cordon_states(change.address.type, side or {}) for side in (change.before, change.after))
     for machine in sorted(before.keys() | after.keys()):
         verb = after.get(machine, "uncordon")
         if verb != before.get(machine, "uncordon"):
@@ -268,9 +261,7 @@ def _build_resources(change: Change, clusters: Mapping[str, Change]) -> Iterator
     if action is ResourceAction.DELETE:
         yield resource
     elif kind == VM:
-        resource_with_body = replace(
-            resource, properties=_build_vm_body(attributes), tags=_read_tags(attributes)
-        )
+        resource_with_body = replace(resource, properties=_build_vm_body(attributes), tags=_read_tags(attributes))
         yield (
             resource_with_body
             if action is not ResourceAction.UPDATE
@@ -282,9 +273,7 @@ def _build_resources(change: Change, clusters: Mapping[str, Change]) -> Iterator
         yield replace(resource, properties=_build_cluster_body(attributes), tags=_read_tags(attributes))
 
 
-def _resolve_pool_names(
-    attributes: Mapping[str, Any], clusters: Mapping[str, Change]
-) -> tuple[tuple[str, str], str]:
+def _resolve_pool_names(attributes: Mapping[str, Any], clusters: Mapping[str, Change]) -> tuple[tuple[str, str], str]:
     """Resolve a separate pool's names (cluster, pool) and its site."""
     cluster_id = str(attributes["kubernetes_cluster_id"])
     site, _, cluster_name = cluster_id.rpartition("/")
@@ -313,18 +302,12 @@ class _ClusterFields(Struct, frozen=True):
 def _read_cluster_fields(attributes: Mapping[str, Any]) -> _ClusterFields:
     """Read the updatable fields from a cluster's attributes."""
     return _ClusterFields(
-        attributes.get("kubernetes_version"),
-        attributes["control_plane"]["count"],
-        dict(list_pools(attributes)),
+        attributes.get("kubernetes_version"), attributes["control_plane"]["count"], dict(list_pools(attributes))
     )
 
 
 def _build_cluster_update(
-    cluster: AzureObject,
-    attributes_before: Mapping[str, Any],
-    attributes: Mapping[str, Any],
-    *,
-    is_observed: bool,
+    cluster: AzureObject, attributes_before: Mapping[str, Any], attributes: Mapping[str, Any], *, is_observed: bool
 ) -> Iterator[AzureObject]:
     """Build the update of the cluster itself, then its pools as separate resources."""
     before, after = _read_cluster_fields(attributes_before), _read_cluster_fields(attributes)
@@ -334,10 +317,7 @@ def _build_cluster_update(
     if before.control_plane_count != after.control_plane_count:
         changed["controlPlaneNodeConfiguration"] = {"count": after.control_plane_count}
     updated = replace(
-        cluster,
-        properties=_build_cluster_body(attributes),
-        update_properties=changed,
-        tags=_read_tags(attributes),
+        cluster, properties=_build_cluster_body(attributes), update_properties=changed, tags=_read_tags(attributes)
     )
     updated = _add_update_body(updated, attributes_before, attributes)
     if updated.update_properties or updated.update_tags:
@@ -383,16 +363,12 @@ def _add_pool_body(
     )
 
 
-def _add_update_body(
-    resource: AzureObject, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> AzureObject:
+def _add_update_body(resource: AzureObject, before: Mapping[str, Any], after: Mapping[str, Any]) -> AzureObject:
     """Return an update with the changed part of the azure block."""
     extra = diff_bodies(read_opaque_body(before), read_opaque_body(after))
     changed = {**(extra.get("properties") or {}), **resource.update_properties}
     # Tags are one value: tags not sent are removed.
-    return replace(
-        resource, update_properties=changed, update_tags=_read_tags(after) if "tags" in extra else {}
-    )
+    return replace(resource, update_properties=changed, update_tags=_read_tags(after) if "tags" in extra else {})
 
 
 # Properties in Azure besides the arguments. The body of an imported object is complete if its azure block has
@@ -485,9 +461,7 @@ def _mask_unchanged_secrets(change: Change) -> Mapping[str, Any] | None:
     if change.before is None or change.after is None:
         return change.before
     unchanged = [
-        path
-        for path in change.sensitive_after
-        if get_part(change.before, path) == get_part(change.after, path)
+        path for path in change.sensitive_after if get_part(change.before, path) == get_part(change.after, path)
     ]
     return _mask_secrets(change.before, replace(change, sensitive_after=tuple(unchanged)))
 
@@ -504,11 +478,7 @@ def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
         "vmImage": VM_IMAGE,
         **({"placementHints": hints} if hints else {}),
     }
-    return {
-        **merge_bodies(
-            merge_bodies(body, _read_opaque_properties(attributes)), build_vm_properties(attributes)
-        )
-    }
+    return {**merge_bodies(merge_bodies(body, _read_opaque_properties(attributes)), build_vm_properties(attributes))}
 
 
 def group_inputs(inputs: Iterable[Input]) -> dict[tuple[str, ...], list[Input]]:

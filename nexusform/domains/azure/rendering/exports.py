@@ -25,9 +25,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     if errors:
         return "", errors
     missing_parts = [f"removing {item.title}" for item in objects.deleted]
-    missing_parts += [
-        f"re-creating {item.title}" for item in objects.created if item.action is ResourceAction.REPLACE
-    ]
+    missing_parts += [f"re-creating {item.title}" for item in objects.created if item.action is ResourceAction.REPLACE]
     missing_parts += [item.title for item in objects.cordons]
     problems = list(_report_skipped(plan, objects.skipped))
     if missing_parts:
@@ -60,9 +58,7 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
 
 def _check_recreations(objects: AzureObjects) -> Iterator[Diagnostic]:
     """Reject the re-creation of existing resources with unknown properties, since those would be lost."""
-    incomplete = [
-        item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties
-    ]
+    incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]
     if incomplete:
         detail = (
             f"{_join_titles(incomplete)}: would be re-created without properties that are not in the "
@@ -81,8 +77,7 @@ def _describe_missing_properties(incomplete: Sequence[AzureObject]) -> str:
     for item in incomplete:
         by_parts.setdefault(item.unknown_properties, []).append(item)
     descriptions = [
-        f"of {_join_titles(objects)} does not set {', '.join(properties)}"
-        for properties, objects in by_parts.items()
+        f"of {_join_titles(objects)} does not set {', '.join(properties)}" for properties, objects in by_parts.items()
     ]
     return f"The azure block {'; that '.join(descriptions[:3])} (write null where Azure has none)."
 
@@ -90,9 +85,7 @@ def _describe_missing_properties(incomplete: Sequence[AzureObject]) -> str:
 def _report_skipped(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
     """Report objects unknown to Azure, and scheduler settings absent in every body."""
     if vnfs:
-        detail = (
-            f"{format_first(vnfs, 5)}: a VNF is created by its VNF manager, not by Azure. It is not exported."
-        )
+        detail = f"{format_first(vnfs, 5)}: a VNF is created by its VNF manager, not by Azure. It is not exported."
         yield build_warning("missing-in-export", detail)
     seeds = {
         change.id: scheduler
@@ -102,7 +95,5 @@ def _report_skipped(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
     for site, scheduler in seeds.items():
         spread = scheduler.get("rack_spread")
         flags = f"-seed={scheduler.get('tie_break_seed')}" + (f" -rack-spread={spread}" if spread else "")
-        detail = (
-            f"The scheduler block of {site} is not part of any resource. Pass it to `predict` with {flags}."
-        )
+        detail = f"The scheduler block of {site} is not part of any resource. Pass it to `predict` with {flags}."
         yield build_warning("missing-in-export", detail)

@@ -14,9 +14,7 @@ from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section
 _MAX_NAMES = 8
 
 
-def build_inventory_report(
-    origin: str, sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]
-) -> AnswerReport:
+def build_inventory_report(origin: str, sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]) -> AnswerReport:
     """Build the report: figures of each site, then findings."""
     sections: list[Section] = []
     for site in sites:
@@ -33,19 +31,15 @@ def _build_sections(site: SiteCapture) -> Iterator[Section]:
     """Build the sections of a site: contents, hardware, unschedulable machines."""
     yield Section(site.name, tuple(_describe_contents(site)))
     rows = tuple(
-        Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}"))
-        for sku_id, sku, count in site.skus
+        Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
     )
     yield Section(
-        f"Hardware of {site.name}",
-        table=Table(("machineSkuId", "Catalogue", "Machines"), rows, frozenset({2})),
+        f"Hardware of {site.name}", table=Table(("machineSkuId", "Catalogue", "Machines"), rows, frozenset({2}))
     )
     if site.closed:
         closed = tuple(Row(pair, is_finding=True) for pair in site.closed)
         yield Section(
-            f"Machines closed to new VMs on {site.name}",
-            table=Table(("Machine", "Reason"), closed),
-            is_finding=True,
+            f"Machines closed to new VMs on {site.name}", table=Table(("Machine", "Reason"), closed), is_finding=True
         )
 
 
@@ -56,10 +50,7 @@ def _describe_contents(site: SiteCapture) -> Iterator[str]:
         age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
     machines = f"{format_count(site.machines, 'machine')} ({site.compute:,} compute)"
     vms = format_count(site.vms, "VM")
-    yield (
-        f"{format_count(site.racks, 'rack')}, {machines}, {format_count(site.clusters, 'cluster')}, "
-        f"{vms}; {age}"
-    )
+    yield (f"{format_count(site.racks, 'rack')}, {machines}, {format_count(site.clusters, 'cluster')}, {vms}; {age}")
     if site.unplaced:
         count_text = format_count(len(site.unplaced), "VM")
         verb = select_form(len(site.unplaced), "is", "are")
@@ -78,7 +69,4 @@ _FINDING: Final = RecordForm(Diagnostic, "severity id detail")
 
 def build_inventory_document(sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]) -> dict[str, Any]:
     """Build the contents of an export as JSON data."""
-    return {
-        "sites": [_SITE(site) for site in sites],
-        "findings": [_FINDING(finding) for finding in findings],
-    }
+    return {"sites": [_SITE(site) for site in sites], "findings": [_FINDING(finding) for finding in findings]}

@@ -98,13 +98,7 @@ def _build_cluster_section(checks: Sequence[ClusterCheck]) -> Section:
     for check in checks:
         count = len(check.vms)
         on_machine = count - len(check.misses)
-        cells = (
-            check.name,
-            f"{count:,}",
-            f"{check.rack_hits:,}",
-            f"{on_machine:,}",
-            f"{count - on_machine:,}",
-        )
+        cells = (check.name, f"{count:,}", f"{check.rack_hits:,}", f"{on_machine:,}", f"{count - on_machine:,}")
         rows.append(Row(cells, is_finding=on_machine < count))
     table = Table(
         ("Cluster", "VMs", ("Rack as predicted"), ("Machine as predicted"), "Misses"),
@@ -153,16 +147,11 @@ def _build_replay_section(replay: Replay) -> Section:
     if replay.sure < replay.hits:
         lines.append(f"{replay.sure:,} of them for every possible NUMA use (unknown), the others for some")
     lines += [
-        f"not checked: {format_count(count, 'VM')}: {reason}"
-        for reason, count in sorted(replay.unjudged.items())
+        f"not checked: {format_count(count, 'VM')}: {reason}" for reason, count in sorted(replay.unjudged.items())
     ]
     rows = [
         Row(
-            (
-                miss.vm.name,
-                miss.vm.placement.machine,
-                format_first(miss.best, 3) or ("no machine had capacity"),
-            ),
+            (miss.vm.name, miss.vm.placement.machine, format_first(miss.best, 3) or ("no machine had capacity")),
             is_finding=True,
         )
         for miss in replay.misses
@@ -197,9 +186,7 @@ def _build_new_predictions_section(predictions: VerifiedPredictions) -> Section:
     """Build the section of predictions verified in this run."""
     lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
     if predictions.wrong_certain:
-        lines.append(
-            "Wrong certain predictions: Azure does not follow the rule, or something else changed in between."
-        )
+        lines.append("Wrong certain predictions: Azure does not follow the rule, or something else changed in between.")
         lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
     return Section("Settled now", tuple(lines), is_finding=bool(predictions.wrong_certain))
 
@@ -225,17 +212,11 @@ def format_replay(hits: int, checked: int, unchecked: int) -> str:
         return f"nothing could be checked ({format_count(unchecked, 'VM')} not checked)"
     share = f"{hits / checked:.1%}".replace("%", " %")
     unchecked_text = f", {unchecked:,} not checked" if unchecked else ""
-    return (
-        f"{hits:,} of {format_count(checked, 'checked VM')} ({share}) are where the rule places "
-        f"them{unchecked_text}"
-    )
+    return f"{hits:,} of {format_count(checked, 'checked VM')} ({share}) are where the rule places them{unchecked_text}"
 
 
 _WRONG_VM: Final = RecordForm(
-    VmCheck,
-    "vm=name recorded observed cause?",
-    recorded=build_location_document,
-    observed=build_location_document,
+    VmCheck, "vm=name recorded observed cause?", recorded=build_location_document, observed=build_location_document
 )
 _CLUSTER: Final = RecordForm(
     ClusterCheck,
@@ -282,9 +263,7 @@ def build_reconciliation_document(
         "remarks": list(warnings),
         "separation_rules": [_RULE(rule) for rule in rules],
         "replays": [_REPLAY(replay) for replay in replays],
-        "claims": list(
-            chain.from_iterable(starmap(_build_prediction_documents, predictions.records.items()))
-        ),
+        "claims": list(chain.from_iterable(starmap(_build_prediction_documents, predictions.records.items()))),
         "claims_settled_now": predictions.new_count,
         "sure_claims_broken": list(predictions.wrong_certain),
     }

@@ -28,22 +28,11 @@ _OCCUPIED: Final = ObjectType.create(
         "cells": ListType(NUMBER),
     }
 )
-_LOCATION: Final[dict[str, Type]] = {
-    "machine": STRING,
-    "rack": STRING,
-    "availability_zone": STRING,
-}
+_LOCATION: Final[dict[str, Type]] = {"machine": STRING, "rack": STRING, "availability_zone": STRING}
 _SHAPE: Final[dict[str, Type]] = {"cpu_cores": NUMBER, "memory_gib": NUMBER, "disk_gib": NUMBER}
 
 RACKS_TYPE: Final = MapType(
-    ObjectType.create(
-        {
-            "availability_zone": STRING,
-            "machine_sku": STRING,
-            "rack_sku_id": STRING,
-            "arm_id": STRING,
-        }
-    )
+    ObjectType.create({"availability_zone": STRING, "machine_sku": STRING, "rack_sku_id": STRING, "arm_id": STRING})
 )
 MACHINES_TYPE: Final = MapType(
     ObjectType.create(
@@ -61,14 +50,7 @@ MACHINES_TYPE: Final = MapType(
 )
 VIRTUAL_MACHINES_TYPE: Final = MapType(
     ObjectType.create(
-        {
-            **_SHAPE,
-            **_LOCATION,
-            "numa_cells": NUMBER,
-            "cells": ListType(NUMBER),
-            "managed": BOOL,
-            "arm_id": STRING,
-        }
+        {**_SHAPE, **_LOCATION, "numa_cells": NUMBER, "cells": ListType(NUMBER), "managed": BOOL, "arm_id": STRING}
     )
 )
 _NODE: Final = ObjectType.create(
@@ -118,21 +100,15 @@ _VM_FORM: Final = RecordForm(
     AzVirtualMachine, f"{_PLACEMENT_FIELDS} numa_cells=shape.numa_cells cells=.", cells=lambda _: None
 )
 _NODE_FORM: Final = RecordForm(
-    AzNode,
-    f"{_PLACEMENT_FIELDS} role pool vm_sku_name numa_cells=. detailed_status",
-    numa_cells=lambda _: None,
+    AzNode, f"{_PLACEMENT_FIELDS} role pool vm_sku_name numa_cells=. detailed_status", numa_cells=lambda _: None
 )
 _POOL_FORM: Final = RecordForm(
-    AzPool,
-    "count vm_sku_name mode availability_zones labels=.",
-    labels=lambda pool: dict(pool.labels),
+    AzPool, "count vm_sku_name mode availability_zones labels=.", labels=lambda pool: dict(pool.labels)
 )
 _CLUSTER_FORM: Final = RecordForm(
     AzCluster,
     "kubernetes_version control_plane=.",
-    control_plane=(
-        "count=control_plane_count vm_sku_name=control_plane_sku availability_zones=control_plane_zones"
-    ),
+    control_plane=("count=control_plane_count vm_sku_name=control_plane_sku availability_zones=control_plane_zones"),
 )
 
 

@@ -46,9 +46,7 @@ _SCHEMA: Final = BlockSchema(
     {
         "id": _make_computed_attribute(STRING, "The directory, or the file of machines."),
         "directory": AttributeSchema(
-            STRING,
-            f"Directory with the exported files: {', '.join(f.name for f in STANDARD_FILES)}.",
-            optional=True,
+            STRING, f"Directory with the exported files: {', '.join(f.name for f in STANDARD_FILES)}.", optional=True
         ),
         "bare_metal_machines_file": _make_file_attribute("bare-metal machines, instead of directory"),
         "racks_file": _make_file_attribute("racks, instead of directory"),
@@ -57,19 +55,14 @@ _SCHEMA: Final = BlockSchema(
         "agent_pools_file": _make_file_attribute("agent pools"),
         "site": AttributeSchema(
             STRING,
-            "Site to read if the files contain several: name of its Nexus cluster, else of its extended "
-            "location.",
+            "Site to read if the files contain several: name of its Nexus cluster, else of its extended location.",
             optional=True,
         ),
         "machine_sku_by_id": AttributeSchema(
-            MapType(STRING),
-            "Machine SKU of the catalogue by machineSkuId. Default: from the rack SKU.",
-            optional=True,
+            MapType(STRING), "Machine SKU of the catalogue by machineSkuId. Default: from the rack SKU.", optional=True
         ),
         "max_age": AttributeSchema(
-            STRING,
-            'Maximum age of the export before a warning: "24h", "7d", "1h30m".',
-            optional=True,
+            STRING, 'Maximum age of the export before a warning: "24h", "7d", "1h30m".', optional=True
         ),
         "managed": AttributeSchema(
             SetType(STRING),
@@ -80,12 +73,8 @@ _SCHEMA: Final = BlockSchema(
         "exported_at": _make_computed_attribute(STRING, "Time of the export, or its newest change."),
         "racks": _make_computed_attribute(RACKS_TYPE, "Compute racks by name."),
         "machines": _make_computed_attribute(MACHINES_TYPE, "Bare-metal machines by name."),
-        "virtual_machines": _make_computed_attribute(
-            VIRTUAL_MACHINES_TYPE, "Plain virtual machines by name."
-        ),
-        "kubernetes_clusters": _make_computed_attribute(
-            CLUSTERS_TYPE, "NKS clusters by name, with their nodes."
-        ),
+        "virtual_machines": _make_computed_attribute(VIRTUAL_MACHINES_TYPE, "Plain virtual machines by name."),
+        "kubernetes_clusters": _make_computed_attribute(CLUSTERS_TYPE, "NKS clusters by name, with their nodes."),
     },
     description="Inventory of a site, from files exported with `az networkcloud`.",
 )
@@ -106,8 +95,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             Problem(
                 ("machine_sku_by_id", sku_id),
                 "unknown-machine-sku",
-                f'The catalogue has no machine SKU "{sku}".{suggest_name(str(sku), names)} Known: '
-                f"{', '.join(names)}.",
+                f'The catalogue has no machine SKU "{sku}".{suggest_name(str(sku), names)} Known: {", ".join(names)}.',
             )
             for sku_id, sku in by_id.items()
             if is_known(sku) and sku not in names
@@ -115,9 +103,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     age = attributes.get("max_age")
     if isinstance(age, str) and parse_duration(age) is None:
         problems.append(
-            Problem(
-                ("max_age",), "invalid-duration", f'The age must be like "24h", "7d" or "1h30m", not "{age}".'
-            )
+            Problem(("max_age",), "invalid-duration", f'The age must be like "24h", "7d" or "1h30m", not "{age}".')
         )
     return problems
 
@@ -183,8 +169,7 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:
             names = files.find_files(str(directory).rstrip("/") or "/", "*")
         except FileProblem as problem:
             detail = (
-                f"{problem} A path is relative to where the command runs; in a module write "
-                '"${path.module}/...".'
+                f'{problem} A path is relative to where the command runs; in a module write "${{path.module}}/...".'
             )
             return Export(problems=[Problem(("directory",), "unreadable-file", detail)])
         names += find_irregular_files(str(directory), names, files.is_file)
@@ -226,6 +211,4 @@ def _check_age(attributes: Mapping[str, Any], inventory: AzInventory, now: str) 
         )
 
 
-NEXUS_INVENTORY: Final = ResourceType(
-    "nexus_inventory", 0, _SCHEMA, identify, mode="data", check=check, read=read
-)
+NEXUS_INVENTORY: Final = ResourceType("nexus_inventory", 0, _SCHEMA, identify, mode="data", check=check, read=read)

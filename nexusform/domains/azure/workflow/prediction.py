@@ -94,11 +94,7 @@ class _SiteComparison(Struct, frozen=True):
 
 @contextmanager
 def open_prediction(
-    location: CommandContext,
-    inventory: str,
-    path: str,
-    read_changes: ReadChanges,
-    scheduler: SchedulerSettings,
+    location: CommandContext, inventory: str, path: str, read_changes: ReadChanges, scheduler: SchedulerSettings
 ) -> Iterator[Prediction]:
     """Yield the prediction of another tool's plan on an inventory; it is valid inside the block."""
     changes, problems = _read_plan_changes(path, read_changes, location.confinement)
@@ -106,9 +102,7 @@ def open_prediction(
         yield Prediction(None, diagnostics=tuple(problems))
         return
     with tempfile.TemporaryDirectory(prefix="nexusform-") as directory:
-        yield _build_prediction(
-            replace(location, directory=directory), inventory, changes, problems, scheduler
-        )
+        yield _build_prediction(replace(location, directory=directory), inventory, changes, problems, scheduler)
 
 
 def _read_plan_changes(
@@ -141,9 +135,7 @@ def _build_prediction(
         return Prediction(None, diagnostics=tuple(problems))
     comparison = _compare_sites(current_sites, changed_sites, changed_items, scheduler)
     # The temporary directory is trusted; confined files were read before.
-    project, project_problems = _build_project(
-        replace(location, confinement=UNCONFINED), comparison, inventory
-    )
+    project, project_problems = _build_project(replace(location, confinement=UNCONFINED), comparison, inventory)
     problems += project_problems
     by_key = _collect_references(changed_sites)
     replaces = tuple(
@@ -176,9 +168,7 @@ def _compare_sites(
         for reference_key, item in changed.items()
         if reference_key not in after and reference_key[0] == "nexus_vm_sku"
     }
-    new_names = {
-        by_key[key]: tool_name for key, tool_name in changed_items.addresses.items() if key in by_key
-    }
+    new_names = {by_key[key]: tool_name for key, tool_name in changed_items.addresses.items() if key in by_key}
     after |= {reference: changed[reference] for reference in new_names if reference in changed}
     for pool in changed_items.pools:
         item = _build_pool(pool, by_key[pool.cluster_id])
@@ -222,9 +212,7 @@ def _collect_references(sites: Sequence[AzSite]) -> dict[str, Reference]:
     for site in sites:
         inventory = site.inventory
         references |= {normalize_id(c.id): (_CLUSTER, f"{site.name}/{c.name}") for c in inventory.clusters}
-        references |= {
-            normalize_id(vm.id): (_VM, f"{site.name}/{vm.name}") for vm in inventory.virtual_machines
-        }
+        references |= {normalize_id(vm.id): (_VM, f"{site.name}/{vm.name}") for vm in inventory.virtual_machines}
     return references
 
 
@@ -285,9 +273,7 @@ def _render_sources(comparison: _SiteComparison, inventory: str) -> list[SourceF
     existing_blocks: list[str] = []
     new_files: dict[Address, SourceFile] = {}
     for address, item in comparison.after.items():
-        references = {
-            path: build_reference(comparison.addresses[target]) for path, target in item.references.items()
-        }
+        references = {path: build_reference(comparison.addresses[target]) for path, target in item.references.items()}
         text = render_resource_block(address, types[address.type].schema, item.attributes, references)
         if dependencies.get(address):
             address_list = ", ".join(map(str, dependencies[address]))
@@ -308,8 +294,7 @@ def _build_state(objects: Mapping[Address, ImportedSiteObject]) -> State:
     }
     computed = add_computed_attributes(attributes, tables)
     instances = {
-        address: InstanceState(ObjectState(computed[address], number))
-        for number, address in enumerate(objects, 1)
+        address: InstanceState(ObjectState(computed[address], number)) for number, address in enumerate(objects, 1)
     }
     return State(lineage="", serial=1, instances=instances, last_creation=len(instances))
 

@@ -150,9 +150,7 @@ class _Reconciler:
         self.run = run
         self.state = run.stored.state
         recorded = [
-            instance.current.attributes
-            for instance in self.state.instances.values()
-            if instance.current is not None
+            instance.current.attributes for instance in self.state.instances.values() if instance.current is not None
         ]
         self.sites = apply_recorded_names(sites, recorded)
         self.provider = provider
@@ -229,9 +227,7 @@ class _Reconciler:
             if not answer.is_observed:
                 uncaptured.append(address)
                 continue
-            observed_values = {
-                name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes
-            }
+            observed_values = {name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes}
             agreement = compare_answer(
                 str(address), kind.schema, current.attributes, {**current.attributes, **observed_values}, ()
             )
@@ -243,9 +239,7 @@ class _Reconciler:
         ProviderProblem.
         """
         pending = {
-            address: instance
-            for address, instance in self.state.instances.items()
-            if get_unfinished(instance.current)
+            address: instance for address, instance in self.state.instances.items() if get_unfinished(instance.current)
         }
         if not pending:
             return
@@ -256,10 +250,7 @@ class _Reconciler:
                 yield f"{address}: {unfinished['words']}"
 
     def _build_checks(
-        self,
-        observed: Mapping[Address, ObjectState],
-        absent: Sequence[Address],
-        uncaptured: Sequence[Address],
+        self, observed: Mapping[Address, ObjectState], absent: Sequence[Address], uncaptured: Sequence[Address]
     ) -> Iterator[ClusterCheck]:
         """Compare observed and recorded locations of the VMs of every object."""
         observed_machines = ObservedMachines.collect(self.sites)
@@ -316,20 +307,13 @@ class _Reconciler:
         again.
         """
         current = self.state.instances[address].current
-        nodes, before = (
-            observed_object.attributes.get("nodes"),
-            current.attributes.get("nodes") if current else None,
-        )
+        nodes, before = (observed_object.attributes.get("nodes"), current.attributes.get("nodes") if current else None)
         if not isinstance(nodes, Mapping) or not isinstance(before, Mapping):
             return observed_object
-        missing_nodes = {
-            name: {**node, **_UNPLACED_NODE} for name, node in before.items() if name not in nodes
-        }
+        missing_nodes = {name: {**node, **_UNPLACED_NODE} for name, node in before.items() if name not in nodes}
         if not missing_nodes:
             return observed_object
-        return replace(
-            observed_object, attributes={**observed_object.attributes, "nodes": {**missing_nodes, **nodes}}
-        )
+        return replace(observed_object, attributes={**observed_object.attributes, "nodes": {**missing_nodes, **nodes}})
 
     def _verify_predictions(self, observed: Mapping[Address, ObjectState]) -> PredictionResults:
         """Verify the open predictions of applied plans."""
@@ -347,15 +331,11 @@ class _Reconciler:
             if open_after != open_before:
                 still_open[address] = open_after
         return PredictionResults(
-            {site: site_predictions for site, site_predictions in predictions.items() if site_predictions},
-            still_open,
+            {site: site_predictions for site, site_predictions in predictions.items() if site_predictions}, still_open
         )
 
     def _build_new_state(
-        self,
-        observed: Mapping[Address, ObjectState],
-        replays: Sequence[Replay],
-        verification: PredictionResults,
+        self, observed: Mapping[Address, ObjectState], replays: Sequence[Replay], verification: PredictionResults
     ) -> State:
         """Build the state with observations, verified predictions and replay scores."""
         instances = dict(self.state.instances)

@@ -125,9 +125,7 @@ def plan_import(source: Source, state: State) -> SiteImport:
     sites, diagnostics = _read_sites(source, state)
     objects = [item for site in sites for item in site.objects]
     addresses = assign_addresses(objects, existing, state)
-    new_objects = {
-        addresses[item.type, item.id]: item for item in objects if (item.type, item.id) not in existing
-    }
+    new_objects = {addresses[item.type, item.id]: item for item in objects if (item.type, item.id) not in existing}
     diagnostics += _find_renamed_sites(new_objects, objects, state, source.provider)
     text = _render_configuration(new_objects, addresses, source) if new_objects else ""
     return SiteImport(
@@ -170,9 +168,7 @@ def _find_renamed_sites(
         yield _report_renamed_site(site, old_site, addresses, is_certain=is_certain)
 
 
-def _report_renamed_site(
-    site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool
-) -> Diagnostic:
+def _report_renamed_site(site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool) -> Diagnostic:
     """Report machines in state at a site of another name."""
     machines = format_count(len(addresses), "machine")
     detail = (
@@ -346,9 +342,7 @@ def _apply_import(run: Run, site_import: SiteImport) -> list[Diagnostic]:
     existing = _index_by_identity(state)
     if any((item.type, item.id) in existing for item in site_import.objects.values()):
         return [
-            build_error(
-                "state-changed-during-import", ("Another process imported meanwhile. Run the command again.")
-            )
+            build_error("state-changed-during-import", ("Another process imported meanwhile. Run the command again."))
         ]
     start = Position(1, 1, 0)
     types = run.project.registries.resource_types
@@ -361,10 +355,7 @@ def _apply_import(run: Run, site_import: SiteImport) -> list[Diagnostic]:
         address: ImportedObject(
             item.id,
             ObjectState(
-                computed[address],
-                state.last_creation + number,
-                provider=site_import.provider,
-                private=item.note,
+                computed[address], state.last_creation + number, provider=site_import.provider, private=item.note
             ),
             Span("", start, start),
         )
@@ -422,9 +413,7 @@ def find_source(location: CommandContext, source_name: str) -> tuple[Source | No
     return _build_directory_source(location, source_name, blocks), []
 
 
-def _build_directory_source(
-    location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]
-) -> Source:
+def _build_directory_source(location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]) -> Source:
     """Build the source of an exported directory, with its configured provider or a new one."""
     relative = os.path.relpath(directory, location.directory).replace(os.sep, "/")
     configured_path = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative
@@ -432,9 +421,7 @@ def _build_directory_source(
     def read_sites() -> tuple[tuple[AzSite, ...], list[Problem]]:
         return read_export(directory, {}, location.confinement.get_operator_confinement(directory))
 
-    settings_by_key = {
-        key: _read_settings(block, SETTINGS) for key, block in blocks.items() if block.name == PROVIDER
-    }
+    settings_by_key = {key: _read_settings(block, SETTINGS) for key, block in blocks.items() if block.name == PROVIDER}
     for key, settings in settings_by_key.items():
         if settings.get("directory") in {relative, configured_path}:
             return Source(directory, read_sites, key)
@@ -442,9 +429,7 @@ def _build_directory_source(
     if not settings_by_key:
         return Source(directory, read_sites, PROVIDER, block)
     alias = _build_label(Path(directory).resolve().name)
-    return Source(
-        name=directory, read=read_sites, provider=f"{PROVIDER}.{alias}", settings=block, alias=alias
-    )
+    return Source(name=directory, read=read_sites, provider=f"{PROVIDER}.{alias}", settings=block, alias=alias)
 
 
 def _build_azure_source(
@@ -463,9 +448,7 @@ def _build_azure_source(
     except ProviderProblem as problem:
         return None, [build_error("ambiguous-subscription", f"{problem}", block.span if block else None)]
     new_settings = {"subscription_id": subscription} if block is None else None
-    return Source(
-        f"subscription {subscription}", lambda: azure.read_azure(settings), azure.KIND, new_settings
-    ), []
+    return Source(f"subscription {subscription}", lambda: azure.read_azure(settings), azure.KIND, new_settings), []
 
 
 def _read_settings(block: ProviderBlock, schema: BlockSchema) -> Mapping[str, Any]:

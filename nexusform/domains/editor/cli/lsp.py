@@ -24,9 +24,7 @@ def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - one face
     try:
         from nexusform.domains.editor.server import create_server
     except ImportError:
-        Screen().print_error(
-            "Error: The language server needs the extra editor: pip install 'nexusform[editor]'."
-        )
+        Screen().print_error("Error: The language server needs the extra editor: pip install 'nexusform[editor]'.")
         return 1
     # When the editor disconnects, the server closes its output; the duplicate keeps stdout open.
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as output:

@@ -165,11 +165,7 @@ def _fill_service(body: Object) -> None:
     spec = _get_mapping(body, "spec")
     _fill_missing(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
     if spec["type"] != "ExternalName":
-        defaults = {
-            "internalTrafficPolicy": "Cluster",
-            "ipFamilies": ["IPv4"],
-            "ipFamilyPolicy": "SingleStack",
-        }
+        defaults = {"internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
         _fill_missing(spec, defaults)
     if spec["type"] in ("LoadBalancer", "NodePort"):
         _fill_missing(spec, {"externalTrafficPolicy": "Cluster"})

@@ -66,9 +66,7 @@ class FleetDocument(Struct, frozen=True):
         """
         if any(path[:length] in self.reported_paths for length in range(len(path) + 1)):
             return True
-        return len(path) > 1 and any(
-            reported_path[: len(path)] == path for reported_path in self.reported_paths
-        )
+        return len(path) > 1 and any(reported_path[: len(path)] == path for reported_path in self.reported_paths)
 
     def find_line(self, path: Path) -> int:
         """Return the line of a value or of its nearest configured parent; 0 if there is none."""
@@ -85,9 +83,7 @@ def read_fleet_document(
     stream = parse_yaml(file, content)
     findings = tuple(replace(problem, severity=Severity.ERROR) for problem in stream.findings)
     if len(stream.documents) == 1:
-        return read_fleet_object(
-            file, stream.documents[0], api, schema, lenient=lenient, earlier_findings=findings
-        )
+        return read_fleet_object(file, stream.documents[0], api, schema, lenient=lenient, earlier_findings=findings)
     notes = DocumentFindings(file)
     if stream.documents:
         second = Node.create_root(stream.documents[1])
@@ -333,24 +329,17 @@ class _ObjectReader:
         if field_shape is not None:
             if field_shape.versions and self.version not in field_shape.versions:
                 versions = " and ".join(field_shape.versions)
-                text = (
-                    f'unknown field "{part.display_path}.{key}": {self.version} does not have it, {versions} '
-                    "has it."
-                )
+                text = f'unknown field "{part.display_path}.{key}": {self.version} does not have it, {versions} has it.'
                 self.notes.add_error(part.node, INVALID, text)
                 return None
             return key
         field_name = _ALIASES.get(key, "")
         if field_name in shape.fields:
             error = f'unknown field "{part.display_path}.{key}"; use {field_name}.'
-            field_part = replace(
-                part, path=(*part.path, get_block_name(field_name, shape.fields[field_name]))
-            )
+            field_part = replace(part, path=(*part.path, get_block_name(field_name, shape.fields[field_name])))
             return (
                 field_name
-                if self._apply_correction(
-                    "metric-sorter", field_part, error, f'"{key}" is read as {field_name}.'
-                )
+                if self._apply_correction("metric-sorter", field_part, error, f'"{key}" is read as {field_name}.')
                 else None
             )
         hint = suggest_name(key, shape.fields) or f" Known fields: {', '.join(shape.fields)}."

@@ -125,9 +125,7 @@ def read_placements(manifests: Iterable[Manifest]) -> dict[str, ObservedPlacemen
 def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -> ObservedPlacement:
     """Return a placement with its bindings, its latest policy snapshot and its resource snapshots."""
     placement_objects = created.get(ObservedPlacement(manifest).key, [])
-    bindings = [
-        _read_binding(item, manifest.name) for item in placement_objects if item.kind in BINDING_KINDS
-    ]
+    bindings = [_read_binding(item, manifest.name) for item in placement_objects if item.kind in BINDING_KINDS]
     # If an evicted binding is still in deletion, its successor counts.
     by_cluster: dict[str, ObservedBinding] = {}
     for binding in bindings:
@@ -142,12 +140,9 @@ def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -
         captured_count=len(bindings),
     )
     policies = {
-        item.name: _read_index(item, _POLICY_INDEX, _POLICY_SUFFIX, manifest.name)
-        for item in placement_objects
+        item.name: _read_index(item, _POLICY_INDEX, _POLICY_SUFFIX, manifest.name) for item in placement_objects
     }
-    policy = _find_latest(
-        [item for item in placement_objects if item.kind in _POLICY_SNAPSHOT_KINDS], policies
-    )
+    policy = _find_latest([item for item in placement_objects if item.kind in _POLICY_SNAPSHOT_KINDS], policies)
     if policy is None:
         return placement
     return replace(
@@ -170,15 +165,10 @@ def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[Observed
     """Return the resource snapshots of a placement by index, the latest last; one may have several
     manifests.
     """
-    numbers = {
-        snapshot.name: _read_index(snapshot, _RESOURCE_INDEX, _RESOURCE_SUFFIX, owner)
-        for snapshot in manifests
-    }
+    numbers = {snapshot.name: _read_index(snapshot, _RESOURCE_INDEX, _RESOURCE_SUFFIX, owner) for snapshot in manifests}
     objects: dict[int, list[Manifest]] = {}
     # The master of a snapshot in parts has the longest name: `-snapshot` before `-0`.
-    for manifest in sorted(
-        manifests, key=lambda snapshot: (not snapshot.name.endswith("-snapshot"), snapshot.name)
-    ):
+    for manifest in sorted(manifests, key=lambda snapshot: (not snapshot.name.endswith("-snapshot"), snapshot.name)):
         number = numbers[manifest.name]
         if number is not None:
             objects.setdefault(number, []).extend(_read_selected_objects(manifest))
@@ -277,10 +267,7 @@ def check_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
 
 def find_missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for each snapshot used by bindings but not captured."""
-    kinds = {
-        "schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS,
-        "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS,
-    }
+    kinds = {"schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS, "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS}
     captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
     users: dict[tuple[str, str, str], list[Manifest]] = {}
     for binding in _select_active_bindings(manifests):
@@ -303,9 +290,7 @@ def find_missing_snapshots(manifests: Sequence[Manifest]) -> Iterator[Problem]:
         if kind in reported_kinds:
             continue
         reported_kinds |= {kind} - captured_kinds
-        yield build_problem(
-            first.file, first.find_position("spec", key), "not-captured", text, Severity.WARNING
-        )
+        yield build_problem(first.file, first.find_position("spec", key), "not-captured", text, Severity.WARNING)
 
 
 def find_missing_overrides(manifests: Sequence[Manifest]) -> Iterator[Problem]:
@@ -321,30 +306,17 @@ def find_missing_overrides(manifests: Sequence[Manifest]) -> Iterator[Problem]:
             if kind in reported_kinds or (kind, name) in captured:
                 continue
             reported_kinds.add(kind)
-            text = (
-                f"{kind} {name} was not captured, so the configured override is used. {binding.title} "
-                "uses it."
-            )
+            text = f"{kind} {name} was not captured, so the configured override is used. {binding.title} uses it."
             location = binding.find_position("spec", _OVERRIDE_LISTS["/" in name])
             yield build_problem(binding.file, location, "not-captured", text, Severity.WARNING)
 
 
 def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
     """Return the bindings used by a plan: not in deletion, of existing placements."""
-    objects = [
-        manifest
-        for manifest in manifests
-        if is_fleet_group(manifest.group) and not is_deleting(manifest.body)
-    ]
-    placements = {
-        (manifest.namespace, manifest.name) for manifest in objects if manifest.kind in PLACEMENT_KINDS
-    }
+    objects = [manifest for manifest in manifests if is_fleet_group(manifest.group) and not is_deleting(manifest.body)]
+    placements = {(manifest.namespace, manifest.name) for manifest in objects if manifest.kind in PLACEMENT_KINDS}
     bindings = [manifest for manifest in objects if manifest.kind in BINDING_KINDS]
-    return [
-        manifest
-        for manifest in bindings
-        if (manifest.namespace, _find_parent(manifest, placements)) in placements
-    ]
+    return [manifest for manifest in bindings if (manifest.namespace, _find_parent(manifest, placements)) in placements]
 
 
 def _read_selected_objects(snapshot: Manifest) -> Iterator[Manifest]:
@@ -370,9 +342,7 @@ def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) ->
 
 def _find_latest(snapshots: Sequence[Manifest], numbers: Mapping[str, int | None]) -> Manifest | None:
     labelled = [snapshot for snapshot in snapshots if snapshot.labels.get(_LATEST) == "true"]
-    return max(
-        labelled or snapshots, key=lambda snapshot: (numbers[snapshot.name] or 0, snapshot.name), default=None
-    )
+    return max(labelled or snapshots, key=lambda snapshot: (numbers[snapshot.name] or 0, snapshot.name), default=None)
 
 
 def _read_index(snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str], owner: str) -> int | None:

@@ -39,10 +39,7 @@ class MemberView(Struct, frozen=True):
 
 def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | None:
     """Return the newest heartbeat of MemberCluster objects, the minimum time of their export."""
-    times = (
-        _read_time(_find_agent(Node(body, _NO_LOCATION)).get_node("lastReceivedHeartbeat"))
-        for body in members
-    )
+    times = (_read_time(_find_agent(Node(body, _NO_LOCATION)).get_node("lastReceivedHeartbeat")) for body in members)
     return max((time for time in times if time is not None), default=None)
 
 

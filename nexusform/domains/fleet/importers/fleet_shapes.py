@@ -12,14 +12,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.documents.field_shapes import (
-    FieldKind,
-    FieldShape,
-    Rule,
-    RuleViolation,
-    get_text,
-    list_mappings,
-)
+from nexusform.documents.field_shapes import FieldKind, FieldShape, Rule, RuleViolation, get_text, list_mappings
 from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64
 
 V1, BETA, ALPHA = "v1", "v1beta1", "v1alpha1"
@@ -70,34 +63,18 @@ _LABELS: Final = _make_object(
         ),
     }
 )
-_PROPERTY: Final = {
-    "name": _require(_TEXT),
-    "operator": _require(_TEXT),
-    "values": _require(_make_list(_TEXT, 1)),
-}
+_PROPERTY: Final = {"name": _require(_TEXT), "operator": _require(_TEXT), "values": _require(_make_list(_TEXT, 1))}
 _TERM: Final = {
     "labelSelector": _LABELS,
     "propertySelector": _make_object({"matchExpressions": _require(_make_object_list(_PROPERTY))}),
     "propertySorter": _make_object(
-        {
-            "name": _require(_TEXT),
-            "sortOrder": _require(_make_choice("Ascending", "Descending", defaulted=False)),
-        }
+        {"name": _require(_TEXT), "sortOrder": _require(_make_choice("Ascending", "Descending", defaulted=False))}
     ),
 }
 _CLUSTERS: Final = _make_object({"clusterSelectorTerms": _require(_make_object_list(_TERM, maximum=10))})
 _SCOPES: Final = ("NamespaceOnly", "NamespaceWithResources", "NamespaceWithResourceSelectors")
-_OBJECT_FIELDS: Final = {
-    "group": _require(_TEXT),
-    "version": _require(_TEXT),
-    "kind": _require(_TEXT),
-    "name": _TEXT,
-}
-_SELECTOR_FIELDS: Final = {
-    **_OBJECT_FIELDS,
-    "labelSelector": _LABELS,
-    "selectionScope": _make_choice(*_SCOPES),
-}
+_OBJECT_FIELDS: Final = {"group": _require(_TEXT), "version": _require(_TEXT), "kind": _require(_TEXT), "name": _TEXT}
+_SELECTOR_FIELDS: Final = {**_OBJECT_FIELDS, "labelSelector": _LABELS, "selectionScope": _make_choice(*_SCOPES)}
 
 
 def _check_type_fields(policy: Mapping[str, Any]) -> Iterator[RuleViolation]:
@@ -129,10 +106,7 @@ _POLICY: Final = _make_object(
                     {
                         "requiredDuringSchedulingIgnoredDuringExecution": _CLUSTERS,
                         "preferredDuringSchedulingIgnoredDuringExecution": _make_object_list(
-                            {
-                                "weight": _require(_make_integer(-100, 100)),
-                                "preference": _require(_make_object(_TERM)),
-                            }
+                            {"weight": _require(_make_integer(-100, 100)), "preference": _require(_make_object(_TERM))}
                         ),
                     }
                 )
@@ -165,9 +139,7 @@ def _check_mirror_destination(strategy: Mapping[str, Any]) -> Iterator[RuleViola
 
 
 # The schema also accepts quoted digits; the webhook accepts percentages only.
-_ROLLING_AMOUNT: Final = FieldShape(
-    FieldKind.AMOUNT, minimum=0, maximum=MAX_INT32, pattern=_PERCENT, is_defaulted=True
-)
+_ROLLING_AMOUNT: Final = FieldShape(FieldKind.AMOUNT, minimum=0, maximum=MAX_INT32, pattern=_PERCENT, is_defaulted=True)
 _STRATEGY: Final = _make_object(
     {
         "type": _make_choice("RollingUpdate", "External"),
@@ -207,11 +179,7 @@ _STRATEGY: Final = _make_object(
 
 def _list_namespace_selectors(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the selectors of namespaces; other shapes are rejected separately."""
-    return [
-        selector
-        for selector in list_mappings(spec, "resourceSelectors")
-        if selector.get("kind") == "Namespace"
-    ]
+    return [selector for selector in list_mappings(spec, "resourceSelectors") if selector.get("kind") == "Namespace"]
 
 
 def _check_report_namespace(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
@@ -233,20 +201,14 @@ def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolatio
         for selector in _list_namespace_selectors(spec)
         if selector.get("group") == "" and selector.get("version") == "v1"
     ]
-    scoped = [
-        selector
-        for selector in namespaces
-        if selector.get("selectionScope") == "NamespaceWithResourceSelectors"
-    ]
+    scoped = [selector for selector in namespaces if selector.get("selectionScope") == "NamespaceWithResourceSelectors"]
     if not scoped:
         return
     if len(scoped) > 1:
         text = "only one namespace selector with NamespaceWithResourceSelectors mode is allowed."
         yield RuleViolation("resourceSelectors", text)
     elif not scoped[0].get("name") or "labelSelector" in scoped[0]:
-        text = (
-            "namespace selector with NamespaceWithResourceSelectors mode must select by name (not by label)."
-        )
+        text = "namespace selector with NamespaceWithResourceSelectors mode must select by name (not by label)."
         yield RuleViolation("resourceSelectors", text)
     elif len(namespaces) > 1:
         text = (
@@ -283,16 +245,12 @@ _OVERRIDE_POLICY: Final = _make_object(
         )
     }
 )
-_PLACEMENT_REFERENCE: Final = _make_object(
-    {"name": _require(_TEXT), "scope": _make_choice("Cluster", "Namespaced")}
-)
+_PLACEMENT_REFERENCE: Final = _make_object({"name": _require(_TEXT), "scope": _make_choice("Cluster", "Namespaced")})
 
 
 def _check_cluster_scope(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
     if get_text(spec, "placement", "scope") == "Namespaced":
-        yield RuleViolation(
-            "placement", "clusterResourceOverride placement reference cannot be Namespaced scope."
-        )
+        yield RuleViolation("placement", "clusterResourceOverride placement reference cannot be Namespaced scope.")
 
 
 def _check_budget_amounts(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
@@ -343,22 +301,14 @@ _APPROVAL: Final = _make_object({"parentStageRollout": _require(_TEXT), "targetS
 _MEMBER: Final = _make_object(
     {
         "identity": _require(
-            _make_object(
-                {"kind": _require(_TEXT), "name": _require(_TEXT), "namespace": _TEXT, "apiGroup": _TEXT}
-            )
+            _make_object({"kind": _require(_TEXT), "name": _require(_TEXT), "namespace": _TEXT, "apiGroup": _TEXT})
         ),
         "heartbeatPeriodSeconds": _make_integer(1, 600, defaulted=True),
         "taints": _make_object_list(
-            {
-                "key": _require(_TEXT),
-                "value": _TEXT,
-                "effect": _require(_make_choice("NoSchedule", defaulted=False)),
-            },
+            {"key": _require(_TEXT), "value": _TEXT, "effect": _require(_make_choice("NoSchedule", defaulted=False))},
             maximum=100,
         ),
-        "deleteOptions": _limit_to_versions(
-            _make_object({"validationMode": _make_choice("Skip", "Strict")}), BETA
-        ),
+        "deleteOptions": _limit_to_versions(_make_object({"validationMode": _make_choice("Skip", "Strict")}), BETA),
     }
 )
 # The server sets most of these; unused fields pass with any value.
@@ -441,9 +391,7 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
             "ClusterResourcePlacementDisruptionBudget",
             "fleet_placement_disruption_budget",
             _BETA_VERSIONS,
-            _make_object(
-                {"maxUnavailable": _BUDGET_AMOUNT, "minAvailable": _BUDGET_AMOUNT}, _check_budget_amounts
-            ),
+            _make_object({"maxUnavailable": _BUDGET_AMOUNT, "minAvailable": _BUDGET_AMOUNT}, _check_budget_amounts),
         ),
         ApiKind(
             "ClusterResourcePlacementEviction",
@@ -459,15 +407,11 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
             required_by_version={ALPHA: ("resourceSnapshotIndex",)},
         ),
         ApiKind("StagedUpdateRun", "fleet_staged_update_run", _CURRENT_VERSIONS, _RUN),
-        ApiKind(
-            "ClusterStagedUpdateStrategy", "fleet_cluster_staged_update_strategy", _ALL_VERSIONS, _STAGES
-        ),
+        ApiKind("ClusterStagedUpdateStrategy", "fleet_cluster_staged_update_strategy", _ALL_VERSIONS, _STAGES),
         ApiKind("StagedUpdateStrategy", "fleet_staged_update_strategy", _CURRENT_VERSIONS, _STAGES),
         ApiKind("ClusterApprovalRequest", "fleet_cluster_approval_request", _ALL_VERSIONS, _APPROVAL),
         ApiKind("ApprovalRequest", "fleet_approval_request", _CURRENT_VERSIONS, _APPROVAL),
-        ApiKind(
-            "MemberCluster", "fleet_member_cluster", _CURRENT_VERSIONS, _MEMBER, "cluster.kubernetes-fleet.io"
-        ),
+        ApiKind("MemberCluster", "fleet_member_cluster", _CURRENT_VERSIONS, _MEMBER, "cluster.kubernetes-fleet.io"),
     )
 }
 

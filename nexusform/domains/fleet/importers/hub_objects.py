@@ -89,9 +89,7 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_approved(body: Mapping[str, Any]) -> bool:
     conditions = list_conditions(body)
-    return any(
-        condition.get("type") == "Approved" and condition.get("status") == "True" for condition in conditions
-    )
+    return any(condition.get("type") == "Approved" and condition.get("status") == "True" for condition in conditions)
 
 
 def _strip_service(body: dict[str, Any]) -> None:

@@ -95,17 +95,13 @@ def _collect_approvals(manifests: Iterable[Manifest]) -> dict[tuple[str, str], l
     """Return the granted approval requests by namespace and name of their run."""
     approvals: dict[tuple[str, str], list[str]] = {}
     for manifest in manifests:
-        if manifest.kind in APPROVAL_KINDS and _has_condition(
-            get_mapping(manifest.body, "status"), "Approved"
-        ):
+        if manifest.kind in APPROVAL_KINDS and _has_condition(get_mapping(manifest.body, "status"), "Approved"):
             run = str(get_value(manifest.body, "spec", "parentStageRollout") or "")
             approvals.setdefault((manifest.namespace, run), []).append(manifest.name)
     return approvals
 
 
-def _read_run(
-    manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], approvals: Iterable[str]
-) -> ObservedRun:
+def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], approvals: Iterable[str]) -> ObservedRun:
     status = get_mapping(manifest.body, "status")
     initialized, succeeded = conditions["Initialized"], conditions.get("Succeeded", {})
     is_init_failed = initialized.get("status") == "False"

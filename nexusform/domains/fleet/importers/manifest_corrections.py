@@ -34,21 +34,16 @@ CORRECTIONS: Final[Mapping[str, Correction]] = {
             widens=True,
         ),
         Correction(
-            "no-number-of-clusters",
-            "PickN without numberOfClusters selects every eligible cluster.",
-            widens=True,
+            "no-number-of-clusters", "PickN without numberOfClusters selects every eligible cluster.", widens=True
         ),
         Correction(
             "old-property-name",
-            "kubernetes.azure.com/node-count is read as kubernetes-fleet.io/node-count if no cluster "
-            "has the old name.",
+            "kubernetes.azure.com/node-count is read as kubernetes-fleet.io/node-count if no cluster has the old name.",
             widens=True,
         ),
         Correction("left-out", '"..." elsewhere counts as absent.'),
         Correction("mapping-for-a-list", "A mapping in place of a list is read as its only item."),
-        Correction(
-            "list-for-a-mapping", "A list with one item in place of a mapping is read as that mapping."
-        ),
+        Correction("list-for-a-mapping", "A list with one item in place of a mapping is read as that mapping."),
         Correction("unquoted-text", "A number or a boolean in place of a string is read as written."),
         Correction("metric-sorter", "metricSorter is read as propertySorter."),
     )

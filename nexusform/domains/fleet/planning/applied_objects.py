@@ -30,9 +30,7 @@ def merge_applied_objects(
             continue
         body = _merge_value(observed_manifest.body, previous_manifest.body, manifest.body)
         applied = build_changed_manifest(body, manifest)
-        is_unchanged = applied is None or compute_comparable_hash(applied) == compute_comparable_hash(
-            manifest
-        )
+        is_unchanged = applied is None or compute_comparable_hash(applied) == compute_comparable_hash(manifest)
         yield manifest if applied is None or is_unchanged else applied
 
 

@@ -83,9 +83,7 @@ def _build_contribution(
     row_keys = {_get_row_key(row) for row in rows}
     members = _collect_known_members(blocks, outcome)
     outside_rows = (
-        row
-        for row in build_outside_rows(blocks, vms, pods.clusters, members)
-        if _get_row_key(row) not in row_keys
+        row for row in build_outside_rows(blocks, vms, pods.clusters, members) if _get_row_key(row) not in row_keys
     )
     lost_rows = {_get_row_key(row): row for row in find_forgotten_losses(blocks, vms, pods.clusters)}
 
@@ -122,6 +120,4 @@ def _get_row_key(row: PlacementChange) -> tuple[object, ...]:
     return (row.address, row.kind, row.pool, row.object)
 
 
-PHASES: Final = Phases(
-    _plan_fleet, _plan_removal, list_hosted_workloads, compute_state_demand, find_lost_rows
-)
+PHASES: Final = Phases(_plan_fleet, _plan_removal, list_hosted_workloads, compute_state_demand, find_lost_rows)

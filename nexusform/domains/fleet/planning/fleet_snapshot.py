@@ -78,9 +78,7 @@ class PodPredictor(Protocol):
         ...
 
 
-def build_member(
-    configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]
-) -> Member:
+def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
     """Build a member as reported by the hub; with a cluster, its figures derive from nodes and pods."""
     if cluster is None:
         return Member(
@@ -93,9 +91,7 @@ def build_member(
             namespaces=configuration.namespaces,
         )
     sku_counts = Counter(sku.name for sku in cluster.skus)
-    properties = {
-        f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())
-    }
+    properties = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
     properties[NODE_COUNT] = str(len(cluster.nodes))
     return Member(
         name=configuration.name,
@@ -200,15 +196,9 @@ def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClus
     present = {name: member for name, member in members.items() if member.planned is not None}
     return MemberClusters(
         {name: member.planned.labels for name, member in present.items() if member.planned is not None},
+        frozenset(name for name, member in present.items() if member.planned is not None and member.planned.is_leaving),
         frozenset(
-            name
-            for name, member in present.items()
-            if member.planned is not None and member.planned.is_leaving
-        ),
-        frozenset(
-            name
-            for name, member in present.items()
-            if member.configuration and member.configuration.apply_fails
+            name for name, member in present.items() if member.configuration and member.configuration.apply_fails
         ),
     )
 
@@ -298,18 +288,14 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
         run_overrides=run_overrides,
         current_overrides=tuple(current_overrides),
         budgets=budgets,
-        is_unread=any(
-            read is None for _, read in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)
-        ),
+        is_unread=any(read is None for _, read in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)),
     )
 
 
 _REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")
 
 
-def _read_object(
-    types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any]
-) -> FleetObject | None:
+def _read_object(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any]) -> FleetObject | None:
     resource_type = types.get(name)
     return (
         resource_type.build_fleet_object(attributes)
@@ -333,26 +319,18 @@ def _read_override_snapshots(
     return overrides
 
 
-def _read_overrides(
-    observed: Mapping[str, Any], types: Mapping[str, ResourceType]
-) -> Iterator[FleetOverride]:
+def _read_overrides(observed: Mapping[str, Any], types: Mapping[str, ResourceType]) -> Iterator[FleetOverride]:
     for maps, resource_type in _OVERRIDE_MAPS:
         for override in _read_objects(observed, maps, types, resource_type):
             if isinstance(override, FleetOverride):
                 yield override
 
 
-def _read_budgets(
-    observed: Mapping[str, Any], types: Mapping[str, ResourceType]
-) -> dict[str, DisruptionBudget]:
+def _read_budgets(observed: Mapping[str, Any], types: Mapping[str, ResourceType]) -> dict[str, DisruptionBudget]:
     """Return the disruption budgets on a hub by placement."""
-    objects = _read_objects(
-        observed, "placement_disruption_budgets", types, "fleet_placement_disruption_budget"
-    )
+    objects = _read_objects(observed, "placement_disruption_budgets", types, "fleet_placement_disruption_budget")
     return {
-        fleet_object.placement: fleet_object.budget
-        for fleet_object in objects
-        if isinstance(fleet_object, FleetBudget)
+        fleet_object.placement: fleet_object.budget for fleet_object in objects if isinstance(fleet_object, FleetBudget)
     }
 
 

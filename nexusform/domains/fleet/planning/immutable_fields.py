@@ -26,12 +26,7 @@ _IMMUTABLE_FIELDS: Final[Mapping[type, tuple[tuple[str, str], ...]]] = {
 def check_immutable_fields(instance: Instance, planned: FleetObject) -> Iterator[Diagnostic]:
     """Yield an error for each changed immutable field; none for a re-created object."""
     fields = _IMMUTABLE_FIELDS.get(type(planned), ())
-    if (
-        not fields
-        or instance.before is None
-        or instance.is_replaced
-        or instance.type.build_fleet_object is None
-    ):
+    if not fields or instance.before is None or instance.is_replaced or instance.type.build_fleet_object is None:
         return
     current = instance.type.build_fleet_object(instance.before)
     if type(current) is not type(planned):

@@ -22,12 +22,7 @@ from nexusform.domains.fleet.scheduling import cycle
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member
 from nexusform.domains.fleet.scheduling.explanation import PlacementExplanation, explain
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.watcher import (
-    MemberChange,
-    SchedulingOccasion,
-    Trigger,
-    enqueue_placements,
-)
+from nexusform.domains.fleet.scheduling.watcher import MemberChange, SchedulingOccasion, Trigger, enqueue_placements
 from nexusform.planning.plan_request import Progress, Stage
 from nexusform.resources.address import Address
 from nexusform.scheduling.decision import Rejection
@@ -118,14 +113,10 @@ def _release_rejoining_members(
     for placement in placements:
         clusters = {binding.cluster for binding in placement.spec.prior_bindings}
         placement.rejoining_members = frozenset(clusters.intersection(rejoining))
-        placement.bindings = tuple(
-            binding for binding in placement.bindings if binding.cluster not in rejoining
-        )
+        placement.bindings = tuple(binding for binding in placement.bindings if binding.cluster not in rejoining)
         left_triggers = dict.fromkeys(placement.rejoining_members, Trigger.CLUSTER_LEFT)
         scheduling = placement.scheduling
-        placement.scheduling = replace(
-            scheduling, release_triggers={**scheduling.release_triggers, **left_triggers}
-        )
+        placement.scheduling = replace(scheduling, release_triggers={**scheduling.release_triggers, **left_triggers})
     predict_pods(placements, members, pods, iterations)
 
     for name, member in rejoining.items():
@@ -237,8 +228,7 @@ def _schedule_placement(
     bindings = placement.bindings
     if is_first_cycle and placement.evicted_clusters:
         bindings = tuple(
-            replace(binding, is_deleting=binding.cluster in placement.evicted_clusters)
-            for binding in bindings
+            replace(binding, is_deleting=binding.cluster in placement.evicted_clusters) for binding in bindings
         )
     result = cycle.run_cycles(
         bindings,
@@ -289,9 +279,7 @@ def _find_left_clusters(
     """
     for cluster in (placement.spec.instance.before or {}).get("workloads") or {}:
         is_recreated = placement.spec.is_new or cluster in placement.released_clusters
-        if cluster not in with_objects or (
-            is_recreated and (placement.address, cluster) not in iterations.placed
-        ):
+        if cluster not in with_objects or (is_recreated and (placement.address, cluster) not in iterations.placed):
             yield cluster
 
 
@@ -342,9 +330,7 @@ def _refresh_members(members: Mapping[str, FleetMemberState], pods: PodPredictor
     for state in members.values():
         if state.configuration is None or state.cluster is None or state.planned is None:
             continue
-        updated: Member = build_member(
-            state.configuration, state.cluster, pods.sum_requests(state.cluster.id)
-        )
+        updated: Member = build_member(state.configuration, state.cluster, pods.sum_requests(state.cluster.id))
         has_changed |= updated != state.planned
         state.planned = updated
     return has_changed

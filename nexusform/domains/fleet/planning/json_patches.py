@@ -105,9 +105,7 @@ def _apply_to_list(target: list[Any], last: str, patch: JsonPatch, value: Any) -
     if position is None:
         if patch.operation == "replace":
             raise PatchError(_describe_missing_key(patch))
-        raise PatchError(
-            f"error in {patch.operation} for path: '{patch.path}': {_explain_missing_item(last, patch)}"
-        )
+        raise PatchError(f"error in {patch.operation} for path: '{patch.path}': {_explain_missing_item(last, patch)}")
     if patch.operation == "add":
         target.insert(position, value)
     elif patch.operation == "remove":

@@ -48,9 +48,7 @@ def _rename_term(term: ClusterTerm) -> ClusterTerm:
     if sorter is not None:
         sorter = replace(sorter, name=_rename_property(sorter.name))
     if selector is not None:
-        selector = tuple(
-            replace(requirement, name=_rename_property(requirement.name)) for requirement in selector
-        )
+        selector = tuple(replace(requirement, name=_rename_property(requirement.name)) for requirement in selector)
     return replace(term, property_sorter=sorter, property_selector=selector)
 
 

@@ -123,11 +123,7 @@ def _assign_placement_owner(
 ) -> None:
     """Determine the owner of an object among placements; the others get a conflict."""
     current_owners = [contender.placement for contender in contenders if contender.is_existing]
-    owner = (
-        min(current_owners, key=lambda p: p.spec.creation_order)
-        if current_owners
-        else contenders[0].placement
-    )
+    owner = min(current_owners, key=lambda p: p.spec.creation_order) if current_owners else contenders[0].placement
     for contender in contenders:
         placement = contender.placement
         if placement is owner:
@@ -137,9 +133,7 @@ def _assign_placement_owner(
             duplicates.setdefault(cluster, {})[contender.object] = owner.spec.address
             continue
         conflict = OwnershipConflict(
-            owner.spec.address,
-            _explain_conflict(placement.spec.configuration.apply),
-            is_race=not current_owners,
+            owner.spec.address, _explain_conflict(placement.spec.configuration.apply), is_race=not current_owners
         )
         results[placement.address].conflicts.setdefault(cluster, {})[contender.object] = conflict
 
@@ -160,9 +154,7 @@ def _list_candidates(
     """Yield the shared objects that a placement wants on a cluster."""
     is_released = binding.cluster in placement.released_clusters
     content_before = None if is_released else placement.current.applied.on_cluster.get(binding.cluster)
-    objects_before = (
-        collect_identities(content_before.manifests) if content_before is not None else frozenset()
-    )
+    objects_before = collect_identities(content_before.manifests) if content_before is not None else frozenset()
     is_untouched = binding.cluster not in reached
     for object_id in collect_identities(placement.list_wanted_objects(binding, reached)) & objects:
         is_existing = object_id in objects_before
@@ -198,9 +190,7 @@ def _explain_takeover_failure(
 def build_ownership_warnings(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Yield warnings about ownership conflicts, and about objects recorded for two placements."""
     for text in (*_describe_duplicates(placement), *_describe_conflicts(placement)):
-        yield placement.spec.instance.build_diagnostic(
-            Problem((), "object-owned-by-another", text, Severity.WARNING)
-        )
+        yield placement.spec.instance.build_diagnostic(Problem((), "object-owned-by-another", text, Severity.WARNING))
 
 
 def _describe_duplicates(placement: PlacementPlan) -> Iterator[str]:

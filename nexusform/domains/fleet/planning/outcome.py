@@ -60,34 +60,23 @@ _MAX_REJECTED_CLUSTERS: Final = 40
 def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[RejectedCluster]:
     """Yield the rejected clusters of scheduled placements, with reasons, in small fleets."""
     for placement in placements:
-        unselected = (
-            placement.scheduling.status.unselected_decisions
-            if placement.scheduling.status is not None
-            else ()
-        )
+        unselected = placement.scheduling.status.unselected_decisions if placement.scheduling.status is not None else ()
         if len(unselected) <= _MAX_REJECTED_CLUSTERS:
             for decision in unselected:
                 yield RejectedCluster(placement.spec.instance.address, decision.cluster, decision.reason)
 
 
-def build_observed_bindings(
-    placements: Iterable[PlacementPlan],
-) -> Iterator[tuple[Address, Mapping[str, Any]]]:
+def build_observed_bindings(placements: Iterable[PlacementPlan]) -> Iterator[tuple[Address, Mapping[str, Any]]]:
     """Yield the bindings observed on a hub before the plan, as attributes."""
     for placement in placements:
         if placement.spec.observed_attributes:
-            yield (
-                placement.spec.instance.address,
-                {"bindings": write_bindings(placement.spec.prior_bindings, {})},
-            )
+            yield (placement.spec.instance.address, {"bindings": write_bindings(placement.spec.prior_bindings, {})})
 
 
 def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
     """Build the outcome of a destroy plan."""
     removed = [
-        instance
-        for instance in instances
-        if instance.is_removed and instance.type.kind is PlanningKind.PLACEMENT
+        instance for instance in instances if instance.is_removed and instance.type.kind is PlanningKind.PLACEMENT
     ]
     rows = chain.from_iterable(build_removed_rows(instance) for instance in removed)
     return FleetOutcome(tuple(rows), diagnostics=tuple(warn_abandon_policy(removed)))
@@ -98,9 +87,7 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
     Source: KubeFleet apis/placement/v1beta1 at e160c1cd; pkg/ does not reference DeleteStrategy.
     """
     for instance in instances:
-        if instance.type.kind is not PlanningKind.PLACEMENT or not (
-            instance.is_removed or instance.is_replaced
-        ):
+        if instance.type.kind is not PlanningKind.PLACEMENT or not (instance.is_removed or instance.is_replaced):
             continue
         read_object = instance.type.build_fleet_object
         placement = read_object(instance.before or {}) if read_object is not None else None
@@ -110,9 +97,7 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
                 "objects on the clusters. KubeFleet has the field but ignores it (e160c1cd), so this "
                 "plan predicts their removal. A hub that supports it keeps the objects and their pods."
             )
-            yield instance.build_diagnostic(
-                Problem((), "ineffective-delete-strategy", text, Severity.WARNING)
-            )
+            yield instance.build_diagnostic(Problem((), "ineffective-delete-strategy", text, Severity.WARNING))
 
 
 def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
@@ -159,10 +144,7 @@ def _build_invalid_attributes(placement: PlacementPlan) -> dict[str, Any]:
 
 def _format_invalid_message(problem: SelectorProblem) -> str:
     """Return the message of the hub's condition."""
-    return (
-        "The resource selectors are invalid: failed to process the request due to a client error: "
-        f"{problem.message}"
-    )
+    return f"The resource selectors are invalid: failed to process the request due to a client error: {problem.message}"
 
 
 def _collect_workloads(placement: PlacementPlan) -> dict[str, dict[str, Any]]:
@@ -228,8 +210,7 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
             "override that names its placement is rolled out at once."
         )
         summary = (
-            f"{format_list(clusters, 4)}: override changes are applied only with the next change of "
-            "content or bindings"
+            f"{format_list(clusters, 4)}: override changes are applied only with the next change of content or bindings"
         )
         yield _build_warning(placement, "override-effective-next-change", text, summary=summary)
 
@@ -239,10 +220,7 @@ def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
     removed = placement.hub_moves[1]
     deleted = [cluster for cluster in placement.manually_deleted_clusters if cluster not in removed]
     if deleted:
-        noun, verb = (
-            select_form(len(deleted), "binding", "bindings"),
-            select_form(len(deleted), "was", "were"),
-        )
+        noun, verb = (select_form(len(deleted), "binding", "bindings"), select_form(len(deleted), "was", "were"))
         text = (
             f"The hub's status lists {placement.key} on {format_list(deleted, 4)}, but the {noun} "
             f"there {verb} deleted or not captured. The plan predicts the next scheduling of the "
@@ -265,9 +243,7 @@ def _build_warning(
 ) -> Diagnostic:
     """Build a warning about a placement; `brief` is a one-line form of longer texts."""
     problem_summary = f"{placement.key}: {summary}" if summary else ""
-    return placement.spec.instance.build_diagnostic(
-        Problem(path, kind, text, Severity.WARNING, brief=problem_summary)
-    )
+    return placement.spec.instance.build_diagnostic(Problem(path, kind, text, Severity.WARNING, brief=problem_summary))
 
 
 def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -314,16 +290,12 @@ def _collect_namespaces(
     return namespaces
 
 
-def _warn_missing_namespace(
-    placement: PlacementPlan, namespaces: Mapping[str, set[str]]
-) -> Iterator[Diagnostic]:
+def _warn_missing_namespace(placement: PlacementPlan, namespaces: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
     namespace = placement.spec.configuration.namespace
     if not namespace or is_reserved_namespace(namespace):
         return
     lacking = [
-        cluster
-        for cluster in placement.compute_final_resources()
-        if namespace not in namespaces.get(cluster, ())
+        cluster for cluster in placement.compute_final_resources() if namespace not in namespaces.get(cluster, ())
     ]
     if lacking:
         text = (
@@ -347,13 +319,8 @@ def _warn_unfulfilled(placement: PlacementPlan, rounds: Iterations) -> Iterator[
         yield _build_warning(placement, "no-member-cluster", text, summary=summary)
         return
     if placement.scheduling.abort is not None:
-        location = (
-            f" at cluster {placement.scheduling.abort.cluster}" if placement.scheduling.abort.cluster else ""
-        )
-        text = (
-            f"The scheduler stops{location}: {placement.scheduling.abort.message}. Existing bindings "
-            "are kept."
-        )
+        location = f" at cluster {placement.scheduling.abort.cluster}" if placement.scheduling.abort.cluster else ""
+        text = f"The scheduler stops{location}: {placement.scheduling.abort.message}. Existing bindings are kept."
         yield _build_warning(placement, "scheduling-stopped", text)
         return
     status = placement.scheduling.status
@@ -377,8 +344,7 @@ def _warn_old_property_name(placement: PlacementPlan, rounds: Iterations) -> Ite
     numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
     at_line = f"manifest:{numbers[0]}: " if numbers else ""
     consequence = (
-        "It is read as the new name, because no cluster has the old property. A real hub finds "
-        "no such property."
+        "It is read as the new name, because no cluster has the old property. A real hub finds no such property."
         if placement.spec.configuration.accepts_old_names
         else ("No cluster has that property. Use the new name, or set lenient = true to accept the old one.")
     )
@@ -416,17 +382,13 @@ def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnosti
         yield _build_warning(placement, "changes-awaiting-staged-run", text)
 
 
-def _warn_shared_machines(
-    placement: PlacementPlan, members: Mapping[str, FleetMemberState]
-) -> Iterator[Diagnostic]:
+def _warn_shared_machines(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -> Iterator[Diagnostic]:
     """Warn about machines with nodes of several picked members."""
     clusters_on = _group_clusters_by_machine(placement, members)
     shared_machines = {location: clusters for location, clusters in clusters_on.items() if len(clusters) > 1}
     if not shared_machines:
         return
-    (site, machine), clusters = max(
-        sorted(shared_machines.items(), reverse=True), key=lambda item: len(item[1])
-    )
+    (site, machine), clusters = max(sorted(shared_machines.items(), reverse=True), key=lambda item: len(item[1]))
     cluster_names = ", ".join(sorted(clusters))
     text = (
         f"Machines with nodes of more than one picked cluster: {len(shared_machines)}. The loss "

@@ -103,10 +103,7 @@ def find_forgotten_losses(
 
 
 def keep_on_forgotten_members(
-    rows: Iterable[PlacementChange],
-    blocks: BlockPlanner,
-    vms: Iterable[VmObject],
-    clusters: Mapping[str, NodeCluster],
+    rows: Iterable[PlacementChange], blocks: BlockPlanner, vms: Iterable[VmObject], clusters: Mapping[str, NodeCluster]
 ) -> Iterator[PlacementChange]:
     """Return the rows with removals on forgotten members replaced by `forget`: their objects keep running
     unmanaged. Pods on removed nodes are not kept.
@@ -175,9 +172,7 @@ def find_lost_rows(prior: PriorState, registries: Registries) -> Iterator[Placem
     existing_nodes = _collect_refreshed_nodes(prior, objects, registries)
     members = collect_prior_members(prior.instances, registries)
     missing_members = find_missing_members(prior, registries)
-    context = _TargetContext(
-        {}, members, frozenset(), frozenset(), existing_nodes, missing_members.__contains__
-    )
+    context = _TargetContext({}, members, frozenset(), frozenset(), existing_nodes, missing_members.__contains__)
     for row in _build_rows(objects, registries, context):
         if row.action is PlacementAction.LOSE:
             yield row
@@ -253,9 +248,7 @@ def _collect_refreshed_nodes(
     return nodes
 
 
-def _collect_member_names(
-    instances: Mapping[Address, InstanceState], registries: Registries
-) -> frozenset[str]:
+def _collect_member_names(instances: Mapping[Address, InstanceState], registries: Registries) -> frozenset[str]:
     return frozenset(
         str(instance.current.attributes.get("name"))
         for address, instance in instances.items()
@@ -265,9 +258,7 @@ def _collect_member_names(
 
 def find_missing_members(prior: PriorState, registries: Registries) -> frozenset[str]:
     """Return the members of state that a provider did not find."""
-    return _collect_member_names(prior.state.instances, registries) - _collect_member_names(
-        prior.instances, registries
-    )
+    return _collect_member_names(prior.state.instances, registries) - _collect_member_names(prior.instances, registries)
 
 
 def _find_removed_members(blocks: BlockPlanner) -> Iterator[str]:

@@ -15,12 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.api_defaults import add_defaults
-from nexusform.domains.fleet.importers.fleet_model import (
-    FleetOverride,
-    JsonPatch,
-    ObjectSelector,
-    OverrideRule,
-)
+from nexusform.domains.fleet.importers.fleet_model import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
 from nexusform.domains.fleet.planning.json_patches import PatchError, apply_patches, fill_values
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
@@ -135,9 +130,7 @@ def _is_affected(override: FleetOverride, manifest: Manifest) -> bool:
     return any(_is_selected(selector, manifest, override.namespace) for selector in override.selectors)
 
 
-def find_override_conflicts(
-    overrides: Sequence[tuple[FleetOverride, bool]],
-) -> dict[int, list[tuple[int | None, str]]]:
+def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[tuple[int | None, str]]]:
     """Return the webhook errors of overrides (each with a flag for new ones) by position, each with the index
     of its selector. Existing overrides have priority. Source: KubeFleet pkg/webhook and pkg/utils/validator,
     {clusterresourceoverride,resourceoverride}.go.
@@ -177,12 +170,8 @@ def render_resources(
         try:
             changed_manifest = _apply_overrides(manifest, overrides, cluster, labels, changes)
         except PatchError as problem:
-            reported_failure = (
-                _truncate_message(str(problem), manifest, envelope) if envelope is not None else ""
-            )
-            return RenderedResources(
-                tuple(manifests), failure=str(problem), reported_failure=reported_failure
-            )
+            reported_failure = _truncate_message(str(problem), manifest, envelope) if envelope is not None else ""
+            return RenderedResources(tuple(manifests), failure=str(problem), reported_failure=reported_failure)
         if changed_manifest is not None:
             rendered.append(changed_manifest)
     if not changes:
@@ -216,9 +205,7 @@ def _truncate_message(problem: str, manifest: Manifest, envelope: Manifest) -> s
     """
     envelope_name = f"{envelope.namespace}/{envelope.name}" if envelope.namespace else envelope.name
     error = f"{_CLIENT_ERROR}: {problem}"
-    message = (
-        f"failed to apply overrides to {_describe_target(manifest)} from envelope {envelope_name}: {error}"
-    )
+    message = f"failed to apply overrides to {_describe_target(manifest)} from envelope {envelope_name}: {error}"
     offset = len(f"{error}: ".encode("utf-8", "surrogatepass"))
     return message.encode("utf-8", "surrogatepass")[offset:].decode("utf-8", "replace")
 
@@ -250,8 +237,7 @@ class ClusterRenderer:
             labels = self._labels[cluster]
             rendered = render_resources(self._manifests, self._overrides, cluster, labels)
             names = tuple(
-                override.snapshot_name
-                for override in select_overrides(self._overrides, self._objects, labels)
+                override.snapshot_name for override in select_overrides(self._overrides, self._objects, labels)
             )
             failure = rendered.failure or self._envelope_failure
             self._cache[cluster] = replace(rendered, failure=failure, overrides=names)
@@ -267,9 +253,7 @@ def _find_misplaced_object(manifests: Iterable[Manifest]) -> str:
             metadata = body.get("metadata") if isinstance(body, Mapping) else None
             namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else None
             if metadata and str(namespace or "") != envelope.namespace:
-                return _format_misplaced_message(
-                    envelope, key, str(namespace or ""), str(metadata.get("name"))
-                )
+                return _format_misplaced_message(envelope, key, str(namespace or ""), str(metadata.get("name")))
     return ""
 
 
@@ -286,11 +270,7 @@ def _format_misplaced_message(envelope: Manifest, key: str, namespace: str, name
 
 
 def _apply_overrides(
-    manifest: Manifest,
-    overrides: Sequence[FleetOverride],
-    cluster: str,
-    labels: Mapping[str, str],
-    changes: list[Any],
+    manifest: Manifest, overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str], changes: list[Any]
 ) -> Manifest | None:
     """Return an object after overrides, None if deleted. Each change is appended to `changes`: identity,
     operation, path and value.

@@ -35,17 +35,9 @@ from nexusform.domains.fleet.planning.placement_plan import PlacementPlan, creat
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec, build_placement_spec
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub, build_planned_hub
 from nexusform.domains.fleet.planning.planned_members import build_members, record_members
-from nexusform.domains.fleet.planning.rows import (
-    build_binding_rows,
-    build_removed_rows,
-    build_rolling_timeline,
-)
+from nexusform.domains.fleet.planning.rows import build_binding_rows, build_removed_rows, build_rolling_timeline
 from nexusform.domains.fleet.planning.selected_resources import prepare_resources, record_resources
-from nexusform.domains.fleet.planning.shared_ownership import (
-    TOLERATIONS,
-    build_merged_placement,
-    find_field_owner,
-)
+from nexusform.domains.fleet.planning.shared_ownership import TOLERATIONS, build_merged_placement, find_field_owner
 from nexusform.domains.fleet.planning.staged_runs import execute_runs
 from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
 from nexusform.domains.fleet.scheduling.eviction import EvictionTarget, apply_eviction, evaluate_eviction
@@ -103,9 +95,7 @@ def plan_placements(
         if recreated_workloads and not spec.is_external:  # with staged runs, a run distributes hub changes
             pods.recreate_workloads(spec.address, recreated_workloads)
     diagnostics += execute_evictions({placement.key: placement for placement in placements}, hub)
-    iterations = run_iterations(
-        placements, members, pods, hub.collect_direct_objects(members), blocks.request.progress
-    )
+    iterations = run_iterations(placements, members, pods, hub.collect_direct_objects(members), blocks.request.progress)
     diagnostics += execute_runs(placements, hub, iterations.member_list)
     iterations = plan_after_runs(placements, members, pods, iterations)
     diagnostics += plan_rollouts(placements)
@@ -191,8 +181,7 @@ def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
         if path == ("policy",) and configuration.policy is None:
             path = ()  # the block is removed: report the placement
         detail = (
-            _explain_foreign_list(spec, change.path)
-            or f"{format_sentence(change.detail)} {_suggest_remedy(instance)}"
+            _explain_foreign_list(spec, change.path) or f"{format_sentence(change.detail)} {_suggest_remedy(instance)}"
         )
         yield instance.build_diagnostic(Problem(path, "change-not-allowed", detail))
 
@@ -293,9 +282,7 @@ def _build_eviction_target(placement: PlacementPlan) -> EvictionTarget:
     available = frozenset(
         binding.cluster
         for binding in bindings
-        if binding.state is BindingState.BOUND
-        and not binding.is_deleting
-        and binding.cluster not in unavailable
+        if binding.state is BindingState.BOUND and not binding.is_deleting and binding.cluster not in unavailable
     )
     return EvictionTarget(
         placement.spec.configuration.placement_type,
@@ -367,9 +354,7 @@ def _warn_departed_members(placement: PlacementPlan, departed: Sequence[str]) ->
 
 def _build_blocked_warning(placement: PlacementPlan, clusters: Sequence[str]) -> Diagnostic:
     """Build the warning about a blocked rollout: cause and remedy."""
-    failing = sorted(
-        (placement.failing_clusters & {binding.cluster for binding in placement.bindings}) - {*clusters}
-    )
+    failing = sorted((placement.failing_clusters & {binding.cluster for binding in placement.bindings}) - {*clusters})
     config = placement.spec.instance.config
     path = ("strategy",) if config and not config.get("manifest") else ()
     stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, tuple(clusters))

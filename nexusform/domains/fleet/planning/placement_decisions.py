@@ -35,11 +35,7 @@ class SchedulingResult(Struct, frozen=True):
     release_triggers: Mapping[str, Trigger] = field(default_factory=dict)
 
     def add_cycles(
-        self,
-        result: CycleResult,
-        occasion: SchedulingOccasion,
-        start: tuple[Binding, ...],
-        member_list: MemberList,
+        self, result: CycleResult, occasion: SchedulingOccasion, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
         """Return the result extended by a chain of scheduling cycles; `start` are the bindings before it."""
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)

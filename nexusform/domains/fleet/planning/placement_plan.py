@@ -11,32 +11,15 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, WAITING
 from nexusform.domains.fleet.planning.overrides import RenderedResources, expand_envelopes, get_identity
-from nexusform.domains.fleet.planning.placement_decisions import (
-    ObjectOwnership,
-    RolloutResult,
-    SchedulingResult,
-)
-from nexusform.domains.fleet.planning.placement_records import (
-    ResourceSnapshot,
-    is_availability_tracked,
-    read_bindings,
-)
+from nexusform.domains.fleet.planning.placement_decisions import ObjectOwnership, RolloutResult, SchedulingResult
+from nexusform.domains.fleet.planning.placement_records import ResourceSnapshot, is_availability_tracked, read_bindings
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
-from nexusform.domains.fleet.planning.resource_selection import (
-    CurrentResources,
-    ResourceSelection,
-    SnapshotStore,
-)
+from nexusform.domains.fleet.planning.resource_selection import CurrentResources, ResourceSelection, SnapshotStore
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType
 from nexusform.domains.fleet.scheduling.cycle import CycleResult
 from nexusform.domains.fleet.scheduling.eviction import Eviction
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.rollout import (
-    Readiness,
-    RolloutProjection,
-    compute_target,
-    simulate_rollout,
-)
+from nexusform.domains.fleet.scheduling.rollout import Readiness, RolloutProjection, compute_target, simulate_rollout
 from nexusform.domains.fleet.scheduling.watcher import SchedulingOccasion, Trigger, WatchedPlacement
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.plans.plan import RolloutStep
@@ -79,9 +62,7 @@ class PlacementPlan(Struct):
         deleting_clusters = self.spec.deleting_clusters
         if not self.evictions:
             return deleting_clusters
-        return deleting_clusters | {
-            eviction.cluster for _, eviction in self.evictions if eviction.is_executed
-        }
+        return deleting_clusters | {eviction.cluster for _, eviction in self.evictions if eviction.is_executed}
 
     @property
     def released_clusters(self) -> frozenset[str]:
@@ -130,10 +111,7 @@ class PlacementPlan(Struct):
         if self.spec.is_new or not self.scheduling.is_fulfilled:
             return False
         expected_count = self.spec.policy_snapshot.number_of_clusters or 0
-        if (
-            self.spec.configuration.placement_type is PlacementType.PICK_FIXED
-            and self.spec.configuration.policy
-        ):
+        if self.spec.configuration.placement_type is PlacementType.PICK_FIXED and self.spec.configuration.policy:
             expected_count = len(set(self.spec.configuration.policy.cluster_names))
         scheduled_bindings = [
             binding for binding in self.spec.prior_bindings if binding.state is not BindingState.UNSCHEDULED
@@ -177,9 +155,7 @@ class PlacementPlan(Struct):
 
     def build_watched_placement(self) -> WatchedPlacement:
         """Return the placement as input of the watcher."""
-        return WatchedPlacement(
-            self.address, self.spec.configuration.placement_type, self.scheduling.is_fulfilled
-        )
+        return WatchedPlacement(self.address, self.spec.configuration.placement_type, self.scheduling.is_fulfilled)
 
     # --- resources ---
 
@@ -211,9 +187,7 @@ class PlacementPlan(Struct):
             return manifests
         rendered_objects = expand_envelopes(rendered.manifests)
         conflicting = [
-            manifest
-            for manifest in rendered_objects
-            if get_identity(manifest) in resources.conflicting_objects
+            manifest for manifest in rendered_objects if get_identity(manifest) in resources.conflicting_objects
         ]
         return (*manifests, *conflicting)
 
@@ -240,15 +214,9 @@ class PlacementPlan(Struct):
             return RolloutProjection((), self.bindings)
         if self._projection is None or self._projection[0] is not self.bindings:
             configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]
-            target = compute_target(
-                configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
-            )
+            target = compute_target(configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings)
             outcome = simulate_rollout(
-                self.bindings,
-                configuration.rolling_update,
-                target,
-                latest.index,
-                self._build_readiness(latest),
+                self.bindings, configuration.rolling_update, target, latest.index, self._build_readiness(latest)
             )
             self._projection = (self.bindings, outcome)
         return self._projection[1]
@@ -257,9 +225,7 @@ class PlacementPlan(Struct):
     def departed_clusters(self) -> frozenset[str]:
         """Bound clusters that left or are leaving the fleet; their resources are removed with them."""
         bound = {binding.cluster for binding in self.bindings}
-        return frozenset(
-            bound - self.selection.clusters.labels.keys() | bound & self.selection.clusters.leaving
-        )
+        return frozenset(bound - self.selection.clusters.labels.keys() | bound & self.selection.clusters.leaving)
 
     @property
     def previously_failed_clusters(self) -> frozenset[str]:
@@ -277,9 +243,7 @@ class PlacementPlan(Struct):
             failure_states.remove(FAILED)
         observed_bindings = spec.observed_attributes.get("bindings") or {}
         failed_on_hub = {
-            cluster
-            for cluster, binding in observed_bindings.items()
-            if binding.get("standing") in failure_states
+            cluster for cluster, binding in observed_bindings.items() if binding.get("standing") in failure_states
         }
         by_overriding = {c for c, content in self.current.applied.on_cluster.items() if content.failure}
         by_applying = frozenset() if effective.is_report_only else self.selection.clusters.failing
@@ -292,9 +256,7 @@ class PlacementPlan(Struct):
         """
         prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
         statuses = self.spec.prior_attributes.get("placement_statuses") or ()
-        unknown_statuses = [
-            status for status in statuses if _has_condition(status, "RolloutStarted", "Unknown")
-        ]
+        unknown_statuses = [status for status in statuses if _has_condition(status, "RolloutStarted", "Unknown")]
         reported = {str(status.get("cluster_name") or "") for status in unknown_statuses}
         return frozenset(
             binding.cluster
@@ -308,9 +270,7 @@ class PlacementPlan(Struct):
     def unready_clusters(self) -> frozenset[str]:
         """Clusters with unavailable resources, temporarily or permanently."""
         observed_bindings = self.spec.observed_attributes.get("bindings") or {}
-        waiting = {
-            cluster for cluster, binding in observed_bindings.items() if binding.get("standing") == WAITING
-        }
+        waiting = {cluster for cluster, binding in observed_bindings.items() if binding.get("standing") == WAITING}
         return self.departed_clusters | waiting
 
     @property
@@ -340,9 +300,7 @@ class PlacementPlan(Struct):
         """Build the readiness of the clusters at the start of a rolling update. Waiting clusters count as
         available later.
         """
-        outdated_clusters = (
-            self.current.outdated_clusters if self._has_rollout_trigger(latest.index) else frozenset()
-        )
+        outdated_clusters = self.current.outdated_clusters if self._has_rollout_trigger(latest.index) else frozenset()
         return Readiness(
             unready_clusters=self.departed_clusters,
             never_ready_clusters=self.failing_clusters,
@@ -374,8 +332,7 @@ class PlacementPlan(Struct):
         ):
             return True
         return any(
-            binding.state is not BindingState.BOUND or binding.resource_snapshot != latest
-            for binding in self.bindings
+            binding.state is not BindingState.BOUND or binding.resource_snapshot != latest for binding in self.bindings
         )
 
     @property
@@ -413,8 +370,7 @@ class PlacementPlan(Struct):
     def compute_final_resources(self) -> dict[str, RenderedResources]:
         """Return the resources on each cluster after the plan."""
         resources = {
-            binding.cluster: self.compute_resources(binding, self.rollout.clusters)
-            for binding in self.bindings
+            binding.cluster: self.compute_resources(binding, self.rollout.clusters) for binding in self.bindings
         }
         return {
             cluster: cluster_resources
@@ -431,11 +387,7 @@ class PlacementPlan(Struct):
         return not previous.has_same_result(planned)
 
     def record_cycles(
-        self,
-        result: CycleResult,
-        occasion: SchedulingOccasion,
-        start: tuple[Binding, ...],
-        member_list: MemberList,
+        self, result: CycleResult, occasion: SchedulingOccasion, start: tuple[Binding, ...], member_list: MemberList
     ) -> bool:
         """Record a chain of scheduling cycles; return True if a binding changed. `start` are the bindings
         before it.
@@ -463,10 +415,7 @@ def _collect_scheduled_clusters(bindings: Iterable[Binding]) -> set[str]:
 
 
 def create_placement_plan(
-    spec: PlacementSpec,
-    selection: ResourceSelection,
-    current: CurrentResources,
-    snapshot_store: SnapshotStore,
+    spec: PlacementSpec, selection: ResourceSelection, current: CurrentResources, snapshot_store: SnapshotStore
 ) -> PlacementPlan:
     """Create the plan of a placement before its first iteration."""
     return PlacementPlan(

@@ -25,13 +25,7 @@ from nexusform.domains.fleet.importers.api_defaults import add_defaults
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.planning.overrides import ObjectIdentity, RenderedResources
-from nexusform.domains.fleet.scheduling.bindings import (
-    Binding,
-    BindingState,
-    Condition,
-    Decision,
-    PolicySnapshot,
-)
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Condition, Decision, PolicySnapshot
 from nexusform.domains.fleet.scheduling.decisions import SCHEDULED, SchedulingStatus
 from nexusform.domains.fleet.scheduling.eviction import Eviction
 from nexusform.domains.fleet.scheduling.status import ClusterStatus, FailedObject, PlacementStatus
@@ -160,9 +154,7 @@ def read_applied_resources(
     """
     objects = _read_objects(note, known_objects or {})
     snapshots = tuple(
-        ResourceSnapshot(
-            int(record["index"]), str(record["hash"]), _select_objects(record["objects"], objects)
-        )
+        ResourceSnapshot(int(record["index"]), str(record["hash"]), _select_objects(record["objects"], objects))
         for record in note.get(SNAPSHOTS) or ()
     )
     by_index = {snapshot.index: snapshot for snapshot in snapshots}
@@ -221,11 +213,7 @@ def write_applied_resources(applied: AppliedResources, bindings: Iterable[Bindin
         objects = bodies.add_manifests(rendered.manifests)
         has_differences = rendered.digest or rendered.failure or rendered.overrides
         if has_differences or objects != digests_of.get(binding.resource_snapshot):
-            content[binding.cluster] = {
-                "objects": objects,
-                "overrides": rendered.digest,
-                "failure": rendered.failure,
-            }
+            content[binding.cluster] = {"objects": objects, "overrides": rendered.digest, "failure": rendered.failure}
             if rendered.overrides is not None:
                 content[binding.cluster]["picked"] = list(rendered.overrides)
             if rendered.reported_failure:
@@ -321,9 +309,7 @@ def read_policy_snapshot(attributes: Mapping[str, Any]) -> PolicySnapshot | None
     values = attributes.get("policy_snapshot")
     if not isinstance(values, Mapping) or has_unknown(dict(values)):
         return None
-    return PolicySnapshot(
-        int(values["index"]), str(values["hash"]), _read_integer(values.get("number_of_clusters"))
-    )
+    return PolicySnapshot(int(values["index"]), str(values["hash"]), _read_integer(values.get("number_of_clusters")))
 
 
 def write_policy_snapshot(snapshot: PolicySnapshot) -> dict[str, Any]:
@@ -334,12 +320,7 @@ def write_policy_snapshot(snapshot: PolicySnapshot) -> dict[str, Any]:
 def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
     """Return conditions as an attribute."""
     return [
-        {
-            "type": condition.type,
-            "status": condition.status,
-            "reason": condition.reason,
-            "message": condition.message,
-        }
+        {"type": condition.type, "status": condition.status, "reason": condition.reason, "message": condition.message}
         for condition in conditions
     ]
 
@@ -347,12 +328,7 @@ def write_conditions(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
 def read_conditions(values: Any) -> tuple[Condition, ...]:
     """Return the conditions of an object in state."""
     return tuple(
-        Condition(
-            str(condition["type"]),
-            str(condition["status"]),
-            str(condition["reason"]),
-            str(condition["message"]),
-        )
+        Condition(str(condition["type"]), str(condition["status"]), str(condition["reason"]), str(condition["message"]))
         for condition in values or ()
     )
 

@@ -9,11 +9,7 @@ from msgspec import Struct, json
 
 from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, REPORT_DIFF, ApplyStrategy, FleetPlacement
 from nexusform.domains.fleet.planning.legacy_property_names import normalize_policy
-from nexusform.domains.fleet.planning.placement_records import (
-    is_fulfilled,
-    read_bindings,
-    read_policy_snapshot,
-)
+from nexusform.domains.fleet.planning.placement_records import is_fulfilled, read_bindings, read_policy_snapshot
 from nexusform.domains.fleet.planning.shared_ownership import build_merged_placement
 from nexusform.domains.fleet.scheduling.bindings import Binding, Policy, PolicySnapshot
 from nexusform.domains.fleet.scheduling.member_list import MemberList
@@ -94,10 +90,7 @@ class PlacementSpec(Struct, frozen=True):
         """Whether the apply strategy changed, which affects all clusters at once. False with staged runs."""
         if self.is_external:
             return False
-        if (
-            self.previous_configuration is not None
-            and self.previous_configuration.apply != self.configuration.apply
-        ):
+        if self.previous_configuration is not None and self.previous_configuration.apply != self.configuration.apply:
             return True
         if not self.observed_attributes:
             return False
@@ -134,9 +127,7 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def _was_report_only(self) -> bool:
         """Whether differences were only reported before the plan."""
-        strategies = [
-            self.find_apply_strategy(cluster) for cluster in self.observed_attributes.get("bindings") or ()
-        ]
+        strategies = [self.find_apply_strategy(cluster) for cluster in self.observed_attributes.get("bindings") or ()]
         if self.previous_configuration is not None:
             strategies.append(self.previous_configuration.apply)
         return any(apply is not None and apply.type == REPORT_DIFF for apply in strategies)

@@ -126,14 +126,10 @@ class PlannedHub(Struct, dict=True):
         replaced: list[Manifest] = []
         for instance in self.prior_instances:
             assert instance.type.build_fleet_object is not None
-            fleet_object = (
-                instance.type.build_fleet_object(instance.before or {}) if instance.is_replaced else None
-            )
+            fleet_object = instance.type.build_fleet_object(instance.before or {}) if instance.is_replaced else None
             if isinstance(fleet_object, HubObjects) and not fleet_object.cluster_id:
                 replaced += unwrap_envelopes(fleet_object.manifests).manifests
-        namespaces = {
-            manifest.name for manifest in replaced if (manifest.group, manifest.kind) == ("", "Namespace")
-        }
+        namespaces = {manifest.name for manifest in replaced if (manifest.group, manifest.kind) == ("", "Namespace")}
         namespaced = [
             manifest
             for manifest in unwrap_envelopes(self.prior_objects[0]).manifests
@@ -224,9 +220,7 @@ class PlannedHub(Struct, dict=True):
         """Return the override with its snapshot number: the existing one if unchanged, else the next."""
         if instance.is_replaced or (instance.before is None and not self.observed.overrides):
             return override
-        observed_snapshots = [
-            snapshot for snapshot in self.observed.overrides.values() if snapshot.key == override.key
-        ]
+        observed_snapshots = [snapshot for snapshot in self.observed.overrides.values() if snapshot.key == override.key]
         if observed_snapshots:
             latest = max(observed_snapshots, key=lambda snapshot: snapshot.snapshot)
         elif instance.before is not None and instance.type.build_fleet_object is not None:
@@ -262,11 +256,7 @@ class PlannedHub(Struct, dict=True):
 
     def _add_run(self, instance: Instance, run: FleetRun) -> None:
         """Add a staged run, unless its state transition is invalid."""
-        if (
-            instance.before is not None
-            and not instance.is_replaced
-            and instance.type.build_fleet_object is not None
-        ):
+        if instance.before is not None and not instance.is_replaced and instance.type.build_fleet_object is not None:
             prior_run = instance.type.build_fleet_object(instance.before)
             transition_error = None
             if isinstance(prior_run, FleetRun):
@@ -359,9 +349,7 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
     kept_instances = [instance for instance in hub.prior_instances if not instance.is_removed]
     existing_objects = chain(hub.manifests, chain.from_iterable(map(_list_existing_objects, kept_instances)))
     namespaces = {
-        namespaced.name
-        for namespaced in existing_objects
-        if (namespaced.group, namespaced.kind) == ("", "Namespace")
+        namespaced.name for namespaced in existing_objects if (namespaced.group, namespaced.kind) == ("", "Namespace")
     }
     for instance, manifests in hub.configured_objects:
         missing: dict[str, list[Manifest]] = {}
@@ -378,9 +366,7 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
             )
             summary = f"no object creates the namespace {namespace}, so the hub rejects {titles}"
             line = objects[0].line
-            problem = Problem(
-                ("yaml_body",), MISSING_NAMESPACE, detail, Severity.WARNING, brief=summary, line=line
-            )
+            problem = Problem(("yaml_body",), MISSING_NAMESPACE, detail, Severity.WARNING, brief=summary, line=line)
             yield instance.build_diagnostic(problem)
 
 

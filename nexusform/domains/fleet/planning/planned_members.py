@@ -52,9 +52,7 @@ def _read_previous_member(instance: Instance) -> FleetMember | None:
     return previous if isinstance(previous, FleetMember) else None
 
 
-def _merge_observed(
-    configuration: FleetMember, observed: FleetMember, previous: FleetMember | None
-) -> FleetMember:
+def _merge_observed(configuration: FleetMember, observed: FleetMember, previous: FleetMember | None) -> FleetMember:
     """Return the observed member with configured labels and taints. Labels removed from the configuration are
     dropped; taints are one list.
     """
@@ -126,9 +124,7 @@ def build_members(
 def _list_removed_names(instances: Iterable[Instance]) -> Iterator[str]:
     """Yield the names of destroyed or re-created members."""
     for instance in instances:
-        if instance.type.kind is PlanningKind.MEMBER and (
-            instance.action is Action.DELETE or instance.is_replaced
-        ):
+        if instance.type.kind is PlanningKind.MEMBER and (instance.action is Action.DELETE or instance.is_replaced):
             yield str((instance.before or {}).get("name"))
 
 
@@ -148,9 +144,7 @@ def _build_leaving_member(instance: Instance) -> FleetMemberState | None:
     return FleetMemberState(instance.address, None, None, previous, None)
 
 
-def _find_previous_member(
-    instance: Instance, planned: Member, observed: Mapping[str, FleetMember]
-) -> Member | None:
+def _find_previous_member(instance: Instance, planned: Member, observed: Mapping[str, FleetMember]) -> Member | None:
     """Return the member as last processed by placements, from the hub or the note; None if never processed.
     Without a note, a member in state counts as unchanged.
     """
@@ -166,9 +160,7 @@ def record_members(members: Iterable[FleetMemberState], instances: Mapping[Addre
     """Record the members as processed by all placements; for excluded placements the change stays pending."""
     placements = [instance for instance in instances.values() if instance.type.kind is PlanningKind.PLACEMENT]
     excluded = [
-        str(placement.address)
-        for placement in placements
-        if placement.block is None and not placement.is_removed
+        str(placement.address) for placement in placements if placement.block is None and not placement.is_removed
     ]
     for member in members:
         instance = instances.get(member.address) if member.address is not None else None
@@ -178,13 +170,9 @@ def record_members(members: Iterable[FleetMemberState], instances: Mapping[Addre
             instance.private = write_member_record(member.planned)
         elif member.previous is None:
             unnotified = (
-                excluded
-                if member.is_rejoining
-                else sorted(member.unnotified_placements.intersection(excluded))
+                excluded if member.is_rejoining else sorted(member.unnotified_placements.intersection(excluded))
             )
-            instance.private = (
-                {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED
-            )
+            instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED
 
 
 def _build_unknown_cluster_problem(

@@ -78,17 +78,13 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
     previous, configuration = placement.spec.previous_configuration, placement.spec.configuration
     if previous is None or placement.current.resources_changed:
         return False
-    is_same_configuration = (
-        replace(previous, accepts_old_names=configuration.accepts_old_names) == configuration
-    )
+    is_same_configuration = replace(previous, accepts_old_names=configuration.accepts_old_names) == configuration
     return is_same_configuration and not placement.has_changes and not _has_new_apply_failure(placement)
 
 
 def _is_picked_again(placement: PlacementPlan) -> bool:
     """Return True if all evicted clusters were picked again."""
-    scheduled = {
-        binding.cluster for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED
-    }
+    scheduled = {binding.cluster for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED}
     return bool(placement.evicted_clusters) and placement.evicted_clusters <= scheduled
 
 
@@ -123,9 +119,7 @@ def _find_status_namespace(placement: PlacementPlan) -> str:
     """Return the namespace of the reported status, "" without one."""
     if placement.spec.configuration.status_reporting_scope != NAMESPACE_ACCESSIBLE:
         return ""
-    return next(
-        (manifest.name for manifest in placement.selection.manifests if manifest.kind == "Namespace"), ""
-    )
+    return next((manifest.name for manifest in placement.selection.manifests if manifest.kind == "Namespace"), "")
 
 
 def _sort_clusters(placement: PlacementPlan, status: PlacementStatus) -> PlacementStatus:
@@ -141,10 +135,7 @@ def _sort_clusters(placement: PlacementPlan, status: PlacementStatus) -> Placeme
         return is_nameless, position_of.get(cluster.cluster, len(position_of))
 
     clusters = [
-        replace(
-            cluster,
-            failed_objects=_build_failed_objects(placement.ownership.conflicts.get(cluster.cluster, {})),
-        )
+        replace(cluster, failed_objects=_build_failed_objects(placement.ownership.conflicts.get(cluster.cluster, {})))
         for cluster in status.clusters
     ]
     return replace(status, clusters=tuple(sorted(clusters, key=get_order)))
@@ -183,9 +174,7 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, Progress]:
     for binding in placement.bindings:
         # A staged run determines the version of a cluster; otherwise it is the latest.
         index = (
-            binding.resource_snapshot
-            if placement.spec.is_external
-            else placement.snapshot_store.snapshots[-1].index
+            binding.resource_snapshot if placement.spec.is_external else placement.snapshot_store.snapshots[-1].index
         )
         progress = compute_progress((binding,), -1 if index is None else index).get(binding.cluster)
         if progress is None:
@@ -207,15 +196,11 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, Progress]:
             progress,
             has_overrides=has_override_failure or _has_overrides(resources),
             overridden=FALSE if has_override_failure else progress.overridden,
-            work_synchronized=FALSE
-            if resources and resources.has_envelope_failure
-            else progress.work_synchronized,
+            work_synchronized=FALSE if resources and resources.has_envelope_failure else progress.work_synchronized,
             applied=FALSE
             if is_apply_known and (cluster_fails or (resources and resources.conflicting_objects))
             else progress.applied,
-            diff_reported=(progress.diff_reported or TRUE)
-            if placement.spec.configuration.is_report_only
-            else None,
+            diff_reported=(progress.diff_reported or TRUE) if placement.spec.configuration.is_report_only else None,
             is_trackable=trackable,
             work_name=work,
             failure=resources.failure_message if resources is not None else "",
@@ -233,9 +218,7 @@ def _adjust_apply_strategy(placement: PlacementPlan, cluster: str, progress: Pro
     is_report_only = apply.type == REPORT_DIFF
     if is_report_only == placement.spec.configuration.is_report_only:
         return progress
-    return (
-        replace(progress, diff_reported=UNKNOWN) if not is_report_only else replace(progress, applied=UNKNOWN)
-    )
+    return replace(progress, diff_reported=UNKNOWN) if not is_report_only else replace(progress, applied=UNKNOWN)
 
 
 def _has_overrides(resources: RenderedResources | None) -> bool:

@@ -9,11 +9,7 @@ from msgspec import Struct
 from nexusform.domains.fleet.importers.fleet_model import FleetOverride
 from nexusform.domains.fleet.planning.fleet_snapshot import MemberClusters
 from nexusform.domains.fleet.planning.overrides import ClusterRenderer, RenderedResources
-from nexusform.domains.fleet.planning.placement_records import (
-    AppliedResources,
-    ResourceSnapshot,
-    add_snapshot,
-)
+from nexusform.domains.fleet.planning.placement_records import AppliedResources, ResourceSnapshot, add_snapshot
 from nexusform.domains.fleet.planning.resource_selectors import SelectorProblem
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -86,7 +82,5 @@ class SnapshotStore:
             if snapshot is None:
                 return None
             selection = self._selection
-            self._renderers[index] = ClusterRenderer(
-                snapshot.objects, selection.overrides, selection.clusters.labels
-            )
+            self._renderers[index] = ClusterRenderer(snapshot.objects, selection.overrides, selection.clusters.labels)
         return self._renderers[index].render_cluster(cluster)

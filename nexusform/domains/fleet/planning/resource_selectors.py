@@ -16,11 +16,7 @@ from nexusform.domains.fleet.importers.fleet_model import (
     FleetPlacement,
     ObjectSelector,
 )
-from nexusform.domains.pods.importers.manifest_parser import (
-    Manifest,
-    find_selection_exclusion,
-    is_reserved_namespace,
-)
+from nexusform.domains.pods.importers.manifest_parser import Manifest, find_selection_exclusion, is_reserved_namespace
 from nexusform.kubernetes.matching import is_selected
 
 _NAMESPACE: Final = ("", "Namespace")

@@ -64,9 +64,7 @@ def _has_volumes(manifest: Manifest) -> bool:
     return manifest.kind == "PersistentVolumeClaim" or (manifest.kind == "StatefulSet" and bool(templates))
 
 
-def _find_orphaned_volumes(
-    placement: PlacementPlan, volume_users: list[Manifest]
-) -> Iterator[tuple[str, str]]:
+def _find_orphaned_volumes(placement: PlacementPlan, volume_users: list[Manifest]) -> Iterator[tuple[str, str]]:
     """Find moves of volume users; their volumes are empty on the new clusters."""
     clusters_before = _collect_clusters_with_resources(placement.spec.prior_bindings)
     clusters_after = _collect_clusters_with_resources(placement.bindings)
@@ -87,9 +85,7 @@ def _find_ineffective_spread(
 ) -> Iterator[tuple[str, str]]:
     """Find a spread over locations if all members share one."""
     policy = placement.spec.configuration.policy
-    keys = (
-        {constraint.topology_key for constraint in policy.spread_constraints} if policy is not None else set()
-    )
+    keys = {constraint.topology_key for constraint in policy.spread_constraints} if policy is not None else set()
     if _LOCATION not in keys:
         return
     members_after = [member.planned for member in members.values() if member.planned is not None]

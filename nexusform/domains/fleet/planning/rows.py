@@ -11,33 +11,18 @@ from nexusform.diagnostics.phrases import format_duration
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import read_bindings
-from nexusform.domains.fleet.scheduling.bindings import (
-    Binding,
-    BindingState,
-    PlacementRequest,
-    PlacementType,
-    Policy,
-)
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementRequest, PlacementType, Policy
 from nexusform.domains.fleet.scheduling.decisions import build_selected_decision
 from nexusform.domains.fleet.scheduling.rollout import Wave
 from nexusform.domains.fleet.scheduling.staged_update import RunOutcome, RunStep, StepKind
 from nexusform.domains.fleet.scheduling.watcher import Trigger, find_observations, find_queue_trigger
 from nexusform.planning.instances.instance import Instance
-from nexusform.plans.plan import (
-    FORGOTTEN_REASON,
-    Action,
-    PlacementAction,
-    PlacementChange,
-    Rollout,
-    RolloutStep,
-)
+from nexusform.plans.plan import FORGOTTEN_REASON, Action, PlacementAction, PlacementChange, Rollout, RolloutStep
 from nexusform.resources.address import Address
 from nexusform.scheduling.decision import Rejection
 
 KIND: Final = "binding"
-REAPPLIED_REASON: Final = (
-    "the apply strategy changed: all clusters are updated at once, regardless of max_unavailable"
-)
+REAPPLIED_REASON: Final = "the apply strategy changed: all clusters are updated at once, regardless of max_unavailable"
 KEPT_REASONS: Final[Mapping[PlacementType, str]] = {
     PlacementType.PICK_N: "a fulfilled PickN is not re-evaluated",
     PlacementType.PICK_ALL: "a PickAll re-evaluates its bindings only if its policy changes",
@@ -214,9 +199,7 @@ def _find_update_trigger(placement: PlacementPlan, prior: Binding, binding: Bind
     return Trigger.STAGED_RUN if placement.spec.is_external else placement.rollout_trigger
 
 
-def _explain_kept(
-    placement: PlacementPlan, binding: Binding, member: FleetMemberState | None
-) -> tuple[str, str]:
+def _explain_kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
     """Return the trigger and the reason of a kept binding. Triggers are member changes that must not move it,
     and staged runs still to reach it; other reasons have none, and such rows are listed with all kept ones.
     """
@@ -229,9 +212,7 @@ def _explain_kept(
     replaced_cluster = placement.hub_moves[0].get(binding.cluster)
     if replaced_cluster is not None:
         move_text = (
-            f"moved on the hub: {replaced_cluster} -> {binding.cluster}"
-            if replaced_cluster
-            else "added on the hub"
+            f"moved on the hub: {replaced_cluster} -> {binding.cluster}" if replaced_cluster else "added on the hub"
         )
         return str(Trigger.MOVED_ON_THE_HUB), move_text
     if (
@@ -242,16 +223,9 @@ def _explain_kept(
         return "", "its member left; the rollout budget does not allow its removal yet"
     if binding.cluster in placement.override_pending_clusters:
         return "", "kept: overrides are applied with the next change of content or bindings"
-    if (
-        member is None
-        or member.planned is None
-        or member.previous is None
-        or member.previous == member.planned
-    ):
+    if member is None or member.planned is None or member.previous is None or member.previous == member.planned:
         return "", ""
-    request = PlacementRequest(
-        placement.spec.configuration.policy or Policy(), placement.spec.configuration.namespace
-    )
+    request = PlacementRequest(placement.spec.configuration.policy or Policy(), placement.spec.configuration.namespace)
     changes = find_observations(member.previous, member.planned, request)
     if changes:
         return str(changes[0].trigger), f"{changes[0].reason}; kept: {explain_kept_bindings(placement)}"
@@ -300,9 +274,7 @@ def _build_wave_steps(waves: Sequence[Wave], failing: frozenset[str]) -> Iterato
         if working_updates:
             yield RolloutStep(_UPDATE, "", number, working_updates, start_seconds, waits_for=waits_for)
         if failing_updates:
-            yield RolloutStep(
-                _UPDATE, "", number, failing_updates, start_seconds, waits_for=waits_for, status=BLOCKED
-            )
+            yield RolloutStep(_UPDATE, "", number, failing_updates, start_seconds, waits_for=waits_for, status=BLOCKED)
         waits_for = ""
         if wave.wait_seconds and number < len(waves):
             yield RolloutStep(str(StepKind.WAIT), "", number, (), start_seconds, wave.wait_seconds)
@@ -359,9 +331,7 @@ def _build_run_steps(
             conditions = []
 
 
-def _determine_step_status(
-    step: RunStep, number: int, updated_clusters: frozenset[str], outcome: RunOutcome
-) -> str:
+def _determine_step_status(step: RunStep, number: int, updated_clusters: frozenset[str], outcome: RunOutcome) -> str:
     """Return the status of a step in this plan; `number` is its index in the run."""
     steps_taken = len(outcome.steps)
     if number >= steps_taken:

@@ -25,11 +25,7 @@ from nexusform.domains.fleet.planning.placement_records import (
 )
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
-from nexusform.domains.fleet.planning.resource_selection import (
-    CurrentResources,
-    ResourceSelection,
-    SnapshotStore,
-)
+from nexusform.domains.fleet.planning.resource_selection import CurrentResources, ResourceSelection, SnapshotStore
 from nexusform.domains.fleet.planning.resource_selectors import (
     find_empty_selectors,
     find_selector_problem,
@@ -71,9 +67,7 @@ def prepare_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClus
         is_selection_changed = _is_selection_changed(spec, selection, hub)
         return PreparedResources(
             selection,
-            CurrentResources(
-                applied, staged_trigger=staged_trigger, is_selection_changed=is_selection_changed
-            ),
+            CurrentResources(applied, staged_trigger=staged_trigger, is_selection_changed=is_selection_changed),
             snapshot_store,
         )
     latest, previous = snapshot_store.add_snapshot(spec.configuration.revision_history_limit), applied.latest
@@ -120,9 +114,7 @@ def _is_selection_changed(spec: PlacementSpec, selection: ResourceSelection, hub
     if spec.previous_configuration is None or spec.is_new:
         return False
     previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
-    return bool(previous_objects) and compute_fingerprint(previous_objects) != compute_fingerprint(
-        selection.manifests
-    )
+    return bool(previous_objects) and compute_fingerprint(previous_objects) != compute_fingerprint(selection.manifests)
 
 
 def _find_observed_staged_trigger(preparation: _Preparation) -> Trigger | None:
@@ -145,9 +137,7 @@ def _has_own_override_changes(preparation: _Preparation, hub: PlannedHub) -> boo
     key = preparation.spec.configuration.key
     own_overrides = [override for override in preparation.selection.overrides if override.placement == key]
     if not preparation.spec.observed_attributes:
-        return own_overrides != [
-            candidate for candidate in hub.list_prior_overrides(key) if candidate.placement == key
-        ]
+        return own_overrides != [candidate for candidate in hub.list_prior_overrides(key) if candidate.placement == key]
     override_snapshots: Mapping[str, FleetOverride] = (
         preparation.spec.observed_attributes.get("override_snapshots") or {}
     )
@@ -161,9 +151,7 @@ def _has_own_override_changes(preparation: _Preparation, hub: PlannedHub) -> boo
         names = binding.get("overrides") or ()
         if any(name not in override_snapshots for name in names):
             continue  # uncaptured overrides count as unchanged
-        bound_overrides = [
-            override_snapshots[name] for name in names if override_snapshots[name].placement == key
-        ]
+        bound_overrides = [override_snapshots[name] for name in names if override_snapshots[name].placement == key]
         current_overrides = select_overrides(
             own_overrides, snapshot.objects, preparation.selection.clusters.labels[cluster]
         )
@@ -205,9 +193,7 @@ def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
     return (prior.private if prior is not None and not spec.is_new else None) or {}
 
 
-def _read_applied_resources(
-    spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub
-) -> AppliedResources:
+def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub) -> AppliedResources:
     """Return the applied resources from the note; for older states with hashes only, derive them from objects
     and overrides.
     """
@@ -227,9 +213,7 @@ def _read_applied_resources(
         digest, index = str(last_resources["hash"]), int(last_resources.get("index") or 0)
     is_changed = digest != digest_now
     objects = (
-        select_resources(spec.previous_configuration, hub.prior_object_index)
-        if is_changed
-        else selection.manifests
+        select_resources(spec.previous_configuration, hub.prior_object_index) if is_changed else selection.manifests
     )
     on_cluster = _restore_clusters(spec, selection, hub, objects, note.get("overrides"))
     return AppliedResources((ResourceSnapshot(index, digest, objects),), on_cluster)
@@ -289,9 +273,7 @@ def _render_observed_clusters(
         is_captured = all(name in override_snapshots for name in names)
         if key not in renderers:
             # In the order of the binding's list: cluster overrides first.
-            overrides = (
-                tuple(override_snapshots[name] for name in names) if is_captured else selection.overrides
-            )
+            overrides = tuple(override_snapshots[name] for name in names) if is_captured else selection.overrides
             renderers[key] = ClusterRenderer(snapshot.objects, overrides, selection.clusters.labels)
         rendered = renderers[key].render_cluster(binding.cluster) or RenderedResources(snapshot.objects)
         failure = _find_observed_failure(observed_bindings[binding.cluster], rendered)
@@ -331,9 +313,7 @@ def _restore_clusters(
     for binding in spec.prior_bindings:
         if not binding.has_resources:
             continue
-        candidates = [
-            renderer.render_cluster(binding.cluster) or RenderedResources(objects) for renderer in renderers
-        ]
+        candidates = [renderer.render_cluster(binding.cluster) or RenderedResources(objects) for renderer in renderers]
         digest = candidates[0].digest if digests is None else str(digests.get(binding.cluster, ""))
         matching = (rendered for rendered in candidates if rendered.digest == digest)
         on_cluster[binding.cluster] = next(matching, RenderedResources(objects, digest))
@@ -345,14 +325,10 @@ def record_resources(placement: PlacementPlan, serial: int) -> None:
     rollouts. `serial` is that of the state after the apply; `predicted` is the record of its pods.
     """
     prior_note = get_prior_note(placement.spec)
-    prior_clusters = {
-        binding.cluster for binding in placement.spec.prior_bindings
-    } - placement.released_clusters
+    prior_clusters = {binding.cluster for binding in placement.spec.prior_bindings} - placement.released_clusters
     bound_clusters = [binding.cluster for binding in placement.bindings]
     new_clusters = [cluster for cluster in bound_clusters if cluster not in prior_clusters]
-    pick_triggers = [
-        (cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters
-    ]
+    pick_triggers = [(cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters]
     # Only these members of the note are kept; the resources are rewritten.
     prior_placed = {PLACED_KEY: prior_note[PLACED_KEY]} if PLACED_KEY in prior_note else None
     hub_record = {ON_HUB: prior_note[ON_HUB]} if ON_HUB in prior_note else {}

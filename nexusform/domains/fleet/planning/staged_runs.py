@@ -23,6 +23,7 @@ from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementT
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.staged_update import (
     APPROVAL,
+    RunOutcome,
     RunPlan,
     RunProblem,
     RunState,
@@ -35,9 +36,7 @@ from nexusform.domains.fleet.scheduling.status import format_run_text
 from nexusform.planning.instances.instance import Instance
 
 
-def execute_runs(
-    placements: Sequence[PlacementPlan], hub: PlannedHub, member_list: MemberList
-) -> Iterator[Diagnostic]:
+def execute_runs(placements: Sequence[PlacementPlan], hub: PlannedHub, member_list: MemberList) -> Iterator[Diagnostic]:
     """Execute the staged runs of this plan in planning order."""
     by_key = {placement.key: placement for placement in placements}
     for instance, run in hub.runs:
@@ -60,11 +59,7 @@ class _RunContext(Struct, frozen=True):
 
 
 def _execute_run(
-    instance: Instance,
-    run: FleetRun,
-    placement: PlacementPlan | None,
-    hub: PlannedHub,
-    member_list: MemberList,
+    instance: Instance, run: FleetRun, placement: PlacementPlan | None, hub: PlannedHub, member_list: MemberList
 ) -> Iterator[Diagnostic]:
     """Execute one staged run as far as possible; update the placement's bindings and rollout."""
 
@@ -101,9 +96,7 @@ def _execute_run(
         finished=frozenset(record.done),
     )
     updated_groups = [step.clusters for step in progress.steps if step.kind is not StepKind.APPROVAL]
-    finished_clusters = sorted(
-        {*record.done, *chain.from_iterable(updated_groups)} - {*progress.blocking_clusters}
-    )
+    finished_clusters = sorted({*record.done, *chain.from_iterable(updated_groups)} - {*progress.blocking_clusters})
     is_finished = not progress.pending_approval and not progress.blocking_clusters
     instance.private = replace(context.record, done=tuple(finished_clusters), ended=is_finished).build_note()
     steps = list_run_steps(context.plan, run.name, frozenset(failures))
@@ -119,6 +112,12 @@ def _execute_run(
             run_by_cluster = {**rollout.run_by_cluster, **dict.fromkeys(changed_clusters, run_text)}
             clusters = rollout.clusters | newly_updated
             placement.rollout = replace(rollout, clusters=clusters, run_by_cluster=run_by_cluster)
+    for problem in _list_stops(progress, failures):
+        yield instance.build_diagnostic(problem)
+
+
+def _list_stops(progress: RunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
+    """Yield where a run stops: at failed clusters, or before an approval."""
     if progress.blocking_clusters:
         blocking = progress.blocking_clusters
         text = (
@@ -126,19 +125,17 @@ def _execute_run(
             "fixed, the run continues by itself. After an override failure, fix the override and create "
             "another run."
         )
-        yield build_warning("stuck-staged-run", text)
+        yield Problem((), "stuck-staged-run", text, Severity.WARNING)
     if progress.pending_approval:
         approval = progress.pending_approval
         text = (
             f'The run stops before {approval}. To continue, add "{approval}" to its approvals, or add '
             "an approval request of that name."
         )
-        yield build_warning("staged-run-awaiting-approval", text)
+        yield Problem((), "staged-run-awaiting-approval", text, Severity.WARNING)
 
 
-def _find_changed_clusters(
-    placement: PlacementPlan, context: _RunContext, clusters: set[str]
-) -> Iterator[str]:
+def _find_changed_clusters(placement: PlacementPlan, context: _RunContext, clusters: set[str]) -> Iterator[str]:
     """Yield the clusters with a binding changed by a run. A hub keeps a matching binding and the earlier
     run's message.
     """
@@ -188,8 +185,7 @@ def _read_run_overrides(
         return None, None
     position_of = {name: position for position, name in enumerate(names)}
     positions = {
-        cluster: tuple(position_of[name] for name in override_names)
-        for cluster, override_names in by_cluster.items()
+        cluster: tuple(position_of[name] for name in override_names) for cluster, override_names in by_cluster.items()
     }
     return tuple(hub.observed.overrides[name] for name in names), positions
 
@@ -224,19 +220,13 @@ def _warn_skipped_stages(instance: Instance, context: _RunContext) -> Iterator[D
         yield instance.build_diagnostic(Problem((), "skipped-run-stage", text, Severity.WARNING))
 
 
-def _warn_pruned_snapshot(
-    instance: Instance, run: FleetRun, placement: PlacementPlan
-) -> Iterator[Diagnostic]:
+def _warn_pruned_snapshot(instance: Instance, run: FleetRun, placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about a run with an old snapshot that a hub may have pruned. Seen on a running hub: of eight under
     a limit of three, 4, 6 and 8 remained.
     """
-    newest, limit = (
-        placement.snapshot_store.snapshots[-1].index,
-        placement.spec.configuration.revision_history_limit,
-    )
+    newest, limit = (placement.snapshot_store.snapshots[-1].index, placement.spec.configuration.revision_history_limit)
     observed_indexes = {
-        int(snapshot["index"])
-        for snapshot in placement.spec.observed_attributes.get("resource_snapshots") or ()
+        int(snapshot["index"]) for snapshot in placement.spec.observed_attributes.get("resource_snapshots") or ()
     }
     if run.resource_index in (None, newest) or newest < limit:
         return
@@ -265,9 +255,7 @@ def _warn_delete_only_run(instance: Instance, context: _RunContext) -> Iterator[
             "failure."
         )
         summary = "the run only deletes; the hub then reports Succeeded False"
-        yield instance.build_diagnostic(
-            Problem((), "delete-only-staged-run", text, Severity.WARNING, brief=summary)
-        )
+        yield instance.build_diagnostic(Problem((), "delete-only-staged-run", text, Severity.WARNING, brief=summary))
 
 
 def _find_failures(placement: PlacementPlan, context: _RunContext) -> dict[str, str]:
@@ -407,11 +395,7 @@ def _count_requested_clusters(placement: PlacementPlan) -> int | None:
     if placement.spec.configuration.placement_type is PlacementType.PICK_N:
         return placement.spec.policy_snapshot.number_of_clusters
     if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:
-        return (
-            len(placement.spec.configuration.policy.cluster_names)
-            if placement.spec.configuration.policy
-            else 0
-        )
+        return len(placement.spec.configuration.policy.cluster_names) if placement.spec.configuration.policy else 0
     return None
 
 

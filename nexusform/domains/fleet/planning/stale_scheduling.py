@@ -51,10 +51,7 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     eligible = _compute_eligible(placement, member_list) if stale_names else 0
     changes: list[MemberChange] = []
     for name in stale_names:
-        member, trigger = (
-            member_list.members[member_list.positions[name]],
-            _find_trigger(rejections.get(name)),
-        )
+        member, trigger = (member_list.members[member_list.positions[name]], _find_trigger(rejections.get(name)))
         if trigger is not None and not member.is_leaving and eligible >> member_list.positions[name] & 1:
             changes.append(MemberChange(name, trigger))
     return tuple(changes)

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from nexusform.domains.fleet.rendering.fleet_parts import (
-    list_fleet_members,
-    render_fleet_part,
-    render_pods_part,
-)
+from nexusform.domains.fleet.rendering.fleet_parts import list_fleet_members, render_fleet_part, render_pods_part
 from nexusform.domains.fleet.rendering.fleet_svg import render_fleet_svg
 from nexusform.plans.plan import Plan
 from nexusform.rendering.page.domain_parts import PageParts

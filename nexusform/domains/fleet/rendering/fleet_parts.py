@@ -89,9 +89,7 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     picked_clusters = {get_binding_cluster(row) for row in bindings}
     all_clusters = {cluster for _, cluster in cells}.union(member.name for member in list_fleet_members(plan))
     unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_key)
-    changed_clusters = {
-        get_binding_cluster(row) for row in bindings if row.action is not PlacementAction.KEEP
-    }
+    changed_clusters = {get_binding_cluster(row) for row in bindings if row.action is not PlacementAction.KEEP}
     columns = sorted(
         picked_clusters, key=lambda cluster: (cluster not in changed_clusters, compute_natural_key(cluster))
     )
@@ -113,18 +111,14 @@ def render_fleet_part(plan: Plan) -> Part:
         else render_binding_list(bindings)
     )
     unpicked = _render_unpicked(matrix.unpicked)
-    return build_section(
-        "fleet", "Fleet", content, unpicked, _render_hint(matrix.cells), render_reasons(matrix.cells)
-    )
+    return build_section("fleet", "Fleet", content, unpicked, _render_hint(matrix.cells), render_reasons(matrix.cells))
 
 
 def _render_unpicked(clusters: Sequence[str]) -> Part:
     """Render the clusters without any placement, folded."""
     if not clusters:
         return None
-    summary = build_element(
-        "summary", f"{format_count(len(clusters), 'cluster')} not picked by any placement"
-    )
+    summary = build_element("summary", f"{format_count(len(clusters), 'cluster')} not picked by any placement")
     return build_element("details", summary, build_element("p", ", ".join(clusters)), class_="reasons")
 
 
@@ -162,8 +156,7 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
             cells.setdefault((str(row.address), rejection.candidate), cell)
     for rejected_cluster in plan.rejected_clusters:
         cells.setdefault(
-            (str(rejected_cluster.address), rejected_cluster.cluster),
-            MatrixCell(None, "", rejected_cluster.reason),
+            (str(rejected_cluster.address), rejected_cluster.cluster), MatrixCell(None, "", rejected_cluster.reason)
         )
     placements = {str(row.address) for row in rows}
     for change in plan.changes:
@@ -193,9 +186,7 @@ def render_grid(matrix: FleetMatrix, caption: str) -> Part:
     placements_by_cells: dict[Markup, list[str]] = {}
     for placement in matrix.placements:
         placements_by_cells.setdefault(_render_cells(placement, matrix), []).append(placement)
-    rows = [
-        _render_row(placements, cells) for cells, placements in islice(placements_by_cells.items(), _MAX_ROWS)
-    ]
+    rows = [_render_row(placements, cells) for cells, placements in islice(placements_by_cells.items(), _MAX_ROWS)]
     heads = [_render_head(name, matrix.notes.get(name, "")) for name in ("Placement", *columns)]
     inner = build_element(
         "table",
@@ -210,9 +201,7 @@ def render_grid(matrix: FleetMatrix, caption: str) -> Part:
 
 def _render_head(name: str, note: str) -> Markup:
     """Render the head of a column, with a note about the cluster."""
-    return build_element(
-        "th", name, build_element("div", note, class_="small") if note else None, scope="col"
-    )
+    return build_element("th", name, build_element("div", note, class_="small") if note else None, scope="col")
 
 
 def _render_cells(placement: str, matrix: FleetMatrix) -> Markup:
@@ -248,9 +237,7 @@ def _render_cell(cluster: str, cell: MatrixCell) -> Markup:
         text = rejection_text if cell.rejection else "\N{EN DASH}"
         return build_element("td", text, class_="not", data_tip=cell.reason or None, data_head=cluster)
     kind = f"picked {row.action.value}"
-    return build_element(
-        "td", _render_binding(row), class_=kind, data_tip=cell.reason or None, data_head=cluster
-    )
+    return build_element("td", _render_binding(row), class_=kind, data_tip=cell.reason or None, data_head=cluster)
 
 
 def _render_binding(row: PlacementChange) -> Part:
@@ -302,9 +289,7 @@ def _render_table(rows: Sequence[PlacementChange], caption: str) -> Part:
 
 def _render_limit_note(count: int) -> Part:
     """Render a note if only the first rows are listed."""
-    return (
-        build_element("p", f"The first {_MAX_ROWS:,} of {count:,} are listed.") if count > _MAX_ROWS else None
-    )
+    return build_element("p", f"The first {_MAX_ROWS:,} of {count:,} are listed.") if count > _MAX_ROWS else None
 
 
 def _render_hint(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
@@ -328,9 +313,7 @@ def render_reasons(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
         if cell.reason:
             rule = cell.rule or ("picked" if cell.binding is not None else "not picked")
             placements_by_reason.setdefault((cluster, rule, cell.reason), []).append(placement)
-    lines = [
-        (format_instances(placements), *reason_key) for reason_key, placements in placements_by_reason.items()
-    ]
+    lines = [(format_instances(placements), *reason_key) for reason_key, placements in placements_by_reason.items()]
     if not lines:
         return None
     heads = ("Placement", "Cluster", "Rule", "Reason")
@@ -355,10 +338,7 @@ def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
     heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
     lines = [_build_pod_row(row) for row in rows[:_MAX_ROWS]]
     return build_section(
-        "pods",
-        title,
-        _render_limit_note(len(rows)),
-        build_table("Pods and their nodes", heads, lines, is_firm=True),
+        "pods", title, _render_limit_note(len(rows)), build_table("Pods and their nodes", heads, lines, is_firm=True)
     )
 
 

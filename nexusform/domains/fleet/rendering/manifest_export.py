@@ -46,9 +46,7 @@ _METADATA_ARGUMENTS: Final = frozenset(
 )
 _SINGULAR_BLOCKS: Final = frozenset({"preferred_during_scheduling_ignored_during_execution"})
 _AMOUNT_ARGUMENTS: Final = frozenset({"max_unavailable", "max_surge", "min_available", "max_concurrency"})
-_SCRIPT_HEAD: Final = (
-    "#!/usr/bin/env bash\n# Written by nexusform from a plan: the predicted machine of each "
-)
+_SCRIPT_HEAD: Final = "#!/usr/bin/env bash\n# Written by nexusform from a plan: the predicted machine of each "
 "worker.\nset -euo pipefail"
 _YAML_HEAD: Final = (
     "# Written by nexusform from a plan. Apply server-side: member clusters have labels and taints only.\n"
@@ -105,9 +103,7 @@ def _find_limitations(plan: Plan, registries: Registries) -> Iterator[str]:
 def _find_early_runs(plan: Plan, registries: Registries) -> Iterator[str]:
     """Yield the runs created together with their placement."""
     created = [change for change in plan.changes if change.after and change.action is Action.CREATE]
-    placement_ids = {
-        (change.after or {}).get("id") for change in created if change.address.type in _PLACEMENTS
-    }
+    placement_ids = {(change.after or {}).get("id") for change in created if change.address.type in _PLACEMENTS}
     for change in created:
         read_object = registries.resource_types[change.address.type].build_fleet_object
         run = read_object(change.after or {}) if read_object is not None else None
@@ -120,9 +116,7 @@ _LIMITATION_TEXTS: Final = {
     "approvals": "an approval is a status condition of a request that the hub creates. Patch the status "
     "once the request exists.",
     "clusters": "its objects have no placement. Apply them on their cluster.",
-    "members": (
-        "the member's agent reports properties and resources. The export has labels and taints only."
-    ),
+    "members": ("the member's agent reports properties and resources. The export has labels and taints only."),
     "runs": "the hub fails a run that is created before its placement is scheduled. Apply it once "
     "the placement's condition Scheduled is True.",
     "evictions": "omitted, because it exists already: applied again, it would evict again.",
@@ -153,17 +147,10 @@ def _build_fleet_object(type_name: str, schema: BlockSchema, attributes: Mapping
     arguments = attributes
     if isinstance(manifest, str):
         arguments = read_fleet_document("manifest", manifest, API_KINDS[kind], schema, lenient=True).values
-    return {
-        "apiVersion": _PLACEMENT,
-        "kind": kind,
-        "metadata": metadata,
-        "spec": _build_body(schema, arguments),
-    }
+    return {"apiVersion": _PLACEMENT, "kind": kind, "metadata": metadata, "spec": _build_body(schema, arguments)}
 
 
-def build_hub_bodies(
-    type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def build_hub_bodies(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Build the objects of a resource as sent to a hub, in order."""
     import yaml
 
@@ -209,11 +196,7 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
     metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
-        if (
-            attribute.is_configurable
-            and name not in metadata_arguments
-            and _has_value(name, attribute, arguments)
-        ):
+        if attribute.is_configurable and name not in metadata_arguments and _has_value(name, attribute, arguments):
             body[_convert_to_camel_case(name)] = _convert_value(name, arguments.get(name))
     for name, block in schema.blocks.items():
         value = arguments.get(name)

@@ -46,9 +46,7 @@ def build_placement_report(reason: PlacementReason) -> AnswerReport:
     ]
     sections: list[Section] = []
     if cluster:
-        sections += [
-            _build_verdict_section(cluster_explanation, explanation) for cluster_explanation in clusters
-        ]
+        sections += [_build_verdict_section(cluster_explanation, explanation) for cluster_explanation in clusters]
     else:
         sections.append(Section("Clusters", table=_build_table(explanation)))
     sections += [
@@ -143,9 +141,7 @@ def _describe_rejection(cluster: ClusterExplanation) -> str:
 def _describe_drift(drift: PolicyDrift) -> Iterator[str]:
     """Yield the difference to fresh scheduling; nothing if equal."""
     if drift.gained_clusters or drift.lost_clusters:
-        gained_text = (
-            f"pick {format_list(drift.gained_clusters)}" if drift.gained_clusters else "pick no other cluster"
-        )
+        gained_text = f"pick {format_list(drift.gained_clusters)}" if drift.gained_clusters else "pick no other cluster"
         lost_text = f" and drop {format_list(drift.lost_clusters)}" if drift.lost_clusters else ""
         yield f"Fresh scheduling would {gained_text}{lost_text}. The plan moves no binding for it."
 
@@ -155,14 +151,11 @@ def _build_table(explanation: PlacementExplanation) -> Table:
     clusters = explanation.clusters
     if all(cluster.affinity_score is None for cluster in clusters):
         plain_rows = tuple(
-            Row((cluster.cluster, _get_state(cluster), _format_short_verdict(cluster)))
-            for cluster in clusters
+            Row((cluster.cluster, _get_state(cluster), _format_short_verdict(cluster))) for cluster in clusters
         )
         return Table(("cluster", "binding", "verdict"), plain_rows)
     has_batches = len(explanation.batches) > 1
-    rows = tuple(
-        Row(_build_scored_cells(cluster, explanation, has_batches=has_batches)) for cluster in clusters
-    )
+    rows = tuple(Row(_build_scored_cells(cluster, explanation, has_batches=has_batches)) for cluster in clusters)
     scores = ("rank", "spread", "affinity", "margin", "verdict")
     heads = ("cluster", "binding", *(("batch",) if has_batches else ()), *scores)
     return Table(heads, rows, frozenset(heads.index(head) for head in ("rank", "spread", "affinity")))
@@ -220,11 +213,7 @@ def _format_short_verdict(cluster: ClusterExplanation) -> str:
         more_text = f" (and {len(cluster.rejections) - 1} more)" if len(cluster.rejections) > 1 else ""
         rejection_text = f"{first_rejection.rule}: {_describe_rejection(cluster)}{more_text}"
     if cluster.is_bound:
-        return (
-            f"already bound; a new pick would be rejected by {rejection_text}"
-            if rejection_text
-            else "already bound"
-        )
+        return f"already bound; a new pick would be rejected by {rejection_text}" if rejection_text else "already bound"
     if cluster.is_picked:
         return "picked"
     if rejection_text:
@@ -236,9 +225,7 @@ def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementEx
     """Build the section with every rule's verdict on one cluster, and its rank."""
     # The hub's message of the pick does not explain a present rejection.
     lines = (
-        [cluster.reported_reason]
-        if cluster.reported_reason and not (cluster.is_bound and cluster.rejections)
-        else []
+        [cluster.reported_reason] if cluster.reported_reason and not (cluster.is_bound and cluster.rejections) else []
     )
     if cluster.is_bound:
         lines.append("Already bound: existing bindings are not rescheduled.")
@@ -262,9 +249,7 @@ def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementEx
 
 
 def _build_preference_section(cluster: ClusterExplanation) -> Section:
-    lines = tuple(
-        _format_preference(number, preference) for number, preference in enumerate(cluster.preferences, 1)
-    )
+    lines = tuple(_format_preference(number, preference) for number, preference in enumerate(cluster.preferences, 1))
     return Section(f"Preferences of {cluster.cluster}", lines, is_folded=True)
 
 
@@ -272,9 +257,7 @@ def _format_preference(number: int, preference: Preference) -> str:
     """Return the points of a cluster from one preferred term, with the reason."""
     text = f"{number}. {preference.points} of {preference.weight}"
     if preference.share is not None:
-        return (
-            f"{text}: {preference.property} is {preference.value}, {preference.format_share()} of the weight"
-        )
+        return f"{text}: {preference.property} is {preference.value}, {preference.format_share()} of the weight"
     return f"{text}: no value of {preference.property}" if preference.property else text
 
 
@@ -287,17 +270,10 @@ def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Man
         if rendered_manifest is None:
             sections.append(Section(f"{manifest.title} is removed by an override"))
         elif rendered_manifest.body != manifest.body:
-            hub_lines, cluster_lines = (
-                _render_yaml_lines(manifest.body),
-                _render_yaml_lines(rendered_manifest.body),
-            )
-            lines = difflib.unified_diff(
-                hub_lines, cluster_lines, "on the hub", "on the cluster", lineterm=""
-            )
+            hub_lines, cluster_lines = (_render_yaml_lines(manifest.body), _render_yaml_lines(rendered_manifest.body))
+            lines = difflib.unified_diff(hub_lines, cluster_lines, "on the hub", "on the cluster", lineterm="")
             sections.append(Section(f"{manifest.title} as overridden", commands=tuple(lines)))
-            sections.append(
-                Section(f"{manifest.title} on the cluster", commands=tuple(cluster_lines), is_folded=True)
-            )
+            sections.append(Section(f"{manifest.title} on the cluster", commands=tuple(cluster_lines), is_folded=True))
     return sections
 
 
@@ -317,9 +293,7 @@ _PLACEMENT_FORM: Final = RecordForm(
     "address policy_snapshot=explanation.snapshot.index wanted=explanation.number "
     "last_picked=explanation.last_pick batches=explanation.batches clusters=. fresh_schedule=drift "
     "override_failures=failures fulfilled=is_fulfilled unscheduled",
-    clusters=lambda reason: [
-        _build_cluster_document(cluster, reason) for cluster in _select_clusters(reason)
-    ],
+    clusters=lambda reason: [_build_cluster_document(cluster, reason) for cluster in _select_clusters(reason)],
     fresh_schedule="gained=gained_clusters lost=lost_clusters",
 )
 _BINDING_FORM: Final = RecordForm(
@@ -332,9 +306,7 @@ _CLUSTER_FORM: Final = RecordForm(
     margin="topology_spread affinity obsolete decided_by=deciding_part",
     rejected=REJECTION_FORM,
     preferences=RecordForm(
-        Preference,
-        "weight points share=. property? value?",
-        share=lambda preference: preference.format_share() or None,
+        Preference, "weight points share=. property? value?", share=lambda preference: preference.format_share() or None
     ),
 )
 

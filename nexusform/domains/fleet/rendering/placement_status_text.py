@@ -10,12 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from nexusform.domains.fleet.importers.fleet_model import (
-    EXTERNAL,
-    ApplyStrategy,
-    FleetPlacement,
-    ObjectSelector,
-)
+from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
 from nexusform.domains.fleet.planning.placement_records import RecordedPlacement, SelectedObject
 from nexusform.domains.fleet.scheduling.bindings import Condition
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_policy_document, build_selector_document
@@ -100,9 +95,7 @@ def _build_status(status: PlacementStatus, selected_objects: Iterable[SelectedOb
     if known_indices:
         document["observedResourceIndex"] = max(known_indices)
     document["placementStatuses"] = [_build_cluster_status(cluster) for cluster in status.clusters]
-    document["selectedResources"] = [
-        _remove_empty(asdict(selected_object)) for selected_object in selected_objects
-    ]
+    document["selectedResources"] = [_remove_empty(asdict(selected_object)) for selected_object in selected_objects]
     return {name: part for name, part in document.items() if part != []}
 
 
@@ -127,12 +120,7 @@ def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
 
 
 def _build_failed_placement(failed_object: FailedObject) -> dict[str, Any]:
-    condition = {
-        "message": failed_object.message,
-        "reason": failed_object.reason,
-        "status": "False",
-        "type": "Applied",
-    }
+    condition = {"message": failed_object.message, "reason": failed_object.reason, "status": "False", "type": "Applied"}
     identity = {
         "group": failed_object.group,
         "kind": failed_object.kind,

@@ -88,9 +88,7 @@ def rank_members(
     return Ranking(_group_by_spread(request, member_list, binding_masks), affinities, binding_masks)
 
 
-def _group_by_affinity(
-    request: PlacementRequest, member_list: MemberList
-) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
+def _group_by_affinity(request: PlacementRequest, member_list: MemberList) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
     """Return members by affinity score, in descending order, and those without a computable score."""
     scores, failing = cluster_affinity.compute_scores(request, member_list)
     members_by_score: dict[int, Mask] = {}
@@ -107,9 +105,7 @@ def _group_by_spread(
         return ((0, member_list.all_members),)
     return tuple(
         sorted(
-            topology_spread.evaluate_constraints(
-                request, member_list, binding_masks
-            ).members_by_score.items(),
+            topology_spread.evaluate_constraints(request, member_list, binding_masks).members_by_score.items(),
             reverse=True,
         )
     )
@@ -126,11 +122,7 @@ class FilterResult(Struct, frozen=True):
     @property
     def rejected_members(self) -> Mask:
         """Members reported as filtered out by KubeFleet."""
-        return sum(
-            members
-            for rule, members in self.rejected_by_rule
-            if rule.plugin != same_placement_affinity.PLUGIN
-        )
+        return sum(members for rule, members in self.rejected_by_rule if rule.plugin != same_placement_affinity.PLUGIN)
 
     def find_rejecting_rule(self, position: int) -> Filter | None:
         """Return the first rule that rejects a member."""
@@ -150,9 +142,7 @@ def filter_members(
         ),
     )
     return (
-        start
-        if isinstance(start, Abort)
-        else _apply_filters(dynamic_rules, start, request, member_list, binding_masks)
+        start if isinstance(start, Abort) else _apply_filters(dynamic_rules, start, request, member_list, binding_masks)
     )
 
 
@@ -249,9 +239,7 @@ def _run_chain(
     )
 
 
-def _pick_all(
-    request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot
-) -> _CycleOutcome:
+def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot) -> _CycleOutcome:
     """Pick every eligible cluster, in name order; the number found is the number needed."""
     filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
     if isinstance(filter_result, Abort):
@@ -272,9 +260,7 @@ def _pick_all(
     )
 
 
-def _pick_fixed(
-    request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot
-) -> _CycleOutcome:
+def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot) -> _CycleOutcome:
     """Bind the named clusters regardless of labels and taints, if they exist and are eligible."""
     names = tuple(dict.fromkeys(request.policy.cluster_names))
     if not names:
@@ -285,11 +271,7 @@ def _pick_fixed(
     missing: list[Decision] = []
     for name in names:
         position = member_list.positions.get(name)
-        reason = (
-            None
-            if position is None
-            else cluster_eligibility.explain_ineligibility(member_list.members[position])
-        )
+        reason = None if position is None else cluster_eligibility.explain_ineligibility(member_list.members[position])
         if position is None:
             missing.append(decisions.build_missing_decision(name))
         elif reason is not None:
@@ -297,11 +279,7 @@ def _pick_fixed(
         else:
             valid_positions.append(position)
     targets = sum(1 << position for position in valid_positions)
-    picks = [
-        ScoredMember(position, 0, 0)
-        for position in valid_positions
-        if not binding_table.current >> position & 1
-    ]
+    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not binding_table.current >> position & 1]
     result = _bind_picks(binding_table, picks, targets, has_scores=False)
     if isinstance(result, Abort):
         return _CycleOutcome(abort=result)
@@ -313,9 +291,7 @@ def _pick_fixed(
     )
 
 
-def _pick_n(
-    request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
-) -> _CycleOutcome:
+def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot) -> _CycleOutcome:
     """Adjust the number of clusters to N: downscale, keep, or pick the best eligible ones."""
     number = _compute_number_of_clusters(request, binding_table, snapshot)
     current_count = binding_table.current.bit_count()
@@ -355,9 +331,7 @@ def _release_surplus(binding_table: BindingTable, number: int, surplus: int) -> 
         bound_count = surplus - len(scheduled)
         leaving, scheduled, bound = (*scheduled, *ranked[:bound_count]), (), ranked[bound_count:]
     for binding in leaving:
-        binding_table.release_member(
-            binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE
-        )
+        binding_table.release_member(binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE)
     return _CycleOutcome(_build_status(number, (*scheduled, *bound), ()))
 
 
@@ -387,9 +361,7 @@ def _pick_missing(
     kept_groups = (binding_table.scheduled, binding_table.bound)
     picks = list(islice(ranking.iterate_best_first(filter_result.eligible), limit))
     picked_members = sum(1 << scored.position for scored in picks)
-    rejected = list(
-        islice(_build_rejections(filter_result, request, binding_table), decisions.MAX_UNSELECTED)
-    )
+    rejected = list(islice(_build_rejections(filter_result, request, binding_table), decisions.MAX_UNSELECTED))
     picked_bindings = _bind_picks(binding_table, picks, picked_members)
     if isinstance(picked_bindings, Abort):
         return _CycleOutcome(abort=picked_bindings)
@@ -397,14 +369,10 @@ def _pick_missing(
         return _CycleOutcome(needs_requeue=True)
     selected = (*picked_bindings, *_list_bindings(binding_table, *kept_groups))
     outscored = _build_outscored(ranking, filter_result.eligible & ~picked_members, binding_table.member_list)
-    return _CycleOutcome(
-        _build_status(number, selected, decisions.list_unselected(selected, outscored, rejected))
-    )
+    return _CycleOutcome(_build_status(number, selected, decisions.list_unselected(selected, outscored, rejected)))
 
 
-def _build_status(
-    number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]
-) -> SchedulingStatus:
+def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]) -> SchedulingStatus:
     """Build the status of a PickN; `number` is the requested number of clusters."""
     condition = decisions.build_scheduled_condition(len(selected), len(selected) >= number)
     return SchedulingStatus(condition, selected, unselected)
@@ -429,9 +397,7 @@ def _bind_picks(
         updated.get(change, created).append(binding_table.get_binding(pick.position))
     for position in iterate_ascending(binding_table.obsolete & ~targets):
         binding_table.release_member(position, ChangeCause.POLICY)
-    updated_bindings = chain.from_iterable(
-        sorted(group, key=lambda b: b.cluster) for group in updated.values()
-    )
+    updated_bindings = chain.from_iterable(sorted(group, key=lambda b: b.cluster) for group in updated.values())
     return (*created, *updated_bindings)
 
 

@@ -32,10 +32,7 @@ class SchedulingStatus(Struct, frozen=True):
 
     def list_decisions(self) -> tuple[Decision, ...]:
         """Return all decisions, selected clusters first, at most 1000."""
-        return (
-            *map(build_selected_decision, self.selected_bindings[:MAX_DECISIONS]),
-            *self.unselected_decisions,
-        )
+        return (*map(build_selected_decision, self.selected_bindings[:MAX_DECISIONS]), *self.unselected_decisions)
 
 
 def build_selected_decision(binding: Binding) -> Decision:
@@ -51,8 +48,7 @@ def build_selected_decision(binding: Binding) -> Decision:
 def build_outscored_decision(cluster: str, affinity: int, spread: int) -> Decision:
     """Build the decision on an eligible cluster with too low a score."""
     reason = (
-        f'Cluster "{cluster}" does not score high enough (affinity score: {affinity},'
-        f" topology spread score: {spread})"
+        f'Cluster "{cluster}" does not score high enough (affinity score: {affinity}, topology spread score: {spread})'
     )
     return Decision(cluster, False, reason, affinity, spread)
 
@@ -64,9 +60,7 @@ def build_rejected_decision(cluster: str, reason: str) -> Decision:
 
 def build_ineligible_decision(cluster: str, reason: str) -> Decision:
     """Build the decision on an ineligible cluster of a PickFixed policy."""
-    return Decision(
-        cluster, False, f'Cluster "{cluster}" is not eligible for resource placement yet: {reason}'
-    )
+    return Decision(cluster, False, f'Cluster "{cluster}" is not eligible for resource placement yet: {reason}')
 
 
 def build_missing_decision(cluster: str) -> Decision:
@@ -79,10 +73,7 @@ def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
     if is_fulfilled:
         text = f"found all cluster needed as specified by the scheduling policy, found {count} cluster(s)"
         return Condition(SCHEDULED, "True", FULFILLED, text)
-    text = (
-        "could not find all clusters needed as specified by the scheduling policy,"
-        f" found {count} cluster(s) instead"
-    )
+    text = f"could not find all clusters needed as specified by the scheduling policy, found {count} cluster(s) instead"
     return Condition(SCHEDULED, "False", UNFULFILLED, text)
 
 
@@ -100,7 +91,4 @@ def list_unselected(
     unselected_outscored = (decision for decision in outscored if decision.cluster not in selected_clusters)
     decisions = list(islice(unselected_outscored, maximum))
     listed_rejections = islice(rejected, maximum - len(decisions))
-    return (
-        *decisions,
-        *(decision for decision in listed_rejections if decision.cluster not in selected_clusters),
-    )
+    return (*decisions, *(decision for decision in listed_rejections if decision.cluster not in selected_clusters))

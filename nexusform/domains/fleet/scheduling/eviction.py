@@ -60,9 +60,7 @@ class Eviction(Struct, frozen=True):
     message: str
 
 
-def evaluate_eviction(
-    cluster: str, target: EvictionTarget | None, budget: DisruptionBudget | None
-) -> Eviction:
+def evaluate_eviction(cluster: str, target: EvictionTarget | None, budget: DisruptionBudget | None) -> Eviction:
     """Decide on one eviction; `target` None: the placement is missing."""
     invalid_reason = MISSING_PLACEMENT if target is None else _explain_invalid(cluster, target)
     if target is None or invalid_reason:
@@ -71,9 +69,7 @@ def evaluate_eviction(
     return Eviction(cluster, is_valid=True, is_executed=is_executed, message=message)
 
 
-def _check_eviction(
-    cluster: str, target: EvictionTarget, budget: DisruptionBudget | None
-) -> tuple[bool, str]:
+def _check_eviction(cluster: str, target: EvictionTarget, budget: DisruptionBudget | None) -> tuple[bool, str]:
     """Return whether a valid eviction is executed, and the reason."""
     binding = next(b for b in target.bindings if b.cluster == cluster)
     if binding.is_deleting:
@@ -101,8 +97,7 @@ def apply_eviction(eviction: Eviction, bindings: Iterable[Binding]) -> tuple[Bin
     if not eviction.is_executed:
         return tuple(bindings)
     return tuple(
-        replace(binding, is_deleting=True) if binding.cluster == eviction.cluster else binding
-        for binding in bindings
+        replace(binding, is_deleting=True) if binding.cluster == eviction.cluster else binding for binding in bindings
     )
 
 
@@ -120,9 +115,7 @@ def _explain_invalid(cluster: str, target: EvictionTarget) -> str:
 
 def _is_misconfigured(budget: DisruptionBudget) -> bool:
     """Return True if a budget has values without meaning for PickAll."""
-    return budget.max_unavailable is not None or (
-        budget.min_available is not None and budget.min_available.is_percent
-    )
+    return budget.max_unavailable is not None or (budget.min_available is not None and budget.min_available.is_percent)
 
 
 def _count_allowed(budget: DisruptionBudget, target: EvictionTarget, available: int) -> int:

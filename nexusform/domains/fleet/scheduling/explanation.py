@@ -19,20 +19,11 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PreferredTerm,
 )
 from nexusform.domains.fleet.scheduling.cycle import ScoredMember, filter_members, rank_members
-from nexusform.domains.fleet.scheduling.member_list import (
-    BindingMasks,
-    BindingTable,
-    MemberList,
-    iterate_ascending,
-)
+from nexusform.domains.fleet.scheduling.member_list import BindingMasks, BindingTable, MemberList, iterate_ascending
 from nexusform.domains.fleet.scheduling.profile import FILTERS
 from nexusform.domains.fleet.scheduling.properties import Extremes, find_extremes, read_property
 from nexusform.domains.fleet.scheduling.rejection_details import describe_rejection
-from nexusform.domains.fleet.scheduling.rules import (
-    cluster_affinity,
-    same_placement_affinity,
-    topology_spread,
-)
+from nexusform.domains.fleet.scheduling.rules import cluster_affinity, same_placement_affinity, topology_spread
 from nexusform.kubernetes.quantity import Quantity
 from nexusform.scheduling.decision import Rejection
 
@@ -139,26 +130,18 @@ def compute_drift(
     fresh_result = cycle.run_cycles((), member_list, policy, snapshot, namespace)
     if fresh_result.abort is not None:
         return PolicyDrift((), ())
-    current_clusters = {
-        b.cluster for b in bindings if b.state is not BindingState.UNSCHEDULED and not b.is_deleting
-    }
+    current_clusters = {b.cluster for b in bindings if b.state is not BindingState.UNSCHEDULED and not b.is_deleting}
     fresh_clusters = {b.cluster for b in fresh_result.bindings}
     gained, lost = fresh_clusters - current_clusters, current_clusters - fresh_clusters
     return PolicyDrift(tuple(sorted(gained)), tuple(sorted(lost)))
 
 
-def find_eligible_members(
-    member_list: MemberList, policy: Policy | None, namespace: str = ""
-) -> frozenset[str]:
+def find_eligible_members(member_list: MemberList, policy: Policy | None, namespace: str = "") -> frozenset[str]:
     """Return the members eligible for a placement without bindings."""
-    filter_result = filter_members(
-        PlacementRequest(policy or Policy(), namespace), member_list, BindingMasks()
-    )
+    filter_result = filter_members(PlacementRequest(policy or Policy(), namespace), member_list, BindingMasks())
     if isinstance(filter_result, Abort):
         return frozenset()
-    return frozenset(
-        member_list.members[position].name for position in iterate_ascending(filter_result.eligible)
-    )
+    return frozenset(member_list.members[position].name for position in iterate_ascending(filter_result.eligible))
 
 
 def explain(
@@ -262,9 +245,7 @@ def _explain_members(
 ) -> tuple[ClusterExplanation, ...]:
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     scores = _compute_scores(request, member_list, binding_masks) if _is_pick_n(request) else {}
-    initially_bound = BindingTable(
-        replay.initial_bindings, member_list, binding_table.policy_snapshot
-    ).current
+    initially_bound = BindingTable(replay.initial_bindings, member_list, binding_table.policy_snapshot).current
     rows: list[ClusterExplanation] = []
     for position, member in enumerate(member_list.members):
         rejections = _list_rejections(request, binding_table, position)
@@ -299,9 +280,7 @@ def _is_pick_n(request: PlacementRequest) -> bool:
     return request.policy.placement_type is PlacementType.PICK_N
 
 
-def _list_rejections(
-    request: PlacementRequest, binding_table: BindingTable, position: int
-) -> tuple[Rejection, ...]:
+def _list_rejections(request: PlacementRequest, binding_table: BindingTable, position: int) -> tuple[Rejection, ...]:
     """Return the rejections of a member by every rule. An existing binding is no rejection, nor is its own
     part of the spread.
     """
@@ -326,17 +305,11 @@ def _describe_first_rejection(
 ) -> tuple[str, ...]:
     if not rejections:
         return ()
-    return describe_rejection(
-        rejections[0].rule, request, binding_table.member_list, binding_table.masks, position
-    )
+    return describe_rejection(rejections[0].rule, request, binding_table.member_list, binding_table.masks, position)
 
 
 def _build_reported_reason(
-    name: str,
-    binding: Binding | None,
-    rejections: tuple[Rejection, ...],
-    affinity: int | None,
-    spread: int | None,
+    name: str, binding: Binding | None, rejections: tuple[Rejection, ...], affinity: int | None, spread: int | None
 ) -> str:
     """Return KubeFleet's text about a cluster; `binding` is set if bound or picked."""
     if binding is not None:
@@ -361,9 +334,7 @@ def _compute_scores(
     return {position: (affinity, spreads.get(position)) for position, affinity in enumerate(affinities)}
 
 
-def _compute_preferences(
-    request: PlacementRequest, member_list: MemberList, position: int
-) -> tuple[Preference, ...]:
+def _compute_preferences(request: PlacementRequest, member_list: MemberList, position: int) -> tuple[Preference, ...]:
     """Return the points of a member from each preferred term of a PickN."""
     if not _is_pick_n(request):
         return ()

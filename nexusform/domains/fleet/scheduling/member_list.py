@@ -221,9 +221,7 @@ class BindingTable:
 
     def _mark_unscheduled(self, cluster: str, cause: ChangeCause) -> None:
         binding = self.by_cluster[cluster]
-        self.by_cluster[cluster] = replace(
-            binding, state=BindingState.UNSCHEDULED, previous_state=binding.state
-        )
+        self.by_cluster[cluster] = replace(binding, state=BindingState.UNSCHEDULED, previous_state=binding.state)
         self.changes.append(BindingChange(cluster, BindingAction.UNSCHEDULED, cause))
 
     def list_bindings(self) -> tuple[Binding, ...]:

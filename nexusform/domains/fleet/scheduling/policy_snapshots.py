@@ -50,9 +50,7 @@ def _build_policy(policy: Policy) -> dict[str, Any]:
     required = None
     if policy.required_terms is not None:
         required = {"clusterSelectorTerms": [_build_term(term) for term in policy.required_terms]}
-    preferred = [
-        {"weight": term.weight, "preference": _build_term(term.preference)} for term in policy.preferred_terms
-    ]
+    preferred = [{"weight": term.weight, "preference": _build_term(term.preference)} for term in policy.preferred_terms]
     affinity = _remove_empty(
         requiredDuringSchedulingIgnoredDuringExecution=required,
         preferredDuringSchedulingIgnoredDuringExecution=preferred,
@@ -66,8 +64,7 @@ def _build_policy(policy: Policy) -> dict[str, Any]:
             for c in policy.spread_constraints
         ],
         tolerations=[
-            _remove_empty(key=t.key, operator=t.operator, value=t.value, effect=t.effect)
-            for t in policy.tolerations
+            _remove_empty(key=t.key, operator=t.operator, value=t.value, effect=t.effect) for t in policy.tolerations
         ],
     )
 
@@ -80,8 +77,7 @@ def _build_term(term: ClusterTerm) -> dict[str, Any]:
     if term.property_selector is not None:
         document["propertySelector"] = {
             "matchExpressions": [
-                {"name": r.name, "operator": r.operator, "values": list(r.values)}
-                for r in term.property_selector
+                {"name": r.name, "operator": r.operator, "values": list(r.values)} for r in term.property_selector
             ]
         }
     if term.property_sorter is not None:
@@ -94,8 +90,7 @@ def _build_selector(selector: LabelSelector) -> dict[str, Any]:
     return _remove_empty(
         matchLabels=dict(selector.match_labels),
         matchExpressions=[
-            _remove_empty(key=r.key, operator=r.operator, values=list(r.values))
-            for r in selector.match_expressions
+            _remove_empty(key=r.key, operator=r.operator, values=list(r.values)) for r in selector.match_expressions
         ],
     )
 

@@ -47,8 +47,7 @@ def read_property(member: Member, name: str) -> PropertyValue:
     quantity = parse_quantity(text)
     if isinstance(quantity, MalformedQuantity):
         return UnreadableProperty(
-            f"value {text} of property {name} from cluster {member.name} is not a valid quantity:"
-            f" {quantity.message}"
+            f"value {text} of property {name} from cluster {member.name} is not a valid quantity: {quantity.message}"
         )
     return quantity
 
@@ -62,9 +61,7 @@ def _read_resource(member: Member, name: str) -> PropertyValue:
     usage = member.resources
     amounts = {TOTAL: usage.total, ALLOCATABLE: usage.allocatable, AVAILABLE: usage.available}.get(parts[0])
     if amounts is None:
-        return UnreadableProperty(
-            f"{prefix}: invalid capacity type {parts[0]} in resource property name {name}"
-        )
+        return UnreadableProperty(f"{prefix}: invalid capacity type {parts[0]} in resource property name {name}")
     return amounts.get(parts[1])
 
 
@@ -84,9 +81,7 @@ class Extremes(Struct, frozen=True):
 
 def find_extremes(member_list: MemberList, name: str) -> Extremes | UnreadableProperty:
     """Return the extremes over all members, eligible or not, in the notation of the first one."""
-    return member_list.get_cached(
-        ("extremes", name), lambda: _compute_extremes(list_values(member_list, name))
-    )
+    return member_list.get_cached(("extremes", name), lambda: _compute_extremes(list_values(member_list, name)))
 
 
 def _compute_extremes(values: tuple[PropertyValue, ...]) -> Extremes | UnreadableProperty:

@@ -15,14 +15,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, MemberList
 from nexusform.domains.fleet.scheduling.properties import COMPARISONS, read_property
 from nexusform.domains.fleet.scheduling.rules import topology_spread
-from nexusform.kubernetes.matching import (
-    DOES_NOT_EXIST,
-    EXISTS,
-    IN,
-    LabelSelector,
-    Requirement,
-    is_requirement_met,
-)
+from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, LabelSelector, Requirement, is_requirement_met
 from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, parse_quantity
 
 _MAX_NAMES = 6
@@ -34,11 +27,7 @@ def describe_rejection(
 ) -> tuple[str, ...]:
     """Return details of a rule's rejection, one sentence each; none if its reason is complete."""
     describe_rule = _DESCRIBERS.get(rule)
-    return (
-        tuple(describe_rule(request, member_list, binding_masks, position))
-        if describe_rule is not None
-        else ()
-    )
+    return tuple(describe_rule(request, member_list, binding_masks, position)) if describe_rule is not None else ()
 
 
 def _describe_terms(
@@ -102,12 +91,7 @@ def _format_property_mismatch(requirement: PropertyRequirement, member: Member) 
         return f"no property {name} (required: {requested})" if value is None else ""
     compare = COMPARISONS.get(requirement.operator)
     bound = parse_quantity(requirement.values[0]) if len(requirement.values) == 1 else None
-    if (
-        compare is None
-        or bound is None
-        or isinstance(bound, MalformedQuantity)
-        or compare(value.nano, bound.nano)
-    ):
+    if compare is None or bound is None or isinstance(bound, MalformedQuantity) or compare(value.nano, bound.nano):
         return ""
     return f"{name} is {value} (required: {requested})"
 

@@ -67,9 +67,7 @@ class RolloutProjection(Struct, frozen=True):
     @property
     def reached_clusters(self) -> frozenset[str]:
         """Clusters with the latest resources from one of the waves."""
-        return frozenset(
-            chain.from_iterable((*wave.updated_clusters, *wave.bound_clusters) for wave in self.waves)
-        )
+        return frozenset(chain.from_iterable((*wave.updated_clusters, *wave.bound_clusters) for wave in self.waves))
 
 
 class BlockedRollout(Struct, frozen=True):
@@ -92,9 +90,7 @@ class BlockedRollout(Struct, frozen=True):
         """Build the warning: cause and remedy. Failing clusters count as unavailable."""
         unavailable, surge = self.strategy.max_unavailable, self.strategy.max_surge
         failing_text = (
-            f"{format_list(failing, _MAX_NAMES)} {select_form(len(failing), 'fails', 'fail')}"
-            if failing
-            else ""
+            f"{format_list(failing, _MAX_NAMES)} {select_form(len(failing), 'fails', 'fail')}" if failing else ""
         )
         cause = f" {failing_text} and counts as unavailable." if failing else ""
         consequence = select_form(
@@ -106,13 +102,9 @@ class BlockedRollout(Struct, frozen=True):
             f"and max_surge = {surge} allow no further change. {advice}"
         )
         hint = (
-            f"; {failing_text} there"
-            if failing
-            else f"; raise max_unavailable ({unavailable}) or max_surge ({surge})"
+            f"; {failing_text} there" if failing else f"; raise max_unavailable ({unavailable}) or max_surge ({surge})"
         )
-        summary = (
-            f"{self.placement}: the rollout stops before {format_first(self.clusters, _MAX_NAMES)}{hint}"
-        )
+        summary = f"{self.placement}: the rollout stops before {format_first(self.clusters, _MAX_NAMES)}{hint}"
         return Problem(path, BLOCKED_ROLLOUT, text, Severity.WARNING, brief=summary)
 
 
@@ -166,11 +158,7 @@ def simulate_rollout(
         if not any(pending):
             return RolloutProjection(tuple(waves), tuple(by_cluster.values()))
         wave = _build_next_wave(
-            by_cluster,
-            pending,
-            strategy,
-            target,
-            _WaveState(failed, unavailable, initial_readiness.is_trackable),
+            by_cluster, pending, strategy, target, _WaveState(failed, unavailable, initial_readiness.is_trackable)
         )
         changed = {*wave.updated_clusters, *wave.bound_clusters}
         if not wave.deleted_clusters and not changed:
@@ -210,18 +198,12 @@ def _group_pending(by_cluster: dict[str, Binding], resources: int, outdated: set
 
 
 def _build_next_wave(
-    by_cluster: dict[str, Binding],
-    pending: _PendingClusters,
-    strategy: RollingUpdate,
-    target: int,
-    state: _WaveState,
+    by_cluster: dict[str, Binding], pending: _PendingClusters, strategy: RollingUpdate, target: int, state: _WaveState
 ) -> Wave:
     """Build the next wave within the budgets for removals and additions."""
     delete, update, bind = pending
     running = [cluster for cluster, binding in by_cluster.items() if binding.has_resources]
-    started = [
-        cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED
-    ]
+    started = [cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED]
     ready = sum(cluster not in state.unavailable_clusters for cluster in running)
     can_be_ready = sum(cluster not in state.failed_clusters for cluster in started)
     budget = compute_budget(strategy, target, ready=ready, can_be_ready=can_be_ready)
@@ -240,6 +222,4 @@ def _apply_wave(wave: Wave, by_cluster: dict[str, Binding], resources: int) -> N
     for cluster in wave.deleted_clusters:
         del by_cluster[cluster]
     for cluster in (*wave.updated_clusters, *wave.bound_clusters):
-        by_cluster[cluster] = replace(
-            by_cluster[cluster], state=BindingState.BOUND, resource_snapshot=resources
-        )
+        by_cluster[cluster] = replace(by_cluster[cluster], state=BindingState.BOUND, resource_snapshot=resources)

@@ -140,24 +140,18 @@ def _assign_stages(
     return tuple(plans)
 
 
-def _select_clusters(
-    stage: Stage, picked_clusters: list[str], members: Mapping[str, Member]
-) -> list[str] | RunProblem:
+def _select_clusters(stage: Stage, picked_clusters: list[str], members: Mapping[str, Member]) -> list[str] | RunProblem:
     if stage.label_selector is None:
         return []
     problems = validate_selector(stage.label_selector)
     if problems:
         return RunProblem(f"the stage label selector is invalid, stage: {stage.name}, err: {problems[0]}")
     return [
-        name
-        for name in picked_clusters
-        if name in members and is_selected(stage.label_selector, members[name].labels)
+        name for name in picked_clusters if name in members and is_selected(stage.label_selector, members[name].labels)
     ]
 
 
-def _sort_clusters(
-    stage: Stage, clusters: list[str], members: Mapping[str, Member]
-) -> tuple[str, ...] | RunProblem:
+def _sort_clusters(stage: Stage, clusters: list[str], members: Mapping[str, Member]) -> tuple[str, ...] | RunProblem:
     """Return the clusters of a stage in update order."""
     key = stage.sorting_label_key
     if key is None:
@@ -165,9 +159,7 @@ def _sort_clusters(
     for name in clusters:
         value = members[name].labels.get(key, "")
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", value, re.ASCII):
-            return RunProblem(
-                f"the sorting label `{key}:{value}` on cluster `{name}` is not valid: not an integer"
-            )
+            return RunProblem(f"the sorting label `{key}:{value}` on cluster `{name}` is not valid: not an integer")
     return tuple(sorted(clusters, key=lambda name: (int(members[name].labels[key]), name)))
 
 
@@ -280,9 +272,7 @@ def simulate_run(
             for name in step.clusters:
                 binding = active.get(name)
                 if binding is not None and name not in finished:
-                    active[name] = replace(
-                        binding, state=BindingState.BOUND, resource_snapshot=resource_snapshot
-                    )
+                    active[name] = replace(binding, state=BindingState.BOUND, resource_snapshot=resource_snapshot)
             blocking += [name for name in step.clusters if name in failing]
     return RunOutcome(tuple(completed_steps), tuple(active.values()), blocking_clusters=tuple(blocking))
 

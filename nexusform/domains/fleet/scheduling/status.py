@@ -10,13 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.domains.fleet.scheduling.bindings import (
-    Binding,
-    BindingState,
-    Condition,
-    PlacementType,
-    Policy,
-)
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Condition, PlacementType, Policy
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
@@ -89,10 +83,7 @@ _STEP_TEXTS = {
         "RolloutStarted",
         {
             TRUE: ("RolloutStarted", "All {} cluster(s) start rolling out the latest resource"),
-            FALSE: (
-                "RolloutNotStartedYet",
-                "The rollout is being blocked by the rollout strategy in {} cluster(s)",
-            ),
+            FALSE: ("RolloutNotStartedYet", "The rollout is being blocked by the rollout strategy in {} cluster(s)"),
             UNKNOWN: (
                 "RolloutStartedUnknown",
                 (
@@ -102,10 +93,7 @@ _STEP_TEXTS = {
             ),
         },
         {
-            TRUE: (
-                "RolloutStarted",
-                "Detected the new changes on the resources and started the rollout process",
-            ),
+            TRUE: ("RolloutStarted", "Detected the new changes on the resources and started the rollout process"),
             FALSE: ("RolloutNotStartedYet", "The rollout is being blocked by the rollout strategy"),
             UNKNOWN: (
                 "RolloutStartedUnknown",
@@ -116,10 +104,7 @@ _STEP_TEXTS = {
     "overridden": _StepTexts(
         "Overridden",
         {
-            TRUE: (
-                "OverriddenSucceeded",
-                "The selected resources are successfully overridden in {} cluster(s)",
-            ),
+            TRUE: ("OverriddenSucceeded", "The selected resources are successfully overridden in {} cluster(s)"),
             FALSE: ("OverriddenFailed", "Failed to override resources in {} cluster(s)"),
             UNKNOWN: (
                 "OverriddenPending",
@@ -176,10 +161,7 @@ _STEP_TEXTS = {
             ),
             UNKNOWN: (
                 "ApplyPending",
-                (
-                    "There are still {} cluster(s) in the process of applying the resources on the"
-                    " member cluster"
-                ),
+                ("There are still {} cluster(s) in the process of applying the resources on the member cluster"),
             ),
         },
         {
@@ -192,25 +174,16 @@ _STEP_TEXTS = {
         "Available",
         {
             TRUE: ("ResourceAvailable", "The selected resources in {} cluster(s) are available now"),
-            FALSE: (
-                "ResourceNotAvailableYet",
-                "The selected resources in {} cluster(s) are still not available yet",
-            ),
+            FALSE: ("ResourceNotAvailableYet", "The selected resources in {} cluster(s) are still not available yet"),
             UNKNOWN: (
                 "ResourceAvailableUnknown",
-                (
-                    "There are still {} cluster(s) in the process of checking the availability of the"
-                    " selected resources"
-                ),
+                ("There are still {} cluster(s) in the process of checking the availability of the selected resources"),
             ),
         },
         {
             TRUE: ("AllWorkAreAvailable", "All corresponding work objects are available"),
             FALSE: ("NotAllWorkAreAvailable", "Not all corresponding work objects are available"),
-            UNKNOWN: (
-                "ResourceAvailableUnknown",
-                "The availability of the selected resources is unknown yet",
-            ),
+            UNKNOWN: ("ResourceAvailableUnknown", "The availability of the selected resources is unknown yet"),
         },
     ),
     "diff_reported": _StepTexts(
@@ -229,10 +202,7 @@ _STEP_TEXTS = {
         {
             TRUE: ("AllWorkHaveDiffReported", "All corresponding work objects have reported diff"),
             FALSE: ("NotAllWorkHaveDiffReported", "Not all corresponding work objects have reported diff"),
-            UNKNOWN: (
-                "DiffReportingPending",
-                "Diff reporting has just started; its status is not yet to be known",
-            ),
+            UNKNOWN: ("DiffReportingPending", "Diff reporting has just started; its status is not yet to be known"),
         },
     ),
 }
@@ -292,10 +262,7 @@ def build_placement_status(
     scheduling_condition = scheduling.condition
     first_conditions = [
         Condition(
-            f"{prefix}Scheduled",
-            scheduling_condition.status,
-            scheduling_condition.reason,
-            scheduling_condition.message,
+            f"{prefix}Scheduled", scheduling_condition.status, scheduling_condition.reason, scheduling_condition.message
         )
     ]
     if status_namespace:
@@ -340,17 +307,13 @@ def _build_placement_conditions(progresses: Sequence[Progress], prefix: str) -> 
             return
 
 
-def _build_external_condition(
-    clusters: Sequence[str], progresses: Sequence[Progress], prefix: str
-) -> Condition | None:
+def _build_external_condition(clusters: Sequence[str], progresses: Sequence[Progress], prefix: str) -> Condition | None:
     """Build the condition while staged runs have not distributed one version everywhere, or a cluster's state
     is unknown.
     """
     versions = {progress.resource_snapshot for progress in progresses}
     unknown_clusters = [
-        cluster
-        for cluster, progress in zip(clusters, progresses, strict=True)
-        if progress.rollout_started == UNKNOWN
+        cluster for cluster, progress in zip(clusters, progresses, strict=True) if progress.rollout_started == UNKNOWN
     ]
     has_one_version = len(versions) == 1 and None not in versions
     if not progresses or (has_one_version and not unknown_clusters):
@@ -368,9 +331,7 @@ def _build_external_condition(
     return Condition(f"{prefix}RolloutStarted", UNKNOWN, "RolloutControlledByExternalController", text)
 
 
-def _build_cluster_status(
-    cluster: str, decision: str, progress: Progress, *, is_external: bool
-) -> ClusterStatus:
+def _build_cluster_status(cluster: str, decision: str, progress: Progress, *, is_external: bool) -> ClusterStatus:
     """Build the conditions of one cluster up to the first step that is not True."""
     conditions = [Condition("Scheduled", TRUE, "Scheduled", decision)]
     for name in list_step_names(progress):

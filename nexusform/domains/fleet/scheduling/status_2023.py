@@ -28,18 +28,14 @@ def build_placement_status_2023(
     """Build the status with the older texts: Scheduled, Synchronized, Applied."""
     if scheduling is None:
         text = "Scheduling has not completed"
-        return PlacementStatus(
-            (Condition(f"{CLUSTER_SCOPED}Scheduled", UNKNOWN, "SchedulePending", text),), ()
-        )
+        return PlacementStatus((Condition(f"{CLUSTER_SCOPED}Scheduled", UNKNOWN, "SchedulePending", text),), ())
     is_fulfilled = scheduling.is_fulfilled
     text = (
         "found all the clusters needed as specified by the scheduling policy"
         if is_fulfilled
         else "could not find all the clusters needed as specified by the scheduling policy"
     )
-    scheduled = Condition(
-        f"{CLUSTER_SCOPED}Scheduled", scheduling.condition.status, scheduling.condition.reason, text
-    )
+    scheduled = Condition(f"{CLUSTER_SCOPED}Scheduled", scheduling.condition.status, scheduling.condition.reason, text)
     selected = [decision for decision in scheduling.list_decisions() if decision.is_selected]
     states = [progress.get(decision.cluster, Progress(rollout_started=UNKNOWN)) for decision in selected]
     clusters = tuple(_build_cluster_status(d, state) for d, state in zip(selected, states, strict=True))
@@ -57,9 +53,7 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
     by_cluster = {binding.cluster: binding for binding in bindings}
     status_by_cluster = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
     selected = tuple(by_cluster[name] for name in status_by_cluster if name in by_cluster)
-    progress = {
-        name: _read_progress(cluster_status) for name, cluster_status in status_by_cluster.items() if name
-    }
+    progress = {name: _read_progress(cluster_status) for name, cluster_status in status_by_cluster.items() if name}
     older = build_placement_status_2023(SchedulingStatus(status.conditions[0], selected, ()), progress)
     # The resource index was added later.
     clusters = tuple(replace(cluster, observed_resource_index=None) for cluster in older.clusters)
@@ -87,18 +81,14 @@ def _build_conditions(states: list[Progress]) -> list[Condition]:
     outdated_count = sum(not _is_synchronized(state) for state in states)
     if outdated_count:
         text = (
-            f"There are {outdated_count} cluster(s) still not synchronized to the latest resources on "
-            f"the hub cluster"
+            f"There are {outdated_count} cluster(s) still not synchronized to the latest resources on the hub cluster"
         )
         return [Condition(f"{CLUSTER_SCOPED}Synchronized", FALSE, "SynchronizePending", text)]
     text = f"All {count} cluster(s) are synchronized to the latest resources on the hub cluster"
     synchronized = Condition(f"{CLUSTER_SCOPED}Synchronized", TRUE, "SynchronizeSucceeded", text)
     failed_count = sum(state.applied == FALSE for state in states)
     if failed_count:
-        text = (
-            f"Failed to apply manifests to {failed_count} clusters, please check the `failedPlacements` "
-            f"status"
-        )
+        text = f"Failed to apply manifests to {failed_count} clusters, please check the `failedPlacements` status"
         return [synchronized, Condition(f"{CLUSTER_SCOPED}Applied", FALSE, "ApplyFailed", text)]
     text = f"Successfully applied resources to {count} member clusters"
     if not count:
@@ -116,9 +106,7 @@ def _build_cluster_status(decision: Decision, state: Progress) -> ClusterStatus:
     text = "Successfully Synchronized work(s) for placement"
     conditions.append(Condition("WorkSynchronized", TRUE, "WorkSynchronizeSucceeded", text))
     if state.applied == TRUE:
-        conditions.append(
-            Condition("ResourceApplied", TRUE, "ApplySucceeded", "Successfully applied resources")
-        )
+        conditions.append(Condition("ResourceApplied", TRUE, "ApplySucceeded", "Successfully applied resources"))
     else:
         text = "Failed to apply manifests, please check the `failedPlacements` status"
         conditions.append(Condition("ResourceApplied", state.applied, "ApplyFailed", text))

@@ -50,10 +50,7 @@ def check_budget(budget: DisruptionBudget, placement_type: PlacementType | None)
     elif budget == DisruptionBudget():
         text = "this budget blocks every eviction of the placement"
         problems.append(Problem((), "fully-blocking-budget", text, Severity.WARNING))
-    for name, amount in (
-        ("max_unavailable", budget.max_unavailable),
-        ("min_available", budget.min_available),
-    ):
+    for name, amount in (("max_unavailable", budget.max_unavailable), ("min_available", budget.min_available)):
         if amount is not None and amount.value < 0:
             problems.append(build_error((name,), f"{name} must be greater than or equal to 0, got {amount}"))
     if placement_type is not PlacementType.PICK_ALL:
@@ -78,10 +75,7 @@ def check_stages(stages: Iterable[Stage]) -> list[Problem]:
     for i, stage in enumerate(all_stages):
         path: Path = ("stage", i)
         if not re.fullmatch(r"[a-z0-9]+", stage.name, re.ASCII) or len(stage.name) > MAX_STAGE_NAME_LENGTH:
-            text = (
-                f"stage name {stage.name!r} must be 1 to {MAX_STAGE_NAME_LENGTH} lower-case letters and "
-                f"digits"
-            )
+            text = f"stage name {stage.name!r} must be 1 to {MAX_STAGE_NAME_LENGTH} lower-case letters and digits"
             problems.append(build_error((*path, "name"), text))
         if stage.name in names[:i]:
             problems.append(build_error((*path, "name"), f"duplicate stage name {stage.name!r}"))
@@ -91,15 +85,11 @@ def check_stages(stages: Iterable[Stage]) -> list[Problem]:
             problems.append(build_error((*path, "max_concurrency"), text))
         problems += check_selector(stage.label_selector, (*path, "label_selector"))
         problems += _check_tasks(stage.before, (*path, "before_stage_task"), MAX_BEFORE_TASKS, (APPROVAL,))
-        problems += _check_tasks(
-            stage.after, (*path, "after_stage_task"), MAX_AFTER_TASKS, (APPROVAL, TIMED_WAIT)
-        )
+        problems += _check_tasks(stage.after, (*path, "after_stage_task"), MAX_AFTER_TASKS, (APPROVAL, TIMED_WAIT))
     return problems
 
 
-def _check_tasks(
-    tasks: tuple[Task, ...], path: Path, maximum: int, allowed_types: tuple[str, ...]
-) -> list[Problem]:
+def _check_tasks(tasks: tuple[Task, ...], path: Path, maximum: int, allowed_types: tuple[str, ...]) -> list[Problem]:
     """Return the problems of the tasks before or after a stage."""
     problems: list[Problem] = []
     if len(tasks) > maximum:
@@ -113,15 +103,9 @@ def _check_tasks(
                 build_error((*task_path, "type"), f"there cannot be more than one task of type {task.type}")
             )
         if task.type == APPROVAL and task.wait_seconds is not None:
-            problems.append(
-                build_error((*task_path, "wait_time"), "task type is Approval, waitTime is not allowed")
-            )
+            problems.append(build_error((*task_path, "wait_time"), "task type is Approval, waitTime is not allowed"))
         if task.type == TIMED_WAIT and task.wait_seconds is None:
-            problems.append(
-                build_error((*task_path, "wait_time"), "task type is TimedWait, waitTime is required")
-            )
+            problems.append(build_error((*task_path, "wait_time"), "task type is TimedWait, waitTime is required"))
         if task.wait_seconds is not None and task.wait_seconds < 0:
-            problems.append(
-                build_error((*task_path, "wait_time"), "waitTime must be a non-negative duration")
-            )
+            problems.append(build_error((*task_path, "wait_time"), "waitTime must be a non-negative duration"))
     return problems

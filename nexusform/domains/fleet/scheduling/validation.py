@@ -51,11 +51,7 @@ _REQUIRED: Path = (
     "cluster_selector_term",
 )
 _PREFERRED: Path = ("affinity", "cluster_affinity", "preferred_during_scheduling_ignored_during_execution")
-_TEXT_PROPERTIES = (
-    "k8s.io/k8s-version",
-    "k8s.io/cluster-entrypoint",
-    "k8s.io/cluster-certificate-authority-data",
-)
+_TEXT_PROPERTIES = ("k8s.io/k8s-version", "k8s.io/cluster-entrypoint", "k8s.io/cluster-certificate-authority-data")
 
 
 INVALID: Final = "invalid-fleet-object"
@@ -81,13 +77,9 @@ def format_sentence(clause: str) -> str:
 
 def check_name(name: str) -> list[Problem]:
     """Return the problems of a fleet object's name: a DNS subdomain of at most 63 characters."""
-    problems = [
-        build_error(("name",), f'name "{name}": {problem}') for problem in validate_dns_subdomain(name)
-    ]
+    problems = [build_error(("name",), f'name "{name}": {problem}') for problem in validate_dns_subdomain(name)]
     if len(name) > MAX_NAME_LENGTH:
-        problems.append(
-            build_error(("name",), f"the name field cannot have length exceeding {MAX_NAME_LENGTH}")
-        )
+        problems.append(build_error(("name",), f"the name field cannot have length exceeding {MAX_NAME_LENGTH}"))
     return problems
 
 
@@ -150,13 +142,9 @@ def _check_names(names: tuple[str, ...]) -> list[Problem]:
     problems: list[Problem] = []
     for i, name in enumerate(names):
         text = f"PickFixed cluster name {name} is not a valid member name"
-        problems += [
-            build_error((*path, i), f"{text}: {problem}") for problem in validate_dns_subdomain(name)
-        ]
+        problems += [build_error((*path, i), f"{text}: {problem}") for problem in validate_dns_subdomain(name)]
     problems += [
-        build_error(
-            (*path, i), f"PickFixed cluster name {name} cannot have length exceeding {MAX_NAME_LENGTH}"
-        )
+        build_error((*path, i), f"PickFixed cluster name {name} cannot have length exceeding {MAX_NAME_LENGTH}")
         for i, name in enumerate(names)
         if len(name) > MAX_NAME_LENGTH
     ]
@@ -174,10 +162,7 @@ def _check_number(number: int | None) -> list[Problem]:
     """Return the problems of N of a PickN policy (None: not set)."""
     path: Path = ("number_of_clusters",)
     if number is None:
-        text = (
-            "PickN without number_of_clusters: the plan selects every eligible cluster, but a real "
-            "hub rejects it"
-        )
+        text = "PickN without number_of_clusters: the plan selects every eligible cluster, but a real hub rejects it"
         return [build_difference_warning(path, text)]
     if number < 0:
         return [build_error(path, f"number of clusters cannot be {number} for policy type PickN")]
@@ -190,9 +175,7 @@ def _check_spread(constraint: SpreadConstraint, path: Path) -> list[Problem]:
         text = f"unknown unsatisfiable type {constraint.when_unsatisfiable}"
         problems.append(build_error((*path, "when_unsatisfiable"), text))
     if constraint.max_skew < 1:
-        problems.append(
-            build_error((*path, "max_skew"), f"max_skew must be 1 or more, got {constraint.max_skew}")
-        )
+        problems.append(build_error((*path, "max_skew"), f"max_skew must be 1 or more, got {constraint.max_skew}"))
     return problems
 
 
@@ -200,9 +183,7 @@ def _check_required(policy: Policy) -> list[Problem]:
     terms = policy.required_terms or ()
     problems: list[Problem] = []
     if len(terms) > MAX_TERMS:
-        problems.append(
-            build_error(_REQUIRED, f"at most {MAX_TERMS} cluster selector terms, got {len(terms)}")
-        )
+        problems.append(build_error(_REQUIRED, f"at most {MAX_TERMS} cluster selector terms, got {len(terms)}"))
     for i, term in enumerate(terms):
         path: Path = (*_REQUIRED, i)
         problems += check_selector(term.label_selector, (*path, "label_selector"))
@@ -218,9 +199,7 @@ def _check_preferred(policy: Policy) -> list[Problem]:
     for i, term in enumerate(policy.preferred_terms):
         path: Path = (*_PREFERRED, i)
         if abs(term.weight) > MAX_WEIGHT:
-            problems.append(
-                build_error((*path, "weight"), f"weight must be from -100 to 100, got {term.weight}")
-            )
+            problems.append(build_error((*path, "weight"), f"weight must be from -100 to 100, got {term.weight}"))
         problems += _check_preference(term.preference, (*path, "preference"))
     return problems
 
@@ -284,16 +263,10 @@ def _check_property_name(name: str, path: Path) -> list[Problem]:
         return _check_resource_name(name, path)
     prefix, *segments = name.split("/")
     if not segments:
-        return [
-            build_error(path, f"property name {name} is not valid: {p}")
-            for p in validate_qualified_name(name)
-        ]
+        return [build_error(path, f"property name {name} is not valid: {p}") for p in validate_qualified_name(name)]
     problems: list[Problem] = []
     if validate_dns_subdomain(prefix) and validate_qualified_name(prefix):
-        text = (
-            f"property name first segment {prefix} is neither a valid DNS subdomain nor"
-            " a valid qualified name"
-        )
+        text = f"property name first segment {prefix} is neither a valid DNS subdomain nor a valid qualified name"
         problems.append(build_error(path, text))
     for segment in segments:
         text = f"property name segment {segment} is not valid"
@@ -314,13 +287,9 @@ def _check_resource_name(name: str, path: Path) -> list[Problem]:
         supported = " ".join(CAPACITY_TYPES)
         text = f"invalid capacity type in resource property name {name}, supported values are [{supported}]"
         return [build_error(path, text)]
-    problems = [
-        build_error(path, f"property name {name} is not valid: {p}") for p in validate_qualified_name(name)
-    ]
+    problems = [build_error(path, f"property name {name} is not valid: {p}") for p in validate_qualified_name(name)]
     if not problems and (not resource or "-" in resource):
-        text = (
-            f"{name} passes the webhook but stops the scheduler: the resource name is missing or has a dash"
-        )
+        text = f"{name} passes the webhook but stops the scheduler: the resource name is missing or has a dash"
         problems.append(build_difference_warning(path, text))
     return problems
 
@@ -329,9 +298,7 @@ def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Problem]:
     """Return the problems of a policy's tolerations."""
     problems: list[Problem] = []
     if len(tolerations) > MAX_TOLERATIONS:
-        problems.append(
-            build_error(("toleration",), f"at most {MAX_TOLERATIONS} tolerations, got {len(tolerations)}")
-        )
+        problems.append(build_error(("toleration",), f"at most {MAX_TOLERATIONS} tolerations, got {len(tolerations)}"))
     for i, toleration in enumerate(tolerations):
         path: Path = ("toleration", i)
         problems += _check_toleration(toleration, path)
@@ -348,13 +315,9 @@ def _check_toleration(toleration: Toleration, path: Path) -> list[Problem]:
             for problem in validate_qualified_name(toleration.key)
         ]
     if toleration.operator not in (EQUAL, EXISTS):
-        problems.append(
-            build_error((*path, "operator"), f"unsupported toleration operator {toleration.operator}")
-        )
+        problems.append(build_error((*path, "operator"), f"unsupported toleration operator {toleration.operator}"))
     if toleration.operator == EXISTS and toleration.value:
-        problems.append(
-            build_error((*path, "value"), "toleration value needs to be empty, when operator is Exists")
-        )
+        problems.append(build_error((*path, "value"), "toleration value needs to be empty, when operator is Exists"))
     if toleration.operator == EQUAL and not toleration.key:
         problems.append(build_error((*path, "key"), "toleration key cannot be empty, when operator is Equal"))
     if toleration.operator == EQUAL:
@@ -412,17 +375,13 @@ def read_usage(
         for resource, text in sorted(texts.items()):
             amount = parse_quantity(text)
             if isinstance(amount, MalformedQuantity):
-                problems.append(
-                    build_error((name, resource), f'"{text}" is not a valid quantity: {amount.message}')
-                )
+                problems.append(build_error((name, resource), f'"{text}" is not a valid quantity: {amount.message}'))
             else:
                 amounts[resource] = amount
         return amounts
 
     usage = ResourceUsage(
-        parse_amounts("total", total),
-        parse_amounts("allocatable", allocatable),
-        parse_amounts("available", available),
+        parse_amounts("total", total), parse_amounts("allocatable", allocatable), parse_amounts("available", available)
     )
     return usage, problems
 
@@ -442,13 +401,9 @@ def check_rolling_update(
         if amount.value < 0:
             problems.append(build_error((name,), f"{name} must be greater than or equal to 0, got {amount}"))
         if amount.is_percent and amount.value > FULL_PERCENTAGE:
-            problems.append(
-                build_error((name,), f"{name} must be a number, or from 0% to 100%, got {amount}")
-            )
+            problems.append(build_error((name,), f"{name} must be a number, or from 0% to 100%, got {amount}"))
     if unavailable_period_seconds < 0:
-        text = (
-            f"unavailable_period_seconds must be greater than or equal to 0, got {unavailable_period_seconds}"
-        )
+        text = f"unavailable_period_seconds must be greater than or equal to 0, got {unavailable_period_seconds}"
         problems.append(build_error(("unavailable_period_seconds",), text))
     if max_unavailable.value == max_surge.value == 0:
         text = "max_unavailable and max_surge are both 0: no rollout can make progress"

@@ -93,9 +93,7 @@ def _find_general_trigger(occasion: SchedulingOccasion) -> Trigger:
         return Trigger.EVICTED
     if occasion.departed_clusters:
         return Trigger.CLUSTER_LEFT
-    return next(
-        (trigger for _, trigger in sorted(occasion.member_triggers.items())), occasion.default_trigger
-    )
+    return next((trigger for _, trigger in sorted(occasion.member_triggers.items())), occasion.default_trigger)
 
 
 class WatchedPlacement(Struct, frozen=True):
@@ -152,9 +150,7 @@ def _is_properties_changed(old_member: Member, new_member: Member) -> bool:
     )
 
 
-def find_member_changes(
-    old_members: Iterable[Member], new_members: Iterable[Member]
-) -> tuple[MemberChange, ...]:
+def find_member_changes(old_members: Iterable[Member], new_members: Iterable[Member]) -> tuple[MemberChange, ...]:
     """Return the changes between two member lists that queue placements, by member name."""
     old_by_name = {member.name: member for member in old_members}
     new_by_name = {member.name: member for member in new_members}

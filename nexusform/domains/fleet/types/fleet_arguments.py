@@ -165,8 +165,7 @@ def read_resource_selectors(blocks: Iterable[Values] | None) -> tuple[ObjectSele
 def read_taints(blocks: Iterable[Values] | None) -> tuple[Taint, ...]:
     """Return the taint blocks of a member."""
     return tuple(
-        Taint(_read_text(b, "key"), _read_text(b, "value"), b.get("effect") or "NoSchedule")
-        for b in blocks or ()
+        Taint(_read_text(b, "key"), _read_text(b, "value"), b.get("effect") or "NoSchedule") for b in blocks or ()
     )
 
 
@@ -202,10 +201,7 @@ def read_policy(values: Values | None) -> Policy | None:
         ),
         tolerations=tuple(
             Toleration(
-                _read_text(t, "key"),
-                t.get("operator") or "Equal",
-                _read_text(t, "value"),
-                _read_text(t, "effect"),
+                _read_text(t, "key"), t.get("operator") or "Equal", _read_text(t, "value"), _read_text(t, "effect")
             )
             for t in values.get("toleration") or ()
         ),
@@ -228,8 +224,7 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
         status_reporting_scope=arguments.get("status_reporting_scope") or CLUSTER_SCOPE_ONLY,
         propagation_policy=(strategy.get("delete_strategy") or {}).get("propagation_policy") or DELETE,
         report_back_to=_read_text(report_back, "destination") if report_back.get("type") == MIRROR else "",
-        accepts_old_names=not isinstance(attributes.get("manifest"), str)
-        or attributes.get("lenient") is True,
+        accepts_old_names=not isinstance(attributes.get("manifest"), str) or attributes.get("lenient") is True,
     )
 
 

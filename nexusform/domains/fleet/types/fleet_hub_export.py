@@ -25,25 +25,13 @@ from nexusform.domains.fleet.importers.fleet_export import (
     parse_integer,
     read_placements,
 )
-from nexusform.domains.fleet.importers.fleet_model import (
-    ApplyStrategy,
-    FleetPlacement,
-    FleetStrategy,
-    RunRecord,
-)
+from nexusform.domains.fleet.importers.fleet_model import ApplyStrategy, FleetPlacement, FleetStrategy, RunRecord
 from nexusform.domains.fleet.importers.hub_objects import is_user_object, remove_server_fields
-from nexusform.domains.fleet.importers.hub_records import (
-    ObservedEviction,
-    ObservedRun,
-    read_evictions,
-    read_runs,
-)
+from nexusform.domains.fleet.importers.hub_records import ObservedEviction, ObservedRun, read_evictions, read_runs
 from nexusform.domains.fleet.scheduling.policy_snapshots import compute_policy_hash
 from nexusform.domains.fleet.scheduling.staged_update import Stage
 from nexusform.domains.fleet.types.fleet_cluster_resource_placement import FLEET_CLUSTER_RESOURCE_PLACEMENT
-from nexusform.domains.fleet.types.fleet_cluster_staged_update_strategy import (
-    FLEET_CLUSTER_STAGED_UPDATE_STRATEGY,
-)
+from nexusform.domains.fleet.types.fleet_cluster_staged_update_strategy import FLEET_CLUSTER_STAGED_UPDATE_STRATEGY
 from nexusform.domains.fleet.types.fleet_resource_placement import FLEET_RESOURCE_PLACEMENT
 from nexusform.domains.fleet.types.fleet_schemas import BINDING
 from nexusform.domains.fleet.types.fleet_staged_update_strategy import FLEET_STAGED_UPDATE_STRATEGY
@@ -123,11 +111,7 @@ _PLACEMENT: Final = ObjectType.create(
         "conditions": ListType(_CONDITION),
         "placement_statuses": ListType(
             ObjectType.create(
-                {
-                    "cluster_name": STRING,
-                    "observed_resource_index": NUMBER,
-                    "conditions": ListType(_CONDITION),
-                }
+                {"cluster_name": STRING, "observed_resource_index": NUMBER, "conditions": ListType(_CONDITION)}
             )
         ),
     }
@@ -149,12 +133,8 @@ _SCHEMA: Final = BlockSchema(
         "placements": make_computed(
             MapType(_PLACEMENT), "Placements on the hub by id. A plan starts from these, not from state."
         ),
-        "override_snapshots": make_computed(
-            MapType(STRING), "Override snapshots as manifests, by namespace and name."
-        ),
-        "evictions": make_computed(
-            MapType(_EVICTION), "Finished evictions by name. They evict nothing again."
-        ),
+        "override_snapshots": make_computed(MapType(STRING), "Override snapshots as manifests, by namespace and name."),
+        "evictions": make_computed(MapType(_EVICTION), "Finished evictions by name. They evict nothing again."),
         "runs": make_computed(MapType(_RUN), "Started staged runs by id, with their progress."),
         "managed_by": make_computed(
             MapType(STRING), 'Objects applied by Flux or Argo CD, by "<kind> <namespace>/<name>".'
@@ -166,8 +146,7 @@ _SCHEMA: Final = BlockSchema(
         "member_clusters": make_computed(MapType(MEMBER_TYPE), "MemberClusters by name."),
         "hub_objects": make_computed(
             MapType(STRING),
-            'Other objects, and those of the latest resource snapshots, as yaml_body by "<kind> '
-            '<namespace>/<name>".',
+            'Other objects, and those of the latest resource snapshots, as yaml_body by "<kind> <namespace>/<name>".',
         ),
     },
     description="A fleet hub from kubectl output. Live placements keep their clusters.",
@@ -203,8 +182,7 @@ def build_hub_answer(reader: ManifestReader, argument: Path, attributes: Mapping
         return DataResult({}, problems)
     overrides = _read_override_snapshots(manifests)
     placement_values = {
-        key: _build_placement(placement, evictions.values(), overrides)
-        for key, placement in sorted(placements.items())
+        key: _build_placement(placement, evictions.values(), overrides) for key, placement in sorted(placements.items())
     }
     hub_values = {
         "placements": placement_values,
@@ -274,9 +252,7 @@ def build_placement_attributes(manifests: list[Manifest], key: str) -> dict[str,
     names = ("group", "version", "kind", "namespace", "name")
     return {
         "policy_snapshot": attributes["policy_snapshot"],
-        "selected_resources": [
-            {name: str(item.get(name) or "") for name in names} for item in selected_objects
-        ],
+        "selected_resources": [{name: str(item.get(name) or "") for name in names} for item in selected_objects],
         "evictions": attributes["evictions"],
         "workloads": {},
         **build_status_attributes(placement.manifest),
@@ -462,10 +438,7 @@ def _find_managers(manifests: list[Manifest]) -> dict[str, str]:
 
 
 def _find_warnings(
-    manifests: list[Manifest],
-    placements: Mapping[str, ObservedPlacement],
-    managers: Mapping[str, str],
-    argument: Path,
+    manifests: list[Manifest], placements: Mapping[str, ObservedPlacement], managers: Mapping[str, str], argument: Path
 ) -> list[Problem]:
     """Return problems about uncaptured objects and other managers."""
     problems = []
@@ -473,8 +446,7 @@ def _find_warnings(
     uncaptured = [
         key
         for key, placement in placements.items()
-        if not placement.captured_count
-        and any(status["cluster_name"] for status in _read_statuses(placement.manifest))
+        if not placement.captured_count and any(status["cluster_name"] for status in _read_statuses(placement.manifest))
     ]
     if uncaptured:
         noun, pronoun = (
@@ -495,12 +467,8 @@ def _find_warnings(
         problems.append(Problem(argument, "not-captured", text, Severity.WARNING))
     if managers:
         manager_counts = Counter(managers.values())
-        summary = format_first(
-            [f"{name}: {count:,}" for name, count in sorted(manager_counts.items())], _MAX_NAMES
-        )
-        objects = (
-            f"{format_count(len(managers), 'object')} of the hub {select_form(len(managers), 'is', 'are')}"
-        )
+        summary = format_first([f"{name}: {count:,}" for name, count in sorted(manager_counts.items())], _MAX_NAMES)
+        objects = f"{format_count(len(managers), 'object')} of the hub {select_form(len(managers), 'is', 'are')}"
         text = (
             f"{objects} applied by other managers ({summary}). Change these objects in their source, "
             "because the manager reverts changes on the hub. `managed_by` lists the manager of each "
@@ -511,12 +479,5 @@ def _find_warnings(
 
 
 FLEET_HUB_EXPORT: Final = ResourceType(
-    "fleet_hub_export",
-    0,
-    _SCHEMA,
-    identify,
-    mode="data",
-    check=check,
-    read=read_export,
-    kind=PlanningKind.HUB_EXPORT,
+    "fleet_hub_export", 0, _SCHEMA, identify, mode="data", check=check, read=read_export, kind=PlanningKind.HUB_EXPORT
 )

@@ -12,13 +12,7 @@ from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.fleet.importers.fleet_model import HubObjects
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_arguments import build_line_problems
-from nexusform.domains.fleet.types.fleet_schemas import (
-    CLUSTER,
-    FORCE_CONFLICTS,
-    PODS,
-    make_computed,
-    make_text,
-)
+from nexusform.domains.fleet.types.fleet_schemas import CLUSTER, FORCE_CONFLICTS, PODS, make_computed, make_text
 from nexusform.domains.pods.importers.manifest_parser import (
     INVALID,
     Manifest,
@@ -60,9 +54,7 @@ _SCHEMA: Final = BlockSchema(
             ),
             "The objects, in source order.",
         ),
-        "workloads": make_computed(
-            PODS, "Pod placement by workload and pod (with cluster_id).", predicted=True
-        ),
+        "workloads": make_computed(PODS, "Pod placement by workload and pod (with cluster_id).", predicted=True),
     },
     description="Objects on the hub, selectable by placements.",
 )
@@ -148,9 +140,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     for manifest in reading.manifests:
         key = (manifest.group, manifest.kind, manifest.namespace, manifest.name)
         if key in lines_by_key:
-            text = (
-                f"yaml_body:{manifest.line}: {manifest.title} is already defined at line {lines_by_key[key]}."
-            )
+            text = f"yaml_body:{manifest.line}: {manifest.title} is already defined at line {lines_by_key[key]}."
             problems.append(Problem(("yaml_body",), "duplicate-kubernetes-object", text, line=manifest.line))
         lines_by_key.setdefault(key, manifest.line)
     return problems

@@ -19,13 +19,7 @@ from nexusform.domains.fleet.types.fleet_arguments import (
     parse_manifest,
     remove_unknown,
 )
-from nexusform.domains.fleet.types.fleet_schemas import (
-    FORCE_CONFLICTS,
-    LENIENT,
-    MANIFEST,
-    make_name,
-    make_namespace,
-)
+from nexusform.domains.fleet.types.fleet_schemas import FORCE_CONFLICTS, LENIENT, MANIFEST, make_name, make_namespace
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.kubernetes.matching import validate_dns_label
 from nexusform.resource_types.shared_arguments import build_id_attribute, is_known, join_id
@@ -119,9 +113,7 @@ class FleetKind(Struct, frozen=True):
                 continue
             value = attributes.get(argument)
             if is_known(value) and manifest_value and value != manifest_value:
-                text = (
-                    f'{argument} is "{value}", but the manifest has "{manifest_value}". Remove one of them.'
-                )
+                text = f'{argument} is "{value}", but the manifest has "{manifest_value}". Remove one of them.'
                 yield Problem((argument,), CONFLICT, text)
         set_names = [
             name
@@ -134,9 +126,7 @@ class FleetKind(Struct, frozen=True):
             yield Problem((name,), CONFLICT, text)
 
 
-def _locate_name_problems(
-    argument: str, findings: Iterable[Problem], document: FleetDocument | None
-) -> list[Problem]:
+def _locate_name_problems(argument: str, findings: Iterable[Problem], document: FleetDocument | None) -> list[Problem]:
     """Return findings about a name, located in the manifest if it is there, else at the argument."""
     if document is None or ("metadata", argument) not in document.locations:
         return build_problems(findings)

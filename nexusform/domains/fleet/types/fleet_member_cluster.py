@@ -44,15 +44,11 @@ _SCHEMA: Final = BlockSchema(
             "resources; otherwise set them here.",
             refers_to=CLUSTER,
         ),
-        "properties": make_argument(
-            _QUANTITIES, "Properties by name, such as kubernetes-fleet.io/node-count."
-        ),
+        "properties": make_argument(_QUANTITIES, "Properties by name, such as kubernetes-fleet.io/node-count."),
         "health": make_text(
             "Health of the member on the hub.", default="Healthy", choices=tuple(str(h) for h in Health)
         ),
-        "apply_fails": make_argument(
-            BOOL, "Assume that applying objects fails there, for rollouts and evictions."
-        ),
+        "apply_fails": make_argument(BOOL, "Assume that applying objects fails there, for rollouts and evictions."),
         "force_conflicts": FORCE_CONFLICTS,
         "namespaces": make_argument(SetType(STRING), "Existing namespaces, if collected."),
         "location": make_text("Azure region; sets the label fleet.azure.com/location."),
@@ -153,11 +149,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems += [p.prepend_path("resources") for p in build_problems(usage_problems)]
     if configured.cluster_id:
         problems += [
-            Problem(
-                (name,),
-                CONFLICT,
-                f'With kubernetes_cluster_id, the nodes define the figures. Remove "{name}".',
-            )
+            Problem((name,), CONFLICT, f'With kubernetes_cluster_id, the nodes define the figures. Remove "{name}".')
             for name in ("properties", "resources")
             if arguments.get(name)
         ]
@@ -165,11 +157,5 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 FLEET_MEMBER_CLUSTER: Final = ResourceType(
-    "fleet_member_cluster",
-    5,
-    _SCHEMA,
-    identify,
-    check=check,
-    build_fleet_object=build_member,
-    kind=PlanningKind.MEMBER,
+    "fleet_member_cluster", 5, _SCHEMA, identify, check=check, build_fleet_object=build_member, kind=PlanningKind.MEMBER
 )

@@ -14,11 +14,7 @@ from nexusform.domains.fleet.importers.fleet_model import (
     OverrideRule,
 )
 from nexusform.domains.fleet.scheduling.validation import build_error, check_selector
-from nexusform.domains.fleet.types.fleet_arguments import (
-    parse_json,
-    read_label_selector,
-    read_resource_selectors,
-)
+from nexusform.domains.fleet.types.fleet_arguments import parse_json, read_label_selector, read_resource_selectors
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import (
     CLUSTER_TERM,
@@ -35,21 +31,13 @@ MAX_RULES: Final = 20
 _VALUE: Final = make_text("New value as JSON (jsonencode(...)); other text is used as is.")
 
 _RULE: Final = BlockSchema(
-    {
-        "override_type": make_text(
-            "Patch the object, or omit it.", default="JSONPatch", choices=("JSONPatch", "Delete")
-        )
-    },
+    {"override_type": make_text("Patch the object, or omit it.", default="JSONPatch", choices=("JSONPatch", "Delete"))},
     {
         "cluster_selector": make_block(
             "The clusters. Empty block: all. No block: none.",
             BlockSchema(
                 {},
-                {
-                    "cluster_selector_term": make_block_list(
-                        "Clusters by labels; terms are alternatives.", CLUSTER_TERM
-                    )
-                },
+                {"cluster_selector_term": make_block_list("Clusters by labels; terms are alternatives.", CLUSTER_TERM)},
             ),
         ),
         "json_patch_override": make_block_list(
@@ -73,9 +61,7 @@ _PLACEMENT: Final = BlockSchema(
 )
 
 
-def build_override_type(
-    name: str, kind: str, description: str, *, selector: str, is_namespaced: bool
-) -> ResourceType:
+def build_override_type(name: str, kind: str, description: str, *, selector: str, is_namespaced: bool) -> ResourceType:
     """Build the resource type of an override; `selector` is the name of its selector blocks."""
     selector_arguments = {
         "group": make_text("API group; empty for the core group.", default=""),
@@ -85,9 +71,7 @@ def build_override_type(
         if is_namespaced
         else make_text("Name of the object.", default=""),
     }
-    selector_blocks = (
-        {} if is_namespaced else {"label_selector": make_block("Selects by labels.", LABEL_SELECTOR)}
-    )
+    selector_blocks = {} if is_namespaced else {"label_selector": make_block("Selects by labels.", LABEL_SELECTOR)}
     spec = BlockSchema(
         {},
         {
@@ -99,9 +83,7 @@ def build_override_type(
             ),
             "policy": make_block(
                 "The changes.",
-                BlockSchema(
-                    {}, {"override_rule": make_block_list("Rules in order.", _RULE, max_items=MAX_RULES)}
-                ),
+                BlockSchema({}, {"override_rule": make_block_list("Rules in order.", _RULE, max_items=MAX_RULES)}),
             ),
         },
     )
@@ -182,17 +164,11 @@ def _check_selectors(selectors: Sequence[ObjectSelector], block: str) -> Iterato
     """Yield the webhook's errors about the objects of an override."""
     for i, selector in enumerate(selectors):
         if selector.labels is not None:
-            yield build_error(
-                (block, i), f"label selector is not supported for resource selection {selector.title}"
-            )
+            yield build_error((block, i), f"label selector is not supported for resource selection {selector.title}")
         elif not selector.name:
-            yield build_error(
-                (block, i), f"resource name is required for resource selection {selector.title}"
-            )
+            yield build_error((block, i), f"resource name is required for resource selection {selector.title}")
         elif selector in selectors[:i]:
-            yield build_error(
-                (block, i), f"resource selector {selector.title} already exists, and must be unique"
-            )
+            yield build_error((block, i), f"resource selector {selector.title} already exists, and must be unique")
 
 
 def _check_term(term: Values, path: Path) -> Iterator[Problem]:

@@ -27,11 +27,7 @@ from nexusform.domains.fleet.scheduling.validation import (
 )
 from nexusform.domains.fleet.types.fleet_arguments import check_amounts, read_placement
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
-from nexusform.domains.fleet.types.fleet_schemas import (
-    PLACEMENT_ARGUMENTS,
-    PLACEMENT_BLOCKS,
-    PLACEMENT_VALUES,
-)
+from nexusform.domains.fleet.types.fleet_schemas import PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS, PLACEMENT_VALUES
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
@@ -61,9 +57,7 @@ _CLUSTER_KINDS: Final = {
 }
 
 
-def _list_cluster_objects(
-    attributes: Values, note: Mapping[str, Any] | None
-) -> dict[str, tuple[Manifest, ...]] | None:
+def _list_cluster_objects(attributes: Values, note: Mapping[str, Any] | None) -> dict[str, tuple[Manifest, ...]] | None:
     """Return the objects of a placement in state by cluster."""
     from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
 
@@ -141,9 +135,7 @@ def _check_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator
     )
     if selects_namespaces and not is_namespaced:
         return
-    invalid_kinds, scope = (
-        (_CLUSTER_KINDS, "a cluster") if is_namespaced else (_NAMESPACED_KINDS, "not a cluster")
-    )
+    invalid_kinds, scope = (_CLUSTER_KINDS, "a cluster") if is_namespaced else (_NAMESPACED_KINDS, "not a cluster")
     for i, selector in enumerate(placement.selectors):
         if selector.kind in invalid_kinds.get(selector.group, ()):
             text = f"{selector.kind} is {scope} scoped resource"

@@ -8,14 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64
-from nexusform.schemas.block_schema import (
-    AttributeSchema,
-    BlockSchema,
-    NestedBlock,
-    Nesting,
-    ObjectReference,
-    OnChange,
-)
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, ObjectReference, OnChange
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, Type
 
 
@@ -24,13 +17,7 @@ def make_argument(
 ) -> AttributeSchema:
     """Return an argument that decides placements and must be known in the plan."""
     return AttributeSchema(
-        kind,
-        description,
-        required=required,
-        optional=not required,
-        default=default,
-        decides_placement=True,
-        **more,
+        kind, description, required=required, optional=not required, default=default, decides_placement=True, **more
     )
 
 
@@ -63,13 +50,10 @@ def make_block_list(description: str, schema: BlockSchema, **more: Any) -> Neste
 CLUSTER: Final = ObjectReference(("nexus_kubernetes_cluster", "tacker_vnf"))
 MANIFEST: Final = make_text("The object as YAML instead of blocks, validated like kubectl apply.")
 LENIENT: Final = make_argument(
-    BOOL,
-    "Correct known mistakes of printed manifests and list each correction. Default: a mistake is an error.",
+    BOOL, "Correct known mistakes of printed manifests and list each correction. Default: a mistake is an error."
 )
 FORCE_CONFLICTS: Final = make_argument(
-    BOOL,
-    "Take fields owned by other managers (server-side apply with force). Default: false; a conflict is an "
-    "error.",
+    BOOL, "Take fields owned by other managers (server-side apply with force). Default: false; a conflict is an error."
 )
 PLACEMENT_NAME: Final = make_text("Name of the placement, as literal text: a reference would be a cycle.")
 
@@ -78,8 +62,7 @@ def make_name(noun: str) -> AttributeSchema:
     """Return the `name` argument: from the manifest if set, else by default the block's name."""
     return AttributeSchema(
         STRING,
-        f"Name of the {noun}. Default: from the manifest, else the block's name. Required with count or "
-        "for_each.",
+        f"Name of the {noun}. Default: from the manifest, else the block's name. Required with count or for_each.",
         optional=True,
         computed=True,
         on_change=OnChange.REPLACE,
@@ -150,9 +133,7 @@ _CLUSTER_AFFINITY: Final = BlockSchema(
     {},
     {
         "required_during_scheduling_ignored_during_execution": make_block("Required terms.", _REQUIRED),
-        "preferred_during_scheduling_ignored_during_execution": make_block_list(
-            "Preferred terms.", _PREFERRED
-        ),
+        "preferred_during_scheduling_ignored_during_execution": make_block_list("Preferred terms.", _PREFERRED),
     },
 )
 TOLERATION: Final = BlockSchema(
@@ -165,18 +146,14 @@ TOLERATION: Final = BlockSchema(
 )
 POLICY: Final = BlockSchema(
     {
-        "placement_type": make_text(
-            "Selection type.", default="PickAll", choices=("PickAll", "PickFixed", "PickN")
-        ),
+        "placement_type": make_text("Selection type.", default="PickAll", choices=("PickAll", "PickFixed", "PickN")),
         "number_of_clusters": make_number("Number of clusters (PickN).", minimum=0, maximum=MAX_INT32),
         "cluster_names": make_texts("Cluster names (PickFixed).", default=[]),
     },
     {
         "affinity": make_block(
             "Affinity to clusters.",
-            BlockSchema(
-                {}, {"cluster_affinity": make_block("Affinity by labels and properties.", _CLUSTER_AFFINITY)}
-            ),
+            BlockSchema({}, {"cluster_affinity": make_block("Affinity by labels and properties.", _CLUSTER_AFFINITY)}),
         ),
         "topology_spread_constraint": make_block_list(
             "Spreads clusters over the values of a label.",
@@ -184,9 +161,7 @@ POLICY: Final = BlockSchema(
                 {
                     "max_skew": make_number("Maximum difference of counts.", default=1, maximum=MAX_INT32),
                     "topology_key": make_text("Label key.", required=True),
-                    "when_unsatisfiable": make_text(
-                        "DoNotSchedule or ScheduleAnyway.", default="DoNotSchedule"
-                    ),
+                    "when_unsatisfiable": make_text("DoNotSchedule or ScheduleAnyway.", default="DoNotSchedule"),
                 }
             ),
         ),
@@ -247,9 +222,7 @@ _APPLY: Final = BlockSchema(
 _DELETE: Final = BlockSchema(
     {
         "propagation_policy": make_text(
-            "What to do with objects on members after deletion.",
-            default="Delete",
-            choices=("Delete", "Abandon"),
+            "What to do with objects on members after deletion.", default="Delete", choices=("Delete", "Abandon")
         )
     }
 )
@@ -262,9 +235,7 @@ _REPORT_BACK: Final = BlockSchema(
 STRATEGY: Final = BlockSchema(
     {
         "type": make_text(
-            "Rollout by the hub or by a staged run.",
-            default="RollingUpdate",
-            choices=("RollingUpdate", "External"),
+            "Rollout by the hub or by a staged run.", default="RollingUpdate", choices=("RollingUpdate", "External")
         )
     },
     {
@@ -275,12 +246,9 @@ STRATEGY: Final = BlockSchema(
     },
 )
 PLACEMENT_ARGUMENTS: Final[Mapping[str, AttributeSchema]] = {
-    "revision_history_limit": make_number(
-        "Number of old snapshots to keep.", default=10, minimum=1, maximum=1000
-    ),
+    "revision_history_limit": make_number("Number of old snapshots to keep.", default=10, minimum=1, maximum=1000),
     "status_reporting_scope": make_text(
-        "Show the status in the namespace too. Default: no.",
-        choices=("ClusterScopeOnly", "NamespaceAccessible"),
+        "Show the status in the namespace too. Default: no.", choices=("ClusterScopeOnly", "NamespaceAccessible")
     ),
 }
 PLACEMENT_BLOCKS: Final[Mapping[str, NestedBlock]] = {
@@ -291,9 +259,7 @@ PLACEMENT_BLOCKS: Final[Mapping[str, NestedBlock]] = {
 
 _CONDITION: Final = ObjectType.create({"type": STRING, "status": STRING, "reason": STRING, "message": STRING})
 _CONDITIONS: Final = ListType(_CONDITION)
-_FAILED: Final = ObjectType.create(
-    dict.fromkeys(("group", "kind", "namespace", "name", "reason", "message"), STRING)
-)
+_FAILED: Final = ObjectType.create(dict.fromkeys(("group", "kind", "namespace", "name", "reason", "message"), STRING))
 BINDING: Final = ObjectType.create(
     {
         "state": STRING,
@@ -358,9 +324,7 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
     ),
     "selected_resources": make_computed(
         ListType(
-            ObjectType.create(
-                {"group": STRING, "version": STRING, "kind": STRING, "namespace": STRING, "name": STRING}
-            )
+            ObjectType.create({"group": STRING, "version": STRING, "kind": STRING, "namespace": STRING, "name": STRING})
         ),
         "Selected objects on the hub.",
         refers_to=ObjectReference(("fleet_hub_manifest",), "objects", ("group", "kind", "namespace", "name")),

@@ -30,17 +30,13 @@ from nexusform.schemas.value_types import BOOL, STRING, SetType
 
 # --- runs --------------------------------------------------------------------------------------
 
-_APPROVALS: Final = make_argument(
-    SetType(STRING), "Approved requests: <run>-before-<stage>, <run>-after-<stage>."
-)
+_APPROVALS: Final = make_argument(SetType(STRING), "Approved requests: <run>-before-<stage>, <run>-after-<stage>.")
 
 
 def _build_run_spec(strategy: str) -> BlockSchema:
     return BlockSchema(
         {
-            "placement_name": replace(
-                PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE
-            ),
+            "placement_name": replace(PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE),
             "staged_rollout_strategy_name": make_text(
                 "Name of the staged update strategy.",
                 required=True,
@@ -51,9 +47,7 @@ def _build_run_spec(strategy: str) -> BlockSchema:
                 "Number of the resource snapshot. Default: the latest.", on_change=OnChange.REPLACE
             ),
             "state": make_text(
-                "Requested state of the run.",
-                default="Initialize",
-                choices=tuple(str(state) for state in RunState),
+                "Requested state of the run.", default="Initialize", choices=tuple(str(state) for state in RunState)
             ),
         }
     )
@@ -98,9 +92,7 @@ def build_run_type(name: str, kind: str, *, strategy: str, is_namespaced: bool) 
 
 _APPROVAL_SPEC: Final = BlockSchema(
     {
-        "parent_stage_rollout": make_text(
-            "Name of the staged update run.", required=True, on_change=OnChange.REPLACE
-        ),
+        "parent_stage_rollout": make_text("Name of the staged update run.", required=True, on_change=OnChange.REPLACE),
         "target_stage": make_text("Name of the waiting stage.", required=True, on_change=OnChange.REPLACE),
     }
 )

@@ -11,12 +11,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.times import parse_time
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_object
-from nexusform.domains.fleet.importers.fleet_members import (
-    MemberView,
-    check_times,
-    find_newest_heartbeat,
-    read_member,
-)
+from nexusform.domains.fleet.importers.fleet_members import MemberView, check_times, find_newest_heartbeat, read_member
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.scheduling.validation import check_name, check_taints, format_sentence
 from nexusform.domains.fleet.types.fleet_arguments import read_taints
@@ -76,9 +71,7 @@ _SCHEMA: Final = BlockSchema(
         ),
         "files": AttributeSchema(ListType(STRING), "Files, instead of directory.", optional=True),
         "lenient": AttributeSchema(
-            BOOL,
-            "Correct known mistakes of printed manifests. Set it next to each manifest too.",
-            optional=True,
+            BOOL, "Correct known mistakes of printed manifests. Set it next to each manifest too.", optional=True
         ),
         "observed_at": AttributeSchema(
             STRING, "Time of the export (RFC 3339). Default: the newest heartbeat.", optional=True
@@ -160,9 +153,7 @@ class ManifestReader:
         if manifest.kind != MEMBER:
             return fleet.findings
         time_errors = check_times(Node.create_root(document))
-        time_findings = [
-            build_problem(manifest.file, location, INVALID, text) for location, text in time_errors
-        ]
+        time_findings = [build_problem(manifest.file, location, INVALID, text) for location, text in time_errors]
         return [*fleet.findings, *time_findings, *_check_member(manifest.file, fleet)]
 
 
@@ -171,9 +162,7 @@ def _check_member(file: str, member: FleetDocument) -> Iterable[Problem]:
     names = [finding.prepend_path("metadata") for finding in check_name(member.name)]
     for finding in (*names, *check_taints(read_taints(member.values.get("taint")))):
         if not member.is_reported(finding.path):
-            yield Problem(
-                (), INVALID, format_sentence(finding.detail), file=file, line=member.find_line(finding.path)
-            )
+            yield Problem((), INVALID, format_sentence(finding.detail), file=file, line=member.find_line(finding.path))
 
 
 def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:

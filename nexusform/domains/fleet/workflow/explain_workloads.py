@@ -14,10 +14,7 @@ from nexusform.diagnostics.phrases import format_first
 from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.rendering.placement_report import (
-    build_placement_document,
-    build_placement_report,
-)
+from nexusform.domains.fleet.rendering.placement_report import build_placement_document, build_placement_report
 from nexusform.domains.fleet.rendering.pod_report import POD_FORM, build_pod_report
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.workflow.reasons import (
@@ -64,9 +61,7 @@ def explain_placements(
             return None
         suggestion = suggest_name(name, sorted(member_names))
         unknown_nodes = describe_unknown_nodes(result, pattern)
-        text = f'The fleet has no member cluster "{name}".{suggestion}' + (
-            f" {unknown_nodes}" if unknown_nodes else ""
-        )
+        text = f'The fleet has no member cluster "{name}".{suggestion}' + (f" {unknown_nodes}" if unknown_nodes else "")
         return [], [build_error("no-such-object", text)]
     errors = [d for d in result.diagnostics if d.severity is Severity.ERROR]
     return _build_reasons(result, placements, member_list, [name]), errors
@@ -102,17 +97,13 @@ def _build_reasons(
     reasons = []
     for cluster, placement in product(clusters, placements):
         own_rows = rows.get(placement.spec.instance.address, ())
-        reasons.append(
-            build_placement_reason(placement, member_list, own_rows, cluster, is_sensitive=is_sensitive)
-        )
+        reasons.append(build_placement_reason(placement, member_list, own_rows, cluster, is_sensitive=is_sensitive))
     return reasons
 
 
 def _has_sensitive_objects(result: PlanResult) -> bool:
     """Return True if hub objects or overrides contain sensitive values."""
-    return any(
-        c.sensitive_after for c in result.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
-    )
+    return any(c.sensitive_after for c in result.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES))
 
 
 _POD_KINDS = (PlanningKind.PLACEMENT, PlanningKind.MANIFEST)

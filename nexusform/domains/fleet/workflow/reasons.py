@@ -61,9 +61,7 @@ def build_placement_reason(
     sensitive objects are omitted.
     """
     policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
-    scheduled_bindings = [
-        binding for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED
-    ]
+    scheduled_bindings = [binding for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED]
     bindings = {binding.cluster: binding for binding in scheduled_bindings}
     private = placement.spec.instance.prior.private if placement.spec.instance.prior is not None else None
     notes = {name: find_placement_origin(private, name) for name in bindings}
@@ -76,9 +74,7 @@ def build_placement_reason(
         ),
         {row.object: row for row in rows},
         {name: note for name, note in notes.items() if note is not None},
-        unscheduled=tuple(
-            binding.cluster for binding in placement.bindings if binding.cluster not in bindings
-        ),
+        unscheduled=tuple(binding.cluster for binding in placement.bindings if binding.cluster not in bindings),
         is_fulfilled=placement.scheduling.is_fulfilled,
         kept_reason=explain_kept_bindings(placement),
     )
@@ -87,9 +83,7 @@ def build_placement_reason(
     clusters = [cluster] if cluster else list(bindings)
     resources = {name: _get_cluster_resources(placement, bindings.get(name), name) for name in clusters}
     failures = {
-        name: rendered.failure
-        for name, (_, rendered) in resources.items()
-        if rendered is not None and rendered.failure
+        name: rendered.failure for name, (_, rendered) in resources.items() if rendered is not None and rendered.failure
     }
     objects, rendered = resources[cluster] if cluster else ((), None)
     return replace(
@@ -104,10 +98,7 @@ def _explain_decision(
     placement: PlacementPlan, bindings: Mapping[str, Binding], member_list: MemberList
 ) -> PlacementExplanation:
     """Return the explanation at the time of the decision, with the current bindings."""
-    decision_bindings, decision_members = placement.scheduling.cycle_start or (
-        placement.bindings,
-        member_list,
-    )
+    decision_bindings, decision_members = placement.scheduling.cycle_start or (placement.bindings, member_list)
     policy = placement.spec.resolve_policy(decision_members)
     snapshot, namespace = placement.spec.policy_snapshot, placement.spec.configuration.namespace
     explanation = fleet_explanation.explain(decision_bindings, decision_members, policy, snapshot, namespace)
@@ -121,13 +112,9 @@ def _get_cluster_resources(
     """Return the objects of the snapshot bound to a cluster, and the cluster's resources. Without a binding
     or rollout: the future ones.
     """
-    resources = (
-        placement.compute_resources(binding, placement.rollout.clusters) if binding is not None else None
-    )
+    resources = placement.compute_resources(binding, placement.rollout.clusters) if binding is not None else None
     if binding is None or resources is None:
-        latest_index = (
-            placement.snapshot_store.snapshots[-1].index if placement.snapshot_store.snapshots else None
-        )
+        latest_index = placement.snapshot_store.snapshots[-1].index if placement.snapshot_store.snapshots else None
         return placement.selection.manifests, placement.snapshot_store.render_cluster(latest_index, cluster)
     snapshot = placement.snapshot_store.find_snapshot(binding.resource_snapshot)
     return (snapshot.objects if snapshot is not None else resources.manifests), resources

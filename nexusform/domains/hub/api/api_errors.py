@@ -18,9 +18,7 @@ _WEBHOOK_TIMEOUT: Final = re.compile(
 _POLICY_DENIAL: Final = re.compile(r"ValidatingAdmissionPolicy '([^']*)'.*denied request: ?(.*)", re.DOTALL)
 _MANAGER: Final = re.compile(r'conflict with "([^"]*)"')
 _TYPED_PATCH_ERROR: Final = re.compile(r"failed to create typed patch object \(.*?\): (.*)", re.DOTALL)
-_PERMISSION_ERROR: Final = re.compile(
-    r'User "([^"]*)" cannot (\w+) resource "([^"]*)"(?: in API group "([^"]*)")?'
-)
+_PERMISSION_ERROR: Final = re.compile(r'User "([^"]*)" cannot (\w+) resource "([^"]*)"(?: in API group "([^"]*)")?')
 _UNCHECKED_RULES: Final = "<nil>: Invalid value: null: some validation rules were not checked"
 
 

@@ -139,9 +139,7 @@ class HubClient:
         query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
         return self._request_object("PATCH", path, query | _build_dry_run_query(dry_run), body, APPLY)
 
-    def merge(
-        self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False
-    ) -> dict[str, Any]:
+    def merge(self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Send a merge patch and return the result. Raises ApiError and HubProblem."""
         query = {"fieldManager": manager, "fieldValidation": "Strict"}
         return self._request_object("PATCH", path, query | _build_dry_run_query(dry_run), body, MERGE)
@@ -217,18 +215,14 @@ class HubClient:
         )  # to connect, read, write, wait
         headers = {"Accept": _JSON}
         try:
-            with self._client.stream(
-                "GET", path, params=query, headers=headers, timeout=timeouts
-            ) as response:
+            with self._client.stream("GET", path, params=query, headers=headers, timeout=timeouts) as response:
                 _check_response(response)
                 for line in response.iter_lines():
                     yield self._parse_event(path, line)
         except (ApiError, HubProblem):
             raise
         except Exception as problem:  # noqa: BLE001 - of httpx, of sockets
-            raise HubProblem(
-                f"{self.server} cannot be watched: {describe_connection_error(problem)}."
-            ) from None
+            raise HubProblem(f"{self.server} cannot be watched: {describe_connection_error(problem)}.") from None
 
     def _parse_event(self, path: str, line: str) -> tuple[str, dict[str, Any]]:
         event = _decode_json(line)
@@ -289,9 +283,7 @@ class HubClient:
                     deadline = self._compute_webhook_deadline()
                 if not _is_retryable(method, api_error) or self._timing.read_time() + wait > deadline:
                     raise
-                self._timing.sleep(
-                    wait if api_error.retry_after is None else min(api_error.retry_after, 30.0)
-                )
+                self._timing.sleep(wait if api_error.retry_after is None else min(api_error.retry_after, 30.0))
             except HubProblem as problem:
                 if self.is_closed or self._timing.read_time() + wait > deadline:
                     raise
@@ -331,9 +323,7 @@ class HubClient:
             with self._send_slots:
                 response = client.send(request)
         except Exception as problem:  # noqa: BLE001 - of httpx, of sockets, of an exec plug-in
-            raise HubProblem(
-                f"{self.server} cannot be reached: {describe_connection_error(problem)}."
-            ) from None
+            raise HubProblem(f"{self.server} cannot be reached: {describe_connection_error(problem)}.") from None
         log_event("debug", "hub answered", method=method, path=path, status=response.status_code)
         self._has_answered = True
         text = response.text
@@ -357,9 +347,7 @@ class HubConnection(Struct):
 
     def allow_servers(self, is_url_allowed: Callable[[str], bool]) -> None:
         """Set the servers that an untrusted kubeconfig may name."""
-        self.location = replace(
-            self.location, trust=replace(self.location.trust, is_url_allowed=is_url_allowed)
-        )
+        self.location = replace(self.location, trust=replace(self.location.trust, is_url_allowed=is_url_allowed))
 
     def connect(self) -> HubClient:
         """Return the client. Raises HubProblem."""

@@ -85,8 +85,6 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str) -> tuple[list[dict[s
         elif api_error.kind is ErrorKind.UNAUTHENTICATED:
             detail = f"{hub.server} rejected the credentials (401). Sign in again, or renew the token."
         else:
-            detail = (
-                f"{hub.server} does not list {kind.plural} ({api_error.status}): {api_error.server_message}"
-            )
+            detail = f"{hub.server} does not list {kind.plural} ({api_error.status}): {api_error.server_message}"
         raise ExternalProblem(Problem((), CANNOT_READ, detail)) from None
     return object_list.items, object_list.version

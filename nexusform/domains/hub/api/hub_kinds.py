@@ -56,9 +56,7 @@ READ_KINDS: Final = (
     *_make_pair("ResourceOverride"),
     *_make_pair("ResourceOverrideSnapshot"),
     HubKind(
-        "ClusterResourcePlacementDisruptionBudget",
-        "clusterresourceplacementdisruptionbudgets",
-        is_namespaced=False,
+        "ClusterResourcePlacementDisruptionBudget", "clusterresourceplacementdisruptionbudgets", is_namespaced=False
     ),
     HubKind("ClusterResourcePlacementEviction", "clusterresourceplacementevictions", is_namespaced=False),
     *_make_pair("StagedUpdateStrategy"),

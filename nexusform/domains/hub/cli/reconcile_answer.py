@@ -42,11 +42,7 @@ def _build_report(result: HubReconciliation) -> AnswerReport:
     ]
     has_findings = bool(difference_count or missing or result.broken_rules or result.pending)
     return AnswerReport(
-        "Reconciliation with the hub",
-        _format_verdict(result, difference_count),
-        has_findings,
-        (),
-        tuple(sections),
+        "Reconciliation with the hub", _format_verdict(result, difference_count), has_findings, (), tuple(sections)
     )
 
 
@@ -64,10 +60,7 @@ def _format_verdict(result: HubReconciliation, difference_count: int) -> str:
         verdict += f"; the hub is not done with {format_count(pending_count, 'placement')}"
     broken_count = len(result.broken_rules)
     if broken_count:
-        verdict += (
-            f"; {format_count(broken_count, 'separation rule')} "
-            f"{select_form(broken_count, 'is', 'are')} broken"
-        )
+        verdict += f"; {format_count(broken_count, 'separation rule')} {select_form(broken_count, 'is', 'are')} broken"
     return f"{verdict}."
 
 
@@ -91,11 +84,7 @@ def _build_placement_section(checks: Sequence[PlacementCheck]) -> Iterator[Secti
 
 
 def _build_difference_section(checks: Sequence[PlacementCheck]) -> Iterator[Section]:
-    rows = [
-        Row((check.name, *difference), is_finding=True)
-        for check in checks
-        for difference in check.differences
-    ]
+    rows = [Row((check.name, *difference), is_finding=True) for check in checks for difference in check.differences]
     if rows:
         heads = ("Placement", "Cluster", "State had", "The hub shows")
         yield Section("Otherwise than state had it", table=Table(heads, tuple(rows)), is_finding=True)

@@ -10,9 +10,7 @@ from nexusform.json_data.plain_data import Path, get_part
 
 Body = Mapping[str, Any]
 _UNTRACKED_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
-_IDENTITY_PATHS: Final = frozenset(
-    {("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")}
-)
+_IDENTITY_PATHS: Final = frozenset({("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")})
 
 
 def remove_ignored_fields(
@@ -52,8 +50,7 @@ def is_already_applied(hub_objects: Body, existing: Body, manager: str) -> bool:
     if any(get_part(hub_objects, path) != get_part(existing, path) for path in owned_paths):
         return False
     return all(
-        any(path[:end] in owned_paths for end in range(1, len(path) + 1))
-        for path in _list_sent_paths(hub_objects)
+        any(path[:end] in owned_paths for end in range(1, len(path) + 1)) for path in _list_sent_paths(hub_objects)
     )
 
 
@@ -65,9 +62,7 @@ def is_identity_only(hub_objects: Body) -> bool:
 def find_own_fields(existing: Body, manager: str) -> set[Path]:
     """Return the paths applied by a manager; a list with owned elements counts as a whole."""
     entries = (existing.get("metadata") or {}).get("managedFields") or ()
-    own_entries = (
-        entry for entry in entries if entry.get("manager") == manager and entry.get("operation") == "Apply"
-    )
+    own_entries = (entry for entry in entries if entry.get("manager") == manager and entry.get("operation") == "Apply")
     return {path for entry in own_entries for path in _list_owned_paths(entry.get("fieldsV1") or {})}
 
 
@@ -136,11 +131,7 @@ def find_released_fields(hub_objects: Body, existing: Body, manager: str) -> dic
     without one it is removed.
     """
     paths = sorted(path for path in find_own_fields(existing, manager) if get_part(hub_objects, path) is None)
-    return {
-        path: _find_other_owners(existing, path, manager)
-        for path in paths
-        if get_part(existing, path) is not None
-    }
+    return {path: _find_other_owners(existing, path, manager) for path in paths if get_part(existing, path) is not None}
 
 
 def _has_other_owner(existing: Body, path: Path, manager: str) -> bool:

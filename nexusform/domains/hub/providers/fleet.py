@@ -42,10 +42,7 @@ SETTINGS: Final = BlockSchema(
             choices=DRY_RUN_MODES,
         ),
         "read_only": AttributeSchema(
-            BOOL,
-            "Send nothing. Changes are made outside nexusform; apply checks them.",
-            optional=True,
-            default=False,
+            BOOL, "Send nothing. Changes are made outside nexusform; apply checks them.", optional=True, default=False
         ),
         "timeout": AttributeSchema(
             STRING,

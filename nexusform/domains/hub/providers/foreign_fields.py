@@ -41,10 +41,7 @@ ExistingObject = tuple[HubObject, Body]  # an object to send, and its existing b
 
 
 def build_hub_record(
-    type_name: str,
-    existing: Iterable[ExistingObject],
-    manager: str,
-    prior_note: Mapping[str, Any] | None = None,
+    type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Build the record of a resource's objects on the hub: uids, and for a placement the foreign fields with
     their managers. Other members of the prior note are kept.
@@ -65,9 +62,7 @@ def build_hub_record(
             FOREIGN_FIELDS: parts,
             OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
         }
-    other_members = {
-        name: value for name, value in prior_record.items() if name not in (FOREIGN_FIELDS, OWNERS)
-    }
+    other_members = {name: value for name, value in prior_record.items() if name not in (FOREIGN_FIELDS, OWNERS)}
     return {ON_HUB: {**other_members, UID: get_uid(body), **foreign_record}}
 
 
@@ -91,17 +86,13 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
     )
 
 
-def _find_foreign_fields(
-    type_name: str, hub_objects: Body, existing: Body, manager: str
-) -> Iterator[tuple[Path, str]]:
+def _find_foreign_fields(type_name: str, hub_objects: Body, existing: Body, manager: str) -> Iterator[tuple[Path, str]]:
     """Yield the fields of others in addition to the sent ones."""
     own_paths = find_own_fields(existing, manager)
     for path, other_manager in find_foreign_fields(existing, manager).items():
         if other_manager == _UNKNOWN_MANAGER:
             continue
-        is_ours = any(
-            path[: len(own_path)] == own_path or own_path[: len(path)] == path for own_path in own_paths
-        )
+        is_ours = any(path[: len(own_path)] == own_path or own_path[: len(path)] == path for own_path in own_paths)
         if not is_ours and get_part(hub_objects, path) is None and _has_value(type_name, existing, path):
             yield path, other_manager
 
@@ -109,9 +100,7 @@ def _find_foreign_fields(
 def build_field_warning(address: str, message: str) -> Problem:
     """Build the warning about foreign fields of an object."""
     detail = f"{address}: {message}. This configuration does not set it; its value on the hub is kept."
-    return Problem(
-        (), FOREIGN_FIELDS_WARNING, detail, Severity.WARNING, brief=f"{address}: {message}", address=address
-    )
+    return Problem((), FOREIGN_FIELDS_WARNING, detail, Severity.WARNING, brief=f"{address}: {message}", address=address)
 
 
 def _has_value(type_name: str, body: Body, path: Path) -> bool:
@@ -129,16 +118,12 @@ def _read_arguments(type_name: str, spec: Body) -> dict[str, Any]:
     kind = KINDS_BY_TYPE[type_name]
     head = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": kind, "metadata": {"name": "any"}}
     text = json.dumps({**head, "spec": spec})
-    return _remove_empty(
-        read_fleet_document("manifest", text, API_KINDS[kind], get_spec_schema(type_name)).values
-    )
+    return _remove_empty(read_fleet_document("manifest", text, API_KINDS[kind], get_spec_schema(type_name)).values)
 
 
 def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments without empty ones."""
-    cleaned = {
-        name: _remove_empty(value) if isinstance(value, Mapping) else value for name, value in values.items()
-    }
+    cleaned = {name: _remove_empty(value) if isinstance(value, Mapping) else value for name, value in values.items()}
     return {name: value for name, value in cleaned.items() if value not in (None, [], {})}
 
 
@@ -195,9 +180,7 @@ def build_recreation_warning(
     managers = list(dict.fromkeys(str(entry.get("manager")) for entry in entries if entry.get("manager")))
     by_managers = f" by {format_first(managers, _MAX_NAMES)}" if managers else ""
     creation_text = f"{metadata.get('creationTimestamp')}{by_managers}"
-    history = (
-        f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
-    )
+    history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
     summary = f"{request.address}: re-created on the hub at {creation_text}"
     remedy = "It is imported and updated to this configuration."
     if is_taken_over:
@@ -214,6 +197,4 @@ def build_recreation_warning(
             f'this one: import {{ to = {request.address}, id = "{request.key.id}" }}, or '
             "write over it: nexusform apply -take-ownership."
         )
-    return Problem(
-        (), OBJECT_RECREATED, f"{request.address}: {history}. {remedy}", Severity.WARNING, brief=summary
-    )
+    return Problem((), OBJECT_RECREATED, f"{request.address}: {history}. {remedy}", Severity.WARNING, brief=summary)

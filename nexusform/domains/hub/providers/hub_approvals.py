@@ -59,9 +59,7 @@ def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
 
 def _build_conditions(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the conditions of a request with the approval."""
-    other_conditions = [
-        c for c in (request.get("status") or {}).get("conditions") or () if c.get("type") != "Approved"
-    ]
+    other_conditions = [c for c in (request.get("status") or {}).get("conditions") or () if c.get("type") != "Approved"]
     approval = {
         "type": "Approved",
         "status": "True",

@@ -31,9 +31,7 @@ EVICTION_TYPE: Final = "fleet_placement_eviction"
 APPROVAL_TYPES: Final = frozenset({"fleet_cluster_approval_request", "fleet_approval_request"})
 # Sent once: if missing on the hub, the object counts as done.
 RECORD_TYPES: Final = frozenset({EVICTION_TYPE}) | RUN_TYPES | APPROVAL_TYPES
-KINDS_BY_TYPE: Final[Mapping[str, str]] = {
-    api.type_name: kind for kind, api in API_KINDS.items() if api.type_name
-}
+KINDS_BY_TYPE: Final[Mapping[str, str]] = {api.type_name: kind for kind, api in API_KINDS.items() if api.type_name}
 Body = dict[str, Any]
 
 
@@ -55,12 +53,7 @@ class HubObject(Struct, frozen=True):
         """Identity of the object; the version does not count."""
         metadata = self.body.get("metadata") or {}
         group = str(self.body.get("apiVersion") or "").rpartition("/")[0]
-        return (
-            group,
-            str(self.body.get("kind")),
-            str(metadata.get("namespace") or ""),
-            str(metadata.get("name")),
-        )
+        return (group, str(self.body.get("kind")), str(metadata.get("namespace") or ""), str(metadata.get("name")))
 
 
 def build_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
@@ -171,9 +164,7 @@ def select_sent_fields(hub_objects: Any, observed: Any) -> Any:
     """Return the observed part of a sent value: the same keys of mappings, other values whole."""
     if isinstance(hub_objects, Mapping) and isinstance(observed, Mapping):
         return {
-            name: select_sent_fields(value, observed[name])
-            for name, value in hub_objects.items()
-            if name in observed
+            name: select_sent_fields(value, observed[name]) for name, value in hub_objects.items() if name in observed
         }
     if isinstance(hub_objects, list) and isinstance(observed, list) and len(hub_objects) == len(observed):
         return [
@@ -230,11 +221,7 @@ def build_observed_attributes(
         return {**attributes, **_read_member_changes(attributes, body)}
     if isinstance(attributes.get("manifest"), str):
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
-    keys = {
-        str(path[1])
-        for path in find_differences(hub_objects[0].body, body)
-        if path[:1] == ("spec",) and path[1:]
-    }
+    keys = {str(path[1]) for path in find_differences(hub_objects[0].body, body) if path[:1] == ("spec",) and path[1:]}
     arguments = read_arguments(type_name, body)
     _remove_hub_defaults(get_spec_schema(type_name), arguments)
     changed_arguments = {name: value for name, value in arguments.items() if _list_api_names(name) & keys}
@@ -344,6 +331,5 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
             return False
     inner = block.schema.blocks.items()
     return all(
-        value.get(name) in (None, []) or _has_defaults_only(nested_block, value[name])
-        for name, nested_block in inner
+        value.get(name) in (None, []) or _has_defaults_only(nested_block, value[name]) for name, nested_block in inner
     )

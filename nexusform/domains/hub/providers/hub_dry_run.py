@@ -27,12 +27,7 @@ from nexusform.domains.hub.providers.hub_errors import (
     suggest_azure_command,
 )
 from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
-from nexusform.domains.hub.providers.object_access import (
-    find_path,
-    find_tool_manager,
-    get_identity,
-    list_existing,
-)
+from nexusform.domains.hub.providers.object_access import find_path, find_tool_manager, get_identity, list_existing
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
 from nexusform.domains.hub.providers.unchanged_placements import find_affected_placements
 from nexusform.files.log import log_event
@@ -79,11 +74,7 @@ class DryRun:
         try:
             hub = self._connection.connect()
             if self._options.is_confined and not self._options.allows_dry_run(hub.server):
-                return list(
-                    self._report_skipped(
-                        numbers, "a sandboxed run contacts it only if -allow-remote names it"
-                    )
-                )
+                return list(self._report_skipped(numbers, "a sandboxed run contacts it only if -allow-remote names it"))
         except HubProblem as problem:
             return list(self._report_skipped(numbers, str(problem)))
         valid = [n for n in numbers if not requests[n].skip_reason]
@@ -100,9 +91,7 @@ class DryRun:
                 hub, (hub_object for objects in hub_objects.values() for hub_object in objects)
             )
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
-                all_findings = [
-                    finding for findings in pool.map(validate_number, fully_known) for finding in findings
-                ]
+                all_findings = [finding for findings in pool.map(validate_number, fully_known) for finding in findings]
             all_findings += self._find_affected_placements(hub, requests, hub_objects)
         except HubProblem as problem:
             return list(self._report_skipped(numbers, str(problem)))
@@ -115,10 +104,7 @@ class DryRun:
         ]
 
     def _find_affected_placements(
-        self,
-        hub: HubClient,
-        requests: Sequence[ChangeRequest],
-        hub_objects: Mapping[int, Sequence[HubObject]],
+        self, hub: HubClient, requests: Sequence[ChangeRequest], hub_objects: Mapping[int, Sequence[HubObject]]
     ) -> Iterator[Finding]:
         """Yield findings about placements outside the plan that select its objects."""
         changed_objects = {
@@ -189,10 +175,7 @@ class DryRun:
 
     def _report_skipped(self, numbers: Sequence[int], reason: str) -> Iterator[Finding]:
         """Yield one warning for the plan, or an error if a dry run is required."""
-        changes, is_required = (
-            format_count(len(numbers), "change"),
-            self._options.validate_changes == "require",
-        )
+        changes, is_required = (format_count(len(numbers), "change"), self._options.validate_changes == "require")
         detail = f"Server-side dry run skipped for {changes}: {reason.rstrip('.')}."
         if is_required:
             detail += ' dry_run = "require" needs the validation.'
@@ -218,9 +201,7 @@ class DryRun:
                 if hub_object.identity in replaced_objects:
                     yield from ((number, problem) for problem in self._check_replacement(hub, hub_object))
                     continue
-                for problem in self._validate_object(
-                    hub, hub_object, request, prior_objects.get(hub_object.identity)
-                ):
+                for problem in self._validate_object(hub, hub_object, request, prior_objects.get(hub_object.identity)):
                     yield number, problem
             except ApiError as api_error:
                 yield number, self._build_rejection(api_error, hub_object, request)
@@ -238,23 +219,15 @@ class DryRun:
             return
         if body is not None and prior is None and request.key.type != MEMBER_TYPE:
             history = self._recreated.get(request.address, {}).get(hub_object.title)
-            detail = (
-                history.detail
-                if history
-                else describe_existing_object(hub_object, request.key, request.address)
-            )
+            detail = history.detail if history else describe_existing_object(hub_object, request.key, request.address)
             if manager := find_tool_manager(body):
-                detail += (
-                    f" {manager} applies it, and would change it back: importing it takes -take-ownership."
-                )
+                detail += f" {manager} applies it, and would change it back: importing it takes -take-ownership."
             yield Problem((), OBJECT_EXISTS, detail)
             return
         yield from self._check_tool_manager(hub_object, body)
         if body is not None:
             yield from self._check_released_fields(hub_object, prior, body)
-        hub_objects = remove_ignored_fields(
-            hub_object.body, body, request.ignored_paths, self._options.manager
-        )
+        hub_objects = remove_ignored_fields(hub_object.body, body, request.ignored_paths, self._options.manager)
         if body is not None and is_switching_to_external(hub_object.body, body):
             hub.merge(path, EXTERNAL_PATCH, self._options.manager, dry_run=True)
             # The merge was a dry run, so the rest is validated with the existing strategy.
@@ -295,9 +268,7 @@ class DryRun:
         removed_fields: list[str] = []
         for path, owners in find_released_fields(hub_object.body, body, manager).items():
             field_name = ".".join(map(str, path))
-            if owners and not (
-                is_switching_to_external(hub_object.body, body) and path[:2] == ("spec", "strategy")
-            ):
+            if owners and not (is_switching_to_external(hub_object.body, body) and path[:2] == ("spec", "strategy")):
                 kept_fields.append(f"{field_name} belongs to {' and '.join(owners)} as well")
             elif not owners and (prior is None or get_part(prior.body, path) is None):
                 removed_fields.append(field_name)
@@ -334,13 +305,8 @@ class DryRun:
     def _report_unserved(self, hub_object: HubObject) -> Problem:
         version = str(hub_object.body.get("apiVersion"))
         if version.partition("/")[0] in self._new_groups:
-            return Problem(
-                (), _DEFERRED, f"{hub_object.title} (its CustomResourceDefinition comes with this plan)"
-            )
-        detail = (
-            f"{hub_object.title}: the hub serves no {version} of that kind. Is its "
-            f"CustomResourceDefinition there?"
-        )
+            return Problem((), _DEFERRED, f"{hub_object.title} (its CustomResourceDefinition comes with this plan)")
+        detail = f"{hub_object.title}: the hub serves no {version} of that kind. Is its CustomResourceDefinition there?"
         return Problem((), HUB_REJECTION, detail)
 
     def _build_rejection(self, api_error: ApiError, hub_object: HubObject, request: ChangeRequest) -> Problem:
@@ -377,9 +343,7 @@ def _report_invalid(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Fi
     """Yield one warning for all invalid changes."""
     if invalid:
         change_count = format_count(len(invalid), "change")
-        reasons = format_first(
-            [f"{request.address} ({request.skip_reason})" for _, request in invalid], _MAX_NAMES
-        )
+        reasons = format_first([f"{request.address} ({request.skip_reason})" for _, request in invalid], _MAX_NAMES)
         detail = f"Server-side dry run skipped for {change_count}: {reasons}."
         names = format_first([request.address for _, request in invalid], _MAX_NAMES)
         summary = f"{change_count} in error, or hanging on what is: {names}"
@@ -387,13 +351,9 @@ def _report_invalid(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Fi
 
 
 def _build_schema_problem(api_error: ApiError, hub_object: HubObject) -> Problem:
-    causes = [
-        f"{cause.field}: {cause.message}".removeprefix(": ") for cause in api_error.causes if cause.message
-    ]
+    causes = [f"{cause.field}: {cause.message}".removeprefix(": ") for cause in api_error.causes if cause.message]
     message = "; ".join(dict.fromkeys(causes)) or api_error.server_message
-    return Problem(
-        (), HUB_REJECTION, f"{hub_object.title}: the hub refuses it ({api_error.status}): {message}"
-    )
+    return Problem((), HUB_REJECTION, f"{hub_object.title}: the hub refuses it ({api_error.status}): {message}")
 
 
 def _build_webhook_problem(api_error: ApiError, hub_object: HubObject) -> Problem:
@@ -436,9 +396,7 @@ def _describe_owners(api_error: ApiError) -> str:
 
 
 def _build_permission_problem(api_error: ApiError, _hub_object: HubObject) -> Problem:
-    return Problem(
-        (), DRY_RUN_SKIPPED, api_error.missing_permission or api_error.server_message, Severity.WARNING
-    )
+    return Problem((), DRY_RUN_SKIPPED, api_error.missing_permission or api_error.server_message, Severity.WARNING)
 
 
 def _build_authentication_problem(api_error: ApiError, _hub_object: HubObject) -> Problem:
@@ -457,15 +415,11 @@ _PROBLEM_BUILDERS: Final[dict[ErrorKind, Callable[[ApiError, HubObject], Problem
 def _combine_findings(findings: Sequence[Finding], *, is_required: bool) -> Iterator[Finding]:
     """Yield the findings; skipped validations are combined in one warning, or an error if required."""
     skipped = [(number, problem) for number, problem in findings if problem.id == DRY_RUN_SKIPPED]
-    yield from (
-        (number, problem) for number, problem in findings if problem.id not in (DRY_RUN_SKIPPED, _DEFERRED)
-    )
+    yield from ((number, problem) for number, problem in findings if problem.id not in (DRY_RUN_SKIPPED, _DEFERRED))
     if not skipped:
         return
     change_count = format_count(len({number for number, _ in skipped}), "change")
-    reasons = format_first(
-        list(dict.fromkeys(problem.detail.rstrip(".") for _, problem in skipped)), _MAX_NAMES
-    )
+    reasons = format_first(list(dict.fromkeys(problem.detail.rstrip(".") for _, problem in skipped)), _MAX_NAMES)
     severity = Severity.ERROR if is_required else Severity.WARNING
     detail = f"Server-side dry run failed for {change_count}: {reasons}."
     yield skipped[0][0], Problem((), DRY_RUN_SKIPPED, detail, severity, brief=f"{change_count}: {reasons}")
@@ -476,9 +430,7 @@ def _format_verdict(server: str, requested_count: int, findings: Sequence[Findin
     skipped = {number for number, problem in findings if problem.id == DRY_RUN_SKIPPED}
     rejected = {number for number, problem in findings if problem.id != _DEFERRED and _is_error(problem)}
     validated_count = requested_count - len(skipped)
-    deferred_text = format_first(
-        [problem.detail for _, problem in findings if problem.id == _DEFERRED], _MAX_NAMES
-    )
+    deferred_text = format_first([problem.detail for _, problem in findings if problem.id == _DEFERRED], _MAX_NAMES)
     deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
     if not validated_count:
         return deferred_sentence.strip()

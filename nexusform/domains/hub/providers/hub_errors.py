@@ -125,6 +125,5 @@ def handle_errors() -> Iterator[None]:
         if api_error.kind is ErrorKind.UNAUTHENTICATED:
             raise ProviderProblem("The hub rejected the credentials (401). Sign in again.") from None
         raise ProviderProblem(
-            f"The hub refuses ({api_error.status}): "
-            f"{api_error.missing_permission or api_error.server_message}"
+            f"The hub refuses ({api_error.status}): {api_error.missing_permission or api_error.server_message}"
         ) from None

@@ -113,9 +113,7 @@ class FleetHubProvider:
 
     def report_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
         """Return the findings for a plan without dry run."""
-        return DryRun(self._connection, self._options, self._findings.recreated).report_skipped(
-            requests, reason
-        )
+        return DryRun(self._connection, self._options, self._findings.recreated).report_skipped(requests, reason)
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create an object, or resume its creation. Raises ProviderProblem."""

@@ -139,9 +139,7 @@ def _read_object(
     if not unfinished_note and (pending_message := _describe_pending(key.type, *managed[0], message)):
         findings.pending[request.address] = pending_message
     # An interrupted step is repeated, which verifies its predictions.
-    return ReadResult(
-        attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note
-    )
+    return ReadResult(attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note)
 
 
 def _describe_pending(type_name: str, hub_object: HubObject, body: Values, message: str) -> str:
@@ -169,13 +167,9 @@ def _select_managed(
         body = reader.read_body(hub_object)
         if body is None:
             continue
-        is_other_object = not options.is_read_only and is_recreated(
-            type_name, hub_object, body, request.private_note
-        )
+        is_other_object = not options.is_read_only and is_recreated(type_name, hub_object, body, request.private_note)
         if is_other_object and type_name not in RECORD_TYPES:
-            problem = build_recreation_warning(
-                request, hub_object, body, is_taken_over=options.takes_ownership
-            )
+            problem = build_recreation_warning(request, hub_object, body, is_taken_over=options.takes_ownership)
             findings.recreated.setdefault(address, {})[hub_object.title] = problem
         if not is_other_object or options.takes_ownership:
             managed.append((hub_object, body))
@@ -205,9 +199,7 @@ def _handle_missing(hub: HubClient, request: ReadRequest) -> ReadResult:
             note = build_unfinished_note(request, f"{kind} {name}", format_first(blockers, _MAX_NAMES))
             return ReadResult(request.known_attributes, is_observed=True, is_settled=False, note=note)
     if is_terminating(request) and request.key.type in OVERRIDE_TYPES:
-        message = OverrideRollout(
-            hub, request.key.type, request.known_attributes, is_deleted=True
-        ).check_progress()[1]
+        message = OverrideRollout(hub, request.key.type, request.known_attributes, is_deleted=True).check_progress()[1]
         if message:
             note = build_unfinished_note(request, KINDS_BY_TYPE[request.key.type], message)
             return ReadResult(request.known_attributes, is_observed=True, is_settled=False, note=note)
@@ -266,11 +258,7 @@ class _ObjectReader:
             self._listed_kinds.add(KINDS_BY_TYPE[type_name])
             kind = KINDS[KINDS_BY_TYPE[type_name]]
             self._bodies.update(
-                {
-                    item.path: None
-                    for r in type_requests
-                    for item in build_objects(type_name, r.known_attributes)
-                }
+                {item.path: None for r in type_requests for item in build_objects(type_name, r.known_attributes)}
             )
             for body in self.hub.list_objects(kind.collection):
                 metadata = body.get("metadata") or {}
@@ -291,8 +279,7 @@ class _ObjectReader:
         if body is None or not has_been_scheduled(body):
             return PlacementObjects(body, (), (), ()) if body is not None else None
         created = (
-            self._list_created(created_kind).get((namespace, name), [])
-            for created_kind in list_created_kinds(kind)
+            self._list_created(created_kind).get((namespace, name), []) for created_kind in list_created_kinds(kind)
         )
         bindings, policies, snapshots = created
         return PlacementObjects(body, bindings, policies, snapshots)

@@ -123,14 +123,8 @@ class HubWaiter(Struct, frozen=True):
             lag_start = None
             placement_objects = placement_objects or _read_needed_objects(self.hub, placement, planned)
             is_run_managed = is_external(placement)
-            final = check_placement_progress(
-                placement_objects, planned, is_external=is_run_managed, failing=failing
-            )
-            if (
-                final.is_decided
-                and not final.is_done
-                and (blocked := find_blocked_rollout(placement_objects))
-            ):
+            final = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
+            if final.is_decided and not final.is_done and (blocked := find_blocked_rollout(placement_objects)):
                 final = replace(final, is_done=True, message=blocked.message)
             decision = decision if decision.is_decided else final
             if final.is_done and (message := _describe_unobserved(placement, predicted, final, elapsed)):
@@ -149,9 +143,7 @@ class HubWaiter(Struct, frozen=True):
 
     def _get_cached_placement(self, placement: Values, planned: Values) -> PlacementObjects | None:
         """Return a placement with its cached bindings; None unless the cache is as new as the placement."""
-        collection_cache = (
-            self._find_binding_cache(placement) if _is_status_sufficient(placement, planned) else None
-        )
+        collection_cache = self._find_binding_cache(placement) if _is_status_sufficient(placement, planned) else None
         version = str((placement.get("metadata") or {}).get("resourceVersion") or "")
         bindings = (
             collection_cache.list_placement_objects(_get_name(placement), version)
@@ -209,13 +201,9 @@ class HubWaiter(Struct, frozen=True):
                 KINDS[list_created_kinds(kind)[0]].collection, (namespace, name)
             )
             bindings = (
-                collection_cache.list_placement_objects((namespace, name), "0")
-                if collection_cache is not None
-                else []
+                collection_cache.list_placement_objects((namespace, name), "0") if collection_cache is not None else []
             )
-            blockers = (
-                _describe_bindings(bindings) if bindings else list_remaining(self.hub, kind, namespace, name)
-            )
+            blockers = _describe_bindings(bindings) if bindings else list_remaining(self.hub, kind, namespace, name)
             return not blockers, format_first(blockers, _MAX_NAMES)
 
         def count_changes() -> int | None:
@@ -226,12 +214,7 @@ class HubWaiter(Struct, frozen=True):
     # --- runs and evictions --------------------------------------------------------------------
 
     def wait_for_run(
-        self,
-        kind: str,
-        namespace: str,
-        name: str,
-        granted: AbstractSet[str],
-        other_approvals: AbstractSet[str],
+        self, kind: str, namespace: str, name: str, granted: AbstractSet[str], other_approvals: AbstractSet[str]
     ) -> RunProgress:
         """Wait until a run has ended; approvals in `granted` are given on request. Other steps grant those in
         `other_approvals` (paths), which may grow.
@@ -254,10 +237,7 @@ class HubWaiter(Struct, frozen=True):
                 return False, progress.message
             if progress.approval:
                 is_repeated, pending_approval = pending_approval == progress.approval, progress.approval
-                if (
-                    not is_repeated
-                    or requests_kind.build_path(progress.approval, namespace) in other_approvals
-                ):
+                if not is_repeated or requests_kind.build_path(progress.approval, namespace) in other_approvals:
                     return False, progress.message  # its step may not have started yet
                 raise StepPending(
                     f"{kind} {name} waits for a person: {progress.approval} has to be approved. Grant it "
@@ -326,9 +306,7 @@ def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
     return False, ""
 
 
-def _describe_unobserved(
-    placement: Values, predicted: Values, progress: PlacementProgress, elapsed: float
-) -> str:
+def _describe_unobserved(placement: Values, predicted: Values, progress: PlacementProgress, elapsed: float) -> str:
     """Return the change possibly not observed yet by a seemingly finished hub; "" for none, or after the time
     limit.
     """
@@ -386,9 +364,7 @@ def _is_status_sufficient(placement: Values, planned: Values) -> bool:
     """Return True if the placement's status names a snapshot and the plan predicts one."""
     if not has_been_scheduled(placement) or is_external(placement):
         return False
-    has_prediction = planned and all(
-        isinstance(binding.get("resource_snapshot"), int) for binding in planned.values()
-    )
+    has_prediction = planned and all(isinstance(binding.get("resource_snapshot"), int) for binding in planned.values())
     return bool(has_prediction) and get_observed_index(placement) is not None
 
 

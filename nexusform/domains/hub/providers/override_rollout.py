@@ -74,9 +74,7 @@ class OverrideRollout:
         if blocked is not None:
             self.blocked_message = blocked.message
             return True, ""
-        return not pending, format_first(
-            [f"{cluster}{message}" for cluster, message in pending.items()], _MAX_NAMES
-        )
+        return not pending, format_first([f"{cluster}{message}" for cluster, message in pending.items()], _MAX_NAMES)
 
     def _find_latest_snapshot(self) -> str:
         """Return the name of the snapshot of the current override, "" if it does not exist yet."""
@@ -85,9 +83,7 @@ class OverrideRollout:
         table = KINDS[f"{self._kind}Snapshot"]
         head, _, plural = table.collection.rpartition("/")
         namespace_part = f"/namespaces/{namespace}" if namespace else ""
-        snapshots = self._hub.list_objects(
-            f"{head}{namespace_part}/{plural}", labelSelector=f"{_PARENT_LABEL}={name}"
-        )
+        snapshots = self._hub.list_objects(f"{head}{namespace_part}/{plural}", labelSelector=f"{_PARENT_LABEL}={name}")
         for snapshot in snapshots if body is not None else ():
             is_latest = ((snapshot.get("metadata") or {}).get("labels") or {}).get(LATEST_LABEL) == "true"
             if is_latest and (snapshot.get("spec") or {}).get("overrideSpec") == (body or {}).get("spec"):
@@ -120,9 +116,7 @@ class OverrideRollout:
             return False
         if self._labels is None:
             members = self._hub.list_objects(MEMBER.collection)
-            self._labels = {
-                get_name(member): (member.get("metadata") or {}).get("labels") or {} for member in members
-            }
+            self._labels = {get_name(member): (member.get("metadata") or {}).get("labels") or {} for member in members}
         return bool(select_overrides((self._override,), objects, self._labels.get(cluster, {})))
 
 

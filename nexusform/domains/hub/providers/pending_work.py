@@ -21,12 +21,8 @@ Values = Mapping[str, Any]
 
 def find_pending_rollout(placement_objects: PlacementObjects) -> str | BlockedRollout:
     """Return the pending work of a placement, "" if done; or its blocked rollout."""
-    progress = check_placement_progress(
-        placement_objects, {}, is_external=is_external(placement_objects.placement)
-    )
-    blocked = (
-        find_blocked_rollout(placement_objects) if progress.is_decided and not progress.is_done else None
-    )
+    progress = check_placement_progress(placement_objects, {}, is_external=is_external(placement_objects.placement))
+    blocked = find_blocked_rollout(placement_objects) if progress.is_decided and not progress.is_done else None
     return blocked or ("" if progress.is_done else progress.message)
 
 

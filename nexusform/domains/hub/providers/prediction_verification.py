@@ -66,8 +66,7 @@ class WrongPrediction(Struct, frozen=True):
                 return f"the hub is of another version ({self.changes[0]}; forecasts follow {KUBEFLEET})"
             case "rule":
                 return (
-                    "no figure changed, so the hub decides by another rule, or is of another version than "
-                    f"{KUBEFLEET}"
+                    f"no figure changed, so the hub decides by another rule, or is of another version than {KUBEFLEET}"
                 )
         return "no data block read this hub for the plan, so the cause is unknown"
 
@@ -97,9 +96,7 @@ class VerificationResult(Struct, frozen=True):
 # --- figures ---------------------------------------------------------------------------------------
 
 
-def read_figures(
-    members: Iterable[Mapping[str, Any]], observed_at: datetime | None
-) -> dict[str, dict[str, Any]]:
+def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | None) -> dict[str, dict[str, Any]]:
     """Return the figures of members that affect placement. `at` is the time of observation."""
     return {get_name(member): _read_member_figures(member, observed_at) for member in members}
 
@@ -132,9 +129,7 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
             continue
         if isinstance(dump, dict) and isinstance(dump.get("items"), list):
             members = [item for item in dump["items"] if item.get("kind") == "MemberCluster"]
-            figures_by_server[str(dump.get("server"))] = read_figures(
-                members, parse_time(str(dump.get("read_at")))
-            )
+            figures_by_server[str(dump.get("server"))] = read_figures(members, parse_time(str(dump.get("read_at"))))
     return figures_by_server
 
 
@@ -175,14 +170,9 @@ class PredictionVerifier(Struct, frozen=True):
         """Compare the predicted bindings with the observed ones."""
         predictions: list[VerifiedPrediction] = []
         wrong_predictions: list[WrongPrediction] = []
-        predicted, observed = (
-            list_picked_clusters(predicted_bindings),
-            list_picked_clusters(observed_bindings),
-        )
+        predicted, observed = (list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings))
         members = {*self.current_figures, *predicted, *observed}
-        changes = (
-            [] if self.plan_figures is None else list(_find_changes(self.plan_figures, self.current_figures))
-        )
+        changes = [] if self.plan_figures is None else list(_find_changes(self.plan_figures, self.current_figures))
         is_certain = self.plan_figures is not None and not changes and not self.has_eviction
         chance = len(predicted) / max(len(members), 1)
         for cluster in sorted(members):
@@ -192,9 +182,7 @@ class PredictionVerifier(Struct, frozen=True):
             is_correct = was_picked == is_picked
             message = f"{name}: {cluster} was sure to be {states[0]}, and is {states[1]}"
             share = chance if was_picked else 1 - chance
-            predictions.append(
-                VerifiedPrediction(about, 1.0, share, is_correct, is_certain=is_certain, text=message)
-            )
+            predictions.append(VerifiedPrediction(about, 1.0, share, is_correct, is_certain=is_certain, text=message))
             if not is_correct:
                 wrong_predictions.append(self._build_wrong_prediction(about, cluster, states, changes))
         for cluster in sorted(predicted & observed):
@@ -206,14 +194,10 @@ class PredictionVerifier(Struct, frozen=True):
             if None in scores[0]:
                 continue
             is_correct = scores[0] == scores[1]
-            predictions.append(
-                VerifiedPrediction(SCORE_PREDICTION, 1.0, 1 / max(len(members), 1), is_correct)
-            )
+            predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, 1 / max(len(members), 1), is_correct))
             if not is_correct:
                 states = (_format_scores(scores[0]), _format_scores(scores[1]))
-                wrong_predictions.append(
-                    self._build_wrong_prediction(SCORE_PREDICTION, cluster, states, changes)
-                )
+                wrong_predictions.append(self._build_wrong_prediction(SCORE_PREDICTION, cluster, states, changes))
         return VerificationResult(tuple(predictions), tuple(wrong_predictions))
 
     def _build_wrong_prediction(

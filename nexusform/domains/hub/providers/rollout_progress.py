@@ -15,12 +15,7 @@ from nexusform.diagnostics.phrases import format_count, format_first
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions, read_placements
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
 from nexusform.domains.fleet.planning.placement_records import read_bindings
-from nexusform.domains.fleet.scheduling.rollout import (
-    BlockedRollout,
-    Readiness,
-    compute_target,
-    simulate_rollout,
-)
+from nexusform.domains.fleet.scheduling.rollout import BlockedRollout, Readiness, compute_target, simulate_rollout
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, read_imported_arguments
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
 from nexusform.resource_types.registry import RESOURCE_TYPES
@@ -130,9 +125,7 @@ def check_placement_progress(
     scheduled_condition = find_condition(body, f"{kind}Scheduled")
     bindings = build_observed_bindings(placement_objects)
     if scheduled_condition is None or scheduled_condition.get("status") == "Unknown":
-        return PlacementProgress(
-            is_done=False, message="the hub has not picked clusters yet", bindings=bindings
-        )
+        return PlacementProgress(is_done=False, message="the hub has not picked clusters yet", bindings=bindings)
     if scheduled_condition.get("reason") == "InvalidResourceSelectors":
         message = str(scheduled_condition.get("message") or "its selectors are invalid")
         return PlacementProgress(is_done=True, message=message, bindings=bindings, is_decided=True)
@@ -145,19 +138,13 @@ def check_placement_progress(
         else _read_index(_find_latest(placement_objects.snapshots))
     )
     if is_external:
-        return PlacementProgress(
-            is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot
-        )
+        return PlacementProgress(is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot)
     pending, expected_failures = _find_pending(placement_objects, planned, latest_snapshot, failing)
     message = format_first(pending, _MAX_NAMES)
     if expected_failures and not pending:
         message = f"as predicted, {format_first(expected_failures, _MAX_NAMES)}"
     return PlacementProgress(
-        is_done=not pending,
-        message=message,
-        bindings=bindings,
-        is_decided=True,
-        latest_snapshot=latest_snapshot,
+        is_done=not pending, message=message, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot
     )
 
 
@@ -179,18 +166,12 @@ def find_blocked_rollout(
     type_name = next(name for name, kind in KINDS_BY_TYPE.items() if kind == placement.get("kind"))
     read_object = RESOURCE_TYPES[type_name].build_fleet_object
     assert read_object is not None
-    configuration = read_object(
-        {"name": get_name(placement), **read_imported_arguments(type_name, placement)}
-    )
+    configuration = read_object({"name": get_name(placement), **read_imported_arguments(type_name, placement)})
     assert isinstance(configuration, FleetPlacement)
     bindings = read_bindings({"bindings": build_observed_bindings(placement_objects)})
     target = compute_target(configuration.policy, configuration.number_of_clusters, bindings)
     outcome = simulate_rollout(
-        bindings,
-        configuration.rolling_update,
-        target,
-        latest,
-        Readiness(outdated_clusters=frozenset(outdated)),
+        bindings, configuration.rolling_update, target, latest, Readiness(outdated_clusters=frozenset(outdated))
     )
     if outcome.waves or not outcome.blocked_clusters:
         return None
@@ -310,9 +291,7 @@ def list_picked_clusters(bindings: Mapping[str, Any]) -> set[str]:
 
 def is_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool:
     """Return True if the hub's latest snapshot is older than predicted."""
-    predicted = [
-        binding.get("resource_snapshot") for binding in planned.values() if isinstance(binding, Mapping)
-    ]
+    predicted = [binding.get("resource_snapshot") for binding in planned.values() if isinstance(binding, Mapping)]
     numbers = [number for number in predicted if isinstance(number, int)]
     return bool(numbers) and (latest is None or latest < max(numbers))
 
@@ -364,9 +343,7 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> RunProgress:
     state = str((run.get("spec") or {}).get("state") or "Initialize")
     if state != "Run":
         state_condition = {"Initialize": initialized, "Stop": find_condition(run, "Progressing")}.get(state)
-        is_stopped = state_condition is not None and (
-            state == "Initialize" or state_condition.get("status") == "False"
-        )
+        is_stopped = state_condition is not None and (state == "Initialize" or state_condition.get("status") == "False")
         return RunProgress(has_ended=is_stopped, message=f"it is to {state.lower()}")
     open_requests = [request for request in requests if not is_approved(request)]
     message = _describe_stage(run)
@@ -389,9 +366,7 @@ def _describe_stage(run: Body) -> str:
             continue
         clusters = [cluster for cluster in stage.get("clusters") or () if isinstance(cluster, Mapping)]
         remaining = [
-            str(cluster.get("clusterName"))
-            for cluster in clusters
-            if not _has_condition(cluster, "Succeeded")
+            str(cluster.get("clusterName")) for cluster in clusters if not _has_condition(cluster, "Succeeded")
         ]
         done_count = len(clusters) - len(remaining)
         remaining_text = f" ({format_first(remaining, _MAX_NAMES)} to come)" if remaining else ""

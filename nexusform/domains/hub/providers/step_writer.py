@@ -15,11 +15,7 @@ from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import HubClient, Timing
 from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
-from nexusform.domains.hub.providers.field_ownership import (
-    is_already_applied,
-    is_identity_only,
-    remove_ignored_fields,
-)
+from nexusform.domains.hub.providers.field_ownership import is_already_applied, is_identity_only, remove_ignored_fields
 from nexusform.domains.hub.providers.foreign_fields import (
     ExistingObject,
     build_hub_record,
@@ -47,12 +43,7 @@ from nexusform.domains.hub.providers.hub_errors import (
     reject_managed,
 )
 from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
-from nexusform.domains.hub.providers.hub_wait import (
-    HubWaiter,
-    is_external,
-    read_hub_version,
-    read_placement_objects,
-)
+from nexusform.domains.hub.providers.hub_wait import HubWaiter, is_external, read_hub_version, read_placement_objects
 from nexusform.domains.hub.providers.object_access import (
     describe_blockers,
     get_identity,
@@ -70,11 +61,7 @@ from nexusform.domains.hub.providers.prediction_verification import (
     has_scheduling_decision,
     read_figures,
 )
-from nexusform.domains.hub.providers.rollout_progress import (
-    PlacementProgress,
-    build_observed_bindings,
-    is_approved,
-)
+from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_observed_bindings, is_approved
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -125,15 +112,12 @@ class StepWriter(Struct, frozen=True):
         hub_objects = build_objects(self._type_name, self.request.prior or {})
         if self.options.is_read_only:
             self._require_other_process(
-                [hub_object for hub_object in hub_objects if self._read_existing(hub_object) is not None],
-                "delete",
+                [hub_object for hub_object in hub_objects if self._read_existing(hub_object) is not None], "delete"
             )
             return
         if self._type_name == MEMBER_TYPE:
             if self._read_existing(hub_objects[0]) is not None:
-                self.hub.apply(
-                    hub_objects[0].path, build_released_member(hub_objects[0]).body, self.options.manager
-                )
+                self.hub.apply(hub_objects[0].path, build_released_member(hub_objects[0]).body, self.options.manager)
             return
         for hub_object in reversed(hub_objects):
             self._delete_object(hub_object)
@@ -204,9 +188,7 @@ class StepWriter(Struct, frozen=True):
 
     def _count_bound(self, eviction: HubObject) -> int:
         """Return the number of clusters of an eviction's placement."""
-        placement_objects = read_placement_objects(
-            self.hub, "ClusterResourcePlacement", "", _get_placement(eviction)
-        )
+        placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", _get_placement(eviction))
         return len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
 
     def _has_difference(self, hub_object: HubObject) -> bool:
@@ -259,9 +241,7 @@ class StepWriter(Struct, frozen=True):
                 "says what can be done."
             )
         if is_deleting(body) and self._type_name != MEMBER_TYPE:
-            raise ProviderProblem(
-                f"{hub_object.title} is being deleted on the hub; apply again once it is gone."
-            )
+            raise ProviderProblem(f"{hub_object.title} is being deleted on the hub; apply again once it is gone.")
         if is_managed or self._is_resumed(hub_object, body) or self._type_name == MEMBER_TYPE:
             return
         raise ProviderProblem(describe_existing_object(hub_object, self.request.key, self.request.address))
@@ -275,8 +255,7 @@ class StepWriter(Struct, frozen=True):
         operations = [_format_operation(item) for item in build_objects(self._type_name, self._planned)]
         return (
             is_identity_only(hub_object.body)
-            and self.request.resumed_operation
-            in operations[operations.index(_format_operation(hub_object)) :]
+            and self.request.resumed_operation in operations[operations.index(_format_operation(hub_object)) :]
         )
 
     def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
@@ -337,14 +316,10 @@ class StepWriter(Struct, frozen=True):
                 build_objects(self._type_name, planned)[0].path, str(planned["name"])
             )
             if reason:
-                self.request.report_progress(
-                    StepProgress(message=f"{planned['name']} was not carried out: {reason}")
-                )
+                self.request.report_progress(StepProgress(message=f"{planned['name']} was not carried out: {reason}"))
         return ChangeResult(planned, note=note)
 
-    def _verify_predictions(
-        self, decision: PlacementProgress, final: PlacementProgress
-    ) -> VerificationResult:
+    def _verify_predictions(self, decision: PlacementProgress, final: PlacementProgress) -> VerificationResult:
         """Verify the predictions at the hub's first decision, or at the end if that fits better, for example
         with an eviction in the same apply.
         """
@@ -408,9 +383,7 @@ class StepWriter(Struct, frozen=True):
         if self.options.is_read_only:
             body = self.hub.get(path)
             if body is None or not is_approved(body):
-                raise ManualStepPending(
-                    f"read_only: another person must approve {name} on {self.hub.server}."
-                )
+                raise ManualStepPending(f"read_only: another person must approve {name} on {self.hub.server}.")
             return ChangeResult(planned)
 
         def check_approval(_elapsed: float) -> tuple[bool, str]:
@@ -419,9 +392,7 @@ class StepWriter(Struct, frozen=True):
             if approve_request(self.hub, path, self.request):
                 return True, ""
             if has_ended:
-                raise StepPending(
-                    f"{run_name} does not continue in this apply, and has not requested {name}."
-                )
+                raise StepPending(f"{run_name} does not continue in this apply, and has not requested {name}.")
             return False, f"the run has not requested {name} yet"
 
         with self.coordination.track_approval(path):
@@ -451,9 +422,7 @@ def is_switching_to_external(hub_objects: Values, existing: Values) -> bool:
     )
 
 
-def _add_bindings(
-    planned: Values, progress: PlacementProgress, note: Values, *, is_run_managed: bool
-) -> ChangeResult:
+def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *, is_run_managed: bool) -> ChangeResult:
     """Return the planned attributes with the bindings decided by the hub."""
     predicted = planned.get("bindings") or {}
     bindings: dict[str, Any] = {}

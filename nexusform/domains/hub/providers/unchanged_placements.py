@@ -25,9 +25,7 @@ SelectionIndex = Mapping[ObjectKey, Sequence[Body]]
 
 
 def find_affected_placements(
-    hub: HubClient,
-    changed_objects: Mapping[int, Sequence[HubObject]],
-    planned_placements: Collection[ObjectKey],
+    hub: HubClient, changed_objects: Mapping[int, Sequence[HubObject]], planned_placements: Collection[ObjectKey]
 ) -> Iterator[tuple[int, Problem]]:
     """Yield a warning for each manifest with objects selected by unchanged placements. `changed_objects` are
     the changed objects by number of their change, `planned_placements` the placements of the plan. Raises
@@ -35,9 +33,7 @@ def find_affected_placements(
     """
     if not any(changed_objects.values()):
         return
-    index = _build_index(
-        item for item in _list_rolling_placements(hub) if _get_key(item) not in planned_placements
-    )
+    index = _build_index(item for item in _list_rolling_placements(hub) if _get_key(item) not in planned_placements)
     for number, objects in changed_objects.items():
         descriptions = [
             _describe_selection(item, placement)
@@ -104,6 +100,4 @@ def _find_selecting_placements(hub_object: HubObject, index: SelectionIndex) -> 
 def _describe_selection(hub_object: HubObject, placement: Body) -> str:
     kind, namespace, name = _get_key(placement)
     clusters = format_first(_list_clusters(placement), _MAX_NAMES)
-    return (
-        f"{hub_object.title} is selected by {kind} {f'{namespace}/' if namespace else ''}{name} ({clusters})"
-    )
+    return f"{hub_object.title} is selected by {kind} {f'{namespace}/' if namespace else ''}{name} ({clusters})"

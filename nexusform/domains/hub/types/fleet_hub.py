@@ -18,8 +18,7 @@ _FILE_ARGUMENTS: Final = frozenset({"id", "directory", "files", "lenient", "obse
 
 KUBECONFIG: Final = AttributeSchema(
     STRING,
-    "kubeconfig of the hub. NF_FLEET_KUBECONFIG overrides it. Default: as kubectl. Ignored in a confined "
-    "run.",
+    "kubeconfig of the hub. NF_FLEET_KUBECONFIG overrides it. Default: as kubectl. Ignored in a confined run.",
     optional=True,
 )
 CONTEXT: Final = AttributeSchema(
@@ -34,11 +33,7 @@ _SCHEMA: Final = BlockSchema(
         "kubeconfig": KUBECONFIG,
         "context": CONTEXT,
         "read_at": make_computed(STRING, "When the hub was read (RFC 3339)."),
-        **{
-            name: each
-            for name, each in FLEET_HUB_EXPORT.schema.attributes.items()
-            if name not in _FILE_ARGUMENTS
-        },
+        **{name: each for name, each in FLEET_HUB_EXPORT.schema.attributes.items() if name not in _FILE_ARGUMENTS},
     },
     description="A live fleet hub. A plan starts from its current placements.",
 )

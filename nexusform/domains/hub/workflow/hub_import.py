@@ -115,9 +115,7 @@ def _read_objects(
     connection = HubConnection(resolve_location({}, location.kubeconfig_trust))
     exit_stack.callback(connection.close)
     hub = connection.connect()
-    options = HubOptions(
-        "nexusform", "off", is_read_only=True, timeout=1.0, takes_ownership=location.take_ownership
-    )
+    options = HubOptions("nexusform", "off", is_read_only=True, timeout=1.0, takes_ownership=location.take_ownership)
     provider = FleetHubProvider(NAME, connection, options)
     existing = {
         (address.type, str(instance.current.attributes.get("id")))
@@ -187,9 +185,7 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
     for address, (_, attributes) in imported.items():
         schema = types[address.type].schema
         blocks.append(
-            render_resource_block(
-                address, schema, normalize_imported(schema, attributes, ""), provider=PROVIDER
-            )
+            render_resource_block(address, schema, normalize_imported(schema, attributes, ""), provider=PROVIDER)
         )
     return _HEADING.format(server=server) + "\n".join(blocks)
 
@@ -207,9 +203,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
         object_state = ObjectState(values, last_creation + number, provider=PROVIDER)
         imports[address] = ImportedObject(object_id, object_state, span)
     plan = _plan_import(run, imports)
-    predicted_changes = {
-        c.address: c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP
-    }
+    predicted_changes = {c.address: c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP}
     if predicted_changes:  # a hub reports an empty selection before the first staged run
         for address, change in predicted_changes.items():
             imports[address] = _add_predictions(imports[address], change.after or {})
@@ -220,10 +214,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     changes = [c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP]
     if changes:
         address_list = format_first([str(change.address) for change in changes], _MAX_NAMES)
-        detail = (
-            f"An import changes nothing, and what was written for {address_list} would. Nothing was "
-            f"taken over."
-        )
+        detail = f"An import changes nothing, and what was written for {address_list} would. Nothing was taken over."
         return [*problems, build_error("import-with-changes", detail)]
     return [*problems, *apply_plan(run, plan, _SilentEvents(), PlanApplyOptions()).diagnostics]
 

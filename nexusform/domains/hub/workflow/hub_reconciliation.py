@@ -85,9 +85,7 @@ def reconcile_hub(location: CommandContext, locking: LockOptions, notices: Notic
 
 
 def _reconcile_run(run: Run) -> HubReconciliation:
-    hubs = {
-        key: provider for key, provider in run.providers.items() if isinstance(provider, FleetHubProvider)
-    }
+    hubs = {key: provider for key, provider in run.providers.items() if isinstance(provider, FleetHubProvider)}
     if not hubs:
         detail = 'No provider "fleet" is configured, so there is no hub to compare with.'
         return HubReconciliation(diagnostics=(build_error(NO_HUB, detail),))
@@ -147,9 +145,7 @@ def _read_placements(
         yield address, current, {**current.attributes, **observed}
 
 
-def _build_check(
-    address: Address, current: ObjectState, observed: Mapping[str, object] | None
-) -> PlacementCheck:
+def _build_check(address: Address, current: ObjectState, observed: Mapping[str, object] | None) -> PlacementCheck:
     recorded = current.attributes.get("bindings") or {}
     observed_bindings = observed.get("bindings") if observed is not None else None
     name = str(current.attributes.get("id"))

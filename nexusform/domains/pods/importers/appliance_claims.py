@@ -98,9 +98,7 @@ class _ClaimReader(Struct, frozen=True):
             claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
             key = f"{manifest.namespace}/{manifest.kind}/{manifest.name}"
             if self.is_on_appliance(claim):
-                appliance_claim = ApplianceClaim(
-                    _parse_requested_bytes(claim), is_bound=self._get_default_binding()
-                )
+                appliance_claim = ApplianceClaim(_parse_requested_bytes(claim), is_bound=self._get_default_binding())
                 for number in range(pod_counts.get(key, 0)):
                     yield f"{key}-{number}-{volume.get_text('name')}", appliance_claim
 
@@ -124,20 +122,12 @@ class _ClaimReader(Struct, frozen=True):
             for ordinal in ordinal_claims.ordinals:
                 yield f"{manifest.namespace}/{prefix}-{ordinal}", appliance_claim
 
-    def build_existing_claim(
-        self, manifest: Manifest, spec: Fields, owner: ClaimOwner | None
-    ) -> ApplianceClaim:
+    def build_existing_claim(self, manifest: Manifest, spec: Fields, owner: ClaimOwner | None) -> ApplianceClaim:
         """Return the appliance claim of an existing object."""
         claim_name = (manifest.namespace, manifest.name)
         status = Fields(manifest, [], manifest.body).get_mapping("status")
         has_volume = bool(spec.get_text("volumeName")) or claim_name in self.storage.reserved_volumes
-        is_bound = (
-            True
-            if has_volume
-            else False
-            if claim_name in self.observed_names
-            else self._get_default_binding()
-        )
+        is_bound = True if has_volume else False if claim_name in self.observed_names else self._get_default_binding()
         capacity = _parse_bytes(status.get_mapping("capacity")) if has_volume else None
         return ApplianceClaim(_parse_requested_bytes(spec), capacity, is_bound, owner)
 
@@ -150,8 +140,7 @@ class _ClaimReader(Struct, frozen=True):
         if class_name == NEXUS_VOLUME:
             return True
         provisioners = {
-            name: storage_class.body.get("provisioner")
-            for name, storage_class in self.storage.classes.items()
+            name: storage_class.body.get("provisioner") for name, storage_class in self.storage.classes.items()
         }
         provisioner = provisioners.get(NEXUS_VOLUME)
         return provisioner is not None and provisioners.get(class_name) == provisioner

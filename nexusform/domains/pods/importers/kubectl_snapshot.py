@@ -15,12 +15,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.documents.field_shapes import get_mapping, get_value, list_mappings
 from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yaml
-from nexusform.domains.pods.importers.kubernetes_pod_spec import (
-    PodOwner,
-    Priorities,
-    parse_containers,
-    parse_pod_spec,
-)
+from nexusform.domains.pods.importers.kubernetes_pod_spec import PodOwner, Priorities, parse_containers, parse_pod_spec
 from nexusform.domains.pods.importers.kubernetes_resizing import CONTAINERS, apply_allocated_requests
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_volumes
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
@@ -30,9 +25,7 @@ from nexusform.kubernetes.matching import Taint
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 from nexusform.scheduling.kubelet import NodeSize
 
-COMMAND: Final = (
-    "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json > cluster.json"
-)
+COMMAND: Final = "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json > cluster.json"
 _FINISHED_PHASES: Final = ("Succeeded", "Failed")
 _POD_FIELDS: Final = (
     "nodeName",
@@ -183,9 +176,7 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
             if get_value(body, "metadata", "name"):
                 yield body
                 continue
-            detail = (
-                f"this is not the output of `{COMMAND}`: an object needs a kind and metadata with a name."
-            )
+            detail = f"this is not the output of `{COMMAND}`: an object needs a kind and metadata with a name."
             findings.append(build_problem(name, None, "invalid-kubernetes-manifest", detail))
             return
 
@@ -289,13 +280,10 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     return KubectlSnapshot(
         nodes=tuple(nodes),
         pods=tuple(_build_pod(name, body, storage) for name, body in active_pods if not body.get("promised")),
-        nominated_pods=tuple(
-            _build_pod(name, body, storage) for name, body in active_pods if body.get("promised")
-        ),
+        nominated_pods=tuple(_build_pod(name, body, storage) for name, body in active_pods if body.get("promised")),
         objects=objects,
         missing_kinds=missing_kinds,
-        version=max((node.version for node in nodes), default=())
-        or parse_version(str(data.get("version") or "")),
+        version=max((node.version for node in nodes), default=()) or parse_version(str(data.get("version") or "")),
     )
 
 
@@ -335,9 +323,7 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
 
 
 def _parse_size(amounts: Mapping[str, Any]) -> NodeSize:
-    other_resources = {
-        name: _parse_amount(amount) for name, amount in amounts.items() if name not in _BASIC_RESOURCES
-    }
+    other_resources = {name: _parse_amount(amount) for name, amount in amounts.items() if name not in _BASIC_RESOURCES}
     cpu = parse_quantity(str(amounts.get("cpu", "0")))
     return NodeSize(
         0 if isinstance(cpu, MalformedQuantity) else cpu.round_to_milli(),
@@ -361,14 +347,7 @@ def _build_pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
         spec["affinity"] = _remove_node_pinning(get_mapping(spec, "affinity"))
     labels = body["labels"]
     manifest = Manifest(
-        group="",
-        version="v1",
-        kind="Pod",
-        namespace=namespace,
-        name=name,
-        labels=labels,
-        body={"spec": spec},
-        line=1,
+        group="", version="v1", kind="Pod", namespace=namespace, name=name, labels=labels, body={"spec": spec}, line=1
     )
     # The API server has validated it before: no findings are expected.
     root, metadata = (Fields(manifest, [], data) for data in (manifest.body, {"labels": labels}))

@@ -69,9 +69,7 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
                 _add_defaults(defaults, manifest)
                 bounds.setdefault(manifest.namespace, []).extend(_list_bounds(manifest))
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
-                annotations = (
-                    _create_silent_fields(manifest).get_mapping("metadata").get_mapping("annotations")
-                )
+                annotations = _create_silent_fields(manifest).get_mapping("metadata").get_mapping("annotations")
                 resource = annotations.get_text(_NETWORK_RESOURCE) or None
                 # A namespaced object of an unknown group: without a namespace it is in "default".
                 networks[manifest.namespace or "default", manifest.name] = resource
@@ -118,9 +116,7 @@ def find_limit_range_rejection(namespace: str, spec: Fields, rules: AdmissionRul
     for bounds in rules.bounds.get(namespace, ()):
         is_pod_limit = bounds.target == "Pod"
         container_groups = (
-            [list(spec.list_mappings("containers"))]
-            if is_pod_limit
-            else [[container] for container in containers]
+            [list(spec.list_mappings("containers"))] if is_pod_limit else [[container] for container in containers]
         )
         for group in container_groups:
             reason = _find_bounds_violation(bounds, group)
@@ -147,9 +143,7 @@ def _find_bounds_violation(bounds: LimitRangeBounds, containers: Sequence[Fields
     ):
         for name, bound in bounds_by_name.items():
             bound_quantity = parse_quantity(str(bound))
-            amounts = [
-                _parse_nano(container.get_mapping("resources"), section, name) for container in containers
-            ]
+            amounts = [_parse_nano(container.get_mapping("resources"), section, name) for container in containers]
             if isinstance(bound_quantity, MalformedQuantity):
                 continue
             clause = f"{adjective} {name} usage per {bounds.target} is {bound}"
@@ -181,12 +175,7 @@ def collect_quotas(manifests: Iterable[Manifest]) -> tuple[Quota, ...]:
                 operator = item.get_text("operator", EXISTS)
                 scopes.append(QuotaScope(item.get_text("scopeName"), operator, item.get_texts("values")))
             quotas.append(
-                Quota(
-                    manifest.namespace,
-                    manifest.name,
-                    _parse_hard_limits(spec.get_mapping("hard")),
-                    tuple(scopes),
-                )
+                Quota(manifest.namespace, manifest.name, _parse_hard_limits(spec.get_mapping("hard")), tuple(scopes))
             )
     return tuple(quotas)
 
@@ -201,9 +190,7 @@ def collect_budgets(manifests: Iterable[Manifest]) -> tuple[DisruptionBudget, ..
             amounts = [spec.data.get(name) for name in ("minAvailable", "maxUnavailable")]
             minimum, maximum = ["" if amount is None else str(amount) for amount in amounts]
             if selector is not None:
-                budgets.append(
-                    DisruptionBudget(manifest.namespace, manifest.name, selector, minimum, maximum)
-                )
+                budgets.append(DisruptionBudget(manifest.namespace, manifest.name, selector, minimum, maximum))
     return tuple(budgets)
 
 
@@ -212,9 +199,7 @@ def _parse_hard_limits(fields: Fields) -> tuple[tuple[str, int], ...]:
     for name, value in fields.data.items():
         quantity = parse_quantity(str(value))
         if not isinstance(quantity, MalformedQuantity):
-            limits.append(
-                (name, quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units())
-            )
+            limits.append((name, quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units()))
     return tuple(limits)
 
 
@@ -250,10 +235,7 @@ def _apply_runtime_class(pod: _AdmittedPod) -> RawAmounts | None:
         return None
     body = _create_silent_fields(runtime)
     scheduling = body.get_mapping("scheduling")
-    pod_selector, class_selector = (
-        spec.get_text_mapping("nodeSelector"),
-        scheduling.get_text_mapping("nodeSelector"),
-    )
+    pod_selector, class_selector = (spec.get_text_mapping("nodeSelector"), scheduling.get_text_mapping("nodeSelector"))
     for key in sorted(pod_selector.keys() & class_selector.keys()):
         if pod_selector[key] != class_selector[key]:
             detail = (
@@ -279,9 +261,7 @@ def _apply_limit_ranges(pod: _AdmittedPod) -> RawAmounts | None:
     for section in _CONTAINERS:
         containers = changed_spec.get(section)
         if isinstance(containers, list):
-            changed_spec[section] = [
-                _apply_container_defaults(container, defaults) for container in containers
-            ]
+            changed_spec[section] = [_apply_container_defaults(container, defaults) for container in containers]
     return changed_spec
 
 
@@ -308,8 +288,7 @@ def _apply_networks(pod: _AdmittedPod) -> RawAmounts | None:
     for name in network_names:
         if name not in pod.rules.networks:
             detail = (
-                f"names the network {'/'.join(name)}, but no manifest defines it. Its resource request is "
-                "not counted."
+                f"names the network {'/'.join(name)}, but no manifest defines it. Its resource request is not counted."
             )
             summary = f"network {'/'.join(name)} is not on the cluster"
             annotations.report(NETWORKS, detail, Severity.WARNING, summary=summary)
@@ -319,9 +298,7 @@ def _apply_networks(pod: _AdmittedPod) -> RawAmounts | None:
     containers = pod.spec.data.get("containers")
     if not needed_resources or not isinstance(containers, list):
         return None
-    missing_amounts = {
-        name: count - _sum_requested(containers, name) for name, count in needed_resources.items()
-    }
+    missing_amounts = {name: count - _sum_requested(containers, name) for name, count in needed_resources.items()}
     return {**pod.spec.data, "containers": _add_missing_requests(containers, missing_amounts)}
 
 

@@ -89,16 +89,10 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
         for expression in expressions.list_items()
     ]
     pairs = {key: value.data for key, value in labels.list_fields()}
-    template_labels = {
-        key: value.data for key, value in spec.get_node("template", "metadata", "labels").list_fields()
-    }
+    template_labels = {key: value.data for key, value in spec.get_node("template", "metadata", "labels").list_fields()}
     has_only_texts = all(isinstance(value, str) for value in (*pairs.values(), *template_labels.values()))
     is_valid = not any([*_check_requirement(expression)] for expression in expressions.list_items())
-    if (
-        has_only_texts
-        and is_valid
-        and not is_selected(build_label_selector(pairs, requirements), template_labels)
-    ):
+    if has_only_texts and is_valid and not is_selected(build_label_selector(pairs, requirements), template_labels):
         yield selector, ".selector", "does not match the labels of the template."
 
 
@@ -117,19 +111,12 @@ def _check_job(spec: Node) -> Iterator[CheckFailure]:
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")
     if isinstance(pod.data, dict) and (policy.is_absent or policy.data in ("", "Always")):
-        yield (
-            policy,
-            ".template.spec.restartPolicy",
-            "must be OnFailure or Never in a Job.",
-        )
+        yield (policy, ".template.spec.restartPolicy", "must be OnFailure or Never in a Job.")
     yield from _check_template_mounts(spec)
 
 
 def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
-    claims = {
-        claim.get_node("metadata", "name").text
-        for claim in spec.get_node("volumeClaimTemplates").list_items()
-    }
+    claims = {claim.get_node("metadata", "name").text for claim in spec.get_node("volumeClaimTemplates").list_items()}
     for node, path, text in _check_mounts(spec.get_node("template", "spec"), claims):
         yield node, f".template.spec{path}", text
 
@@ -152,11 +139,7 @@ def _check_pod(pod: Node) -> Iterator[CheckFailure]:
     yield from _check_unique_names(containers, "container")
     yield from _check_unique_names(_list_items(pod, "volumes"), "volume")
     if pod.get_node("dnsPolicy").text == "None" and not pod.get_node("dnsConfig", "nameservers").data:
-        yield (
-            pod.get_node("dnsPolicy"),
-            ".dnsConfig.nameservers",
-            "must name a server when dnsPolicy is None.",
-        )
+        yield (pod.get_node("dnsPolicy"), ".dnsConfig.nameservers", "must name a server when dnsPolicy is None.")
     yield from _check_labels(pod, "nodeSelector")
 
 
@@ -223,15 +206,8 @@ def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:
         yield toleration, ".operator", "must be Exists when there is no key."
     if operator == "Exists" and toleration.get_node("value").text:
         yield toleration.get_node("value"), ".value", "must be empty when operator is Exists."
-    if (
-        not toleration.get_node("tolerationSeconds").is_absent
-        and toleration.get_node("effect").text != "NoExecute"
-    ):
-        yield (
-            toleration.get_node("tolerationSeconds"),
-            ".tolerationSeconds",
-            "is for the effect NoExecute only.",
-        )
+    if not toleration.get_node("tolerationSeconds").is_absent and toleration.get_node("effect").text != "NoExecute":
+        yield (toleration.get_node("tolerationSeconds"), ".tolerationSeconds", "is for the effect NoExecute only.")
 
 
 def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:

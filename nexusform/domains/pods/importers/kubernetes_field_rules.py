@@ -13,11 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from nexusform.documents.field_shapes import FieldKind, FieldShape
-from nexusform.kubernetes.matching import (
-    validate_dns_label,
-    validate_dns_subdomain,
-    validate_qualified_name,
-)
+from nexusform.kubernetes.matching import validate_dns_label, validate_dns_subdomain, validate_qualified_name
 from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64, MalformedQuantity, parse_quantity
 
 _RULES: Final = """\
@@ -167,9 +163,7 @@ def _get_first(problems: tuple[str, ...]) -> str:
 def _check_port_name(value: Any) -> str:
     if isinstance(value, str) and _PORT_NAME.match(value):
         return ""
-    return (
-        "a port's name has at most 15 lower-case letters, digits and single dashes, and a letter among them"
-    )
+    return "a port's name has at most 15 lower-case letters, digits and single dashes, and a letter among them"
 
 
 def _check_target(value: Any) -> str:

@@ -45,10 +45,7 @@ from nexusform.scheduling.kubelet import HUGEPAGES
 
 # Requests assumed by scores for a container without requests: 100m and 200 MiB.
 _SCORE_DEFAULTS: Final = {"cpu": 100, "memory": 200 * 1024 * 1024}
-_BUILT_IN_PRIORITIES: Final = {
-    "system-cluster-critical": 2_000_000_000,
-    "system-node-critical": 2_000_001_000,
-}
+_BUILT_IN_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 NEVER: Final = "Never"
 ANOTHER_SCHEDULER: Final = "another-scheduler"
 _NODE: Final = "node.kubernetes.io/"
@@ -85,9 +82,7 @@ def collect_priorities(manifests: Iterable[Manifest], *, is_complete: bool = Fal
     non_preempting: set[str] = set()
     for manifest in manifests:
         value = manifest.body.get("value")
-        if (manifest.group, manifest.kind) == ("scheduling.k8s.io", "PriorityClass") and isinstance(
-            value, int
-        ):
+        if (manifest.group, manifest.kind) == ("scheduling.k8s.io", "PriorityClass") and isinstance(value, int):
             priorities[manifest.name] = value
             if manifest.body.get("preemptionPolicy") == NEVER:
                 non_preempting.add(manifest.name)
@@ -143,9 +138,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         detail = f'is "{scheduler}"; its rules are unknown, so those of kube-scheduler are used.'
         spec.report("schedulerName", detail, Severity.WARNING, id=ANOTHER_SCHEDULER)
     if spec.get_list("resourceClaims"):
-        detail = (
-            "requests devices (DRA), which are not counted. The pods may stay Pending or run on other nodes."
-        )
+        detail = "requests devices (DRA), which are not counted. The pods may stay Pending or run on other nodes."
         spec.report("resourceClaims", detail, Severity.WARNING)
     return PodSpec(
         namespace=owner.namespace,
@@ -234,9 +227,7 @@ def _list_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
     exclusive CPUs of Guaranteed pods. Init containers are omitted: their resources are reused.
     """
     containers = (*spec.list_mappings("containers"), *_list_sidecars(spec))
-    is_guaranteed = all(
-        _is_guaranteed(container) for container in (*containers, *spec.list_mappings("initContainers"))
-    )
+    is_guaranteed = all(_is_guaranteed(container) for container in (*containers, *spec.list_mappings("initContainers")))
     requests = []
     for container in containers:
         container_requests = []
@@ -263,8 +254,7 @@ def _list_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
     tolerations = parse_tolerations(spec)
     if kind == "DaemonSet":
         tolerations += (
-            tuple(replace(toleration, seconds=None) for toleration in _DEFAULT_TOLERATIONS)
-            + _DAEMON_TOLERATIONS
+            tuple(replace(toleration, seconds=None) for toleration in _DEFAULT_TOLERATIONS) + _DAEMON_TOLERATIONS
         )
         if spec.get_flag("hostNetwork"):
             tolerations += (_HOST_NETWORK_TOLERATION,)
@@ -292,9 +282,7 @@ def _list_host_ports(spec: Fields) -> tuple[HostPort, ...]:
     ports = []
     for container in (*spec.list_mappings("containers"), *_list_sidecars(spec)):
         for port in container.list_mappings("ports"):
-            number = port.get_integer("hostPort", 0) or (
-                port.get_integer("containerPort", 0) if shares_network else 0
-            )
+            number = port.get_integer("hostPort", 0) or (port.get_integer("containerPort", 0) if shares_network else 0)
             if number:
                 address = port.get_text("hostIP") or HostPort(0).address
                 ports.append(HostPort(number, port.get_text("protocol", "TCP"), address))
@@ -316,11 +304,7 @@ def _compute_requests(spec: Fields, fallback: Mapping[str, int], *, has_pod_leve
     """
     is_reported = bool(fallback)  # the same manifest is read twice: report problems once
     total = _sum_containers(
-        spec,
-        lambda container: {
-            **fallback,
-            **_get_effective_requests(container.get_mapping("resources"), is_reported),
-        },
+        spec, lambda container: {**fallback, **_get_effective_requests(container.get_mapping("resources"), is_reported)}
     )
     if has_pod_level:
         total |= _get_pod_level_amounts(spec, is_reported)
@@ -364,8 +348,7 @@ def _sum_containers(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> 
         for name, amount in amounts.items():
             init_maximum[name] = max(init_maximum.get(name, 0), amount)
     return {
-        name: max(running_total.get(name, 0), init_maximum.get(name, 0))
-        for name in (*running_total, *init_maximum)
+        name: max(running_total.get(name, 0), init_maximum.get(name, 0)) for name in (*running_total, *init_maximum)
     }
 
 
@@ -509,17 +492,13 @@ def _merge_label_keys(
     if selector is None:
         fields.report("labelSelector", "must be set when matchLabelKeys or mismatchLabelKeys is.")
         return None
-    label_requirements = tuple(
-        Requirement(key, operator, (labels[key],)) for key, operator in keys if key in labels
-    )
+    label_requirements = tuple(Requirement(key, operator, (labels[key],)) for key, operator in keys if key in labels)
     return LabelSelector(selector.match_labels, selector.match_expressions + label_requirements)
 
 
 def parse_spread(spec: Fields, labels: Mapping[str, str]) -> tuple[SpreadConstraint, ...]:
     """Return the topologySpreadConstraints of a pod with these labels."""
-    return tuple(
-        _parse_constraint(fields, labels) for fields in spec.list_mappings("topologySpreadConstraints")
-    )
+    return tuple(_parse_constraint(fields, labels) for fields in spec.list_mappings("topologySpreadConstraints"))
 
 
 def _parse_constraint(fields: Fields, labels: Mapping[str, str]) -> SpreadConstraint:

@@ -47,9 +47,7 @@ def _is_infeasible(status: Mapping[str, Any]) -> bool:
     return False
 
 
-def _replace_requests(
-    container: Mapping[str, Any], allocated: Mapping[str, Any], *, replaces: bool
-) -> dict[str, Any]:
+def _replace_requests(container: Mapping[str, Any], allocated: Mapping[str, Any], *, replaces: bool) -> dict[str, Any]:
     """Return the container with its allocated amounts, or the larger ones, as requests."""
     resources = get_mapping(container, "resources")
     requested = get_mapping(resources, "requests")

@@ -15,11 +15,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest, su
 from nexusform.documents.field_shapes import FieldKind, FieldShape, validate_value
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.pods.importers.kubernetes_checks import CHECKS, list_metadata_problems
-from nexusform.domains.pods.importers.kubernetes_field_rules import (
-    check_name,
-    check_quantity,
-    parse_field_rules,
-)
+from nexusform.domains.pods.importers.kubernetes_field_rules import check_name, check_quantity, parse_field_rules
 from nexusform.domains.pods.importers.manifest_parser import INVALID, Manifest, is_envelope, unwrap_envelopes
 from nexusform.kubernetes.matching import validate_dns_label
 
@@ -86,9 +82,7 @@ def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:
     if is_envelope(manifest):
         for content in unwrap_envelopes([manifest]).manifests:
             for problem in _list_problems(content):
-                text = (
-                    f"{problem.detail} The hub accepts it unchanged; the member cluster drops or rejects it."
-                )
+                text = f"{problem.detail} The hub accepts it unchanged; the member cluster drops or rejects it."
                 yield build_problem(manifest.file, content.position, INVALID, text, Severity.WARNING)
         return
     yield from _list_problems(manifest)
@@ -145,9 +139,7 @@ class _SchemaValidator:
         kind, name = self._manifest.kind, self._manifest.name
         problem_text = check_name(kind, name)
         if problem_text:
-            yield self._build_problem(
-                metadata.get_node("name"), f'metadata.name is "{name}": {problem_text}.'
-            )
+            yield self._build_problem(metadata.get_node("name"), f'metadata.name is "{name}": {problem_text}.')
         namespace = self._manifest.namespace
         for problem in validate_dns_label(namespace) if namespace else ():
             yield self._build_problem(

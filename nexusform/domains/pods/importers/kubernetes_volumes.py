@@ -83,15 +83,11 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
             case "storage.k8s.io", "StorageClass":
                 classes[manifest.name] = manifest
                 if (
-                    _get_silent_fields(manifest, "metadata")
-                    .get_mapping("annotations")
-                    .get_text(_DEFAULT_CLASS)
+                    _get_silent_fields(manifest, "metadata").get_mapping("annotations").get_text(_DEFAULT_CLASS)
                     == "true"
                 ):
                     default = manifest.name
-    referenced_names = frozenset(
-        _get_silent_fields(claim, "spec").get_text("volumeName") for claim in claims.values()
-    )
+    referenced_names = frozenset(_get_silent_fields(claim, "spec").get_text("volumeName") for claim in claims.values())
     return Storage(
         volumes=volumes,
         reserved_volumes=_collect_reserved_volumes(volumes, claims, is_complete=is_complete),
@@ -123,10 +119,7 @@ def _collect_free_volumes(
 ) -> dict[str, list[Volume]]:
     volumes_by_class: dict[str, list[Volume]] = {}
     for name, manifest in volumes.items():
-        if (
-            name not in referenced_names
-            and not _get_silent_fields(manifest, "spec").get_mapping("claimRef").data
-        ):
+        if name not in referenced_names and not _get_silent_fields(manifest, "spec").get_mapping("claimRef").data:
             volume = _build_volume(manifest)
             volumes_by_class.setdefault(volume.storage_class, []).append(volume)
     return volumes_by_class
@@ -168,9 +161,7 @@ class PodVolumes(Struct, frozen=True):
     missing_objects: tuple[str, ...] = ()
 
 
-def parse_volumes(
-    manifest: Manifest, spec: Fields, templates: Iterable[Fields], storage: Storage
-) -> PodVolumes:
+def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields], storage: Storage) -> PodVolumes:
     """Return the volumes of a pod; `templates` are the volumeClaimTemplates of its StatefulSet."""
     namespace = manifest.namespace
     pod = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"
@@ -195,9 +186,7 @@ def parse_volumes(
             claims.append(_build_own_claim(f"{namespace}/{pod}-{volume.get_text('name')}", claim, storage))
         elif "persistentVolumeClaim" in volume:
             claim_count += 1
-            claim_volumes = _parse_claim_volume(
-                namespace, volume.get_mapping("persistentVolumeClaim"), storage
-            )
+            claim_volumes = _parse_claim_volume(namespace, volume.get_mapping("persistentVolumeClaim"), storage)
             needs += claim_volumes.needs
             claims += claim_volumes.claims
             exclusive_claims += claim_volumes.exclusive_claims
@@ -227,9 +216,7 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
         text = f'names the claim "{name}", but no manifest defines it'
         outcome = "its pods stay Pending" if storage.is_complete else _REACHABILITY_UNKNOWN
         _warn_unknown_nodes(reference, text, f"claim {name} is not on the cluster", outcome)
-        return PodVolumes(
-            missing_objects=(f'persistentvolumeclaim "{name}" not found',) if storage.is_complete else ()
-        )
+        return PodVolumes(missing_objects=(f'persistentvolumeclaim "{name}" not found',) if storage.is_complete else ())
     exclusive_claims = (f"{namespace}/{name}",) if _SINGLE_POD_MODE in claim.get_texts("accessModes") else ()
     error = _find_claim_error(claim_object, storage) if claim_object is not None else ""
     if error:
@@ -237,8 +224,7 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
         return PodVolumes(exclusive_claims=exclusive_claims, missing_objects=(error,))
     if claim_object is not None and _has_volume(claim_object, storage):
         return PodVolumes(
-            _filter_unique([_compute_bound_need(claim_object, reference, storage)]),
-            exclusive_claims=exclusive_claims,
+            _filter_unique([_compute_bound_need(claim_object, reference, storage)]), exclusive_claims=exclusive_claims
         )
     selected_node = (
         _get_silent_fields(claim_object, "metadata").get_mapping("annotations").get_text(_SELECTED_NODE)
@@ -250,9 +236,7 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
         node_term = NodeTerm(fields=(Requirement("metadata.name", IN, (selected_node,)),))
         return PodVolumes((VolumeNeed((node_term,), is_bound=False),), exclusive_claims=exclusive_claims)
     return PodVolumes(
-        (),
-        _filter_unique([_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage)]),
-        exclusive_claims,
+        (), _filter_unique([_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage)]), exclusive_claims
     )
 
 
@@ -414,11 +398,7 @@ def _find_claim_error(claim: Manifest, storage: Storage) -> str:
 def _compute_bound_need(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
     """Return the nodes that reach the volume of a bound claim; None for all, or if unknown."""
     volume_name = _get_silent_fields(claim, "spec").get_text("volumeName")
-    volume = (
-        storage.volumes.get(volume_name)
-        if volume_name
-        else storage.reserved_volumes[claim.namespace, claim.name]
-    )
+    volume = storage.volumes.get(volume_name) if volume_name else storage.reserved_volumes[claim.namespace, claim.name]
     if volume is None:
         text = f'is bound to the volume "{volume_name}", but no manifest defines it'
         _warn_unknown_nodes(reference, text, f"volume {volume_name} is not on the cluster")
@@ -431,9 +411,7 @@ def _build_own_claim(name: str, claim: Fields, storage: Storage) -> Claim | None
     return _build_unbound_claim(name, claim, (claim, "storageClassName"), storage)
 
 
-def _build_unbound_claim(
-    name: str, claim: Fields, reference: _FieldReference, storage: Storage
-) -> Claim | None:
+def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:
     """Return a claim without a volume; None if its volume is unknown, or possible on every node."""
     configured_class = claim.data.get("storageClassName")
     class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")
@@ -459,15 +437,11 @@ def _build_unbound_claim(
         return None
     waits_for_pod = class_object.body.get("volumeBindingMode") == "WaitForFirstConsumer"
     provisioning_terms = (
-        ()
-        if class_object.body.get("provisioner") == _NO_PROVISIONER
-        else _parse_allowed_topologies(class_object)
+        () if class_object.body.get("provisioner") == _NO_PROVISIONER else _parse_allowed_topologies(class_object)
     )
     if provisioning_terms is _ALL_NODES and not waits_for_pod:
         text = f'requests a volume of "{class_name}", created before its pod is scheduled'
-        _warn_unknown_nodes(
-            reference, text, f"volumes of {class_name} are created before their pods are scheduled"
-        )
+        _warn_unknown_nodes(reference, text, f"volumes of {class_name} are created before their pods are scheduled")
     if provisioning_terms is _ALL_NODES and not _can_find_volume(unbound_claim, storage):
         return None
     return replace(unbound_claim, waits_for_pod=waits_for_pod, provisioning_terms=provisioning_terms)
@@ -506,8 +480,7 @@ def _parse_allowed_topologies(storage_class: Manifest) -> Terms | None:
         terms.append(
             NodeTerm(
                 tuple(
-                    Requirement(expression.get_text("key"), IN, expression.get_texts("values"))
-                    for expression in labels
+                    Requirement(expression.get_text("key"), IN, expression.get_texts("values")) for expression in labels
                 )
             )
         )

@@ -68,15 +68,9 @@ def collect_workloads(
     for manifest in manifests:
         controller = _CONTROLLERS.get((manifest.group, manifest.kind))
         if controller is not None:
-            workloads.append(
-                reader.parse_workload(_convert_old_version(manifest, reader.findings), controller)
-            )
+            workloads.append(reader.parse_workload(_convert_old_version(manifest, reader.findings), controller))
         elif (manifest.group, manifest.kind) == ("batch", "CronJob"):
-            job = (
-                Fields(manifest, reader.findings, manifest.body)
-                .get_mapping("spec")
-                .get_mapping("jobTemplate")
-            )
+            job = Fields(manifest, reader.findings, manifest.body).get_mapping("spec").get_mapping("jobTemplate")
             _check_restart_policy(
                 job.get_mapping("spec").get_mapping("template").get_mapping("spec"), _FINITE_RESTART_POLICIES
             )
@@ -211,9 +205,7 @@ class _WorkloadReader:
         )
         summary = f"{manifest.title}: {replicas} replicas; its autoscaler allows {minimum} to {maximum}"
         self.findings.append(
-            build_problem(
-                manifest.file, manifest.find_position("spec"), AUTOSCALED, detail, Severity.WARNING, summary
-            )
+            build_problem(manifest.file, manifest.find_position("spec"), AUTOSCALED, detail, Severity.WARNING, summary)
         )
         return replace(workload, replicas=replicas)
 
@@ -322,15 +314,10 @@ def _apply_on_delete_strategy(workload: Workload, _: Fields) -> Workload:
 
 def _check_rollout_limits(rolling_update: Fields, *, surge: str | int, unavailable: str | int) -> None:
     # As configured, before rounding: the API server rejects a rollout without surge and unavailability.
-    amounts = (
-        (rolling_update.data.get("maxSurge"), surge),
-        (rolling_update.data.get("maxUnavailable"), unavailable),
-    )
+    amounts = ((rolling_update.data.get("maxSurge"), surge), (rolling_update.data.get("maxUnavailable"), unavailable))
     effective_amounts = [default if amount is None else amount for amount, default in amounts]
     if all(str(amount) in ("0", "0%") for amount in effective_amounts):
-        rolling_update.report(
-            "maxUnavailable", "must not be 0 while maxSurge is 0: no pod could ever be replaced."
-        )
+        rolling_update.report("maxUnavailable", "must not be 0 while maxSurge is 0: no pod could ever be replaced.")
 
 
 def _parse_pod_share(fields: Fields, key: str, replicas: int, *, rounds_up: bool) -> int:
@@ -357,22 +344,15 @@ class _WorkloadKind(Struct, frozen=True):
 
 _FINITE_RESTART_POLICIES: Final = ("OnFailure", "Never")
 _DEPLOYMENT: Final = _WorkloadKind(_parse_replicas, _apply_deployment_strategy, "pod-template-hash")
-_DAEMON_SET: Final = _WorkloadKind(
-    _get_single_replica, _apply_daemon_set_strategy, "controller-revision-hash"
-)
+_DAEMON_SET: Final = _WorkloadKind(_get_single_replica, _apply_daemon_set_strategy, "controller-revision-hash")
 _REPLICA_SET: Final = _WorkloadKind(_parse_replicas, _apply_on_delete_strategy)
 _CONTROLLERS: Final[Mapping[tuple[str, str], _WorkloadKind]] = {
     ("apps", "Deployment"): _DEPLOYMENT,
-    ("apps", "StatefulSet"): _WorkloadKind(
-        _parse_replicas, _apply_stateful_set_strategy, "controller-revision-hash"
-    ),
+    ("apps", "StatefulSet"): _WorkloadKind(_parse_replicas, _apply_stateful_set_strategy, "controller-revision-hash"),
     ("apps", "ReplicaSet"): _REPLICA_SET,
     ("apps", "DaemonSet"): _DAEMON_SET,
     ("batch", "Job"): _WorkloadKind(
-        _parse_parallelism,
-        _apply_recreate_strategy,
-        has_selector=False,
-        restart_policies=_FINITE_RESTART_POLICIES,
+        _parse_parallelism, _apply_recreate_strategy, has_selector=False, restart_policies=_FINITE_RESTART_POLICIES
     ),
     ("", "Pod"): _WorkloadKind(
         _get_single_replica,
@@ -411,11 +391,6 @@ def _convert_old_version(manifest: Manifest, findings: list[Problem]) -> Manifes
     if is_replication_controller and isinstance(selector, dict) and selector:
         changed_spec["selector"] = {"matchLabels": selector}
     elif not selector and manifest.version != "v1beta2":
-        labels = (
-            Fields(manifest, [], spec)
-            .get_mapping("template")
-            .get_mapping("metadata")
-            .get_text_mapping("labels")
-        )
+        labels = Fields(manifest, [], spec).get_mapping("template").get_mapping("metadata").get_text_mapping("labels")
         changed_spec["selector"] = {"matchLabels": labels}
     return replace(manifest, body={**manifest.body, "spec": changed_spec})

@@ -121,9 +121,7 @@ def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
     elif not all(isinstance(item, dict) for item in data.values()):
         text = "data holds the objects themselves as mappings, not their text."
     if text:
-        yield build_problem(
-            envelope.file, envelope.find_position("data"), INVALID, f"{envelope.title}: {text}"
-        )
+        yield build_problem(envelope.file, envelope.find_position("data"), INVALID, f"{envelope.title}: {text}")
     for key in envelope.body:
         if key not in _ENVELOPE_KEYS:
             detail = f'{envelope.title}: unknown field "{key}"; write its objects below data.'
@@ -207,9 +205,7 @@ def _find_cluster_owned_reason(manifest: Manifest, services: Collection[tuple[st
             return f"service account tokens are never selected: {reason}"
         case "", "Endpoints" if (manifest.namespace, manifest.name) in services:
             return f"the Endpoints of Service {manifest.name} are never selected: {reason}"
-        case "discovery.k8s.io", "EndpointSlice" if (
-            "endpointslice.kubernetes.io/managed-by" in manifest.labels
-        ):
+        case "discovery.k8s.io", "EndpointSlice" if "endpointslice.kubernetes.io/managed-by" in manifest.labels:
             return f"a managed EndpointSlice is never selected: {reason}"
     return None
 
@@ -255,9 +251,7 @@ class _ManifestReader:
         group, _, short = str(version).rpartition("/")
         namespace = metadata.get("namespace")
         if namespace is not None and not isinstance(namespace, str):
-            self._report(
-                document.find_position("metadata", "namespace"), "metadata.namespace is a text; quote it."
-            )
+            self._report(document.find_position("metadata", "namespace"), "metadata.namespace is a text; quote it.")
             namespace = str(namespace)
         return Manifest(
             group=group,
@@ -272,9 +266,7 @@ class _ManifestReader:
             position=document.position,
         )
 
-    def _format_missing_keys(
-        self, missing_keys: list[str], body: dict[str, Any], metadata: dict[str, Any]
-    ) -> str:
+    def _format_missing_keys(self, missing_keys: list[str], body: dict[str, Any], metadata: dict[str, Any]) -> str:
         kind = body.get("kind")
         subject = f"this {kind}" if isinstance(kind, str) and kind else "this document"
         text = f"{subject} has no {' and no '.join(missing_keys)} (a text)."
@@ -287,9 +279,7 @@ class _ManifestReader:
         if labels is None:
             return {}
         if not isinstance(labels, dict):
-            self._report(
-                document.find_position("metadata", "labels"), "metadata.labels is a mapping of texts."
-            )
+            self._report(document.find_position("metadata", "labels"), "metadata.labels is a mapping of texts.")
             return {}
         texts = {}
         for key, value in labels.items():
@@ -349,9 +339,7 @@ _FLAG: Final = FieldShape(FieldKind.FLAG)
 class Fields:
     """Mapping of a manifest at a path. Absent parts read as empty; wrong types are reported once."""
 
-    def __init__(
-        self, manifest: Manifest, findings: list[Problem], data: Mapping[str, Any], *path: str | int
-    ) -> None:
+    def __init__(self, manifest: Manifest, findings: list[Problem], data: Mapping[str, Any], *path: str | int) -> None:
         self.manifest = manifest
         self.findings = findings
         self.data = data
@@ -427,9 +415,7 @@ class Fields:
         """Return an int32 of at least `minimum`."""
         if key not in self:
             return default
-        value: int | None = self._get_checked(
-            key, FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=MAX_INT32)
-        )
+        value: int | None = self._get_checked(key, FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=MAX_INT32))
         return default if value is None else value
 
     def get_flag(self, key: str) -> bool:
@@ -439,9 +425,7 @@ class Fields:
     def get_choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
         """Return a text that must be one of the choices."""
         value = self.get_text(key, default)
-        violation = (
-            None if value in choices else validate_value(value, FieldShape(FieldKind.TEXT, choices=choices))
-        )
+        violation = None if value in choices else validate_value(value, FieldShape(FieldKind.TEXT, choices=choices))
         if violation is not None:
             self.report(key, violation.detail)
             return default

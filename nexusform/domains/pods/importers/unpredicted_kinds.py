@@ -23,8 +23,7 @@ _TRANSIENT: Final = "their pods are short-lived and not predicted"
 _SCALES: Final = "it changes replicas; the configured number is predicted"
 _RESIZES: Final = "it changes resource requests; the configured ones are predicted"
 _CHANGES: Final = (
-    "it may change pods (add containers, labels, tolerations) before they are scheduled; this is not "
-    "predicted"
+    "it may change pods (add containers, labels, tolerations) before they are scheduled; this is not predicted"
 )
 _DEVICES: Final = "claimed devices (DRA) are not counted; pods that claim devices may stay Pending"
 _NO_EFFECT: Final = ""
@@ -83,9 +82,7 @@ _EFFECTS: Final[Mapping[tuple[str, str], str]] = {
 }
 
 
-def list_unpredicted_problems(
-    manifests: Iterable[Manifest], known_kinds: Collection[tuple[str, str]]
-) -> list[Problem]:
+def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collection[tuple[str, str]]) -> list[Problem]:
     """Return a warning per kind at its first object. `known_kinds`: group and kind of supported objects."""
     manifests_by_effect: dict[tuple[str, str, str], list[Manifest]] = {}
     for manifest in manifests:
@@ -116,9 +113,7 @@ def _has_pod_rules(body: Mapping[str, Any]) -> bool:
 
 def _build_warning(objects: list[Manifest], effect: str) -> Problem:
     first, count = objects[0], len(objects)
-    further_text = (
-        f" and {count - 1} more {select_form(count - 1, 'object')} of this kind" if count > 1 else ""
-    )
+    further_text = f" and {count - 1} more {select_form(count - 1, 'object')} of this kind" if count > 1 else ""
     detail = f"{first.title}{further_text} ({first.group or first.version}): {effect}."
     summary = f"{first.title}{further_text}: {effect}"
     return build_problem(first.file, first.position, NOT_PREDICTED, detail, Severity.WARNING, summary)

@@ -67,10 +67,7 @@ class ObservedCluster(Struct, frozen=True):
 
 
 def bind_snapshot(
-    cluster_id: str,
-    planned_cluster: NodeCluster | None,
-    snapshot: KubectlSnapshot,
-    removed_vms: AbstractSet[str],
+    cluster_id: str, planned_cluster: NodeCluster | None, snapshot: KubectlSnapshot, removed_vms: AbstractSet[str]
 ) -> ObservedCluster:
     """Return the cluster with observed data in place of derived data, without `removed_vms`."""
     cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
@@ -93,9 +90,7 @@ def bind_snapshot(
         running_pods, [node for name, node in nodes.items() if name not in names.values()]
     )
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in names]
-    nodes = _add_image_values(
-        nodes, {names[item.name]: item.images for item in snapshot.nodes if item.name in names}
-    )
+    nodes = _add_image_values(nodes, {names[item.name]: item.images for item in snapshot.nodes if item.name in names})
     bound_cluster = replace(
         cluster,
         nodes=tuple(nodes.values()),
@@ -115,9 +110,7 @@ def bind_snapshot(
     )
 
 
-def _add_image_values(
-    nodes: Mapping[str, Node], sizes: Mapping[str, Mapping[str, int] | None]
-) -> dict[str, Node]:
+def _add_image_values(nodes: Mapping[str, Node], sizes: Mapping[str, Mapping[str, int] | None]) -> dict[str, Node]:
     values = image_locality.compute_image_values([sizes.get(name) for name in nodes])
     pairs = zip(nodes.items(), values, strict=True)
     return {name: replace(node, images=images) for (name, node), images in pairs}
@@ -267,9 +260,7 @@ def merge_observed_pods(
     return result
 
 
-def _assign_predicted_numbers(
-    pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]
-) -> list[ExistingPod]:
+def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]) -> list[ExistingPod]:
     """Return pods of one workload with the numbers recorded for their nodes, if there are any."""
     if "/StatefulSet/" in pods[0].workload:
         return list(pods)

@@ -12,13 +12,7 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster, merge_observed_pods
 from nexusform.domains.pods.planning.disruptions import apply_budget_status
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
-from nexusform.domains.pods.planning.object_pods import (
-    ObjectPods,
-    PodKey,
-    PriorPods,
-    build_prior_workloads,
-    get_specs,
-)
+from nexusform.domains.pods.planning.object_pods import ObjectPods, PodKey, PriorPods, build_prior_workloads, get_specs
 from nexusform.domains.pods.planning.storage_claims import Claims, compute_demand, compute_planned_demand
 from nexusform.domains.pods.planning.template_matching import create_replacement_check
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodSpec
@@ -95,17 +89,11 @@ class ClusterPods:
         workloads_by_cluster = build_prior_workloads(external_pods)
         for prior_pods in external_pods:
             existing_pods = self._existing_pods.setdefault(prior_pods.cluster_id, {})
-            self._namespaces.setdefault(prior_pods.cluster_id, set()).update(
-                list_namespaces(prior_pods.manifests)
-            )
-            for _, pod in prior_pods.list_existing_pods(
-                get_specs(workloads_by_cluster[prior_pods.cluster_id])
-            ):
+            self._namespaces.setdefault(prior_pods.cluster_id, set()).update(list_namespaces(prior_pods.manifests))
+            for _, pod in prior_pods.list_existing_pods(get_specs(workloads_by_cluster[prior_pods.cluster_id])):
                 existing_pods.setdefault((pod.workload, pod.number), pod)
 
-    def _load_observed_pods(
-        self, cluster_id: str, observed_cluster: ObservedCluster
-    ) -> dict[str, list[ExistingPod]]:
+    def _load_observed_pods(self, cluster_id: str, observed_cluster: ObservedCluster) -> dict[str, list[ExistingPod]]:
         """Load pods at their observed nodes, besides those predicted in state."""
         namespaces = self._namespaces.setdefault(cluster_id, set())
         namespaces |= {pod.spec.namespace for pod in observed_cluster.existing_pods} | list_namespaces(
@@ -139,9 +127,7 @@ class ClusterPods:
         cluster_id = self.members.get(cluster_name, cluster_name)
         existing_pods = self._existing_pods.get(cluster_id, {}).values()
         requests = [pod.spec.requests for pod in existing_pods if pod.node]
-        return sum(pod_requests.cpu for pod_requests in requests), sum(
-            pod_requests.memory for pod_requests in requests
-        )
+        return sum(pod_requests.cpu for pod_requests in requests), sum(pod_requests.memory for pod_requests in requests)
 
     def _map_pods_to_nodes(self, cluster_id: str) -> dict[PodKey, str]:
         return {key: pod.node for key, pod in self._existing_pods.get(cluster_id, {}).items()}
@@ -175,9 +161,7 @@ class ClusterPods:
             manifests += object_pods.manifests
             prior_pods = self._prior_pods.get(key)
             planned_keys.update(map(_get_manifest_key, object_pods.manifests))
-            planned_keys.update(
-                map(_get_manifest_key, prior_pods.manifests if prior_pods is not None else ())
-            )
+            planned_keys.update(map(_get_manifest_key, prior_pods.manifests if prior_pods is not None else ()))
         observed_cluster = self._observed_clusters.get(cluster_id)
         # Objects applied or removed by this plan take precedence over observed ones.
         observed_objects = observed_cluster.objects if observed_cluster is not None else ()
@@ -214,9 +198,7 @@ class ClusterPods:
         manifests = [*self._collect_manifests(cluster_id), *self._collect_kept_manifests(object_pods)]
         pods_after = dict(pods_before)
         for applied_pods in object_pods.values():
-            pods_after |= {
-                item.key: len(applied_pods.list_outcomes(item.key)) for item in applied_pods.workloads
-            }
+            pods_after |= {item.key: len(applied_pods.list_outcomes(item.key)) for item in applied_pods.workloads}
         prior_claims = self._collect_claims(list(prior_manifests.values()), pods_before, observed_cluster)
         planned_claims = self._collect_claims(manifests, pods_after, observed_cluster)
         stateful_sets = {(item.namespace, item.name) for item in manifests if item.kind == "StatefulSet"}
@@ -230,15 +212,10 @@ class ClusterPods:
     ) -> Claims:
         objects = observed_cluster.objects if observed_cluster is not None else ()
         observed_names = {
-            (manifest.namespace, manifest.name)
-            for manifest in objects
-            if manifest.kind == "PersistentVolumeClaim"
+            (manifest.namespace, manifest.name) for manifest in objects if manifest.kind == "PersistentVolumeClaim"
         }
         return collect_appliance_claims(
-            manifests,
-            pods,
-            observed_names,
-            is_complete=observed_cluster is not None and observed_cluster.is_complete,
+            manifests, pods, observed_names, is_complete=observed_cluster is not None and observed_cluster.is_complete
         )
 
     def _collect_kept_manifests(self, object_pods: Mapping[ObjectKey, ObjectPods]) -> list[Manifest]:

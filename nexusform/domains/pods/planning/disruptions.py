@@ -30,27 +30,18 @@ def find_disruptions(
         for budget in budgets
         if any(has_budget(budget, pod) for pod in drained_pods)
     ]
-    blocking_budgets = [
-        budget for budget, evictions in allowed_by_budget if evictions is not None and evictions <= 0
-    ]
+    blocking_budgets = [budget for budget, evictions in allowed_by_budget if evictions is not None and evictions <= 0]
     running_counts = Counter(pod.workload for pod in existing_pods if pod.node)
     drained_workloads = {pod.workload for pod in drained_pods}
     single_workloads = [
-        workload
-        for workload, count in sorted(running_counts.items())
-        if count == 1 and workload in drained_workloads
+        workload for workload, count in sorted(running_counts.items()) if count == 1 and workload in drained_workloads
     ]
     single_replicas = tuple(workload for workload in single_workloads if "/DaemonSet/" not in workload)
     protected_workloads = tuple(
-        sorted(
-            find_protected_workloads((budget for budget, _ in allowed_by_budget), existing_pods)
-            & drained_workloads
-        )
+        sorted(find_protected_workloads((budget for budget, _ in allowed_by_budget), existing_pods) & drained_workloads)
     )
     return Disruptions(
-        tuple(f"{budget.namespace}/{budget.name}" for budget in blocking_budgets),
-        single_replicas,
-        protected_workloads,
+        tuple(f"{budget.namespace}/{budget.name}" for budget in blocking_budgets), single_replicas, protected_workloads
     )
 
 
@@ -67,8 +58,7 @@ def apply_budget_status(
     }
     existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)
     return tuple(
-        _apply_status(budget, statuses.get((budget.namespace, budget.name), {}), existing_pods)
-        for budget in budgets
+        _apply_status(budget, statuses.get((budget.namespace, budget.name), {}), existing_pods) for budget in budgets
     )
 
 
@@ -85,6 +75,5 @@ def _apply_status(
     expected_count = status.get("expectedPods")
     pods = expected_count if isinstance(expected_count, int) else healthy_count
     return replace(
-        budget,
-        withheld_disruptions=max(0, compute_allowed_disruptions(budget, pods, healthy_count)) - allowed_count,
+        budget, withheld_disruptions=max(0, compute_allowed_disruptions(budget, pods, healthy_count)) - allowed_count
     )

@@ -29,9 +29,7 @@ def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> E
     for block, attributes in list_read_blocks(PlanningKind.NODES, request, evaluation):
         cluster_id = str(attributes.get("cluster_id"))
         if cluster_id in external.snapshots:
-            text = (
-                f'Another data block already reads the nodes of "{cluster_id}". List all files in one block.'
-            )
+            text = f'Another data block already reads the nodes of "{cluster_id}". List all files in one block.'
             external.diagnostics.append(_build_error("duplicate-observed-cluster", text, block))
         external.snapshots[cluster_id] = SnapshotBlock(block, parse_snapshot(str(attributes.get("objects"))))
     return external

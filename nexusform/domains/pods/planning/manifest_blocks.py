@@ -58,9 +58,7 @@ def list_prior_pods(
             continue
         kind = registries.get_kind(address.type)
         list_applied = (
-            registries.resource_types[address.type].list_applied_objects
-            if kind is PlanningKind.PLACEMENT
-            else None
+            registries.resource_types[address.type].list_applied_objects if kind is PlanningKind.PLACEMENT else None
         )
         cluster_id = _get_cluster_id(current.attributes)
         if kind is PlanningKind.MANIFEST and cluster_id:
@@ -81,9 +79,7 @@ def list_prior_pods(
                 yield PriorPods(str(address), cluster_id, member_workloads, manifests)
 
 
-def _collect_hub_objects(
-    instances: Mapping[Address, InstanceState], registries: Registries
-) -> tuple[Manifest, ...]:
+def _collect_hub_objects(instances: Mapping[Address, InstanceState], registries: Registries) -> tuple[Manifest, ...]:
     """Return the objects on the hub, candidates for selection by placements."""
     objects: list[Manifest] = []
     for address, instance in instances.items():
@@ -99,9 +95,7 @@ def _parse_body(attributes: Mapping[str, Any]) -> tuple[Manifest, ...]:
     return parse_objects(str(attributes.get("yaml_body") or ""))
 
 
-def collect_prior_members(
-    instances: Mapping[Address, InstanceState], registries: Registries
-) -> dict[str, str]:
+def collect_prior_members(instances: Mapping[Address, InstanceState], registries: Registries) -> dict[str, str]:
     """Return the members in state: name -> cluster id."""
     members = {}
     for address, instance in instances.items():
@@ -113,9 +107,7 @@ def collect_prior_members(
     return members
 
 
-def create_pod_phase(
-    blocks: BlockPlanner, objects: Iterable[VmObject], external: ExternalClusters
-) -> PodPhase:
+def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external: ExternalClusters) -> PodPhase:
     """Return the pod phase of a plan, over the VMs after phase 4 and clusters of other states. Pods of
     objects without a block are removed.
     """
@@ -135,10 +127,7 @@ def create_pod_phase(
         keeps_running = instance.action is Action.FORGET
         if instance.is_removed and instance.type.kind is PlanningKind.MANIFEST:
             pods.remove_pods(
-                str(address),
-                _get_cluster_id(instance.before),
-                "workload_removed",
-                keeps_running=keeps_running,
+                str(address), _get_cluster_id(instance.before), "workload_removed", keeps_running=keeps_running
             )
         elif instance.is_removed and instance.type.kind is PlanningKind.PLACEMENT:
             for member in (instance.before or {}).get("workloads") or {}:
@@ -150,13 +139,9 @@ def plan_fleet_objects(blocks: BlockPlanner, evaluation: Evaluation, pods: PodPh
     """Plan phase 5: members and other hub objects, manifests in batches."""
     types = blocks.request.registries.resource_types
     phase_blocks = [
-        block
-        for block in blocks.order.list_phase(FLEET_PHASE)
-        if types[block.type].build_fleet_object is not None
+        block for block in blocks.order.list_phase(FLEET_PHASE) if types[block.type].build_fleet_object is not None
     ]
-    manifests = frozenset(
-        block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST
-    )
+    manifests = frozenset(block.address for block in phase_blocks if types[block.type].kind is PlanningKind.MANIFEST)
     problems: list[Diagnostic] = []
     for batch in _build_batches(phase_blocks, blocks.order, manifests):
         if batch[0].address in manifests:
@@ -242,9 +227,7 @@ def _place_pods(instances: Iterable[Instance], pods: PodPhase) -> dict[Address, 
         cluster_instances.sort(key=lambda pair: _get_sort_key(pair[0]))
         objects = [(str(instance.address), manifests) for instance, manifests in cluster_instances]
         values_by_address = pods.place_objects(cluster_id, objects)
-        values |= {
-            instance.address: values_by_address[str(instance.address)] for instance, _ in cluster_instances
-        }
+        values |= {instance.address: values_by_address[str(instance.address)] for instance, _ in cluster_instances}
     return values
 
 
@@ -279,9 +262,7 @@ def list_manifest_diagnostics(pods: PodPhase, instances: Mapping[Address, Instan
         if instance is not None:
             path = ("yaml_body",) if instance.type.kind is PlanningKind.MANIFEST else ()
             detail = f"yaml_body:{finding.line}: {finding.detail}" if finding.line else finding.detail
-            yield instance.build_diagnostic(
-                Problem(path, finding.id, detail, finding.severity, brief=finding.brief)
-            )
+            yield instance.build_diagnostic(Problem(path, finding.id, detail, finding.severity, brief=finding.brief))
 
 
 def list_pod_risks(pods: PodPhase, instances: Mapping[Address, Instance]) -> Iterator[Diagnostic]:
@@ -297,9 +278,7 @@ def list_pod_risks(pods: PodPhase, instances: Mapping[Address, Instance]) -> Ite
         if instance is not None:
             is_named = len(clusters[address]) > 1
             problem = Problem((), kind, _merge_warnings(risks, is_named=is_named), Severity.WARNING)
-            yield replace(
-                instance.build_diagnostic(problem), brief=_merge_summaries(risks, is_named=is_named)
-            )
+            yield replace(instance.build_diagnostic(problem), brief=_merge_summaries(risks, is_named=is_named))
 
 
 def _warn_missing_namespaces(pods: PodPhase, instances: Mapping[str, Instance]) -> Iterator[Diagnostic]:
@@ -334,11 +313,7 @@ def _collect_member_namespaces(instances: Iterable[Instance]) -> dict[str, set[s
         member = instance.config or {}
         cluster_id = member.get("kubernetes_cluster_id")
         names = member.get("namespaces")
-        if (
-            instance.type.kind is PlanningKind.MEMBER
-            and isinstance(cluster_id, str)
-            and isinstance(names, Collection)
-        ):
+        if instance.type.kind is PlanningKind.MEMBER and isinstance(cluster_id, str) and isinstance(names, Collection):
             namespaces.setdefault(cluster_id, set()).update(names or ())
     return namespaces
 
@@ -353,20 +328,15 @@ def _merge_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
     cluster, first_warning = risks[0]
     if not first_warning.location:
         return " ".join(
-            _merge_by_cluster(
-                [(cluster_name, warning.detail) for cluster_name, warning in risks], is_named=is_named
-            )
+            _merge_by_cluster([(cluster_name, warning.detail) for cluster_name, warning in risks], is_named=is_named)
         )
     detail = f"On cluster {cluster}: {first_warning.detail}" if is_named else first_warning.detail
     location_texts = dict.fromkeys(
-        f"{warning.location} ({cluster_name})" if is_named else warning.location
-        for cluster_name, warning in risks
+        f"{warning.location} ({cluster_name})" if is_named else warning.location for cluster_name, warning in risks
     )
     further_locations = list(location_texts)[1:]
     return (
-        f"{detail} Its pods also share {format_first(further_locations, _MAX_LISTED)}."
-        if further_locations
-        else detail
+        f"{detail} Its pods also share {format_first(further_locations, _MAX_LISTED)}." if further_locations else detail
     )
 
 

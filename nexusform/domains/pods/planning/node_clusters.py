@@ -11,13 +11,7 @@ from nexusform.domains.pods.scheduling.kubelet_admission import compute_cells
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.domains.pods.scheduling.workloads import Node
 from nexusform.interfaces.plugins import PlanningKind, Registries, ResourceType
-from nexusform.placements.vm_demands import (
-    CONTROL_PLANE_TAINT,
-    NodeProperties,
-    PlacedVm,
-    PoolDemand,
-    VmDemand,
-)
+from nexusform.placements.vm_demands import CONTROL_PLANE_TAINT, NodeProperties, PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout
 from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
 from nexusform.scheduling.kubelet import (
@@ -72,14 +66,9 @@ def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster
             continue
         seed = vms.request.site.scheduler.seed if vms.request.site is not None else DEFAULT_SEED
         placed_vms = tuple(vms.list_placed_vms())
-        recreated_vms, new_vms = (
-            frozenset(vms.request.actions.recreations),
-            frozenset(vms.request.actions.additions),
-        )
+        recreated_vms, new_vms = (frozenset(vms.request.actions.recreations), frozenset(vms.request.actions.additions))
         parts.append(
-            _ClusterPart(
-                vms.instance.type, attributes, vms.request.demand, placed_vms, recreated_vms, new_vms, seed
-            )
+            _ClusterPart(vms.instance.type, attributes, vms.request.demand, placed_vms, recreated_vms, new_vms, seed)
         )
     return _build_clusters(parts)
 
@@ -173,9 +162,7 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
     )
 
 
-def find_cluster_attributes(
-    parts: Iterable[tuple[PlanningKind, Mapping[str, Any]]],
-) -> Mapping[str, Any] | None:
+def find_cluster_attributes(parts: Iterable[tuple[PlanningKind, Mapping[str, Any]]]) -> Mapping[str, Any] | None:
     """Return the attributes of the cluster among its parts; None without one (a VNF)."""
     return next((attributes for kind, attributes in parts if kind is PlanningKind.CLUSTER), None)
 
@@ -186,9 +173,7 @@ def sum_sizes(sizes: Iterable[NodeSize]) -> NodeSize:
     return NodeSize(sum(size.cpu for size in size_list), sum(size.memory for size in size_list))
 
 
-def _build_part_node(
-    part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, cluster: Mapping[str, Any] | None
-) -> Node:
+def _build_part_node(part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, cluster: Mapping[str, Any] | None) -> Node:
     """Return the node of a part's VM; `cluster` are the attributes of its cluster, None for a VNF."""
     family = part.type.vms
     assert family is not None, "only clusters and VNFs have nodes"
@@ -219,9 +204,7 @@ def _compute_numa_cells(sku: VmSku, kubelet: Kubelet) -> tuple[Mapping[str, int]
     if kubelet.policy not in REJECTING_POLICIES:
         return ()
     count = min(kubelet.cells or sku.numa_cells, MAX_CELLS)
-    return compute_cells(
-        sku.vcpus, list_reserved_cpus(sku, kubelet), collect_extended_resources(sku, kubelet), count
-    )
+    return compute_cells(sku.vcpus, list_reserved_cpus(sku, kubelet), collect_extended_resources(sku, kubelet), count)
 
 
 def _compute_default_labels(name: str, marks: NodeProperties) -> dict[str, str]:

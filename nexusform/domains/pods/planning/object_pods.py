@@ -77,10 +77,7 @@ def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, W
     for prior_pods in objects:
         manifests.setdefault(prior_pods.cluster_id, []).extend(prior_pods.manifests)
     # Parsed together: a PriorityClass or LimitRange of one object applies to the pods of all.
-    readings = {
-        cluster_id: collect_workloads(cluster_manifests)
-        for cluster_id, cluster_manifests in manifests.items()
-    }
+    readings = {cluster_id: collect_workloads(cluster_manifests) for cluster_id, cluster_manifests in manifests.items()}
     return {
         cluster_id: {workload.key: workload for workload in reading.workloads}
         for cluster_id, reading in readings.items()
@@ -170,13 +167,8 @@ class ObjectPods(Struct):
         for workload in self.workloads:
             pods = self.list_outcomes(workload.key)
             running_count = sum(bool(pod.node) for pod in pods)
-            is_current = all(
-                pod.spec is not None and pod.spec.template == workload.pod.template for pod in pods
-            )
-            if (
-                running_count < max(len(pods), workload.replicas * (workload.kind != "DaemonSet"))
-                or not is_current
-            ):
+            is_current = all(pod.spec is not None and pod.spec.template == workload.pod.template for pod in pods)
+            if running_count < max(len(pods), workload.replicas * (workload.kind != "DaemonSet")) or not is_current:
                 return False
         return True
 
@@ -247,9 +239,7 @@ class ObjectPods(Struct):
     def build_rejected_rows(self, address: Address, cluster: NodeCluster) -> Iterator[PlacementChange]:
         """Yield the rows of pods rejected by the API server."""
         for rejected in self.rejections:
-            yield from build_rejected_rows(
-                address, cluster, rejected, self.list_outcomes(rejected.workload.key)
-            )
+            yield from build_rejected_rows(address, cluster, rejected, self.list_outcomes(rejected.workload.key))
 
     def record_displacement(self, outcome: PodOutcome) -> None:
         """Record the outcome of a pod evicted for one of another object."""
@@ -264,11 +254,7 @@ class ObjectPods(Struct):
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
         displacement = self.displacements.get((outcome.workload, outcome.number))
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
-        if (
-            earlier_outcome is not None
-            and earlier_outcome.trigger
-            and outcome.trigger in _CONTINUING_TRIGGERS
-        ):
+        if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
             outcome = _combine_outcomes(earlier_outcome, outcome)
         elif outcome.trigger == pod_outcomes.TEMPLATE_CHANGED and self.overrides_changed:
             outcome = replace(outcome, trigger=OVERRIDE_CHANGED)

@@ -101,9 +101,7 @@ class PodPhase(ClusterPods):
         is_complete = self._is_complete(cluster_id)
         reading = collect_workloads(object_pods.manifests, cluster_manifests, is_complete=is_complete)
         self.findings += [(placement_address, finding) for finding in reading.findings]
-        object_pods.workloads = add_previous_maximums(
-            reading.workloads, self._prior_workloads.get(cluster_id, {})
-        )
+        object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
         if not object_pods.outcomes:
             self._apply_prior_manifests(object_pods, cluster_id, unwrap_envelopes(previous).manifests)
             self._update_unchanged_specs(object_pods, cluster_id)
@@ -131,9 +129,7 @@ class PodPhase(ClusterPods):
                 object_pods.manifests, cluster_manifests, is_complete=self._is_complete(cluster_id)
             )
             self.findings += [(address, finding) for finding in reading.findings]
-            object_pods.workloads = add_previous_maximums(
-                reading.workloads, self._prior_workloads.get(cluster_id, {})
-            )
+            object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
             self._update_unchanged_specs(object_pods, cluster_id)
             self._import_observed(object_pods, cluster)
             keys.append((address, cluster_id))
@@ -141,12 +137,7 @@ class PodPhase(ClusterPods):
         return {address: self._object_pods[address, cluster_id].values for address, _ in objects}
 
     def remove_pods(
-        self,
-        placement_address: str,
-        cluster_name: str,
-        trigger: str = BINDING_REMOVED,
-        *,
-        keeps_running: bool = False,
+        self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED, *, keeps_running: bool = False
     ) -> None:
         """Remove all pods of an object from a cluster, or keep them if it is only forgotten."""
         cluster_id = self.members.get(cluster_name, cluster_name)
@@ -154,12 +145,7 @@ class PodPhase(ClusterPods):
         self._kept_namespaces.pop((placement_address, cluster_id), None)
         if object_pods is None:
             return
-        object_pods.workloads, object_pods.manifests, object_pods.values, object_pods.warnings = (
-            (),
-            (),
-            {},
-            (),
-        )
+        object_pods.workloads, object_pods.manifests, object_pods.values, object_pods.warnings = ((), (), {}, ())
         object_pods.rejections = ()
         object_pods.outcomes.clear()
         existing_pods = dict(self._existing_pods.get(cluster_id, {}))
@@ -176,9 +162,7 @@ class PodPhase(ClusterPods):
             object_pods = self._object_pods[address, cluster_id]
             removed_keys = [key for key in object_pods.prior_pods if key in workloads]
             for key in removed_keys:
-                self._remove_workload(
-                    object_pods, cluster_id, key, object_pods.prior_pods.pop(key), OBJECT_REPLACED
-                )
+                self._remove_workload(object_pods, cluster_id, key, object_pods.prior_pods.pop(key), OBJECT_REPLACED)
 
     def _update_pods(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
         """Predict the pods of these objects; keep the recorded ones on unchanged clusters."""
@@ -192,9 +176,7 @@ class PodPhase(ClusterPods):
             if prior_template in (None, workload.pod.template):
                 self._replace_spec(object_pods, cluster_id, workload.key, workload.pod)
 
-    def _apply_prior_manifests(
-        self, object_pods: ObjectPods, cluster_id: str, manifests: tuple[Manifest, ...]
-    ) -> None:
+    def _apply_prior_manifests(self, object_pods: ObjectPods, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
         """Set the spec from these manifests on pods in state."""
         specs = _parse_specs(manifests, self._collect_manifests(cluster_id))
         for key in object_pods.prior_pods:
@@ -223,9 +205,7 @@ class PodPhase(ClusterPods):
         lost_pods = self._lost_pods.get(cluster.id, frozenset())
         inputs = PredictionInput(cluster_model, existing_pods, tuple(workloads), cluster.seed, lost_pods)
         prediction = predict(cluster_model, existing_pods, workloads, seed=cluster.seed, lost_pods=lost_pods)
-        self._existing_pods[cluster.id] = {
-            (pod.workload, pod.number): pod for pod in prediction.list_existing_pods()
-        }
+        self._existing_pods[cluster.id] = {(pod.workload, pod.number): pod for pod in prediction.list_existing_pods()}
         # A pod is lost only once: after this it has its new node.
         decided_outcomes = (*prediction.outcomes, *prediction.displaced_outcomes)
         self._lost_pods[cluster.id] = lost_pods.difference(
@@ -237,9 +217,7 @@ class PodPhase(ClusterPods):
             object_pods.inputs = object_pods.inputs or inputs
             own_keys = object_pods.list_keys()
             object_pods.record_uncreated(prediction.forecasts)
-            object_pods.record_outcomes(
-                [outcome for outcome in prediction.outcomes if outcome.workload in own_keys]
-            )
+            object_pods.record_outcomes([outcome for outcome in prediction.outcomes if outcome.workload in own_keys])
             object_pods.update_warnings([warning for warning in warnings if warning.workload in own_keys])
             object_pods.update_values(cluster)
         unmanaged_outcomes = [
@@ -247,9 +225,7 @@ class PodPhase(ClusterPods):
             for outcome_item in prediction.displaced_outcomes
             if not self._record_displacement(outcome_item, cluster.id)
         ]
-        self._object_pods[keys[0]].warnings += tuple(
-            list_displaced_warnings(cluster_model, unmanaged_outcomes)
-        )
+        self._object_pods[keys[0]].warnings += tuple(list_displaced_warnings(cluster_model, unmanaged_outcomes))
 
     def _record_displacement(self, outcome: PodOutcome, cluster_id: str) -> bool:
         """Record the outcome of an evicted pod in its object, and return whether it has one in this plan."""
@@ -285,12 +261,7 @@ class PodPhase(ClusterPods):
                 self._remove_workload(object_pods, cluster_id, key, pods, pod_outcomes.WORKLOAD_REMOVED)
 
     def _remove_workload(
-        self,
-        object_pods: ObjectPods,
-        cluster_id: str,
-        key: str,
-        pods: Mapping[str, ExistingPod],
-        trigger: str,
+        self, object_pods: ObjectPods, cluster_id: str, key: str, pods: Mapping[str, ExistingPod], trigger: str
     ) -> None:
         existing_pods = self._existing_pods.get(cluster_id, {})
         for name, pod in pods.items():
@@ -354,9 +325,7 @@ class PodPhase(ClusterPods):
             names = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())
             known_namespaces.setdefault(key[1], set()).update(names)
         for (address, cluster_id), object_pods in self._object_pods.items():
-            missing_names = {workload.namespace for workload in object_pods.workloads} - known_namespaces[
-                cluster_id
-            ]
+            missing_names = {workload.namespace for workload in object_pods.workloads} - known_namespaces[cluster_id]
             if missing_names:
                 yield address, cluster_id, missing_names
 
@@ -367,9 +336,7 @@ class PodPhase(ClusterPods):
             if object_address != address or object_pods.inputs is None:
                 continue
             cluster, existing_pods = self.clusters[cluster_id], self._existing_pods.get(cluster_id, {})
-            matching_outcomes = [
-                outcome for outcome in object_pods.list_all_outcomes() if outcome.name == name
-            ]
+            matching_outcomes = [outcome for outcome in object_pods.list_all_outcomes() if outcome.name == name]
             for outcome in matching_outcomes:
                 own_key = (outcome.workload, outcome.number)
                 other_pods = tuple(pod for key, pod in existing_pods.items() if key != own_key)
@@ -382,14 +349,10 @@ class PodPhase(ClusterPods):
         for (_, cluster_id), object_pods in self._object_pods.items():
             running_outcomes = [outcome for outcome in object_pods.list_all_outcomes() if outcome.node]
             pods += [
-                build_hosted_workload(cluster_id, item, item.spec)
-                for item in running_outcomes
-                if item.spec is not None
+                build_hosted_workload(cluster_id, item, item.spec) for item in running_outcomes if item.spec is not None
             ]
         return pods
 
 
 def _parse_specs(manifests: Sequence[Manifest], context_manifests: Sequence[Manifest]) -> dict[str, PodSpec]:
-    return {
-        workload.key: workload.pod for workload in collect_workloads(manifests, context_manifests).workloads
-    }
+    return {workload.key: workload.pod for workload in collect_workloads(manifests, context_manifests).workloads}

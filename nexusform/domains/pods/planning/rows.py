@@ -134,9 +134,7 @@ def _build_condition(outcome: PodOutcome, kept_record: PodRecord | None) -> dict
     return {"state": str(outcome.state), "reason": None if outcome.node else outcome.reason or None}
 
 
-def _build_former_values(
-    workload: Workload, outcome: PodOutcome, kept_record: PodRecord | None
-) -> dict[str, str]:
+def _build_former_values(workload: Workload, outcome: PodOutcome, kept_record: PodRecord | None) -> dict[str, str]:
     """Return the former template of a pod not reached by an update."""
     spec = outcome.spec
     if spec is None or spec.template == workload.pod.template:
@@ -188,9 +186,7 @@ def build_pod_row(
         number=outcome.number,
         site_id=cluster.site_id if cluster is not None else "",
         reason=_build_reason(outcome),
-        scores={"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
-        if is_decided
-        else {},
+        scores={"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes} if is_decided else {},
         rejections=outcome.rejections,
     )
     return replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON) if keeps_running else row

@@ -20,12 +20,8 @@ from nexusform.state.objects import InstanceState, State
 def list_hosted_workloads(state: State, registries: Registries) -> list[ScheduledWorkload]:
     """Return the pods of a state on nodes, with the labels of their workloads."""
     hosted_workloads: list[ScheduledWorkload] = []
-    for object_pods in list_prior_pods(
-        state.instances, registries, collect_prior_members(state.instances, registries)
-    ):
-        specs = {
-            workload.key: workload.pod for workload in collect_workloads(object_pods.manifests).workloads
-        }
+    for object_pods in list_prior_pods(state.instances, registries, collect_prior_members(state.instances, registries)):
+        specs = {workload.key: workload.pod for workload in collect_workloads(object_pods.manifests).workloads}
         for key, existing_pods in object_pods.workloads.items():
             spec = specs.get(key)
             if spec is None:
@@ -40,9 +36,7 @@ def list_hosted_workloads(state: State, registries: Registries) -> list[Schedule
     return hosted_workloads
 
 
-def compute_state_demand(
-    instances: Mapping[Address, InstanceState], registries: Registries
-) -> dict[str, ClaimDemand]:
+def compute_state_demand(instances: Mapping[Address, InstanceState], registries: Registries) -> dict[str, ClaimDemand]:
     """Return the storage demand of existing objects on each cluster; the binding of claims is unknown."""
     manifests: dict[str, list[Manifest]] = {}
     pods: dict[str, dict[str, int]] = {}

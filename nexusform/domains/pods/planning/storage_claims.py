@@ -15,9 +15,7 @@ def compute_demand(claims: Claims) -> ClaimDemand:
     """Return the current demand of these claims."""
     size = sum(claim.final_size for claim in claims.values())
     existing_size = sum(claim.existing_size for claim in claims.values())
-    return ClaimDemand(
-        size, size - existing_size, find_unsized_claim(claims.items()), _list_unknown_sizes(claims)
-    )
+    return ClaimDemand(size, size - existing_size, find_unsized_claim(claims.items()), _list_unknown_sizes(claims))
 
 
 def _list_unknown_sizes(claims: Claims) -> tuple[int, ...]:
@@ -40,21 +38,14 @@ def compute_planned_demand(
         or (_is_retained(claim, stateful_sets) and name.partition("/")[0] not in removed_namespaces)
     }
     size = sum(claim.final_size for name, claim in planned_claims.items() if name not in prior_claims)
-    size += sum(
-        _compute_final_size(claim, planned_claims.get(name)) for name, claim in retained_claims.items()
-    )
+    size += sum(_compute_final_size(claim, planned_claims.get(name)) for name, claim in retained_claims.items())
     existing_size = sum(claim.existing_size for claim in prior_claims.values())
     existing_size += sum(
-        claim.final_size
-        for name, claim in planned_claims.items()
-        if name not in prior_claims and claim.is_bound
+        claim.final_size for name, claim in planned_claims.items() if name not in prior_claims and claim.is_bound
     )
     all_claims = {**retained_claims, **planned_claims}
     return ClaimDemand(
-        size,
-        size - existing_size,
-        find_unsized_claim(all_claims.items()),
-        _list_unknown_sizes(retained_claims),
+        size, size - existing_size, find_unsized_claim(all_claims.items()), _list_unknown_sizes(retained_claims)
     )
 
 

@@ -50,9 +50,7 @@ def assign_specs(workload: Workload, pods: Sequence[ExistingPod], *, is_complete
     return [
         replace(
             pod,
-            spec=_build_former_spec(pod)
-            if pod.number in outdated_numbers
-            else _build_current_spec(workload.pod, pod),
+            spec=_build_former_spec(pod) if pod.number in outdated_numbers else _build_current_spec(workload.pod, pod),
         )
         for pod in pods
     ]
@@ -76,8 +74,7 @@ def _build_former_spec(pod: ExistingPod) -> PodSpec:
 def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complete: bool) -> bool:
     """Return whether a pod has the containers of a template. It may have further ones."""
     container_by_name = {
-        container.name: container
-        for container in (pod.observed_template.containers if pod.observed_template else ())
+        container.name: container for container in (pod.observed_template.containers if pod.observed_template else ())
     }
     return all(
         container.name in container_by_name
@@ -86,19 +83,10 @@ def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complet
     )
 
 
-def _is_same_container(
-    template_container: Container, observed_container: Container, *, is_complete: bool
-) -> bool:
-    if (
-        template_container.image
-        and observed_container.image
-        and template_container.image != observed_container.image
-    ):
+def _is_same_container(template_container: Container, observed_container: Container, *, is_complete: bool) -> bool:
+    if template_container.image and observed_container.image and template_container.image != observed_container.image:
         return False
-    template_requests, observed_requests = (
-        dict(template_container.requests),
-        dict(observed_container.requests),
-    )
+    template_requests, observed_requests = (dict(template_container.requests), dict(observed_container.requests))
     names = {*template_requests, *(_ALWAYS_COMPARED if is_complete else ())}
     return all(template_requests.get(name, 0) == observed_requests.get(name, 0) for name in names)
 

@@ -10,11 +10,7 @@ from collections.abc import Mapping
 
 from nexusform.domains.pods.scheduling import pod_outcomes, profile
 from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession, Verdict
-from nexusform.domains.pods.scheduling.workload_progress import (
-    PodToPlace,
-    WorkloadProgress,
-    find_free_numbers,
-)
+from nexusform.domains.pods.scheduling.workload_progress import PodToPlace, WorkloadProgress, find_free_numbers
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, Strategy
 from nexusform.kubernetes.quantity import compute_amount
 
@@ -33,9 +29,7 @@ class DaemonRollout:
         self._progress = progress
         self._workload = progress.workload
         spec = progress.workload.pod
-        self._permitted_nodes = {
-            name for name, node in nodes.items() if profile.should_run_daemon(spec, node)
-        }
+        self._permitted_nodes = {name for name, node in nodes.items() if profile.should_run_daemon(spec, node)}
         self._waiting_count = progress.uncreated + sum(not verdict.node for verdict in verdicts.values())
         self._verdicts: dict[int, Verdict] = {}
 
@@ -91,9 +85,7 @@ class DaemonRollout:
             verdict = self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.node)
             if verdict.node:
                 self._remove_pod(pod)
-                self._record_verdict(
-                    PodToPlace(pod.number, pod.node, pod.node, pod_outcomes.TEMPLATE_CHANGED), verdict
-                )
+                self._record_verdict(PodToPlace(pod.number, pod.node, pod.node, pod_outcomes.TEMPLATE_CHANGED), verdict)
             else:
                 self._record_verdict(self._create_waiting_pod(pod), verdict)
 
@@ -111,8 +103,7 @@ class DaemonRollout:
 
     def _place_on_node(self, pod: PodToPlace) -> None:
         self._record_verdict(
-            pod,
-            self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.required_node),
+            pod, self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.required_node)
         )
 
     def _record_verdict(self, pod: PodToPlace, verdict: Verdict) -> None:

@@ -58,11 +58,7 @@ def explain(
 
 
 def evaluate_nodes(
-    cluster: Cluster,
-    existing_pods: Iterable[ExistingPod],
-    spec: PodSpec,
-    number: int = 0,
-    volumes: Pairs = (),
+    cluster: Cluster, existing_pods: Iterable[ExistingPod], spec: PodSpec, number: int = 0, volumes: Pairs = ()
 ) -> tuple[NodeVerdict, ...]:
     """Return every node for one more pod of a spec, highest total first. `volumes` are those of the pod."""
     pod = ExistingPod("", number, "", spec, volumes=volumes)
@@ -79,9 +75,7 @@ def _build_verdicts(scheduler: SpecScheduler) -> tuple[NodeVerdict, ...]:
         total = None if by_rule is None else sum(by_rule.values())
         rejections = tuple(scheduler.list_rejections(at))
         verdicts.append(
-            NodeVerdict(
-                node.name, rejections, by_rule or {}, total, _build_hints(scheduler, node, rejections)
-            )
+            NodeVerdict(node.name, rejections, by_rule or {}, total, _build_hints(scheduler, node, rejections))
         )
     return tuple(sorted(verdicts, key=lambda v: (v.total is None, -(v.total or 0), v.node)))
 
@@ -90,6 +84,4 @@ def _build_hints(scheduler: SpecScheduler, node: Node, rejections: Iterable[Reje
     taint = taints.find_untolerated_taint(scheduler.group.spec, node)
     if taint is None:
         return {}
-    return {
-        rejection.rule: taints.format_taint(taint) for rejection in rejections if rejection.rule == "taints"
-    }
+    return {rejection.rule: taints.format_taint(taint) for rejection in rejections if rejection.rule == "taints"}

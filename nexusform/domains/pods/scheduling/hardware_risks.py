@@ -39,9 +39,7 @@ def _find_shared_machines(context: WorkloadContext) -> Iterator[PodWarning]:
     for machine, count in sorted(context.forecast.per_machine.items()):
         if count < 2:
             continue
-        machine_pods = [
-            pod for pod in context.running_outcomes if context.node_by_name[pod.node].machine == machine
-        ]
+        machine_pods = [pod for pod in context.running_outcomes if context.node_by_name[pod.node].machine == machine]
         pods = [pod.name for pod in machine_pods]
         nodes = sorted({pod.node for pod in machine_pods})
         workers = f"{len(nodes):,} {select_form(len(nodes), 'worker')} {format_names(nodes)}"
@@ -80,9 +78,7 @@ def _get_rack(node: Node) -> str:
     return node.rack
 
 
-def find_hardware_key(
-    nodes: Sequence[Node], get_location: Callable[[Node], str], used_keys: Sequence[str] = ()
-) -> str:
+def find_hardware_key(nodes: Sequence[Node], get_location: Callable[[Node], str], used_keys: Sequence[str] = ()) -> str:
     """Return a label key of the nodes whose values match their locations exactly; "" if there is none. Keys
     in `used` are preferred, then well-known ones.
     """
@@ -142,22 +138,18 @@ def _explain_sharing(context: WorkloadContext, proposed_label: str, location_nou
         cause = "It has no rule that separates its pods"
     if not proposed_label:
         return (
-            f"{cause}, and no label of its workers distinguishes {location_noun}. Add hardware labels to "
-            "the workers."
+            f"{cause}, and no label of its workers distinguishes {location_noun}. Add hardware labels to the workers."
         )
     return f"{cause}. Use topologyKey: {proposed_label}."
 
 
-def _explain_too_few(
-    context: WorkloadContext, proposed_label: str, location_noun: str, *, has_one_value: bool
-) -> str:
+def _explain_too_few(context: WorkloadContext, proposed_label: str, location_noun: str, *, has_one_value: bool) -> str:
     """Return the advice for a key with fewer values than pods; `has_one_value`: only one."""
     # Required anti-affinity would leave pods Pending, so it is no advice.
     required_keys, preferred_keys = _list_own_keys(context)
     if has_one_value and proposed_label in preferred_keys:
         return (
-            f"Its rule over {proposed_label} is only preferred, but all its workers are there. Add workers "
-            "elsewhere."
+            f"Its rule over {proposed_label} is only preferred, but all its workers are there. Add workers elsewhere."
         )
     if has_one_value:
         key = "" if proposed_label in required_keys else f" and a rule with topologyKey: {proposed_label}"
@@ -202,16 +194,12 @@ def _list_key_uses(pod: PodSpec) -> Iterable[tuple[str, str]]:
     preferred_terms = (*pod.preferred_affinity, *pod.preferred_anti_affinity)
     uses = [(term.topology_key, _ANTI_AFFINITY) for term in pod.anti_affinity]
     uses += [(term.topology_key, _AFFINITY) for term in pod.affinity]
-    uses += [
-        (constraint.topology_key, _SPREAD if constraint.is_hard else _PREFERENCE) for constraint in pod.spread
-    ]
+    uses += [(constraint.topology_key, _SPREAD if constraint.is_hard else _PREFERENCE) for constraint in pod.spread]
     uses += [(term.topology_key, _PREFERENCE) for term in preferred_terms]
     return dict.fromkeys(uses)
 
 
-def _build_unknown_key_warning(
-    context: WorkloadContext, key: str, use: str, proposed_label: str
-) -> PodWarning:
+def _build_unknown_key_warning(context: WorkloadContext, key: str, use: str, proposed_label: str) -> PodWarning:
     hint = f" Workers have the label {proposed_label}." if proposed_label and proposed_label != key else ""
     detail = f"no feasible worker has the label {key}: {_EFFECTS[use]}.{hint}"
     return context.build_warning(
@@ -219,19 +207,12 @@ def _build_unknown_key_warning(
     )
 
 
-def _build_unlabelled_warning(
-    context: WorkloadContext, key: str, unlabelled_nodes: tuple[str, ...]
-) -> PodWarning:
+def _build_unlabelled_warning(context: WorkloadContext, key: str, unlabelled_nodes: tuple[str, ...]) -> PodWarning:
     count = len(unlabelled_nodes)
     workers = (
         f"{count:,} {select_form(count, 'worker')} {format_names(unlabelled_nodes)} "
         f"{select_form(count, 'lacks', 'lack')}"
     )
-    detail = (
-        f"{workers} the label {key}, so the required anti-affinity over it has no effect there. Label all "
-        "workers."
-    )
+    detail = f"{workers} the label {key}, so the required anti-affinity over it has no effect there. Label all workers."
     summary = f"{count:,} {select_form(count, 'worker')} {select_form(count, 'lacks', 'lack')}"
-    return context.build_warning(
-        UNLABELLED, detail, summary=f"{summary} the label {key} of its anti-affinity"
-    )
+    return context.build_warning(UNLABELLED, detail, summary=f"{summary} the label {key} of its anti-affinity")

@@ -97,9 +97,7 @@ class NumaCells:
     def release(self, pod: PodSpec) -> None:
         """Release the resources of a pod of this spec."""
         for _ in pod.aligned_requests:
-            position = next(
-                (position for position, (spec, _) in enumerate(self._allocations) if spec == pod), None
-            )
+            position = next((position for position, (spec, _) in enumerate(self._allocations) if spec == pod), None)
             if position is not None:
                 self._add(self._allocations.pop(position)[1], 1)
 
@@ -109,9 +107,7 @@ class NumaCells:
         single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
         for width in range(1, 2 if single else len(self._free) + 1):
             # restricted: every resource comes from as few cells as it could on an empty node.
-            if not single and any(
-                self._count_required_cells(name, amount) != width for name, amount in container
-            ):
+            if not single and any(self._count_required_cells(name, amount) != width for name, amount in container):
                 continue
             for cells in combinations(numbers, width):
                 if all(self._sum_free(name, cells) >= amount for name, amount in container):

@@ -59,6 +59,4 @@ def defer_pods(progress: WorkloadProgress) -> None:
     progress.pods_to_place = [pod for pod in progress.pods_to_place if pod not in deferred_pods]
     if deferred_pods:
         progress.uncreated += len(deferred_pods)
-        progress.rejection = (
-            progress.rejection or f"{progress.workload.format_pod_name(first)} must run first"
-        )
+        progress.rejection = progress.rejection or f"{progress.workload.format_pod_name(first)} must run first"

@@ -35,9 +35,7 @@ def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
 
 def describe_missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
     """Return hints: labels and resources missing on all nodes, and untolerated taints."""
-    return "".join(
-        f" {sentence}." for sentence in (*_list_unmet(spec, nodes), *_list_untolerated_taints(spec, nodes))
-    )
+    return "".join(f" {sentence}." for sentence in (*_list_unmet(spec, nodes), *_list_untolerated_taints(spec, nodes)))
 
 
 def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
@@ -47,14 +45,10 @@ def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
 
 def _list_unmet(spec: PodSpec, nodes: Sequence[Node]) -> list[str]:
     sentences = [f"No node has the label {text}" for text in dict.fromkeys(_list_missing_labels(spec, nodes))]
-    sentences += [
-        f"Every node has the label {text}" for text in dict.fromkeys(_list_unwanted_labels(spec, nodes))
-    ]
+    sentences += [f"Every node has the label {text}" for text in dict.fromkeys(_list_unwanted_labels(spec, nodes))]
     if nodes:
         offered_resources = set(chain.from_iterable(node.other_resources for node in nodes))
-        required_resources = [
-            name for name, amount in spec.requests.other_resources if amount and name != STORAGE
-        ]
+        required_resources = [name for name, amount in spec.requests.other_resources if amount and name != STORAGE]
         sentences += [
             f"No node has the resource {name}" for name in required_resources if name not in offered_resources
         ]

@@ -210,15 +210,11 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
         maximum = min(maximum, (node.memory - usage.memory) // requests.memory)
     for name, amount in requests.other_resources:
         if amount and name in node.other_resources:
-            maximum = min(
-                maximum, (node.other_resources[name] - usage.other_resources.get(name, 0)) // amount
-            )
+            maximum = min(maximum, (node.other_resources[name] - usage.other_resources.get(name, 0)) // amount)
     return maximum
 
 
-def _list_own_tallies(
-    scheduler: SpecScheduler, capacity: dict[int, int]
-) -> tuple[list[Tally], list[SpreadTally]]:
+def _list_own_tallies(scheduler: SpecScheduler, capacity: dict[int, int]) -> tuple[list[Tally], list[SpreadTally]]:
     """Return the counters of mutual exclusion; one-node domains are applied to `capacity`."""
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
     anti_affinity: dict[int, Tally] = {}
@@ -235,9 +231,7 @@ def _list_own_tallies(
     return list(anti_affinity.values()), spread
 
 
-def _sum_capacity(
-    capacity: Mapping[int, int], anti_affinity: Sequence[Tally], spread: Sequence[SpreadTally]
-) -> int:
+def _sum_capacity(capacity: Mapping[int, int], anti_affinity: Sequence[Tally], spread: Sequence[SpreadTally]) -> int:
     """Return the number of pods for all nodes together, limited by one counter of each kind."""
     if not anti_affinity and not spread:
         return sum(capacity.values())
@@ -248,9 +242,7 @@ def _sum_capacity(
         pods_by_domain[domain] = pods_by_domain.get(domain, 0) + pods
     if anti_affinity:
         # Nodes without the key (-1) are never rejected, so they keep all their capacity.
-        pods_by_domain = {
-            domain: pods if domain < 0 else min(pods, 1) for domain, pods in pods_by_domain.items()
-        }
+        pods_by_domain = {domain: pods if domain < 0 else min(pods, 1) for domain, pods in pods_by_domain.items()}
     if spread:
         pods_by_domain = _limit_by_skew(spread[0], pods_by_domain)
     return sum(pods_by_domain.values())
@@ -273,9 +265,7 @@ def _limit_by_skew(tally: SpreadTally, pods_by_domain: Mapping[int, int]) -> dic
 def _is_first_of_group(scheduler: SpecScheduler) -> bool:
     # With affinity to its own group, the first pod decides the domain of all others.
     return (
-        bool(scheduler.counts.affinity)
-        and scheduler.counts.matches_itself
-        and not scheduler.counts.has_affinity_match
+        bool(scheduler.counts.affinity) and scheduler.counts.matches_itself and not scheduler.counts.has_affinity_match
     )
 
 
@@ -307,9 +297,7 @@ def _compute_affinity_range(
 
 def _has_anti_affinity_conflict(scheduler: SpecScheduler, node: int) -> bool:
     tallies = (*scheduler.counts.anti_affinity, *scheduler.counts.existing_anti_affinity)
-    return any(
-        tally.domain_by_node[node] >= 0 and tally.counts[tally.domain_by_node[node]] for tally in tallies
-    )
+    return any(tally.domain_by_node[node] >= 0 and tally.counts[tally.domain_by_node[node]] for tally in tallies)
 
 
 def _compute_bounds(

@@ -106,9 +106,7 @@ class Predictor:
         running_pods = [pod for pod in remaining_pods if self._is_running(pod)]
         unplaced_pods = [pod for pod in remaining_pods if not self._is_running(pod)]
         expected_counts = [self._count_budget_pods(budget) for budget in cluster.budgets]
-        self.session = SchedulingSession(
-            cluster, running_pods, seed, observer, expected_counts, unplaced_pods
-        )
+        self.session = SchedulingSession(cluster, running_pods, seed, observer, expected_counts, unplaced_pods)
         self.quota_usage = QuotaUsage(cluster.quotas)
         self.progress_by_key: dict[str, WorkloadProgress] = {}
         # Unmanaged workloads with evicted pods, which their controllers re-create.
@@ -156,13 +154,9 @@ class Predictor:
                 self._remove_deferred(progress)
 
         removed_outcomes = [_build_removal(pod, pod_outcomes.WORKLOAD_REMOVED) for pod in self.removed_pods]
-        forecasts = {
-            progress.workload.key: build_forecast(progress, self.nodes) for progress in progress_list
-        }
+        forecasts = {progress.workload.key: build_forecast(progress, self.nodes) for progress in progress_list}
         displaced_outcomes = self._collect_outcomes(self.displaced_workloads.values())
-        kept_pods = [
-            pod for pod in self.unmanaged_pods if (pod.workload, pod.number) not in self.displaced_pods
-        ]
+        kept_pods = [pod for pod in self.unmanaged_pods if (pod.workload, pod.number) not in self.displaced_pods]
         outcomes = (*self._collect_outcomes(progress_list), *removed_outcomes)
         return Prediction(outcomes, forecasts, tuple(kept_pods), tuple(displaced_outcomes))
 
@@ -201,9 +195,7 @@ class Predictor:
                 (progress.pending_outdated_pods if hung else progress.pods_to_place).append(retried_pod)
         missing_count = max(0, workload.replicas - len(pods))
         numbers = find_free_numbers([pod.number for pod in pods], workload.first_ordinal, missing_count)
-        progress.pods_to_place += [
-            PodToPlace(number, trigger=progress.creation_trigger) for number in numbers
-        ]
+        progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in numbers]
         return progress
 
     def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
@@ -247,9 +239,7 @@ class Predictor:
     def _apply_quotas(self, progress_list: list[WorkloadProgress]) -> None:
         """Drop new pods rejected by quotas. Controllers create pods in order of creation."""
         quota_usage = self.quota_usage
-        if not self.session.cluster.quotas and not any(
-            progress.workload.admission_error for progress in progress_list
-        ):
+        if not self.session.cluster.quotas and not any(progress.workload.admission_error for progress in progress_list):
             return
         for pod in self.unmanaged_pods:
             quota_usage.add(pod.spec)
@@ -261,9 +251,7 @@ class Predictor:
                     quota_usage.add(progress.workload.pod)
             for pending_pod in progress.pending_outdated_pods:
                 quota_usage.add(pending_pod.former_spec or progress.workload.pod)
-        for progress in sorted(
-            progress_list, key=lambda progress: self.creation_order[progress.workload.key]
-        ):
+        for progress in sorted(progress_list, key=lambda progress: self.creation_order[progress.workload.key]):
             drop_rejected_pods(progress, quota_usage)
 
     def _place_workload(self, progress: WorkloadProgress) -> None:
@@ -292,9 +280,7 @@ class Predictor:
         for number, verdict in verdicts.items():
             progress.outcomes[number] = self._build_outcome(workload, verdict, by_number[number])
         if progress.is_daemon:
-            running = len(progress.kept_pods) + sum(
-                bool(outcome.node) for outcome in progress.outcomes.values()
-            )
+            running = len(progress.kept_pods) + sum(bool(outcome.node) for outcome in progress.outcomes.values())
             progress.placeable_range = PlaceableRange(running, running, is_exact=True)
 
     def _compute_range(self, progress: WorkloadProgress) -> PlaceableRange:
@@ -359,9 +345,7 @@ class Predictor:
             if progress is not None:
                 self._record_eviction(progress, eviction)
             else:
-                self._evict_unmanaged(
-                    eviction.pod, pod_outcomes.PREEMPTED, format_pod_name(*eviction.preemptor)
-                )
+                self._evict_unmanaged(eviction.pod, pod_outcomes.PREEMPTED, format_pod_name(*eviction.preemptor))
 
     def _record_eviction(self, progress: WorkloadProgress, eviction: Eviction) -> None:
         """Record the eviction of a pod of this prediction, and request it again."""
@@ -396,9 +380,7 @@ class Predictor:
         else:
             progress.removals.append((pod, trigger))
 
-    def _request_again(
-        self, progress: WorkloadProgress, victim: ExistingPod, trigger: str, preemptor: str
-    ) -> None:
+    def _request_again(self, progress: WorkloadProgress, victim: ExistingPod, trigger: str, preemptor: str) -> None:
         """Request a pod again after its eviction; it is Pending until it is placed."""
         new_pod = PodToPlace(
             number=victim.number,
@@ -410,15 +392,11 @@ class Predictor:
         progress.pods_to_place.append(new_pod)
         if progress.has_started:
             pending_verdict = Verdict("", is_certain=True, feasible_nodes=0)
-            progress.outcomes[victim.number] = self._build_outcome(
-                progress.workload, pending_verdict, new_pod
-            )
+            progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
     def _evict_expired(self, progress_list: list[WorkloadProgress]) -> None:
         """Evict pods whose toleration expires if another node now suits them better."""
-        if not any(
-            taint.effect == taints.NO_EXECUTE for node in self.nodes.values() for taint in node.taints
-        ):
+        if not any(taint.effect == taints.NO_EXECUTE for node in self.nodes.values() for taint in node.taints):
             return
         for _ in range(_MOST_EVICTIONS):
             moves = [self._move_expired(progress) for progress in progress_list if not progress.is_daemon]
@@ -461,9 +439,7 @@ class Predictor:
         self._evict_unmanaged(pod, pod_outcomes.NO_EXECUTE)
         progress = self.displaced_workloads[pod.workload]
         if is_recreated(pod.workload):
-            progress.outcomes[pod.number] = self._build_outcome(
-                progress.workload, verdict, progress.pods_to_place[-1]
-            )
+            progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, progress.pods_to_place[-1])
         return True
 
     def _replace_expired(self, pod: ExistingPod) -> Verdict | None:
@@ -520,9 +496,7 @@ class Predictor:
         """Retry waiting and failed pods of a workload, and return whether one got a node."""
         workload = progress.workload
         has_changed = False
-        is_blocked = (
-            False  # an earlier pod of an ordered workload has no node: those not made yet wait for it
-        )
+        is_blocked = False  # an earlier pod of an ordered workload has no node: those not made yet wait for it
         pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
         is_retried_after_failure = is_recreated(workload.key)
         waiting_numbers = [
@@ -572,16 +546,10 @@ class Predictor:
     def _mark_scaled_pod(self, progress: WorkloadProgress, outcome: PodOutcome) -> PodOutcome:
         """Return the outcome of a kept pod; one added to its set before the rollout counts as placed."""
         placement = progress.placed_outdated.get(outcome.number)
-        if (
-            placement is None
-            or outcome.spec is None
-            or outcome.spec.template == progress.workload.pod.template
-        ):
+        if placement is None or outcome.spec is None or outcome.spec.template == progress.workload.pod.template:
             return outcome
         is_certain, trigger = placement
-        return replace(
-            outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain
-        )
+        return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
 
 
 def _build_removal(pod: ExistingPod, trigger: str) -> PodOutcome:

@@ -10,11 +10,7 @@ from typing import Final
 from nexusform.diagnostics.phrases import format_first, select_form
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.hardware_risks import find_missing_labels, find_shared_hardware
-from nexusform.domains.pods.scheduling.pending_reasons import (
-    describe_missing,
-    describe_unmet,
-    format_pending_message,
-)
+from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, describe_unmet, format_pending_message
 from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, Prediction
 from nexusform.domains.pods.scheduling.risks import (
     DEADLOCK,
@@ -36,14 +32,7 @@ from nexusform.domains.pods.scheduling.rollouts import TEMPLATE_KEY, NextRollout
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
 from nexusform.domains.pods.scheduling.spec_scheduler import NodeFactsCache
-from nexusform.domains.pods.scheduling.workloads import (
-    Cluster,
-    ExistingPod,
-    Node,
-    PodSpec,
-    Strategy,
-    Workload,
-)
+from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec, Strategy, Workload
 from nexusform.kubernetes.matching import LabelSelector, is_selected
 from nexusform.scheduling.decision import Rejection
 
@@ -100,9 +89,7 @@ def _warn_too_many(context: WorkloadContext) -> Iterator[PodWarning]:
                 f"{domain_count}: at most {domain_count} can run. Use fewer replicas, add nodes, or make "
                 "the rule preferred."
             )
-            summary = (
-                f"{replicas} replicas must not share a {term.topology_key}; its workers have {domain_count}"
-            )
+            summary = f"{replicas} replicas must not share a {term.topology_key}; its workers have {domain_count}"
             yield context.build_warning(TOO_MANY, detail, summary=summary)
             return
 
@@ -147,10 +134,7 @@ def _warn_no_surge(context: WorkloadContext) -> Iterator[PodWarning]:
             f"maxUnavailable ({workload.max_unavailable_text} of {workload.replicas}) rounds down to 0. "
             f"There is no capacity for one more pod: {obstacle}. Set maxUnavailable: 1, or add capacity."
         )
-        summary = (
-            "its next change hangs: no capacity for one more pod, and none may stop first; set "
-            "maxUnavailable: 1"
-        )
+        summary = "its next change hangs: no capacity for one more pod, and none may stop first; set maxUnavailable: 1"
         yield context.build_warning(DEADLOCK, detail, summary=summary)
 
 
@@ -179,10 +163,7 @@ def _warn_blocked(context: WorkloadContext) -> Iterator[PodWarning]:
         new_pods = [outcome for outcome in waiting_pods if outcome not in former_pods] or waiting_pods
         names = tuple(outcome.name for outcome in new_pods)
         # A DaemonSet without maxSurge deletes the old pod of a node first.
-        deletes_first = context.workload.kind == "DaemonSet" and context.workload.max_surge_text in (
-            "0",
-            "0%",
-        )
+        deletes_first = context.workload.kind == "DaemonSet" and context.workload.max_surge_text in ("0", "0%")
         effect = (
             "cannot be placed, so the other old pods stay"
             if deletes_first
@@ -208,9 +189,7 @@ def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) 
         return ""
     names = tuple(pod.name for pod in pods)
     if context.workload.kind == "Deployment":
-        subject = (
-            f"{len(names):,} {select_form(len(names), 'pod')} of the old template ({format_names(names)})"
-        )
+        subject = f"{len(names):,} {select_form(len(names), 'pod')} of the old template ({format_names(names)})"
         verb = select_form(len(names), "waits", "wait")
         return f" {subject} {verb} on: the Deployment deletes none of them before a new pod runs."
     return (
@@ -236,12 +215,7 @@ def _find_main_reason(context: WorkloadContext, pod: PodOutcome) -> str:
     if unmet or not pod.rejections:
         return unmet or pod.reason
     pod_reason = next(
-        (
-            rejection_item.reason
-            for rejection_item in pod.rejections
-            if profile.is_pod_rejection(rejection_item)
-        ),
-        "",
+        (rejection_item.reason for rejection_item in pod.rejections if profile.is_pod_rejection(rejection_item)), ""
     )
     if pod_reason:
         return pod_reason
@@ -254,12 +228,8 @@ def _warn_failed(context: WorkloadContext) -> Iterator[PodWarning]:
     if failed_pods:
         names = tuple(outcome.name for outcome in failed_pods)
         share = f"{len(names):,} of {context.forecast.replicas:,} pods"
-        detail = (
-            f"{share} ({format_names(names)}) would be Failed, rejected by kubelet {failed_pods[0].reason}"
-        )
-        yield context.build_warning(
-            FAILED, detail, summary=f"{share} would be Failed {failed_pods[0].reason}"
-        )
+        detail = f"{share} ({format_names(names)}) would be Failed, rejected by kubelet {failed_pods[0].reason}"
+        yield context.build_warning(FAILED, detail, summary=f"{share} would be Failed {failed_pods[0].reason}")
 
 
 def _warn_gated(context: WorkloadContext) -> Iterator[PodWarning]:
@@ -268,9 +238,7 @@ def _warn_gated(context: WorkloadContext) -> Iterator[PodWarning]:
         names = tuple(outcome.name for outcome in gated_pods)
         share = f"{len(names):,} of {context.forecast.replicas:,} pods"
         detail = f"{share} ({format_names(names)}) would be SchedulingGated: {gated_pods[0].reason}"
-        yield context.build_warning(
-            GATED, detail, summary=f"{share} would be SchedulingGated: {gated_pods[0].reason}"
-        )
+        yield context.build_warning(GATED, detail, summary=f"{share} would be SchedulingGated: {gated_pods[0].reason}")
 
 
 def _warn_uncreated(context: WorkloadContext) -> Iterator[PodWarning]:
@@ -288,9 +256,7 @@ def _warn_no_node(context: WorkloadContext) -> Iterator[PodWarning]:
     nodes = context.cluster.nodes
     pod = context.workload.pod
     rejections = [_find_first_rejection(pod, node) for node in nodes]
-    reason = format_pending_message(
-        [rejection for rejection in rejections if rejection is not None], len(nodes)
-    )
+    reason = format_pending_message([rejection for rejection in rejections if rejection is not None], len(nodes))
     yield context.build_warning(NOWHERE, f"it would get no pod: {reason}{describe_missing(pod, nodes)}")
 
 
@@ -350,18 +316,12 @@ def _warn_no_execute(context: WorkloadContext) -> Iterator[PodWarning]:
     evicted_pods = [outcome for outcome in context.outcomes if outcome.trigger == NO_EXECUTE]
     if evicted_pods:
         count = f"{len(evicted_pods):,} of its pods {select_form(len(evicted_pods), 'is', 'are')}"
-        summary = (
-            f"{count} evicted by NoExecute taints: {_format_evictions(evicted_pods, context.node_by_name)}"
-        )
-        detail = (
-            f"{summary}. Replacement pods are scheduled again. Add a toleration of the taint to keep them."
-        )
+        summary = f"{count} evicted by NoExecute taints: {_format_evictions(evicted_pods, context.node_by_name)}"
+        detail = f"{summary}. Replacement pods are scheduled again. Add a toleration of the taint to keep them."
         yield context.build_warning(NO_EXECUTE_EVICTS, detail, summary=summary)
 
 
-def list_displaced_warnings(
-    cluster: Cluster, displaced_outcomes: Iterable[PodOutcome]
-) -> Iterator[PodWarning]:
+def list_displaced_warnings(cluster: Cluster, displaced_outcomes: Iterable[PodOutcome]) -> Iterator[PodWarning]:
     """Yield warnings for unmanaged pods evicted by a NoExecute taint, workload by workload."""
     node_by_name = {node.name: node for node in cluster.nodes}
     outcomes_by_workload: dict[str, list[PodOutcome]] = {}
@@ -376,18 +336,13 @@ def list_displaced_warnings(
         )
         summary = f"{subject} evicted by NoExecute taints: {_format_evictions(evicted_pods, node_by_name)}"
         targets = format_first([evicted_pod.node or "nowhere" for evicted_pod in evicted_pods], _MOST_NAMES)
-        detail = (
-            f"{kind} {namespace}/{name} (not managed by this plan): {summary}. Replacement pods: {targets}."
-        )
+        detail = f"{kind} {namespace}/{name} (not managed by this plan): {summary}. Replacement pods: {targets}."
         yield PodWarning(NO_EXECUTE_EVICTS, workload, detail, f"{namespace}/{name}: {summary}")
 
 
 def _format_evictions(evicted_pods: Iterable[PodOutcome], nodes: Mapping[str, Node]) -> str:
     return format_names(
-        [
-            f"{outcome.name} from {outcome.previous}{_format_taints(nodes, outcome)}"
-            for outcome in evicted_pods
-        ]
+        [f"{outcome.name} from {outcome.previous}{_format_taints(nodes, outcome)}" for outcome in evicted_pods]
     )
 
 

@@ -114,28 +114,19 @@ def select_victims(
     if not candidates:
         return None
     lowest_rank = min(candidate.rank() for candidate in candidates)
-    best_candidates = {
-        candidate.node: candidate for candidate in candidates if candidate.rank() == lowest_rank
-    }
+    best_candidates = {candidate.node: candidate for candidate in candidates if candidate.rank() == lowest_rank}
     is_exhaustive = checked_count == len(promising_nodes)
     is_arbitrary = len(best_candidates) > 1 or any(candidate.is_arbitrary for candidate in candidates)
     node = tie_break(tuple(best_candidates))
-    considered_nodes = (
-        tuple(candidate.node for candidate in candidates) if is_exhaustive else tuple(promising_nodes)
-    )
-    return Preemption(
-        node, best_candidates[node].victims, is_exhaustive and not is_arbitrary, considered_nodes
-    )
+    considered_nodes = tuple(candidate.node for candidate in candidates) if is_exhaustive else tuple(promising_nodes)
+    return Preemption(node, best_candidates[node].victims, is_exhaustive and not is_arbitrary, considered_nodes)
 
 
 class _Trial:
     """Trial removal of pods from a node to check whether another pod fits."""
 
     def __init__(
-        self,
-        scheduler: SpecScheduler,
-        pods_by_node: Sequence[NodePods],
-        allowances: Sequence[BudgetAllowance],
+        self, scheduler: SpecScheduler, pods_by_node: Sequence[NodePods], allowances: Sequence[BudgetAllowance]
     ) -> None:
         self._scheduler = scheduler
         self._pods_by_node = pods_by_node
@@ -146,9 +137,7 @@ class _Trial:
         """Return a node with its victims, None if it has none or if they are not sufficient."""
         priority = self._scheduler.group.spec.priority
         node_pods = self._pods_by_node[node].values()
-        lower_priority_pods = [
-            pod for pod in node_pods if pod.spec.priority < priority and not pod.is_protected
-        ]
+        lower_priority_pods = [pod for pod in node_pods if pod.spec.priority < priority and not pod.is_protected]
         if not lower_priority_pods:
             return None
         cache = self._scheduler.cache
@@ -240,9 +229,7 @@ def has_budget(budget: DisruptionBudget, pod: ExistingPod) -> bool:
     return budget.name not in pod.charged_budgets and is_covered(budget, pod.spec)
 
 
-def find_protected_workloads(
-    budgets: Iterable[DisruptionBudget], existing_pods: Sequence[ExistingPod]
-) -> set[str]:
+def find_protected_workloads(budgets: Iterable[DisruptionBudget], existing_pods: Sequence[ExistingPod]) -> set[str]:
     """Return the workloads with a budget of their own that keeps a pod running during evictions."""
     protected_workloads: set[str] = set()
     for budget in budgets:

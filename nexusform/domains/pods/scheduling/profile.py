@@ -138,13 +138,7 @@ USAGE_SCORES: Final[tuple[tuple[str, int, UsageScore], ...]] = (
 
 NODE_SCORES: Final[tuple[NodeScore, ...]] = (
     NodeScore("taints", 3, lambda pod: pod.tolerations, taints.score, taints.normalize_scores),
-    NodeScore(
-        "node_affinity",
-        2,
-        lambda pod: pod.preferred_nodes,
-        node_affinity.score,
-        node_affinity.normalize_scores,
-    ),
+    NodeScore("node_affinity", 2, lambda pod: pod.preferred_nodes, node_affinity.score, node_affinity.normalize_scores),
     NodeScore(
         "image_locality",
         1,
@@ -181,9 +175,7 @@ def should_run_daemon(pod: PodSpec, node: Node) -> bool:
 def should_keep_daemon(pod: PodSpec, node: Node) -> bool:
     """Return whether the DaemonSet controller keeps such a pod on a node: only evicting taints remove it."""
     filters = (rule for rule in DAEMON_FILTERS if rule.name != "taints")
-    return (
-        not any(rule.reject(pod, node) for rule in filters) and taints.find_evicting_taint(pod, node) is None
-    )
+    return not any(rule.reject(pod, node) for rule in filters) and taints.find_evicting_taint(pod, node) is None
 
 
 _POD_RULES: Final = frozenset(rule.name for rule in POD_FILTERS)

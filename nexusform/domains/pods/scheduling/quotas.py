@@ -71,9 +71,7 @@ def _find_quota_rejection(usage: _UsedQuota, pod: PodSpec) -> str:
         return f"failed quota: {quota.name}: must specify {', '.join(unspecified_names)} for every container"
     pod_amounts = _compute_pod_amounts(quota, pod)
     new_amounts = {name: used_amounts.get(name, 0) + amount for name, amount in pod_amounts.items()}
-    exceeded_names = [
-        name for name, amount in pod_amounts.items() if amount and new_amounts[name] > limits[name]
-    ]
+    exceeded_names = [name for name, amount in pod_amounts.items() if amount and new_amounts[name] > limits[name]]
     if not exceeded_names:
         return ""
     figures = [_format_amounts(exceeded_names, amounts) for amounts in (pod_amounts, used_amounts, limits)]

@@ -56,18 +56,14 @@ class RolloutState(Struct):
     @property
     def pod_count(self) -> int:
         """Number of pods, old and new."""
-        return (
-            len(self.remaining_pods) + len(self.pending_specs) + self.existing_count + len(self.new_verdicts)
-        )
+        return len(self.remaining_pods) + len(self.pending_specs) + self.existing_count + len(self.new_verdicts)
 
     def list_unscheduled(self) -> list[int]:
         """Return the numbers of new pods without a feasible node."""
         return [number for number, verdict in self.new_verdicts.items() if not verdict.node]
 
 
-def replace_pods(
-    session: SchedulingSession, workload: Workload, state: RolloutState, quota_usage: QuotaUsage
-) -> None:
+def replace_pods(session: SchedulingSession, workload: Workload, state: RolloutState, quota_usage: QuotaUsage) -> None:
     """Replace pods of an older template under the same numbers, by the rules of their kind."""
     if workload.kind == "ReplicaSet" or workload.strategy is Strategy.ON_DELETE:
         return
@@ -113,11 +109,9 @@ class _Replacement(Struct, frozen=True):
         """Replace a Deployment's pods within `max_surge` and `max_unavailable`."""
         state = self.state
         missing_count = max(0, self.workload.replicas - state.existing_count - len(state.new_verdicts))
-        next_numbers = [
-            *state.pending_specs,
-            *(pod.number for pod in state.remaining_pods),
-            *state.further_numbers,
-        ][:missing_count]
+        next_numbers = [*state.pending_specs, *(pod.number for pod in state.remaining_pods), *state.further_numbers][
+            :missing_count
+        ]
         while next_numbers or state.remaining_pods or state.pending_specs:
             added = self._place_waiting() + self._create_surge(next_numbers)
             removed = self._remove_surplus() + self._remove_pending()
@@ -207,9 +201,7 @@ class NextRollout:
         rejection = self._quota_usage.find_rejection(workload.pod)
         if rejection:
             return rejection
-        return self._session.find_obstacle(
-            _build_next_spec(workload.pod), workload.first_ordinal + workload.replicas
-        )
+        return self._session.find_obstacle(_build_next_spec(workload.pod), workload.first_ordinal + workload.replicas)
 
 
 def _build_next_spec(spec: PodSpec) -> PodSpec:

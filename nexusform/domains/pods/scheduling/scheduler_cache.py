@@ -188,10 +188,7 @@ class SchedulerCache:
             return True
         if term.namespace_selector is None:
             return False
-        labels: Mapping[str, str] = {
-            **self._namespaces.get(namespace, {}),
-            _NAMESPACE_NAME: namespace,
-        }
+        labels: Mapping[str, str] = {**self._namespaces.get(namespace, {}), _NAMESPACE_NAME: namespace}
         return is_selected(term.namespace_selector, labels)
 
 

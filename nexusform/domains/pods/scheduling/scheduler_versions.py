@@ -74,9 +74,7 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
 
 
 def _has_pod_level_requests(spec: PodSpec) -> bool:
-    return (
-        spec.container_scored_requests is not None and spec.container_scored_requests != spec.scored_requests
-    )
+    return spec.container_scored_requests is not None and spec.container_scored_requests != spec.scored_requests
 
 
 def _apply_container_scores(spec: PodSpec) -> PodSpec:
@@ -100,8 +98,7 @@ def _has_negative_namespace_term(spec: PodSpec) -> bool:
 
 def _extend_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
     return tuple(
-        replace(term, namespace_selector=LabelSelector()) if _has_negative_selector(term) else term
-        for term in terms
+        replace(term, namespace_selector=LabelSelector()) if _has_negative_selector(term) else term for term in terms
     )
 
 
@@ -118,15 +115,8 @@ def _apply_all_namespaces(spec: PodSpec) -> PodSpec:
 QUIRKS: Final[tuple[Quirk, ...]] = (
     # LeastAllocated uses the requests of a new pod's containers, not its pod-level requests.
     Quirk(
-        "pod_level_requests",
-        (1, 34),
-        None,
-        _has_pod_level_requests,
-        _apply_container_scores,
-        affects_scores_only=True,
+        "pod_level_requests", (1, 34), None, _has_pod_level_requests, _apply_container_scores, affects_scores_only=True
     ),
     # A negative namespaceSelector of the new pod selects every namespace (kubernetes#141526).
-    Quirk(
-        "negative_namespace_selectors", (1, 34), (1, 37), _has_negative_namespace_term, _apply_all_namespaces
-    ),
+    Quirk("negative_namespace_selectors", (1, 34), (1, 37), _has_negative_namespace_term, _apply_all_namespaces),
 )

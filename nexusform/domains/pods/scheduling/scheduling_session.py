@@ -116,9 +116,7 @@ class SchedulingSession:
         """Return the scheduler of a spec; `volume_needs` are those of a pod's own claims."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
-        is_stale = (
-            scheduler is None or scheduler.group is not group or scheduler.version != self.cache.version
-        )
+        is_stale = scheduler is None or scheduler.group is not group or scheduler.version != self.cache.version
         if scheduler is None or is_stale or scheduler.volume_needs != volume_needs:
             scheduler = self._scheduler = SpecScheduler(
                 self.cache, group, self.facts_cache, volume_needs, self._list_nominated_groups(spec)
@@ -248,17 +246,13 @@ class SchedulingSession:
     def _handle_unschedulable(self, scheduler: SpecScheduler, pod: ExistingPod) -> Verdict:
         """Return the verdict on a pod without a feasible node, cached until something changes."""
         rejection_by_node = {node: scheduler.find_rejection(node) for node in range(len(self._names))}
-        rejections = {
-            node: rejection for node, rejection in rejection_by_node.items() if rejection is not None
-        }
+        rejections = {node: rejection for node, rejection in rejection_by_node.items() if rejection is not None}
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
             return preemption_verdict
         is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(scheduler, 0)
         reasons = tuple(rejections.values())
-        reason = format_pending_message(reasons, len(self._names)) + describe_missing(
-            pod.spec, self.cluster.nodes
-        )
+        reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
         verdict = Verdict("", is_certain, 0, reason, reasons)
         if not pod.spec.claims:  # else others of the spec may have other volumes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
@@ -284,9 +278,7 @@ class SchedulingSession:
         if not pod.spec.can_preempt or pod.spec.priority <= self._lowest_priority:
             return None
         budgets = self.cluster.budgets
-        budget_allowances = compute_allowances(
-            budgets, self._expected_counts or [0] * len(budgets), self.cache
-        )
+        budget_allowances = compute_allowances(budgets, self._expected_counts or [0] * len(budgets), self.cache)
         prefix = self._build_tie_break_prefix(pod)
         choice = select_victims(
             scheduler,
@@ -308,9 +300,7 @@ class SchedulingSession:
         for victim in choice.victims:
             self.remove_pod(victim)
         name = self._names[choice.node]
-        rejection_text = self._start_pod(
-            self.get_scheduler(pod.spec, scheduler.volume_needs), choice.node, pod
-        )
+        rejection_text = self._start_pod(self.get_scheduler(pod.spec, scheduler.volume_needs), choice.node, pod)
         if rejection_text:
             # Victims and preemptors would evict each other forever, so no eviction is reported.
             for victim in choice.victims:
@@ -326,9 +316,7 @@ class SchedulingSession:
         """Return whether a choice is certain: one best node, all scored, none relevant uncertain."""
         if len(choice.tied_nodes) > 1:
             return False
-        if choice.feasible_nodes > 1 and choice.feasible_nodes > profile.compute_scored_node_limit(
-            len(self._names)
-        ):
+        if choice.feasible_nodes > 1 and choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names)):
             return False
         if self._may_change(scheduler, choice):
             return False

@@ -234,9 +234,7 @@ class SpecScheduler:
     def _compute_usage_points(self, node: int) -> dict[str, int]:
         """Return the weighted points per rule for the usage of a node."""
         spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
-        return {
-            rule: weight * score(spec, node_record, usage) for rule, weight, score in profile.USAGE_SCORES
-        }
+        return {rule: weight * score(spec, node_record, usage) for rule, weight, score in profile.USAGE_SCORES}
 
     def add_pod(self, node: int) -> None:
         """Add a pod of this spec to a node."""
@@ -270,16 +268,12 @@ class SpecScheduler:
         for tally in self.counts.list_tallies():
             axis = axis_by_domain.get(id(tally.domain_by_node))
             if axis is None:
-                axis = axis_by_domain[id(tally.domain_by_node)] = _Axis(
-                    tally.domain_by_node, len(tally.counts)
-                )
+                axis = axis_by_domain[id(tally.domain_by_node)] = _Axis(tally.domain_by_node, len(tally.counts))
             axis.counts.append(tally.counts)
         self._axes = list(axis_by_domain.values())
         moving_domains = {id(tally.domain_by_node) for tally in self.counts.list_moving_tallies()}
         self._moving_axes = [
-            axis
-            for axis in self._axes
-            if not axis.has_few_domains and id(axis.domain_by_node) in moving_domains
+            axis for axis in self._axes if not axis.has_few_domains and id(axis.domain_by_node) in moving_domains
         ]
         for axis in self._moving_axes:
             for node in self.facts.points:
@@ -353,9 +347,7 @@ class SpecScheduler:
         for domain_score in profile.DOMAIN_SCORES:
             if domain_score.is_applicable(counts):
                 figures = [domain_score.score(counts, node, sizes) for node in nodes]
-                columns[domain_score.name] = _apply_weight(
-                    domain_score.weight, domain_score.normalize(figures)
-                )
+                columns[domain_score.name] = _apply_weight(domain_score.weight, domain_score.normalize(figures))
         return columns
 
     def _compute_totals(self, nodes: list[int], sizes: list[int]) -> list[int]:

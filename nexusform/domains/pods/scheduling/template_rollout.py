@@ -28,9 +28,7 @@ from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec
 class TemplateRollout:
     """Replacement of the pods of one workload in a cluster with others."""
 
-    def __init__(
-        self, session: SchedulingSession, quota_usage: QuotaUsage, progress: WorkloadProgress
-    ) -> None:
+    def __init__(self, session: SchedulingSession, quota_usage: QuotaUsage, progress: WorkloadProgress) -> None:
         self._session = session
         self._quota_usage = quota_usage
         self._progress = progress
@@ -66,13 +64,10 @@ class TemplateRollout:
         old_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
         new_numbers = [number for number in new_specs if number not in old_numbers]
         pending_pods = sorted(
-            progress.pending_outdated_pods,
-            key=lambda pod: (_get_template(pod) not in running_templates, pod.number),
+            progress.pending_outdated_pods, key=lambda pod: (_get_template(pod) not in running_templates, pod.number)
         )
         removed_numbers = [*old_numbers, *(pod.number for pod in pending_pods), *new_numbers][:count]
-        self._further_numbers = [
-            number for number in removed_numbers if new_specs.pop(number, None) is not None
-        ]
+        self._further_numbers = [number for number in removed_numbers if new_specs.pop(number, None) is not None]
         for pod in [pod for pod in progress.pending_outdated_pods if pod.number in removed_numbers]:
             progress.pending_outdated_pods.remove(pod)
             if len(progress.kept_pods) + len(progress.pods_to_place) < progress.workload.replicas:
@@ -101,19 +96,12 @@ class TemplateRollout:
         progress, workload = self._progress, self._progress.workload
         pending_pods = {pod.number: pod for pod in progress.pending_outdated_pods}
         state = RolloutState(
-            list(progress.outdated_pods),
-            dict(verdicts),
-            len(progress.kept_pods),
-            further_numbers=self._further_numbers,
+            list(progress.outdated_pods), dict(verdicts), len(progress.kept_pods), further_numbers=self._further_numbers
         )
-        state.pending_specs = {
-            pod.number: pod.former_spec or workload.pod for pod in progress.pending_outdated_pods
-        }
+        state.pending_specs = {pod.number: pod.former_spec or workload.pod for pod in progress.pending_outdated_pods}
         state.uncreated = progress.uncreated
         old_nodes = {
-            pod.number: pod.node
-            for pod in progress.outdated_pods
-            if pod.number not in progress.placed_outdated
+            pod.number: pod.node for pod in progress.outdated_pods if pod.number not in progress.placed_outdated
         }
         replace_pods(self._session, workload, state, self._quota_usage)
         progress.outdated_pods, progress.is_blocked = state.remaining_pods, state.is_blocked
@@ -124,16 +112,12 @@ class TemplateRollout:
             progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
         final_verdicts = self._assign_numbers(state, verdicts, old_nodes, pending_pods)
         removed_pods = [
-            pod
-            for pod in state.removed_pods
-            if pod.number not in state.new_verdicts and pod.number in old_nodes
+            pod for pod in state.removed_pods if pod.number not in state.new_verdicts and pod.number in old_nodes
         ]
         removed_pods += [
             self._build_pending_pod(pod)
             for pod in pending_pods.values()
-            if pod.was_pending
-            and pod.number not in state.pending_specs
-            and pod.number not in state.new_verdicts
+            if pod.was_pending and pod.number not in state.pending_specs and pod.number not in state.new_verdicts
         ]
         progress.removals += [(pod, pod_outcomes.TEMPLATE_CHANGED) for pod in removed_pods]
         return final_verdicts

@@ -9,14 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.rules import node_affinity
 from nexusform.domains.pods.scheduling.scheduler_cache import PodGroup, SchedulerCache
-from nexusform.domains.pods.scheduling.workloads import (
-    HOSTNAME,
-    ZONE,
-    Node,
-    PodSpec,
-    PodTerm,
-    SpreadConstraint,
-)
+from nexusform.domains.pods.scheduling.workloads import HOSTNAME, ZONE, Node, PodSpec, PodTerm, SpreadConstraint
 from nexusform.kubernetes.matching import NO_SCHEDULE, LabelSelector, is_selected, select_untolerated_taint
 
 # Points for required affinity of existing pods towards a new one.
@@ -180,9 +173,7 @@ class TopologyCounts:
         repelling_terms = self._select_own_terms(group.spec.anti_affinity)
         attracting_terms = self._select_own_terms((*preferred_terms, *_list_scored_terms(group.spec)))
         self._own_increments += [(self._get_tally(tally_by_key, term), 1) for term in repelling_terms]
-        self._own_increments += [
-            (self._get_tally(points_by_key, term), term.weight) for term in attracting_terms
-        ]
+        self._own_increments += [(self._get_tally(points_by_key, term), term.weight) for term in attracting_terms]
         self.existing_anti_affinity = list(tally_by_key.values())
         self.preferred_affinity = list(points_by_key.values())
 
@@ -211,9 +202,7 @@ class TopologyCounts:
                 candidate and _is_eligible(constraint, spec, node)
                 for candidate, node in zip(candidates, nodes, strict=True)
             ]
-            matches_itself = constraint.selector is not None and is_selected(
-                constraint.selector, self.group.labels
-            )
+            matches_itself = constraint.selector is not None and is_selected(constraint.selector, self.group.labels)
             tally = self._create_spread_tally(
                 constraint, topology.domain_by_node, len(topology.values), eligible_nodes, int(matches_itself)
             )
@@ -284,11 +273,7 @@ class TopologyCounts:
                 if tally.key == term.topology_key:
                     tally.add(node, sign)
         for spread in self.hard_spread:
-            if (
-                not spec.is_terminating
-                and spec.namespace == self.group.spec.namespace
-                and spread.should_count(other)
-            ):
+            if not spec.is_terminating and spec.namespace == self.group.spec.namespace and spread.should_count(other):
                 spread.add_pod(node, sign)
 
     def list_tallies(self) -> list[Tally]:
@@ -304,9 +289,7 @@ class TopologyCounts:
 
     def list_moving_tallies(self) -> list[Tally]:
         """Return the counters changed by a further pod of this spec."""
-        return [tally for tally, _ in self._own_increments] + [
-            t for t in self._selective_spread if t.matches_itself
-        ]
+        return [tally for tally, _ in self._own_increments] + [t for t in self._selective_spread if t.matches_itself]
 
 
 def _is_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:

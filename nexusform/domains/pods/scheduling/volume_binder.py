@@ -41,8 +41,7 @@ class VolumeBinder:
         self._volumes = {volume.name: volume for volume in cluster.volumes}
         self._prebound_volumes = {volume.claim: volume for volume in cluster.volumes if volume.claim}
         self._free_volumes = sorted(
-            (volume for volume in cluster.volumes if not volume.claim),
-            key=lambda volume: (volume.size, volume.name),
+            (volume for volume in cluster.volumes if not volume.claim), key=lambda volume: (volume.size, volume.name)
         )
         self._invalid_claims = dict(cluster.invalid_claims)
         self._volume_by_claim: dict[str, str] = {}
@@ -58,8 +57,7 @@ class VolumeBinder:
     def _bind_existing(self, existing_pods: Iterable[ExistingPod]) -> None:
         """Bind the claims of existing pods: as recorded, else to the best volume on their nodes."""
         pods = sorted(
-            (pod for pod in existing_pods if pod.volumes or pod.spec.claims),
-            key=lambda pod: (pod.workload, pod.number),
+            (pod for pod in existing_pods if pod.volumes or pod.spec.claims), key=lambda pod: (pod.workload, pod.number)
         )
         for pod in pods:
             for claim, volume in pod.volumes:
@@ -115,9 +113,7 @@ class VolumeBinder:
         """Return the claims of a pod bound to volumes of the cluster, as (claim, volume) pairs."""
         names = [claim.format_name(number) for claim in spec.claims]
         volumes = [self._volume_by_claim.get(name, _PROVISIONED) for name in names]
-        return tuple(
-            (name, volume) for name, volume in zip(names, volumes, strict=True) if volume != _PROVISIONED
-        )
+        return tuple((name, volume) for name, volume in zip(names, volumes, strict=True) if volume != _PROVISIONED)
 
     def _bind(self, claim: str, volume: str) -> None:
         self._volume_by_claim[claim] = volume
@@ -126,11 +122,7 @@ class VolumeBinder:
 
     def _bind_immediate(self, claim: Claim, name: str) -> None:
         """Bind a claim as soon as it exists, if its class or a prebound volume requires it."""
-        if (
-            name not in self._volume_by_claim
-            and not self._bind_prebound(claim, name)
-            and not claim.waits_for_pod
-        ):
+        if name not in self._volume_by_claim and not self._bind_prebound(claim, name) and not claim.waits_for_pod:
             # The controller prefers volumes with the fewest access modes.
             best_volume = min(
                 self._select_unused(self._list_fitting(claim)),
@@ -155,9 +147,7 @@ class VolumeBinder:
         if name in self._volume_by_claim:
             volume = self._volumes.get(self._volume_by_claim[name])
             if volume is None:
-                return (
-                    VolumeNeed(claim.provisioning_terms, is_bound=True) if claim.provisioning_terms else None
-                )
+                return VolumeNeed(claim.provisioning_terms, is_bound=True) if claim.provisioning_terms else None
             if volume.terms is None and not volume.zones:
                 return None
             return VolumeNeed(volume.terms, is_bound=True, zones=volume.zones)
@@ -168,9 +158,7 @@ class VolumeBinder:
     def _compute_shared_need(self, claims: Sequence[Claim]) -> VolumeNeed | None:
         """Return the nodes where each of these claims finds or gets a volume of its own."""
         claims_by_size = sorted(claims, key=lambda claim: claim.size)
-        names = tuple(
-            node.name for at, node in enumerate(self._nodes) if self._has_volumes(claims_by_size, at)
-        )
+        names = tuple(node.name for at, node in enumerate(self._nodes) if self._has_volumes(claims_by_size, at))
         if len(names) == len(self._nodes):
             return None
         terms = (NodeTerm(fields=(Requirement(_NAME, IN, names),)),) if names else ()
@@ -193,8 +181,7 @@ class VolumeBinder:
         while fitting and fitting[-1].name in self._used_volumes:
             fitting.pop()
         return next(
-            (volume for volume in self._select_unused(reversed(fitting)) if volume.name not in chosen_names),
-            None,
+            (volume for volume in self._select_unused(reversed(fitting)) if volume.name not in chosen_names), None
         )
 
     def _list_reachable_by_node(self, claim: Claim) -> list[list[Volume]]:

@@ -95,9 +95,7 @@ def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> N
     admitted_pods: list[PodToPlace] = []
     for pod in progress.pods_to_place:
         if pod.is_new and not progress.rejection:
-            progress.rejection = progress.workload.admission_error or quota_usage.try_add(
-                progress.workload.pod
-            )
+            progress.rejection = progress.workload.admission_error or quota_usage.try_add(progress.workload.pod)
         if not pod.is_new or not progress.rejection:
             admitted_pods.append(pod)
     progress.uncreated = len(progress.pods_to_place) - len(admitted_pods)
@@ -139,9 +137,7 @@ def _select_excess(
     return excess_pods
 
 
-def _compute_pod_limit(
-    workload: Workload, pods: Iterable[ExistingPod], pending_outdated: Collection[int]
-) -> int:
+def _compute_pod_limit(workload: Workload, pods: Iterable[ExistingPod], pending_outdated: Collection[int]) -> int:
     """Return the maximum number of pods of a workload, surge included during a rolling update."""
     if workload.kind != "Deployment" or workload.strategy is not Strategy.ROLLING:
         return workload.replicas
@@ -180,9 +176,7 @@ def take_scaled_outdated(progress: WorkloadProgress) -> dict[int, PodSpec]:
     progress.pods_to_place = [*retried_pods, *new_pods[len(specs) :]]
     missing_count = max(0, own_growth - len(new_pods[len(specs) :]))
     further_numbers = [number for number in spare_numbers if number not in numbers][:missing_count]
-    progress.pods_to_place += [
-        PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers
-    ]
+    progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers]
     return dict(zip(numbers, specs, strict=True))
 
 
@@ -198,9 +192,7 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
     if running_count < placeable_range.minimum or running_count > placeable_range.maximum:
         # Later pods of other workloads changed the range.
         placeable_range = PlaceableRange(
-            min(running_count, placeable_range.minimum),
-            max(running_count, placeable_range.maximum),
-            is_exact=False,
+            min(running_count, placeable_range.minimum), max(running_count, placeable_range.maximum), is_exact=False
         )
     return WorkloadForecast(
         workload=workload,

@@ -23,38 +23,26 @@ _SCHEMA: Final = BlockSchema(
         ),
         "cluster_id": AttributeSchema(
             STRING,
-            "Id of the nexus_kubernetes_cluster or tacker_vnf, or name of a fleet_member_cluster without "
-            "one.",
+            "Id of the nexus_kubernetes_cluster or tacker_vnf, or name of a fleet_member_cluster without one.",
             required=True,
         ),
         "kubernetes_version": AttributeSchema(
-            STRING,
-            'Kubernetes version of the scheduler ("1.34"), if the nodes do not show it.',
-            optional=True,
+            STRING, 'Kubernetes version of the scheduler ("1.34"), if the nodes do not show it.', optional=True
         ),
         "id": AttributeSchema(STRING, "The cluster's id.", computed=True),
         "nodes": AttributeSchema(
             MapType(
-                ObjectType.create(
-                    {
-                        "labels": MapType(STRING),
-                        "allocatable": MapType(STRING),
-                        "provider_id": STRING,
-                    }
-                )
+                ObjectType.create({"labels": MapType(STRING), "allocatable": MapType(STRING), "provider_id": STRING})
             ),
             "The nodes by name.",
             computed=True,
         ),
         "pod_count": AttributeSchema(NUMBER, "Number of pods on them.", computed=True),
         OBJECTS: AttributeSchema(
-            STRING,
-            "Contents of the files used for planning, as JSON without environments and images.",
-            computed=True,
+            STRING, "Contents of the files used for planning, as JSON without environments and images.", computed=True
         ),
     },
-    description="Nodes and pods of a cluster from kubectl output. They replace predicted labels and "
-    "resources.",
+    description="Nodes and pods of a cluster from kubectl output. They replace predicted labels and resources.",
 )
 
 
@@ -76,9 +64,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         except FileProblem as problem:
             problems.append(Problem(("files", index), "unreadable-file", str(problem)))
     reading = parse_kubectl_files(contents)
-    problems += [
-        Problem(("files",), finding.id, str(finding), finding.severity) for finding in reading.findings
-    ]
+    problems += [Problem(("files",), finding.id, str(finding), finding.severity) for finding in reading.findings]
     if not problems and not reading.nodes:
         detail = f"No Node in these files. Create them with: {_COMMAND} > cluster.json"
         problems.append(Problem(("files",), "no-nodes-in-files", detail))
@@ -87,9 +73,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     reading.version = str(attributes.get("kubernetes_version") or "")
     if reading.version and not parse_version(reading.version):
         detail = f'"{reading.version}" is not a Kubernetes version. Write major and minor number: "1.34".'
-        return DataResult(
-            {}, [*problems, Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)]
-        )
+        return DataResult({}, [*problems, Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)])
     problems += _list_missing_kind_problems(reading.list_missing_kinds())
     text = reading.encode()
     node_values = {

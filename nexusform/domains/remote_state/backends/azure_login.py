@@ -78,9 +78,7 @@ def _create_identity(settings: Mapping[str, Any]) -> Any:
         _require_ids(client, tenant, "client_secret")
         return ClientSecretCredential(tenant, client, secret)
     # Managed identities need use_msi: the search for a missing one takes a minute.
-    return DefaultAzureCredential(
-        exclude_managed_identity_credential=True, exclude_interactive_browser_credential=True
-    )
+    return DefaultAzureCredential(exclude_managed_identity_credential=True, exclude_interactive_browser_credential=True)
 
 
 def _require_ids(client: str, tenant: str, setting_name: str) -> None:
@@ -104,8 +102,7 @@ def _read_oidc_token(settings: Mapping[str, Any]) -> str:
     bearer = os.environ.get("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "")
     if not url or not bearer:
         raise BackendProblem(
-            "use_oidc needs oidc_token, oidc_token_file_path, or a GitHub job with the permission "
-            "`id-token: write`."
+            "use_oidc needs oidc_token, oidc_token_file_path, or a GitHub job with the permission `id-token: write`."
         )
     return _request_token(url, bearer)
 

@@ -221,13 +221,9 @@ class AzureBackend(LineJournal):
 
         if self._lease_state is not None:
             metadata = self._blob.get_blob_properties().metadata
-            self._blob.upload_blob(
-                document, overwrite=True, metadata=metadata, **self._build_lease_argument()
-            )
+            self._blob.upload_blob(document, overwrite=True, metadata=metadata, **self._build_lease_argument())
         elif etag:
-            self._blob.upload_blob(
-                document, overwrite=True, etag=etag, match_condition=MatchConditions.IfNotModified
-            )
+            self._blob.upload_blob(document, overwrite=True, etag=etag, match_condition=MatchConditions.IfNotModified)
         else:
             self._blob.upload_blob(document, overwrite=False)
 
@@ -269,9 +265,7 @@ class AzureBackend(LineJournal):
         try:
             yield
         except AzureError as problem:
-            raise BackendProblem(
-                f"Cannot {operation} at {self.describe()}: {_format_reason(problem)}"
-            ) from None
+            raise BackendProblem(f"Cannot {operation} at {self.describe()}: {_format_reason(problem)}") from None
         except TooLarge as problem:
             raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
@@ -395,9 +389,7 @@ def _read_content(download: Any, reading: ReadBudget) -> bytes:
     reading.reserve(download.size)
     content = bytes(download.readall())
     if len(content) != download.size:
-        raise IncompleteReadError(
-            f"The answer was cut off: {len(content)} of {download.size} bytes received."
-        )
+        raise IncompleteReadError(f"The answer was cut off: {len(content)} of {download.size} bytes received.")
     return content
 
 

@@ -17,13 +17,9 @@ _AZURERM: Final = BlockSchema(
         "storage_account_name": build_required_setting("The storage account."),
         "container_name": build_required_setting("The blob container. It must exist."),
         "key": build_required_setting("The name of the state blob."),
-        "endpoint": build_setting(
-            STRING, "URL of the blob service. Default: https://ACCOUNT.blob.core.windows.net."
-        ),
+        "endpoint": build_setting(STRING, "URL of the blob service. Default: https://ACCOUNT.blob.core.windows.net."),
         "snapshot": build_setting(BOOL, "Keep earlier states as snapshots. Default: true."),
-        "access_key": build_setting(
-            STRING, "Key of the account. Default: ARM_ACCESS_KEY.", is_sensitive=True
-        ),
+        "access_key": build_setting(STRING, "Key of the account. Default: ARM_ACCESS_KEY.", is_sensitive=True),
         "sas_token": build_setting(STRING, "SAS token. Default: ARM_SAS_TOKEN.", is_sensitive=True),
         "use_azuread_auth": build_setting(BOOL, "Sign in to Entra ID. Default: true without key and token."),
         "use_oidc": build_setting(BOOL, "Sign in with the CI job's OIDC token. Default: ARM_USE_OIDC."),
@@ -31,21 +27,15 @@ _AZURERM: Final = BlockSchema(
         "use_cli": build_setting(BOOL, "Sign in with the account of `az login`. Default: ARM_USE_CLI."),
         "client_id": build_setting(STRING, "Application ID. Default: ARM_CLIENT_ID."),
         "tenant_id": build_setting(STRING, "Tenant ID. Default: ARM_TENANT_ID."),
-        "client_secret": build_setting(
-            STRING, "Application secret. Default: ARM_CLIENT_SECRET.", is_sensitive=True
-        ),
+        "client_secret": build_setting(STRING, "Application secret. Default: ARM_CLIENT_SECRET.", is_sensitive=True),
         "oidc_token": build_setting(STRING, "OIDC token. Default: ARM_OIDC_TOKEN.", is_sensitive=True),
-        "oidc_token_file_path": build_setting(
-            STRING, "File with an OIDC token. Default: ARM_OIDC_TOKEN_FILE_PATH."
-        ),
+        "oidc_token_file_path": build_setting(STRING, "File with an OIDC token. Default: ARM_OIDC_TOKEN_FILE_PATH."),
     },
     description="State in an Azure storage blob, locked by a blob lease.",
 )
 _HTTP: Final = BlockSchema(
     {
-        "address": build_required_setting(
-            "URL of the state. `{workspace}` is replaced by the workspace name."
-        ),
+        "address": build_required_setting("URL of the state. `{workspace}` is replaced by the workspace name."),
         "update_method": build_setting(STRING, "Method for writes. Default: POST."),
         "lock_address": build_setting(STRING, "URL to lock. Default: no locking."),
         "lock_method": build_setting(STRING, "Method to lock. Default: LOCK (GitLab: POST)."),
@@ -76,9 +66,7 @@ _S3: Final = BlockSchema(
 )
 _POSTGRES: Final = BlockSchema(
     {
-        "conn_str": build_setting(
-            STRING, "Connection string or URL. Default: PG_CONN_STR.", is_sensitive=True
-        ),
+        "conn_str": build_setting(STRING, "Connection string or URL. Default: PG_CONN_STR.", is_sensitive=True),
         "schema_name": build_setting(STRING, 'Schema of the tables. Default: "nexusform".'),
         "skip_table_creation": build_setting(BOOL, "Do not create schema and tables."),
     },

@@ -25,13 +25,7 @@ from nexusform.backends import backend_checks, locks
 from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name
 from nexusform.backends.deadlines import is_wanted
 from nexusform.backends.state_files import JournalFile
-from nexusform.domains.remote_state.backends.http_client import (
-    SCHEMES,
-    WebError,
-    WebRequest,
-    WebResponse,
-    send_request,
-)
+from nexusform.domains.remote_state.backends.http_client import SCHEMES, WebError, WebRequest, WebResponse, send_request
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
 
@@ -76,9 +70,7 @@ class HttpService(Struct, frozen=True):
 class HttpBackend:
     """State of one workspace behind an address; see the module."""
 
-    def __init__(
-        self, service: HttpService, journal_directory: str, workspace: str = DEFAULT_WORKSPACE
-    ) -> None:
+    def __init__(self, service: HttpService, journal_directory: str, workspace: str = DEFAULT_WORKSPACE) -> None:
         check_name(workspace)
         self._service = service
         self._journal_directory = journal_directory
@@ -113,9 +105,7 @@ class HttpBackend:
             address += f"{'&' if '?' in address else '?'}ID={urllib.parse.quote(self._lock_id)}"
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
         headers = {"Content-Type": "application/json", "Content-MD5": checksum}
-        self._send_request(
-            self._workspace_service.update_method, address, "write the state", document, headers
-        )
+        self._send_request(self._workspace_service.update_method, address, "write the state", document, headers)
         self._check_written(document)
         self._add_to_index()
 
@@ -239,8 +229,7 @@ class HttpBackend:
         holder = self.read_lock()
         if holder is None or holder.id != self._lock_id:
             raise BackendProblem(
-                f"Another process broke the lock of {self.describe()} during this run. This run writes "
-                "nothing more."
+                f"Another process broke the lock of {self.describe()} during this run. This run writes nothing more."
             )
         self._checked_at = locks.read_clock()
 
@@ -254,9 +243,7 @@ class HttpBackend:
 
     def _send_unlock(self, info: LockInfo) -> None:
         address = self._workspace_service.unlock_address or self._workspace_service.lock_address
-        self._send_request(
-            self._workspace_service.unlock_method, address, "unlock the state", locks.format_lock(info)
-        )
+        self._send_request(self._workspace_service.unlock_method, address, "unlock the state", locks.format_lock(info))
 
     def _read_index(self) -> list[str]:
         """Return the workspaces in the index by name; none if the addresses have no workspace mark."""
@@ -286,9 +273,7 @@ class HttpBackend:
 
     def _write_index(self, names: Sequence[str]) -> None:
         index = self._service.expand_workspace(_INDEX)
-        body = json.dumps(
-            {"version": 4, "serial": 0, "lineage": _INDEX, "workspaces": sorted(names)}
-        ).encode()
+        body = json.dumps({"version": 4, "serial": 0, "lineage": _INDEX, "workspaces": sorted(names)}).encode()
         headers = {"Content-Type": "application/json"}
         self._send_request(index.update_method, index.address, "list the workspaces", body, headers)
 
@@ -310,10 +295,7 @@ class HttpBackend:
                 answer = send_request(request)
                 if answer.is_success or answer.status in accepted:
                     return answer
-                reason, is_temporary = (
-                    f"the server answered {answer.status}",
-                    answer.status in _RETRY_STATUSES,
-                )
+                reason, is_temporary = (f"the server answered {answer.status}", answer.status in _RETRY_STATUSES)
                 hint = _HINTS.get(answer.status, "")
             except TooLarge as problem:
                 raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
@@ -325,9 +307,7 @@ class HttpBackend:
             pause *= 2
         raise BackendProblem(f"Cannot {operation} at {self.describe()}: {reason}.{hint}")
 
-    def _build_request(
-        self, method: str, address: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> WebRequest:
+    def _build_request(self, method: str, address: str, body: bytes | None, headers: Mapping[str, str]) -> WebRequest:
         login = {}
         if self._workspace_service.username:
             secret = f"{self._workspace_service.username}:{self._workspace_service.password}".encode()

@@ -91,8 +91,7 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
     message = f"the server answered {status}, a redirect to {target_origin}"
     if target_origin != parse_origin(address):
         raise WebError(
-            f"{message}. It is not followed: credentials are only sent to {parse_origin(address)}. Correct "
-            "the address",
+            f"{message}. It is not followed: credentials are only sent to {parse_origin(address)}. Correct the address",
             is_temporary=False,
         )
     if request.method != "GET":

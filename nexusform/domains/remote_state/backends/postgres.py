@@ -109,9 +109,7 @@ class PostgresBackend:
         """Write the document and empty the journal in one transaction."""
         with self._begin_write("write the state") as (connection, row):
             self._replace_document(connection, row, document)
-            connection.execute(
-                self._database.format_sql("DELETE FROM {schema}.journal WHERE workspace = %s"), (row,)
-            )
+            connection.execute(self._database.format_sql("DELETE FROM {schema}.journal WHERE workspace = %s"), (row,))
             if keep:
                 statement = "INSERT INTO {schema}.journal (workspace, lines) VALUES (%s, %s)"
                 connection.execute(self._database.format_sql(statement), (row, b"\n".join(keep)))
@@ -283,9 +281,7 @@ class PostgresBackend:
             "SELECT octet_length(document), CASE WHEN octet_length(document) <= %s THEN document END "
             "FROM {schema}.workspaces WHERE name = %s"
         )
-        return _fetch_limited(
-            connection, self._database.format_sql(query), (self._database.max_bytes, self._workspace)
-        )
+        return _fetch_limited(connection, self._database.format_sql(query), (self._database.max_bytes, self._workspace))
 
     def _replace_document(self, connection: Connection[Any], row: int, document: bytes) -> None:
         """Replace the document, keeping the current one as a version."""
@@ -310,17 +306,12 @@ class PostgresBackend:
         connection.execute(self._database.format_sql(make), (self._workspace,))
         return int(_fetch_first(connection, self._database.format_sql(find), (self._workspace,)))
 
-    def _record_holder(
-        self, connection: Connection[Any], row: int, info: LockInfo
-    ) -> tuple[LockInfo | None, int]:
+    def _record_holder(self, connection: Connection[Any], row: int, info: LockInfo) -> tuple[LockInfo | None, int]:
         """Record the holder; return the previous holder without a release, and the new fencing number."""
         sql = self._database.format_sql
         query = "SELECT substring(holder FROM 1 FOR 65536) FROM {schema}.workspaces WHERE id = %s"
         previous_holder = _fetch_first(connection, sql(query), (row,))
-        take = (
-            "UPDATE {schema}.workspaces SET holder = %s, fencing = fencing + 1 "
-            "WHERE id = %s RETURNING fencing"
-        )
+        take = "UPDATE {schema}.workspaces SET holder = %s, fencing = fencing + 1 WHERE id = %s RETURNING fencing"
         fencing = int(_fetch_first(connection, sql(take), (locks.format_lock(info), row)))
         return (locks.parse_lock(bytes(previous_holder)) if previous_holder is not None else None), fencing
 
@@ -334,9 +325,7 @@ class PostgresBackend:
             line = (str(problem).strip() or type(problem).__name__).splitlines()[0]
             raise BackendProblem(f"Cannot {operation} in {self._database.location}: {line}") from None
         except TooLarge as problem:
-            raise backend_checks.build_size_problem(
-                operation, f"in {self._database.location}", problem
-            ) from None
+            raise backend_checks.build_size_problem(operation, f"in {self._database.location}", problem) from None
 
 
 class _LockState:
@@ -425,9 +414,7 @@ def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence
     return bytes(content) if content is not None else None
 
 
-def open_postgres(
-    settings: Mapping[str, Any], max_bytes: int = backend_checks.MAXIMUM_SIZE
-) -> PostgresBackend:
+def open_postgres(settings: Mapping[str, Any], max_bytes: int = backend_checks.MAXIMUM_SIZE) -> PostgresBackend:
     """Return the backend of the settings. Raises BackendProblem."""
     import os
 

@@ -202,10 +202,7 @@ class S3Backend(LineJournal):
             return None
         content = _read_content(answer, ReadBudget(backend_checks.MAXIMUM_LOCK_SIZE))
         return _StoredLock(
-            locks.parse_lock(content),
-            _parse_lease_seconds(content),
-            _compute_age(answer),
-            str(answer["ETag"]),
+            locks.parse_lock(content), _parse_lease_seconds(content), _compute_age(answer), str(answer["ETag"])
         )
 
     def _block_former_holder(self, lock_id: str) -> None:
@@ -238,9 +235,7 @@ class S3Backend(LineJournal):
         try:
             yield
         except _WriteConflict:
-            raise BackendProblem(
-                f"Cannot {operation} at {self.describe()}: another run changed it."
-            ) from None
+            raise BackendProblem(f"Cannot {operation} at {self.describe()}: another run changed it.") from None
         except (BotoCoreError, ClientError, _IncompleteResponse) as problem:
             message = self._describe_redirect(problem) if _is_redirect(problem) else f"{problem}"
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: {message}") from None
@@ -393,9 +388,7 @@ class _Journal:
     def list_lines(self) -> list[bytes]:
         """Return every line of every object, in order."""
         reading = ReadBudget(self._objects.max_bytes)
-        texts = [
-            self._objects.get_content(key, reading)[0] or b"" for key in self._objects.list_keys(self._prefix)
-        ]
+        texts = [self._objects.get_content(key, reading)[0] or b"" for key in self._objects.list_keys(self._prefix)]
         return journal_lines.split_lines(texts)
 
     def has_lines(self) -> bool:

@@ -10,13 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.cli.apply import parse_verification
-from nexusform.cli.arguments import (
-    declare_group,
-    declare_optional,
-    declare_switch,
-    declare_text,
-    declare_texts,
-)
+from nexusform.cli.arguments import declare_group, declare_optional, declare_switch, declare_text, declare_texts
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
@@ -51,9 +45,7 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     wave: str = declare_text("Approve and apply only this wave", metavar="WAVE")
     resume: bool = declare_switch("Continue an interrupted apply")
     verify: tuple[str, ...] = declare_texts("Reject a plan without this signature", metavar="key:FILE")
-    lock_timeout: str = declare_text(
-        "Wait this long for the lock of a site", metavar="DURATION", default="0s"
-    )
+    lock_timeout: str = declare_text("Wait this long for the lock of a site", metavar="DURATION", default="0s")
     input: bool = declare_switch("Stop before a wave without approval", default=True)
     as_json: bool = declare_switch("Print a JSON document", flag="json")
     report: tuple[str, ...] = declare_texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
@@ -100,41 +92,28 @@ def apply(arguments: ApplyArguments) -> int:
         write_to_stdout(FORMATS["json"](outcome) + b"\n", "json")
     elif not has_stdout_report(reports):
         report_sections = build_apply_report(outcome, is_stopped=stop is not None)
-        screen.print_text(
-            render_report_text(report_sections, colour=screen.colour, width=screen.width), end=""
-        )
+        screen.print_text(render_report_text(report_sections, colour=screen.colour, width=screen.width), end="")
     if stop is not None:
         resume_hint = f" `nexusform sites apply -resume {arguments.planfile}` continues once that is fixed."
-        screen.print_diagnostics(
-            [build_error(stop.id, f"{stop.reason}{resume_hint if stop.is_resumable else ''}")], {}
-        )
+        screen.print_diagnostics([build_error(stop.id, f"{stop.reason}{resume_hint if stop.is_resumable else ''}")], {})
         return 1
     return 1 if outcome.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED) else 0
 
 
-def _open_job(
-    arguments: ApplyArguments,
-) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
+def _open_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Open the plan, the current definition and the progress so far."""
     if arguments.planfile is None:
-        detail = (
-            "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform sites "
-            "apply FILE."
-        )
+        detail = "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform sites apply FILE."
         return None, [build_error("approval-required", detail)], {}
     location = create_context()
-    plan, problems = read_fleet_plan(
-        arguments.planfile, location, parse_verification(arguments.verify).key_files
-    )
+    plan, problems = read_fleet_plan(arguments.planfile, location, parse_verification(arguments.verify).key_files)
     if plan is None:
         return None, problems, {}
     if plan.is_confined and not location.confinement.root:
         # Apply trusts it no further than the plan did.
         confinement = parse_confinement("true", location.environment)
         location = replace(location, confinement=confinement, allow_remote=plan.allow_remote)
-    options = FleetOptions(
-        lock_timeout=parse_duration(arguments.lock_timeout), allowed_sources=plan.allowed_sources
-    )
+    options = FleetOptions(lock_timeout=parse_duration(arguments.lock_timeout), allowed_sources=plan.allowed_sources)
     opened = open_fleet(location, options, plan.now)
     problems += opened.diagnostics
     if opened.definition is None:
@@ -183,9 +162,7 @@ def _select_waves(
     if arguments.wave not in names:
         wave_list = ", ".join(f'"{name}"' for name in names)
         return (), [
-            build_error(
-                "unknown-wave", f'-wave: the plan has no wave "{arguments.wave}". It has: {wave_list}.'
-            )
+            build_error("unknown-wave", f'-wave: the plan has no wave "{arguments.wave}". It has: {wave_list}.')
         ]
     if pending_names and arguments.wave in pending_names[1:]:
         detail = (
@@ -209,9 +186,7 @@ def _build_already_applied_error(
     return build_error("wave-already-applied", detail)
 
 
-def _apply_job(
-    job: _ApplyJob, arguments: ApplyArguments, screen: Screen
-) -> tuple[FleetApply | None, WaveStop | None]:
+def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tuple[FleetApply | None, WaveStop | None]:
     """Apply the waves with progress messages; return None if an engine or file is unusable."""
     assert job.opened.fleet is not None, "a fleet that was read"
     with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
@@ -226,9 +201,7 @@ def _apply_job(
     return None, None
 
 
-def _build_observer(
-    job: _ApplyJob, arguments: ApplyArguments, screen: Screen, is_stopping: object
-) -> ApplyObserver:
+def _build_observer(job: _ApplyJob, arguments: ApplyArguments, screen: Screen, is_stopping: object) -> ApplyObserver:
     """Build the observer on the screen."""
     assert callable(is_stopping), "checked before each site"
     lists_every_site = len(job.plan.sites) <= _MAX_LISTED_SITES

@@ -38,9 +38,7 @@ class ReplayArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites replay`."""
 
     source: str = declare_text(
-        "Read DIR (SITE is replaced by the site name) or azure",
-        metavar="DIR|azure",
-        flag="from",
+        "Read DIR (SITE is replaced by the site name) or azure", metavar="DIR|azure", flag="from"
     )
     targets: QuestionTargetFlags = declare_group(QuestionTargetFlags)
     answer: AnswerFormFlags = declare_group(AnswerFormFlags)

@@ -129,9 +129,7 @@ def _run_planning(
     """Plan on the requested engine, with a progress line on a terminal."""
     result: PlanningResult | None = None
     has_progress = screen.is_live and not arguments.as_json
-    has_text_output = not arguments.as_json and not has_stdout_report(
-        parse_reports(arguments.report, FORMATS.keys())
-    )
+    has_text_output = not arguments.as_json and not has_stdout_report(parse_reports(arguments.report, FORMATS.keys()))
     planned_count = 0
 
     def count_result(_: SiteResult) -> None:
@@ -145,9 +143,7 @@ def _run_planning(
         if has_progress:
             screen.print_error()
         if has_text_output:
-            screen.print_text(
-                render_report_text(build_fleet_summary(plan), colour=screen.colour, width=screen.width)
-            )
+            screen.print_text(render_report_text(build_fleet_summary(plan), colour=screen.colour, width=screen.width))
 
     with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
         if engine is not None:

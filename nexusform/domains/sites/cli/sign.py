@@ -23,9 +23,7 @@ class SignArguments(Struct, frozen=True, kw_only=True):
 def sign(arguments: SignArguments) -> int:
     """Sign an approved plan of sites, for `sites apply -verify=key:FILE`."""
     if arguments.planfile is None or not arguments.key:
-        raise click.UsageError(
-            "The plan or the key is missing. Use nexusform sites sign -key=KEYFILE F.nfsites."
-        )
+        raise click.UsageError("The plan or the key is missing. Use nexusform sites sign -key=KEYFILE F.nfsites.")
     screen = arguments.view.create_screen()
     problems = sign_fleet_plan(arguments.planfile, arguments.key, create_context())
     screen.print_diagnostics(problems, {})

@@ -20,23 +20,15 @@ from nexusform.domains.sites.ports import Engine, EngineError
 class EngineFlags(Struct, frozen=True, kw_only=True):
     """Flags of the engine."""
 
-    engine: str = declare_text(
-        "Use local processes or dask://HOST:PORT",
-        metavar="ENGINE",
-        default=PROCESSES,
-    )
-    workers: int = declare_number(
-        "Set the number of worker processes (0: one per core)", default=0, minimum=0
-    )
+    engine: str = declare_text("Use local processes or dask://HOST:PORT", metavar="ENGINE", default=PROCESSES)
+    workers: int = declare_number("Set the number of worker processes (0: one per core)", default=0, minimum=0)
 
     def check_usable(self, screen: Screen) -> bool:
         """Check the engine; print diagnostics and return False if it is unusable. Raise a usage error for
         flags without effect on many sites.
         """
         if get_trust_flags().backend_config:
-            raise click.UsageError(
-                "-backend-config cannot be used here: nexusform.sites.hcl sets the states of sites."
-            )
+            raise click.UsageError("-backend-config cannot be used here: nexusform.sites.hcl sets the states of sites.")
         try:
             check_engine(self.engine)
         except EngineError as problem:

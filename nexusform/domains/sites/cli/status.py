@@ -27,11 +27,7 @@ class StatusArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites status`."""
 
     as_json: bool = declare_switch("Print a JSON document", flag="json")
-    samples: int = declare_number(
-        "Compute certainty per site with N tie-break samples",
-        default=0,
-        minimum=0,
-    )
+    samples: int = declare_number("Compute certainty per site with N tie-break samples", default=0, minimum=0)
     selection: SelectionFlags = declare_group(SelectionFlags)
     sources: SourceFlags = declare_group(SourceFlags)
     engine: EngineFlags = declare_group(EngineFlags)
@@ -73,8 +69,7 @@ def status(arguments: StatusArguments) -> int:
         write_to_stdout(encode_document(build_status_document(plan, results)) + b"\n", "json")
     else:
         screen.print_text(
-            render_report_text(build_status_report(plan, results), colour=screen.colour, width=screen.width),
-            end="",
+            render_report_text(build_status_report(plan, results), colour=screen.colour, width=screen.width), end=""
         )
     failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
     return 1 if failed or select_failed_results(results) or len(plan.sites) < len(names) else 0

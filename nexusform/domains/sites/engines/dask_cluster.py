@@ -63,9 +63,7 @@ def check_cluster(engine_name: str) -> Any:
             warnings.simplefilter("ignore")
             import distributed
     except ImportError:
-        raise EngineError(
-            "The engine dask needs the package distributed: pip install 'nexusform[cluster]'."
-        ) from None
+        raise EngineError("The engine dask needs the package distributed: pip install 'nexusform[cluster]'.") from None
     return distributed
 
 
@@ -128,11 +126,7 @@ class DaskCluster:
         running: dict[str, _SubmittedTask] = {}
         last_progress = monotonic()
         while pending or running:
-            while (
-                pending
-                and not is_stopping()
-                and len(running) < self._compute_limit(pending[-1], max_running())
-            ):
+            while pending and not is_stopping() and len(running) < self._compute_limit(pending[-1], max_running()):
                 self._submit(pending.pop(), running)
             if not running and (is_stopping() or not max_running()):
                 break
@@ -189,10 +183,7 @@ class DaskCluster:
             result = decode_result(message)
         except Exception as problem:  # noqa: BLE001 - whatever the cluster says of it
             self._homes.pop(task.site, None)
-            on_result(
-                task,
-                build_lost_result(task, f"The cluster failed: {type(problem).__name__}: {problem}"),
-            )
+            on_result(task, build_lost_result(task, f"The cluster failed: {type(problem).__name__}: {problem}"))
             return
         finally:
             future.release()

@@ -18,9 +18,7 @@ def _get_worker() -> SiteWorker:
     """Return the worker of this process, created on the first task."""
     if not _WORKERS:
         _WORKERS.append(SiteWorker())
-        Thread(
-            target=_release_abandoned_locks, args=(_WORKERS[0],), daemon=True, name="nexusform-locks"
-        ).start()
+        Thread(target=_release_abandoned_locks, args=(_WORKERS[0],), daemon=True, name="nexusform-locks").start()
     return _WORKERS[0]
 
 

@@ -67,9 +67,7 @@ class WarmWorkers:
             self._enqueue(task, batch)
         while True:
             self._start_tasks(batch, max_running, is_stopping)
-            busy_numbers = [
-                number for number, worker in enumerate(self._processes) if worker.task is not None
-            ]
+            busy_numbers = [number for number, worker in enumerate(self._processes) if worker.task is not None]
             has_pending = bool(batch.pending) or any(batch.assigned.values())
             if not busy_numbers and (not has_pending or is_stopping()):
                 return [*batch.pending, *(task for queue in batch.assigned.values() for task in queue)]
@@ -90,9 +88,7 @@ class WarmWorkers:
         queue = batch.pending if home is None else batch.assigned.setdefault(home, deque())
         queue.append(task)
 
-    def _start_tasks(
-        self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]
-    ) -> None:
+    def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
         """Start tasks on idle workers within the limit."""
         required = min(self._count, len(batch.pending))
         while len(self._processes) < max(required, min(1, len(batch.pending) + len(batch.assigned))):
@@ -181,9 +177,5 @@ def _start_process() -> _WorkerProcess:
 def _describe_exit(process: subprocess.Popen[bytes]) -> str:
     """Describe the exit of a process."""
     code = process.returncode
-    exit_text = (
-        f"was ended by {signal.Signals(-code).name}"
-        if code is not None and code < 0
-        else f"ended with {code}"
-    )
+    exit_text = f"was ended by {signal.Signals(-code).name}" if code is not None and code < 0 else f"ended with {code}"
     return f"The worker process of this site {exit_text} (also after retries)."

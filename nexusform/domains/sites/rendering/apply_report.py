@@ -36,10 +36,7 @@ def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> AnswerReport:
     ]
     if plan.undeclared:
         figures.append(f"{len(plan.undeclared):,} no longer declared")
-    title = (
-        f"Applied {len(plan.select_by_status(SiteStatus.APPLIED)):,} of "
-        f"{format_count(len(plan.sites), 'site')}"
-    )
+    title = f"Applied {len(plan.select_by_status(SiteStatus.APPLIED)):,} of {format_count(len(plan.sites), 'site')}"
     return AnswerReport(title, f"{format_list(figures)}.", is_stopped or bool(failed), (), tuple(sections))
 
 

@@ -89,20 +89,13 @@ def _build_findings(sites: Iterable[PlannedSite]) -> list[Finding]:
     for site in sites:
         for site_diagnostic in site.result.diagnostics:
             is_error = site_diagnostic.severity == Severity.ERROR
-            key = (
-                site_diagnostic.id,
-                site_diagnostic.file,
-                site_diagnostic.line,
-                site_diagnostic.is_preexisting,
-            )
+            key = (site_diagnostic.id, site_diagnostic.file, site_diagnostic.line, site_diagnostic.is_preexisting)
             if not site_diagnostic.id or (key in known_keys and not is_error):
                 continue
             known_keys.add(key)
             findings.append(_build_finding(site, site_diagnostic))
         if site.result.status in (SiteStatus.REFUSED, SiteStatus.FAILED) and not site.result.diagnostics:
-            findings.append(
-                _build_finding(site, SiteDiagnostic("error", "site-rejected", "", site.result.reason))
-            )
+            findings.append(_build_finding(site, SiteDiagnostic("error", "site-rejected", "", site.result.reason)))
         elif compute_site_impact(site.result) is Impact.LOSES and site.result.status is SiteStatus.PLANNED:
             loss_text = "; ".join((*list_losses(site.result), *site.result.redundancy_lost))
             loss_diagnostic = SiteDiagnostic(
@@ -114,9 +107,7 @@ def _build_findings(sites: Iterable[PlannedSite]) -> list[Finding]:
 
 def _build_finding(site: PlannedSite, site_diagnostic: SiteDiagnostic) -> Finding:
     """Build a finding with its site's name."""
-    file, line = (
-        (site_diagnostic.file, site_diagnostic.line) if site_diagnostic.file else (site.file, site.line)
-    )
+    file, line = (site_diagnostic.file, site_diagnostic.line) if site_diagnostic.file else (site.file, site.line)
     position = Position(max(line, 1), 1, 0)
     site_finding = build_diagnostic(
         Severity(site_diagnostic.severity),
@@ -125,6 +116,4 @@ def _build_finding(site: PlannedSite, site_diagnostic: SiteDiagnostic) -> Findin
         Span(file, position, position),
         headline=f"{site.name}: {site_diagnostic.summary or get_summary(site_diagnostic.id)}",
     )
-    return Finding(
-        replace(site_finding, is_preexisting=site_diagnostic.is_preexisting), Level(site_diagnostic.level)
-    )
+    return Finding(replace(site_finding, is_preexisting=site_diagnostic.is_preexisting), Level(site_diagnostic.level))

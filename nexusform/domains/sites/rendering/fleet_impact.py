@@ -36,9 +36,7 @@ def compute_site_impact(result: SiteResult) -> Impact:
 def compute_site_level(result: SiteResult) -> Level:
     """Compute the level of a site's plan: that of its worst finding."""
     levels = [
-        Level(site_diagnostic.level)
-        for site_diagnostic in result.diagnostics
-        if not site_diagnostic.is_preexisting
+        Level(site_diagnostic.level) for site_diagnostic in result.diagnostics if not site_diagnostic.is_preexisting
     ]
     if result.status in _UNPLANNED_STATUSES:
         levels.append(Level.ERROR)
@@ -70,8 +68,7 @@ def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
         site_counts.update({effect_count.effect for effect_count in site.result.disruptions})
     counts = [EffectCount(kind, effect, state, count) for (effect, kind, state), count in totals.items()]
     return [
-        f"{' and '.join(format_effect_clauses(counts, [effect]))} on "
-        f"{format_count(site_counts[effect], 'site')}"
+        f"{' and '.join(format_effect_clauses(counts, [effect]))} on {format_count(site_counts[effect], 'site')}"
         for effect in LOSS_EFFECTS
         if site_counts[effect]
     ]
@@ -86,9 +83,7 @@ def build_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable
             by_loss.setdefault(replace_site_name(text, site.name), []).append(site.name)
     if by_loss:
         count = sum(len(names) for names in by_loss.values())
-        title = (
-            f"Warning: {format_count(count, 'site')} {select_form(count, 'loses', 'lose')} running workload"
-        )
+        title = f"Warning: {format_count(count, 'site')} {select_form(count, 'loses', 'lose')} running workload"
         yield Section(title, _build_lines(by_loss, max_rows))
 
 
@@ -117,9 +112,7 @@ def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Itera
         else ()
     )
     existing_lines = (
-        (f"{format_count(len(sites_with_existing), 'site')}: existing issues.",)
-        if sites_with_existing
-        else ()
+        (f"{format_count(len(sites_with_existing), 'site')}: existing issues.",) if sites_with_existing else ()
     )
     if finding_lines or existing_lines:
         yield Section("Warnings and advice", (*finding_lines[:max_rows], *hidden_lines, *existing_lines))
@@ -134,7 +127,4 @@ def _build_lines(by_text: dict[str, list[str]], max_rows: int) -> tuple[str, ...
     ranked = sorted(by_text.items(), key=lambda pair: -len(pair[1]))
     lines = [f"{format_names(names)}: {text}" for text, names in ranked[:max_rows]]
     hidden_count = len(ranked) - max_rows
-    return (
-        *lines,
-        *((f"{format_count(hidden_count, 'more such row')}: -json has all.",) if hidden_count > 0 else ()),
-    )
+    return (*lines, *((f"{format_count(hidden_count, 'more such row')}: -json has all.",) if hidden_count > 0 else ()))

@@ -94,12 +94,7 @@ def _render_map(sites: Sequence[PlannedSite], wave: str) -> Markup:
 
 def _render_square(site: PlannedSite, number: int) -> Markup:
     result = site.result
-    texts = [
-        f"{site.name}: {result.status.value}",
-        result.reason,
-        *list_losses(result),
-        *result.redundancy_lost,
-    ]
+    texts = [f"{site.name}: {result.status.value}", result.reason, *list_losses(result), *result.redundancy_lost]
     if site.labels:
         texts.append(format_list(f"{name} {value}" for name, value in site.labels.items()))
     color = _LOSS_COLOR if _has_losses(site) else _STATUS_COLORS[result.status]

@@ -20,13 +20,7 @@ from nexusform.domains.sites.rendering.site_change_rows import SITE_PLACEHOLDER,
 from nexusform.domains.sites.rendering.undeclared_report import build_undeclared_sections
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
-from nexusform.rendering.answers.answer_report import (
-    AnswerReport,
-    Row,
-    Section,
-    Table,
-    render_report_markdown,
-)
+from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table, render_report_markdown
 
 _FULL_GROUPS: Final = 1  # groups with all rows
 _MAX_DIFFERENCES: Final = 12  # rows of a table of a terminal
@@ -59,10 +53,7 @@ def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]
         reason = _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name))
         by_reason.setdefault(reason, []).append(site)
     reasons = [
-        (
-            reason if len(same_reason) > 1 else same_reason[0].result.reason,
-            [site.name for site in same_reason],
-        )
+        (reason if len(same_reason) > 1 else same_reason[0].result.reason, [site.name for site in same_reason])
         for reason, same_reason in by_reason.items()
     ]
     return sorted(reasons, key=lambda pair: -len(pair[1]))
@@ -115,9 +106,7 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SiteGroup]) -> str:
         clauses.append(f"{losing_count:,} {select_form(losing_count, 'loses', 'lose')} rack redundancy")
     if plan.undeclared:
         undeclared_count = len(plan.undeclared)
-        clauses.append(
-            f"{undeclared_count:,} {select_form(undeclared_count, 'is', 'are')} no longer declared"
-        )
+        clauses.append(f"{undeclared_count:,} {select_form(undeclared_count, 'is', 'are')} no longer declared")
     unchanged = len(plan.select_by_status(SiteStatus.UNCHANGED))
     if unchanged:
         clauses.append(f"{unchanged:,} unchanged")
@@ -148,10 +137,7 @@ def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> It
     if not losing:
         return
     lines = [f"{site.name}: {format_list(site.result.redundancy_lost)}" for site in losing[:max_rows]]
-    title = (
-        f"Warning: {format_count(len(losing), 'site')} {select_form(len(losing), 'loses', 'lose')} rack "
-        f"redundancy"
-    )
+    title = f"Warning: {format_count(len(losing), 'site')} {select_form(len(losing), 'loses', 'lose')} rack redundancy"
     yield Section(title, (*lines, *_build_hidden_line(len(losing) - max_rows, "more site")))
 
 
@@ -181,9 +167,7 @@ def _describe_difference(group: SiteGroup, first: SiteGroup) -> str:
     missing_count = len([row for row in first.rows if row not in group.rows])
     text = format_first(additional, _MAX_ROWS, "; ")
     missing_text = (
-        f"{missing_count} {select_form(missing_count, 'row', 'rows')} fewer"
-        if missing_count > len(additional)
-        else ""
+        f"{missing_count} {select_form(missing_count, 'row', 'rows')} fewer" if missing_count > len(additional) else ""
     )
     return "; ".join(part for part in (text, missing_text) if part)
 

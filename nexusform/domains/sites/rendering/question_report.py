@@ -29,9 +29,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
     verdict = _SUMMARIES[question_kind](successful) if successful else "No result."
     if failed:
         verdict = f"{verdict.rstrip('.')}; {format_count(len(failed), 'site')} failed."
-    has_problems = bool(failed) or any(
-        finding.is_problem for result in successful for finding in result.findings
-    )
+    has_problems = bool(failed) or any(finding.is_problem for result in successful for finding in result.findings)
     sections = [_build_failed_section(failed)] if failed else []
     if successful:
         sections.append(_build_table_section(question_kind, successful))
@@ -80,10 +78,7 @@ def _build_table_section(question_kind: QuestionKind, results: Iterable[SiteResu
         for cells, is_problem in build_rows(result):
             line = (tuple(replace_site_name(cell, result.site) for cell in cells), is_problem)
             sites_by_line.setdefault(line, []).append(result.site)
-    rows = [
-        Row((format_names(sites, 4), *cells), is_problem)
-        for (cells, is_problem), sites in sites_by_line.items()
-    ]
+    rows = [Row((format_names(sites, 4), *cells), is_problem) for (cells, is_problem), sites in sites_by_line.items()]
     rows.sort(key=lambda row: not row.is_finding)
     hidden_count = len(rows) - _MAX_ROWS
     lines = (f"{format_count(hidden_count, 'more row')}: -format=json has all.",) if hidden_count > 0 else ()
@@ -111,10 +106,7 @@ def _summarize_certainty(results: Sequence[SiteResult]) -> str:
         f"machine in all {runs} samples, {_count_constant(findings, 'rack'):,} in one rack."
     )
     vm_text = f"{least_certain.name} of {site} on {least_certain.texts[0]}"
-    return (
-        f"{constant_text} Least certain: {vm_text}, in {_format_percent(_compute_share(least_certain))} "
-        "of them."
-    )
+    return f"{constant_text} Least certain: {vm_text}, in {_format_percent(_compute_share(least_certain))} of them."
 
 
 def _list_site_findings(results: Iterable[SiteResult]) -> Iterable[tuple[str, QuestionFinding]]:
@@ -135,9 +127,7 @@ def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
         yield (("0", "", "", ""), False)
         return
     vms = len(result.findings)
-    shares = (
-        _count_constant(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count")
-    )
+    shares = (_count_constant(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count"))
     machine, rack, count = (f"{share:,} of {vms:,}" for share in shares)
     yield ((f"{vms:,}", machine, rack, count), False)
 
@@ -150,9 +140,7 @@ def _summarize_failures(results: Sequence[SiteResult]) -> str:
     problems = [finding for finding in findings if finding.is_problem]
     sites = sum(any(finding.is_problem for finding in result.findings) for result in results)
     if not problems:
-        return (
-            f"No site loses a control plane or a pool with any one of {format_count(len(findings), 'rack')}."
-        )
+        return f"No site loses a control plane or a pool with any one of {format_count(len(findings), 'rack')}."
     return (
         f"Losing {len(problems):,} of {format_count(len(findings), 'rack')} breaks availability or "
         f"leaves VMs without capacity, on {format_count(sites, 'site')}."
@@ -195,13 +183,7 @@ def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
         hits_text = f"{round(figures['hits']):,} of {round(figures['judged']):,}"
         certain_text, unchecked_text = f"{round(figures['sure']):,}", f"{round(figures['not_judged']):,}"
         yield (
-            (
-                finding.name.rpartition(" ")[2],
-                hits_text,
-                certain_text,
-                f"{figures['by_chance']:.1f}",
-                unchecked_text,
-            ),
+            (finding.name.rpartition(" ")[2], hits_text, certain_text, f"{figures['by_chance']:.1f}", unchecked_text),
             False,
         )
 
@@ -214,8 +196,5 @@ _SUMMARIES: Final[Mapping[QuestionKind, Callable[[Sequence[SiteResult]], str]]] 
 _TABLES: Final[Mapping[QuestionKind, tuple[tuple[str, ...], Callable[[SiteResult], Iterable[TableLine]]]]] = {
     QuestionKind.CERTAINTY: (("VMs", "same machine", "same rack", "rack count"), _build_certainty_rows),
     QuestionKind.FAILURE: (("rack", "effect of losing it"), _build_failure_rows),
-    QuestionKind.REPLAY: (
-        ("rack_spread", "explained", "certain", "by chance", "not checked"),
-        _build_replay_rows,
-    ),
+    QuestionKind.REPLAY: (("rack_spread", "explained", "certain", "by chance", "not checked"), _build_replay_rows),
 }

@@ -25,9 +25,7 @@ def build_site_rows(plan: Plan, site: str, registries: Registries) -> tuple[str,
     rows: list[str] = []
     for fold in build_object_folds(plan, create_schema_lookup(registries)):
         details = ", ".join(detail for detail in (fold.name, *fold.clauses) if detail)
-        rows.append(
-            f"{fold.symbol or '>'} {fold.label}: {details}" if details else f"{fold.symbol} {fold.label}"
-        )
+        rows.append(f"{fold.symbol or '>'} {fold.label}: {details}" if details else f"{fold.symbol} {fold.label}")
     rows += _build_output_rows(plan)
     rows += _build_placement_rows(plan)
     return tuple(replace_site_name(escape_control_characters(row), site) for row in rows)

@@ -13,10 +13,7 @@ from nexusform.domains.sites.rendering.question_report import (
     build_question_report,
     select_failed_results,
 )
-from nexusform.domains.sites.rendering.undeclared_report import (
-    build_undeclared_document,
-    build_undeclared_sections,
-)
+from nexusform.domains.sites.rendering.undeclared_report import build_undeclared_document, build_undeclared_sections
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteResult, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
@@ -57,15 +54,12 @@ def build_status_report(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -
         certainty_report = build_question_report(QuestionKind.CERTAINTY, certainty)
         sections += (Section(certainty_report.title, (certainty_report.verdict,)), *certainty_report.sections)
     title = f"States of {format_count(len(plan.sites), 'site')}"
-    return AnswerReport(
-        title, f"{', '.join(figures_text)}.", bool(failed or failed_questions), (), tuple(sections)
-    )
+    return AnswerReport(title, f"{', '.join(figures_text)}.", bool(failed or failed_questions), (), tuple(sections))
 
 
 _SITE: Final = RecordForm(
     PlannedSite,
-    "name wave status=result.status reason=result.reason serial=result.serial "
-    "state=result.state_location labels",
+    "name wave status=result.status reason=result.reason serial=result.serial state=result.state_location labels",
 )
 
 

@@ -29,10 +29,7 @@ def build_undeclared_sections(sites: Sequence[UndeclaredSite], max_rows: int) ->
     hidden_count = len(sites) - max_rows
     if hidden_count > 0:
         lines.append(f"{format_count(hidden_count, 'more site')}: -json has all.")
-    title = (
-        f"Warning: {format_count(len(sites), 'site')} {select_form(len(sites), 'is', 'are')} no longer "
-        f"declared"
-    )
+    title = f"Warning: {format_count(len(sites), 'site')} {select_form(len(sites), 'is', 'are')} no longer declared"
     yield Section(title, (*lines, _ADVICE))
 
 

@@ -88,13 +88,7 @@ def compute_fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]
     on time and workers.
     """
     rows = [
-        (
-            site.name,
-            site.wave,
-            site.result.status,
-            site.result.digest or site.result.reason,
-            site.dependencies,
-        )
+        (site.name, site.wave, site.result.status, site.result.digest or site.result.reason, site.dependencies)
         for site in sites
     ]
     return sha256(msgspec.json.encode([rows, waves])).hexdigest()

@@ -47,9 +47,7 @@ from nexusform.workflow.opening.system_io import RealFiles, read_file
 _MAX_BYTES: Final = 16 << 20  # bytes
 _MAX_SITES: Final = 20_000
 _REPETITION_ARGUMENTS: Final = ("for_each", "name")
-_FILE_SCHEMA: Final = BodySchema(
-    blocks={"defaults": (), "site": ("name",), "sites": (), "strategy": ()},
-)
+_FILE_SCHEMA: Final = BodySchema(blocks={"defaults": (), "site": ("name",), "sites": (), "strategy": ()})
 
 
 class NameScope(Struct, frozen=True):
@@ -66,11 +64,7 @@ class NameScope(Struct, frozen=True):
             return value, 0, []
         candidates = ", ".join(f"{candidate}.*" for candidate in self.values) or "functions alone"
         detail = f'"{name}" is not known here. {FILE_NAME} accepts: {candidates}.'
-        return (
-            DYNAMIC_UNKNOWN,
-            len(traversal.steps),
-            [build_error("invalid-reference", detail, traversal.span)],
-        )
+        return (DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", detail, traversal.span)])
 
     def add_names(self, **values: Value) -> NameScope:
         """Return a copy with further names."""
@@ -122,9 +116,7 @@ def read_definition(
     read_digests: dict[str, str] = {}
     files = RecordedFiles(RealFiles(confinement), read_digests)
     functions = build_functions(files, PlanClock(now), root)
-    path_names = build_object(
-        {"root": build_string("."), "module": build_string("."), "cwd": build_string(".")}
-    )
+    path_names = build_object({"root": build_string("."), "module": build_string("."), "cwd": build_string(".")})
     names = NameScope(functions, {"path": path_names})
     reading = _FileReading(names, root, problems, allowed_sources, read_digests, confinement)
     sites, waves = _read_blocks(body, reading)
@@ -181,9 +173,7 @@ def _read_blocks(body: Body, reading: _FileReading) -> tuple[list[SiteEntry], li
     return list(sites.values()), waves
 
 
-def _add_site(
-    sites: dict[str, SiteEntry], site: SiteEntry, wave_names: set[str], problems: list[Diagnostic]
-) -> None:
+def _add_site(sites: dict[str, SiteEntry], site: SiteEntry, wave_names: set[str], problems: list[Diagnostic]) -> None:
     """Add a site; report a duplicate name or an unknown wave."""
     earlier = sites.get(site.name)
     if earlier is not None:
@@ -300,8 +290,7 @@ def _add_backend(site: _SiteBlock, backend: Block, problems: list[Diagnostic]) -
     if kind not in BACKENDS or kind == "memory":
         backend_names = ", ".join(backend_name for backend_name in BACKENDS if backend_name != "memory")
         detail = (
-            f'There is no backend "{kind}" for sites. Known backends: '
-            f"{backend_names}.{suggest_name(kind, BACKENDS)}"
+            f'There is no backend "{kind}" for sites. Known backends: {backend_names}.{suggest_name(kind, BACKENDS)}'
         )
         problems.append(build_error("unknown-backend", detail, backend.header_span))
         return site
@@ -325,9 +314,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
         attribute for attribute in block.body.attributes if attribute.name not in _REPETITION_ARGUMENTS
     )
     prepared = _prepare_block(
-        replace(block, body=replace(block.body, attributes=other_attributes)),
-        definition_schemas.SITE,
-        reading.problems,
+        replace(block, body=replace(block.body, attributes=other_attributes)), definition_schemas.SITE, reading.problems
     )
     if "for_each" not in expressions:
         reading.problems.append(report_missing_argument("for_each", block.header_span))
@@ -349,9 +336,7 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
         yield replace(site, key=key, data_files=data_files)
 
 
-def _read_rows(
-    expression: Expression, reading: _FileReading
-) -> tuple[Sequence[tuple[str, Value]], tuple[str, ...]]:
+def _read_rows(expression: Expression, reading: _FileReading) -> tuple[Sequence[tuple[str, Value]], tuple[str, ...]]:
     """Read keys and values of for_each, and the files they are from."""
     previous_digests = dict(reading.read)
     reading.read.clear()
@@ -361,9 +346,7 @@ def _read_rows(
     return rows, data_files
 
 
-def _evaluate_name(
-    key: str, expression: Expression | None, names: NameScope, reading: _FileReading
-) -> str | None:
+def _evaluate_name(key: str, expression: Expression | None, names: NameScope, reading: _FileReading) -> str | None:
     """Evaluate the name of one of many sites; None if invalid."""
     if expression is None:
         return key

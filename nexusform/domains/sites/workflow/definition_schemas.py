@@ -16,21 +16,14 @@ def _make_count_attribute(description: str, *, minimum: int) -> AttributeSchema:
 
 
 _SITE_ATTRIBUTES: Final = {
-    "source": AttributeSchema(
-        STRING, "Root module directory of the site, relative to this file.", optional=True
-    ),
+    "source": AttributeSchema(STRING, "Root module directory of the site, relative to this file.", optional=True),
     "inputs": AttributeSchema(DYNAMIC, "Values of the root module's variables by name.", optional=True),
-    "labels": AttributeSchema(
-        MapType(STRING), "Display name of the site in reports and maps.", optional=True
-    ),
+    "labels": AttributeSchema(MapType(STRING), "Display name of the site in reports and maps.", optional=True),
     "wave": AttributeSchema(STRING, "Wave of the site. Default: the last one.", optional=True),
 }
 DEFAULTS: Final = BlockSchema(_SITE_ATTRIBUTES, description="Defaults for all sites.")
 SITE: Final = BlockSchema(
-    {
-        **_SITE_ATTRIBUTES,
-        "destroy": AttributeSchema(BOOL, "Delete everything of the site.", optional=True),
-    },
+    {**_SITE_ATTRIBUTES, "destroy": AttributeSchema(BOOL, "Delete everything of the site.", optional=True)},
     description="One site.",
 )
 _LIMITS: Final = {
@@ -40,11 +33,7 @@ _LIMITS: Final = {
         "Maximum number of failed or rejected sites before the wave stops.", minimum=0
     ),
     "max_miss_rate": AttributeSchema(
-        NUMBER,
-        "Maximum share of wrong predictions, from 0 to 1.",
-        optional=True,
-        minimum=0,
-        maximum=1,
+        NUMBER, "Maximum share of wrong predictions, from 0 to 1.", optional=True, minimum=0, maximum=1
     ),
 }
 _WAVE: Final = BlockSchema(
@@ -58,10 +47,7 @@ _WAVE: Final = BlockSchema(
             pattern_hint='a duration such as "30s", "5m" or "1h30m"',
         ),
         "gate": AttributeSchema(
-            STRING,
-            "`approve`: the wave waits for approval.",
-            optional=True,
-            choices=("approve", "none"),
+            STRING, "`approve`: the wave waits for approval.", optional=True, choices=("approve", "none")
         ),
     },
     description="Sites applied together.",
@@ -70,8 +56,7 @@ STRATEGY: Final = BlockSchema(
     {
         **_LIMITS,
         "max_requests_per_minute": _make_count_attribute(
-            "Maximum number of requests per minute to an Azure subscription, from all workers.",
-            minimum=1,
+            "Maximum number of requests per minute to an Azure subscription, from all workers.", minimum=1
         ),
     },
     {"wave": NestedBlock(_WAVE, Nesting.MAP, "Wave; waves run in file order.", "name")},

@@ -51,18 +51,14 @@ def save_fleet_plan(
 ) -> list[Diagnostic]:
     """Write the plans of workers to one file, signed if a signer is given."""
     try:
-        write_output(
-            path, plan_file.stream_archive(_build_members(plan, spool, max_bytes, signer)), private=True
-        )
+        write_output(path, plan_file.stream_archive(_build_members(plan, spool, max_bytes, signer)), private=True)
     except (OSError, FileProblem) as problem:
         message = problem.strerror if isinstance(problem, OSError) else problem
         return [build_error("plan-save-failed", f'"{path}" cannot be written: {message}')]
     return []
 
 
-def _build_members(
-    plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer | None
-) -> Iterator[tuple[str, bytes]]:
+def _build_members(plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer | None) -> Iterator[tuple[str, bytes]]:
     """Build the parts of the file one after another, so that only one site's plan is in memory."""
     manifest = _Manifest(_FORMAT, _KIND, _VERSION, nexusform.__version__, plan)
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
@@ -160,13 +156,9 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
             raise DiagnosticsError(development_file(path, "run plan again"))
         manifest = msgspec.json.decode(content, type=_Manifest)
     except msgspec.MsgspecError as problem:
-        raise DiagnosticsError(
-            _build_damaged_problem(path, f"Its header cannot be read ({problem}).")
-        ) from None
+        raise DiagnosticsError(_build_damaged_problem(path, f"Its header cannot be read ({problem}).")) from None
     if (manifest.format, manifest.kind) != (_FORMAT, _KIND) or manifest.version > _VERSION:
-        detail = (
-            f"{path} was written by nexusform {manifest.nexusform_version}; plan again with this version."
-        )
+        detail = f"{path} was written by nexusform {manifest.nexusform_version}; plan again with this version."
         raise DiagnosticsError(build_error("newer-plan-format", detail))
     return manifest.plan
 
@@ -183,9 +175,7 @@ def _check_parts(path: str, content: _FileContent) -> list[Diagnostic]:
     for site in content.plan.sites:
         digest = content.digests.get(f"{_FOLDER}{site.name}{PLAN_SUFFIX}")
         if site.result.plan_digest and digest != site.result.plan_digest:
-            return [
-                _build_damaged_problem(path, f'The plan of the site "{site.name}" does not match its digest.')
-            ]
+            return [_build_damaged_problem(path, f'The plan of the site "{site.name}" does not match its digest.')]
     return []
 
 

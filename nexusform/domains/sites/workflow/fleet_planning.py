@@ -16,12 +16,7 @@ from nexusform.diagnostics.phrases import format_list
 from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.sites.ports import Engine
 from nexusform.domains.sites.types.fleet_definition import FleetDefinition
-from nexusform.domains.sites.types.fleet_plan import (
-    FleetPlan,
-    UndeclaredSite,
-    build_planned_site,
-    compute_fleet_digest,
-)
+from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite, build_planned_site, compute_fleet_digest
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.fleet_plan_file import save_fleet_plan
@@ -87,9 +82,7 @@ def select_sites(
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             existing_states = [
-                f"{item.name}'s state {item.state_location}"
-                for item in undeclared
-                if fnmatchcase(item.name, pattern)
+                f"{item.name}'s state {item.state_location}" for item in undeclared if fnmatchcase(item.name, pattern)
             ]
             hint = (
                 f" Existing states: {format_list(existing_states)}."
@@ -142,9 +135,7 @@ def plan_fleet(
             spool.mkdir(mode=0o700, parents=True)
         except OSError as problem:
             detail = f'Plans cannot be stored in "{spool}": {problem.strerror}.'
-            return PlanningResult(
-                _build_plan(definition, fleet, {}), (build_error("plan-save-failed", detail),)
-            )
+            return PlanningResult(_build_plan(definition, fleet, {}), (build_error("plan-save-failed", detail),))
         fleet = replace(fleet, spool=str(spool))
     results: dict[str, SiteResult] = {}
     shared_rows: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -177,15 +168,11 @@ def plan_fleet(
             shutil.rmtree(spool, ignore_errors=True)
 
 
-def _build_plan(
-    definition: FleetDefinition, fleet: FleetContext, results: Mapping[str, SiteResult]
-) -> FleetPlan:
+def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mapping[str, SiteResult]) -> FleetPlan:
     """Build the plan of a fleet from the results."""
     dependencies = compute_dependencies(list(results.values()))
     entries = {site.name: site for site in definition.sites}
-    sites = tuple(
-        build_planned_site(entries[name], results[name], dependencies.get(name, ())) for name in results
-    )
+    sites = tuple(build_planned_site(entries[name], results[name], dependencies.get(name, ())) for name in results)
     return FleetPlan(
         sites=sites,
         waves=definition.waves,

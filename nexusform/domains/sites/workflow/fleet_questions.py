@@ -24,11 +24,7 @@ _PARTS_PER_WORKER = 4  # parts per worker, for an even load
 
 
 def run_fleet_question(
-    opened: OpenedFleet,
-    names: Sequence[str],
-    engine: Engine,
-    question: Question,
-    is_stopping: Callable[[], bool],
+    opened: OpenedFleet, names: Sequence[str], engine: Engine, question: Question, is_stopping: Callable[[], bool]
 ) -> list[SiteResult]:
     """Run a question on each site; return the results in the order of names."""
     fleet = opened.fleet
@@ -60,9 +56,7 @@ def merge_results(name: str, parts: Mapping[int, SiteResult], count: int) -> Sit
     if len(parts) < count:
         return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was finished.")
     ordered = [parts[part] for part in range(count)]
-    rejected = next(
-        (part_result for part_result in ordered if part_result.status is SiteStatus.REFUSED), None
-    )
+    rejected = next((part_result for part_result in ordered if part_result.status is SiteStatus.REFUSED), None)
     if rejected is not None:
         return rejected
     if len({(part_result.status, part_result.digest) for part_result in ordered}) > 1:
@@ -89,6 +83,4 @@ def _add_finding(by_name: dict[str, QuestionFinding], finding: QuestionFinding) 
         by_name[finding.name] = finding
         return
     figures = {name: figure + finding.figures.get(name, 0) for name, figure in existing.figures.items()}
-    by_name[finding.name] = replace(
-        existing, figures=figures, is_problem=existing.is_problem or finding.is_problem
-    )
+    by_name[finding.name] = replace(existing, figures=figures, is_problem=existing.is_problem or finding.is_problem)

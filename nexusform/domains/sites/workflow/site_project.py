@@ -38,18 +38,14 @@ def make_fleet_location(fleet: FleetContext, environment: Mapping[str, str]) -> 
     )
 
 
-def make_site_location(
-    fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]
-) -> CommandContext:
+def make_site_location(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]) -> CommandContext:
     """Create the location of a site's root module, the current directory. Local data of the site is in its
     own directory, since sites may share a root module.
     """
     location = make_fleet_location(fleet, environment)
     data_directory = str(Path(fleet.root, location.data_directory, "sites", site.name))
     unsaved_state_path = str(Path(data_directory, RESCUE))
-    return replace(
-        location, environment={**environment, "NF_DATA_DIR": data_directory}, rescue_path=unsaved_state_path
-    )
+    return replace(location, environment={**environment, "NF_DATA_DIR": data_directory}, rescue_path=unsaved_state_path)
 
 
 def open_site(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]) -> OpenResult:
@@ -71,9 +67,7 @@ def open_site(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, st
     further_problems = [*undeclared, *(_locate_at_inputs(problem, site) for problem in further_problems)]
     if further_problems and site.data_files:
         data_location = describe_data_location(site.data_files, site.key, fleet.root, location.confinement)
-        further_problems = [
-            replace(problem, detail=f"{problem.detail}{data_location}") for problem in further_problems
-        ]
+        further_problems = [replace(problem, detail=f"{problem.detail}{data_location}") for problem in further_problems]
     problems += further_problems
     problems += _check_module_backend(configuration)
     backend, further_problems = open_state(fleet, location, site, configuration)
@@ -84,9 +78,7 @@ def open_site(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, st
     for name in site.sensitive:
         if name in values:
             values[name] = values[name].add_marks(SENSITIVE)
-    return OpenResult(
-        create_project(location, configuration, values, sources, backend), tuple(problems), sources
-    )
+    return OpenResult(create_project(location, configuration, values, sources, backend), tuple(problems), sources)
 
 
 # --- root modules ------------------------------------------------------------------------------
@@ -142,9 +134,7 @@ def _build_label(site: SiteEntry) -> str:
     return f"{FILE_NAME}, site {site.name}.json"
 
 
-def _build_assignments(
-    site: SiteEntry, configuration: Configuration
-) -> tuple[Sequence[Assignment], list[Diagnostic]]:
+def _build_assignments(site: SiteEntry, configuration: Configuration) -> tuple[Sequence[Assignment], list[Diagnostic]]:
     """Build the assignments of inputs; report inputs that the root module does not declare."""
     variables = configuration.root.variables
     problems = [
@@ -157,9 +147,7 @@ def _build_assignments(
         for name in site.inputs
         if name not in variables and configuration.root.directory
     ]
-    escaped_inputs = {
-        name: _escape_templates(value) for name, value in site.inputs.items() if name in variables
-    }
+    escaped_inputs = {name: _escape_templates(value) for name, value in site.inputs.items() if name in variables}
     text = json_codec.render_json(escaped_inputs).decode()
     assignments, file_problems = parse_variable_file(SourceFile(_build_label(site), text))
     return assignments, [*problems, *file_problems]
@@ -195,8 +183,7 @@ def _check_module_backend(configuration: Configuration) -> list[Diagnostic]:
     if block is None:
         return []
     detail = (
-        f"The state location of a site comes from {FILE_NAME}. The backend block of the root module has "
-        "no effect here."
+        f"The state location of a site comes from {FILE_NAME}. The backend block of the root module has no effect here."
     )
     return [build_warning("backend-configuration-ignored", detail, block.header_span)]
 

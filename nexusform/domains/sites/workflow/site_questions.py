@@ -63,9 +63,7 @@ def _compute_certainty(task: Task, site: SiteEntry, run: Run) -> SiteResult:
     """Count the runs with the planned location for each placed VM."""
     question = task.question
     assert question is not None, "a task that asks"
-    options = PlanOptions(
-        now=task.fleet.now, samples=question.runs, first_sample=question.part * question.runs
-    )
+    options = PlanOptions(now=task.fleet.now, samples=question.runs, first_sample=question.part * question.runs)
     plan = run.plan(options).plan
     result = build_plan_result(run, plan, site, run.diagnostics)
     if result.status is SiteStatus.REFUSED:
@@ -85,15 +83,9 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[QuestionFinding
     for row in plan.placements:
         certainty = row.certainty
         if certainty is not None and isinstance(row.target, Placement):
-            shares = {
-                "machine": certainty.machine,
-                "rack": certainty.rack,
-                "rack_count": certainty.rack_count,
-            }
+            shares = {"machine": certainty.machine, "rack": certainty.rack, "rack_count": certainty.rack_count}
             figures: dict[str, int | float] = {name: round(share * runs) for name, share in shares.items()}
-            yield QuestionFinding(
-                f"{row.address}:{row.object}", {"runs": runs, **figures}, (row.target.machine,)
-            )
+            yield QuestionFinding(f"{row.address}:{row.object}", {"runs": runs, **figures}, (row.target.machine,))
 
 
 # --- rack failures ----------------------------------------------------------------------------
@@ -105,9 +97,7 @@ def _simulate_rack_failures(state: State, run: Run, question: Question) -> Itera
     things = list_state_objects(state)
     snapshot = build_snapshot(things, types, state.catalogue)
     pods = build_pods(things, snapshot, types, NO_OBSERVATIONS)
-    racks = [
-        (site, rack.name) for site in snapshot.sites.values() for rack in site.racks if not rack.is_planned
-    ]
+    racks = [(site, rack.name) for site in snapshot.sites.values() for rack in site.racks if not rack.is_planned]
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
         loss = simulate_machine_loss(site, FailureScope.RACK, f"{site.id}/{rack}", machines, pods)
@@ -117,11 +107,7 @@ def _simulate_rack_failures(state: State, run: Run, question: Question) -> Itera
 def _build_failure_finding(failure: Failure) -> QuestionFinding:
     missing = failure.missing if failure.samples is None else failure.samples.missing_count.maximum
     quorum = sum(pool.is_lost for pool in failure.pools)
-    figures: dict[str, int | float] = {
-        "down": failure.vm_count,
-        "pools_lost": quorum,
-        "without_room": missing,
-    }
+    figures: dict[str, int | float] = {"down": failure.vm_count, "pools_lost": quorum, "without_room": missing}
     return QuestionFinding(failure.lost, figures, (build_failure_summary(failure),), failure.has_findings)
 
 

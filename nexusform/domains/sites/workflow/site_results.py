@@ -11,11 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from nexusform.diagnostics.levels import get_level
-from nexusform.domains.sites.rendering.site_change_rows import (
-    build_site_rows,
-    count_placements,
-    find_lost_redundancy,
-)
+from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements, find_lost_redundancy
 from nexusform.domains.sites.types.fleet_definition import SiteEntry
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
@@ -77,9 +73,7 @@ def build_rejected_result(
     """Build the result of a rejected site; the first error is the reason."""
     problem_list = list(problems)
     first_error = next((problem for problem in problem_list if problem.severity is Severity.ERROR), None)
-    return SiteResult(
-        name, status, summarize_problem(first_error), diagnostics=convert_diagnostics(problem_list)
-    )
+    return SiteResult(name, status, summarize_problem(first_error), diagnostics=convert_diagnostics(problem_list))
 
 
 def summarize_problem(problem: Diagnostic | None) -> str:

@@ -102,9 +102,7 @@ class SiteWorker:
                 os.chdir(site.source)  # as for `nexusform plan`: paths are relative to the root module
             except OSError as problem:
                 return _convert_paths(
-                    build_rejected_result(site.name, [_build_source_error(site, problem)]),
-                    site.source,
-                    task.fleet.root,
+                    build_rejected_result(site.name, [_build_source_error(site, problem)]), site.source, task.fleet.root
                 )
             return _convert_paths(self._dispatch(task, site), site.source, task.fleet.root)
 
@@ -113,9 +111,7 @@ class SiteWorker:
         key = (fleet.root, fleet.definition_digest)
         if key not in self._definitions:
             location = make_fleet_location(fleet, os.environ)
-            definition, problems, _ = read_definition(
-                ".", location.confinement, fleet.now, fleet.allowed_sources
-            )
+            definition, problems, _ = read_definition(".", location.confinement, fleet.now, fleet.allowed_sources)
             if definition is None:
                 return None, problems
             self._definitions = {key: definition}
@@ -318,8 +314,7 @@ def _compare_with_approval(
         return replace(result, status=SiteStatus.APPLIED, is_locked=False, serial=run.stored.state.serial)
     if remaining is not None and remaining.was_interrupted:
         reason = (
-            f"An earlier apply of this site was interrupted. {remaining.summary}. Continue that apply "
-            "with -resume."
+            f"An earlier apply of this site was interrupted. {remaining.summary}. Continue that apply with -resume."
         )
         return SiteResult(name, SiteStatus.REFUSED, reason)
     plan = run.plan(_build_options(task, site)).plan
@@ -346,18 +341,13 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _PreparedSite) -> Sit
         plan = prepared.plan
         if not plan.has_changes:
             return SiteResult(
-                task.site,
-                SiteStatus.UNCHANGED,
-                digest=task.digest,
-                state_location=describe_state_location(run, site),
+                task.site, SiteStatus.UNCHANGED, digest=task.digest, state_location=describe_state_location(run, site)
             )
         outcome = apply_plan(run, plan, _SilentListener(), options)
     return _build_apply_result(task, site, run, plan, outcome)
 
 
-def _build_apply_result(
-    task: Task, site: SiteEntry, run: Run, plan: Plan, outcome: ApplyOutcome
-) -> SiteResult:
+def _build_apply_result(task: Task, site: SiteEntry, run: Run, plan: Plan, outcome: ApplyOutcome) -> SiteResult:
     """Build the result of an apply."""
     applied = outcome.applied
     problems = [*run.diagnostics, *outcome.diagnostics]
@@ -378,9 +368,7 @@ def _build_apply_result(
         return result
     failure = next((step_end for step_end in applied.end_events if step_end.error), None)
     reason = (
-        f"{failure.address}: {failure.error}"
-        if failure is not None
-        else build_rejected_result("", problems).reason
+        f"{failure.address}: {failure.error}" if failure is not None else build_rejected_result("", problems).reason
     )
     return replace(result, reason=reason)
 
@@ -404,10 +392,7 @@ def _read_status(task: Task, site: SiteEntry) -> SiteResult:
     if not state.lineage:
         reason = "Nothing was applied yet."
     elif stored.remaining is not None:
-        status, reason = (
-            SiteStatus.FAILED,
-            f"An apply was started and left {stored.remaining.remaining_steps} steps.",
-        )
+        status, reason = (SiteStatus.FAILED, f"An apply was started and left {stored.remaining.remaining_steps} steps.")
     return SiteResult(
         site.name,
         status,

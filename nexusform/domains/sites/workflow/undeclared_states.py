@@ -23,11 +23,7 @@ from nexusform.domains.sites.types.fleet_definition import ANY_SITE, SITE_NAME, 
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
-from nexusform.domains.sites.workflow.site_project import (
-    make_fleet_location,
-    normalize_state_location,
-    open_state,
-)
+from nexusform.domains.sites.workflow.site_project import make_fleet_location, normalize_state_location, open_state
 from nexusform.domains.sites.workflow.site_results import summarize_problem
 from nexusform.files.regular_files import NotRegular, TooLarge, read_regular
 from nexusform.interfaces.state_storage import StateBackend
@@ -66,18 +62,14 @@ def find_undeclared_sites(
     }
     known_states = _read_known_states(location)
     for template in definition.templates:
-        known_states |= {
-            name: _KnownState("local", path) for name, path in _find_state_files(template, fleet)
-        }
+        known_states |= {name: _KnownState("local", path) for name, path in _find_state_files(template, fleet)}
     results: list[UndeclaredSite] = []
     for name, known_state in sorted(known_states.items()):
         is_requested = not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
         if is_requested and name not in declared and known_state.state_location not in declared_states:
             site = _read_undeclared_site(name, known_state, definition.templates, fleet)
             if site is not None:
-                results.append(
-                    replace(site, state_location=site.state_location.removeprefix(f"{fleet.root}/"))
-                )
+                results.append(replace(site, state_location=site.state_location.removeprefix(f"{fleet.root}/")))
     return tuple(results)
 
 
@@ -150,9 +142,7 @@ def _read_undeclared_site(
     state = stored.state
     if not state.instances:
         return None
-    return UndeclaredSite(
-        name, known_state.state_location, len(state.instances), count_placements(state), state.serial
-    )
+    return UndeclaredSite(name, known_state.state_location, len(state.instances), count_placements(state), state.serial)
 
 
 def _open_known_state(
@@ -165,24 +155,19 @@ def _open_known_state(
             backend = _open_backend(entry, fleet)
             if (
                 backend is not None
-                and normalize_state_location(known_state.backend, backend.describe())
-                == known_state.state_location
+                and normalize_state_location(known_state.backend, backend.describe()) == known_state.state_location
             ):
                 return backend
     if known_state.backend != "local" or not templates:
         return None
     return _open_backend(
-        replace(templates[0], name=name, backend="local", settings={"path": known_state.state_location}),
-        fleet,
+        replace(templates[0], name=name, backend="local", settings={"path": known_state.state_location}), fleet
     )
 
 
 def _insert_name(settings: Mapping[str, object], name: str) -> dict[str, object]:
     """Insert the name of a site into template settings."""
-    return {
-        key: value.replace(ANY_SITE, name) if isinstance(value, str) else value
-        for key, value in settings.items()
-    }
+    return {key: value.replace(ANY_SITE, name) if isinstance(value, str) else value for key, value in settings.items()}
 
 
 def _get_reason(problems: Sequence[Diagnostic]) -> str:

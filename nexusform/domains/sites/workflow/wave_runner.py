@@ -11,13 +11,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import (
-    format_count,
-    format_duration,
-    format_first,
-    format_list,
-    select_form,
-)
+from nexusform.diagnostics.phrases import format_count, format_duration, format_first, format_list, select_form
 from nexusform.domains.sites.ports import Engine
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
@@ -61,13 +55,9 @@ class FleetApply(Struct):
     observer: ApplyObserver
     results: dict[str, SiteResult] = field(default_factory=dict)
 
-    def record_event(
-        self, event: ProgressEvent, wave: str, result: SiteResult | None = None, reason: str = ""
-    ) -> None:
+    def record_event(self, event: ProgressEvent, wave: str, result: SiteResult | None = None, reason: str = "") -> None:
         """Record an event. Raises FileProblem."""
-        line = ProgressLine(
-            self.progress.plan, event, wave, self.clock.read_time().timestamp(), reason=reason
-        )
+        line = ProgressLine(self.progress.plan, event, wave, self.clock.read_time().timestamp(), reason=reason)
         if result is not None:
             line = replace(line, site=result.site, status=result.status, reason=result.reason)
         self.progress.add_lines(line)
@@ -177,9 +167,7 @@ class _Tally(Struct):
         """Explain why no further site may start, "" if one may."""
         if self.failure_count > self.wave.max_failures:
             sites = format_count(self.failure_count, "site")
-            verb = select_form(
-                self.failure_count, "was rejected or has failed", "were rejected or have failed"
-            )
+            verb = select_form(self.failure_count, "was rejected or has failed", "were rejected or have failed")
             return f"{sites} {verb}; max_failures is {self.wave.max_failures}."
         if self.wrong_certain:
             count = format_count(len(self.wrong_certain), "certain prediction")
@@ -213,9 +201,7 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
     dependencies = {name: site.dependencies for name, site in sites.items()}
     for round_number, round_names in enumerate(split_into_rounds(names, dependencies)):
-        reason = _apply_round(
-            fleet_apply, [sites[name] for name in round_names], tally, is_first=not round_number
-        )
+        reason = _apply_round(fleet_apply, [sites[name] for name in round_names], tally, is_first=not round_number)
         if reason:
             return _build_stop(fleet_apply, tally, reason)
     fleet_apply.observer.print_message(f'Wave "{wave.name}" is done: {_format_counts(fleet_apply, sites)}.')
@@ -226,15 +212,11 @@ def _format_counts(fleet_apply: FleetApply, names: Mapping[str, PlannedSite]) ->
     """Format the counts by status: `38 applied, 2 unchanged`."""
     statuses = [fleet_apply.results[name].status for name in names]
     return format_list(
-        f"{statuses.count(site_status):,} {site_status.value}"
-        for site_status in SiteStatus
-        if site_status in statuses
+        f"{statuses.count(site_status):,} {site_status.value}" for site_status in SiteStatus if site_status in statuses
     )
 
 
-def _apply_round(
-    fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _Tally, *, is_first: bool
-) -> str:
+def _apply_round(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _Tally, *, is_first: bool) -> str:
     """Prepare sites, and apply them if all are as approved; return the reason of a stop."""
     prepared = _prepare_sites(fleet_apply, sites, tally, is_first=is_first)
     if tally.stop_reason:
@@ -257,10 +239,7 @@ def _apply_round(
     _release_sites(fleet_apply, [site for site in prepared if site.name in not_started])
     if tally.stop_reason or fleet_apply.observer.is_stopping():
         return tally.stop_reason or "The run was interrupted; sites in progress were finished."
-    return (
-        f"{format_count(tally.failure_count, 'site')} failed; max_unavailable is "
-        f"{tally.wave.max_unavailable}."
-    )
+    return f"{format_count(tally.failure_count, 'site')} failed; max_unavailable is {tally.wave.max_unavailable}."
 
 
 def _prepare_sites(
@@ -324,9 +303,7 @@ def _release_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -> Non
 
 
 def _build_task(fleet_apply: FleetApply, kind: TaskKind, site: PlannedSite) -> Task:
-    return Task(
-        kind, site.name, fleet_apply.fleet, digest=site.result.digest, plan_digest=site.result.plan_digest
-    )
+    return Task(kind, site.name, fleet_apply.fleet, digest=site.result.digest, plan_digest=site.result.plan_digest)
 
 
 def _build_stop(fleet_apply: FleetApply, tally: _Tally, reason: str) -> WaveStop:
@@ -334,7 +311,5 @@ def _build_stop(fleet_apply: FleetApply, tally: _Tally, reason: str) -> WaveStop
     wave = tally.wave
     for site in fleet_apply.plan.select_wave(wave.name):
         if site.name not in fleet_apply.results:
-            fleet_apply.results[site.name] = SiteResult(
-                site.name, SiteStatus.SKIPPED, "Its wave was stopped."
-            )
+            fleet_apply.results[site.name] = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was stopped.")
     return WaveStop(f'The wave "{wave.name}" was stopped: {reason}', is_resumable=tally.is_resumable)

@@ -17,13 +17,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.testing.rendering import testing_results
 from nexusform.domains.testing.rendering.testing_results import FileReport, RunReport
-from nexusform.domains.testing.workflow.testing import (
-    FileResult,
-    RunResult,
-    TestOptions,
-    find_tests,
-    run_tests,
-)
+from nexusform.domains.testing.workflow.testing import FileResult, RunResult, TestOptions, find_tests, run_tests
 from nexusform.domains.testing.workflow.testing_files import DEFAULT_DIRECTORY
 from nexusform.rendering.json.json_stream import Event, create_diagnostic_event, create_version_event
 from nexusform.rendering.notation.colours import Painter
@@ -57,9 +51,7 @@ def test(arguments: TestArguments) -> int:
     reporter.report_diagnostics(tests.diagnostics, tests.sources)
     if tests.configuration is None or has_errors(tests.diagnostics):
         return 1
-    reporter.report_start(
-        {file_report.name: [run.name for run in file_report.runs] for file_report in tests.files}
-    )
+    reporter.report_start({file_report.name: [run.name for run in file_report.runs] for file_report in tests.files})
     files: list[FileReport] = []
     for result in run_tests(location, tests, options, reporter):
         file_report = _build_file_report(result, screen, verbose=arguments.verbose)
@@ -87,11 +79,7 @@ def _build_file_report(result: FileResult, screen: Screen, *, verbose: bool) -> 
 
 def _build_run_report(run: RunResult, details: str = "") -> RunReport:
     return RunReport(
-        name=run.name,
-        status=run.status.value,
-        diagnostics=tuple(run.diagnostics),
-        seconds=run.seconds,
-        details=details,
+        name=run.name, status=run.status.value, diagnostics=tuple(run.diagnostics), seconds=run.seconds, details=details
     )
 
 
@@ -134,9 +122,7 @@ class _TextReporter:
         self._screen = screen
         self._paint = Painter(screen.colour)
 
-    def report_diagnostics(
-        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
-    ) -> None:
+    def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Print the diagnostics in boxes."""
         self._screen.print_diagnostics(diagnostics, sources)
 
@@ -180,18 +166,14 @@ class _JsonReporter:
     def __init__(self) -> None:
         self._write(create_version_event(nexusform.__version__, _format_now()))
 
-    def report_diagnostics(
-        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
-    ) -> None:
+    def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
         """Write one event per diagnostic."""
         for diagnostic in diagnostics:
             self._write(create_diagnostic_event(diagnostic, sources, _format_now()))
 
     def report_start(self, runs: Mapping[str, Iterable[str]]) -> None:
         """Write the files and runs to execute."""
-        self._write(
-            testing_results.build_abstract_event({f: list(names) for f, names in runs.items()}, _format_now())
-        )
+        self._write(testing_results.build_abstract_event({f: list(names) for f, names in runs.items()}, _format_now()))
 
     def report_file_start(self, file: str) -> None:
         """Write the start of a file."""
@@ -203,9 +185,7 @@ class _JsonReporter:
 
     def report_run_end(self, file: FileResult, run: RunResult) -> None:
         """Write the result of a run and its diagnostics."""
-        for event in testing_results.list_run_events(
-            file.name, _build_run_report(run), file.sources, _format_now()
-        ):
+        for event in testing_results.list_run_events(file.name, _build_run_report(run), file.sources, _format_now()):
             self._write(event)
 
     def report_file_teardown(self, file: str) -> None:

@@ -23,14 +23,7 @@ from nexusform.configuration.value_blocks import decode_conditions
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.source import Span
 from nexusform.language.bodies import BodyContent, BodySchema, decode_attributes, decode_body
-from nexusform.language.syntax.syntax_nodes import (
-    Attribute,
-    Block,
-    Expression,
-    ObjectCons,
-    StringLiteral,
-    Traversal,
-)
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, Expression, ObjectCons, StringLiteral, Traversal
 from nexusform.resources.address import AddressPattern
 
 _OVERRIDES = {"override_resource": (), "override_data": (), "override_module": ()}
@@ -51,9 +44,7 @@ RUN_SCHEMA = BodySchema(
 _OPTIONS_SCHEMA = BodySchema(attributes=dict.fromkeys(("mode", "refresh", "replace", "target"), False))
 _MODULE_SCHEMA = BodySchema(attributes={"source": True, "version": False})
 _OVERRIDE_SCHEMA = BodySchema(attributes={"target": True, "values": False, "outputs": False})
-_MOCK_SCHEMA = BodySchema(
-    attributes={"alias": False}, blocks={"mock_resource": ("type",), "mock_data": ("type",)}
-)
+_MOCK_SCHEMA = BodySchema(attributes={"alias": False}, blocks={"mock_resource": ("type",), "mock_data": ("type",)})
 _DEFAULTS_SCHEMA = BodySchema(attributes={"defaults": False})
 
 Expressions = Mapping[str, Expression]
@@ -144,12 +135,7 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[RunFile, list[Diagnostic
     variables = _decode_variables(parts, problems)
     overrides = _decode_overrides(parts, problems)
     return RunFile(
-        name=name,
-        variables=variables,
-        providers=providers,
-        mocks=mocks,
-        overrides=overrides,
-        runs=tuple(runs.values()),
+        name=name, variables=variables, providers=providers, mocks=mocks, overrides=overrides, runs=tuple(runs.values())
     ), problems
 
 
@@ -223,10 +209,7 @@ def _decode_choice(attribute: Attribute | None, allowed: tuple[str, ...], proble
     detail = f'The "{attribute.name}" argument must be {choices_text}, without quotation marks.'
     problems.append(
         build_error(
-            "invalid-keyword",
-            detail,
-            attribute.expression.span,
-            headline=f'Invalid "{attribute.name}" keyword',
+            "invalid-keyword", detail, attribute.expression.span, headline=f'Invalid "{attribute.name}" keyword'
         )
     )
     return allowed[0]
@@ -273,11 +256,7 @@ def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -
         problems.append(build_error("invalid-providers-argument", detail, expression.span))
         return {}
     for key, value in expression.items:
-        name = (
-            key.expression.value
-            if isinstance(key.expression, StringLiteral)
-            else _format_dotted(key.expression)
-        )
+        name = key.expression.value if isinstance(key.expression, StringLiteral) else _format_dotted(key.expression)
         used_reference = parse_reference(value, problems)
         if used_reference is not None and name:
             providers[name] = _format_dotted(used_reference)
@@ -330,9 +309,7 @@ def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | Non
     target = _decode_pattern(arguments["target"].expression, problems) if "target" in arguments else None
     if target is None:
         return None
-    expected_mode = {"override_resource": "managed", "override_data": "data", "override_module": None}[
-        block.type
-    ]
+    expected_mode = {"override_resource": "managed", "override_data": "data", "override_module": None}[block.type]
     if target.mode != expected_mode:
         kind_text = {"managed": "a resource", "data": "a data block", None: "a module"}[expected_mode]
         detail = f"The target of {block.type} must be {kind_text}."

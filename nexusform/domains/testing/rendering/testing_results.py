@@ -15,12 +15,7 @@ from nexusform.rendering.notation.colours import PLAIN, Painter
 from nexusform.rendering.pull_request.junit import JunitCase, render_suites
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 
-_STATUS_TEXTS = {
-    "pass": ("pass", "green"),
-    "fail": ("fail", "red"),
-    "error": ("fail", "red"),
-    "skip": ("skip", "grey"),
-}
+_STATUS_TEXTS = {"pass": ("pass", "green"), "fail": ("fail", "red"), "error": ("fail", "red"), "skip": ("skip", "grey")}
 
 
 class RunReport(Struct, frozen=True):
@@ -137,17 +132,10 @@ def build_run_progress_event(file: str, run: str, progress: str, time: str) -> E
     return create_event("test_run", message, time, test_run=document, **{"@testfile": file, "@testrun": run})
 
 
-def list_run_events(
-    file: str, run: RunReport, sources: Mapping[str, SourceFile], time: str
-) -> Iterator[Event]:
+def list_run_events(file: str, run: RunReport, sources: Mapping[str, SourceFile], time: str) -> Iterator[Event]:
     """Yield the result of a run and its diagnostics."""
     labels = {"@testfile": file, "@testrun": run.name}
-    document: dict[str, object] = {
-        "path": file,
-        "run": run.name,
-        "progress": "complete",
-        "status": run.status,
-    }
+    document: dict[str, object] = {"path": file, "run": run.name, "progress": "complete", "status": run.status}
     if run.seconds is not None:
         document["elapsed"] = round(run.seconds * 1000)
     yield create_event(

@@ -15,11 +15,7 @@ from nexusform.configuration.loader import list_automatic_files, load_configurat
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.testing.configuration.testing_blocks import RunBlock, RunFile
-from nexusform.domains.testing.workflow.testing_files import (
-    DEFAULT_DIRECTORY,
-    find_test_files,
-    read_test_file,
-)
+from nexusform.domains.testing.workflow.testing_files import DEFAULT_DIRECTORY, find_test_files, read_test_file
 from nexusform.domains.testing.workflow.testing_runs import RunError, RunExecutor
 from nexusform.interfaces.plugins import Clock
 from nexusform.plans.plan import Plan
@@ -122,11 +118,7 @@ class ProgressListener(Protocol):
 
 
 def run_tests(
-    location: CommandContext,
-    tests: Tests,
-    options: TestOptions,
-    listener: ProgressListener,
-    clock: Clock | None = None,
+    location: CommandContext, tests: Tests, options: TestOptions, listener: ProgressListener, clock: Clock | None = None
 ) -> Iterator[FileResult]:
     """Run the files in order, and yield each result when it is complete."""
     assert tests.configuration is not None
@@ -169,9 +161,7 @@ class _FileRunner:
                 has_error = result.status is Status.ERROR
             listener.report_run_end(self.result, result)
         listener.report_file_teardown(name)
-        self.result.diagnostics += self._executor.destroy_resources(
-            lambda run: listener.report_run_teardown(name, run)
-        )
+        self.result.diagnostics += self._executor.destroy_resources(lambda run: listener.report_run_teardown(name, run))
         return self.result
 
     def _run_block(self, block: RunBlock, result: RunResult) -> None:
@@ -190,9 +180,7 @@ class _FileRunner:
             else:
                 result.diagnostics += outcome.diagnostics
                 result.plan, result.state = outcome.plan, outcome.state
-                result.status = _determine_status(
-                    outcome.diagnostics, has_failed_assertion=outcome.has_failed
-                )
+                result.status = _determine_status(outcome.diagnostics, has_failed_assertion=outcome.has_failed)
         result.seconds = (self._clock.read_time() - start_time).total_seconds()
 
     def _load_configuration(self, block: RunBlock, problems: list[Diagnostic]) -> Configuration | None:
@@ -212,9 +200,7 @@ class _FileRunner:
         problems += new_problems
         if configuration is None or has_errors(new_problems):
             detail = f'The module in "{directory}" cannot be run.'
-            problems.append(
-                build_error("run-block-module-error", detail, block.source_span, block=block.header)
-            )
+            problems.append(build_error("run-block-module-error", detail, block.source_span, block=block.header))
             return None
         self.result.sources.update(configuration.files)
         self._modules[block.source] = configuration

@@ -19,14 +19,7 @@ from nexusform.configuration.declarations.configuration import (
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, has_errors, suggest_name
 from nexusform.domains.testing.configuration.testing_blocks import Mock, Override, RunBlock, RunFile
-from nexusform.interfaces.plugins import (
-    ChangeRequest,
-    ChangeResult,
-    ObjectKey,
-    Provider,
-    ReadRequest,
-    ReadResult,
-)
+from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, Provider, ReadRequest, ReadResult
 from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_plain, replace_unknown
 from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.evaluator import evaluate_expression
@@ -186,13 +179,7 @@ def collect_value_overrides(
         if mock is None:
             continue
         mock_defaults.append(
-            (
-                name,
-                {
-                    kind: evaluate_values(source_expression)
-                    for kind, source_expression in mock.resources.items()
-                },
-            )
+            (name, {kind: evaluate_values(source_expression) for kind, source_expression in mock.resources.items()})
         )
         data += [
             DataOverride(None, kind, evaluate_values(source_expression))
@@ -216,9 +203,7 @@ def _evaluate_override(
     plain_value = convert_to_plain(value)[0]
     if isinstance(plain_value, dict) or has_errors(new_problems):
         return plain_value if isinstance(plain_value, dict) else {}
-    problems.append(
-        build_error("invalid-override-values", "An object is required: { NAME = VALUE }.", expression.span)
-    )
+    problems.append(build_error("invalid-override-values", "An object is required: { NAME = VALUE }.", expression.span))
     return {}
 
 
@@ -246,12 +231,8 @@ def _collect_providers(
         if block is not None:
             providers[name] = replace(block, key=name)
         elif provider_key != DEFAULT_PROVIDER:
-            detail = (
-                f'There is no provider configuration "{provider_key}".{suggest_name(provider_key, providers)}'
-            )
-            problems.append(
-                build_error("provider-configuration-not-present", detail, run.span, block=run.header)
-            )
+            detail = f'There is no provider configuration "{provider_key}".{suggest_name(provider_key, providers)}'
+            problems.append(build_error("provider-configuration-not-present", detail, run.span, block=run.header))
     return providers
 
 
@@ -263,17 +244,11 @@ def _create_mock_provider(mock: Mock, providers: Mapping[str, ProviderBlock]) ->
     existing_block = providers.get(mock.key)
     body = Body((), (), mock.span, mock.span)
     return ProviderBlock(
-        key=mock.key,
-        name=name,
-        alias=alias,
-        body=body,
-        span=existing_block.span if existing_block else mock.span,
+        key=mock.key, name=name, alias=alias, body=body, span=existing_block.span if existing_block else mock.span
     )
 
 
-def _replace_module(
-    module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]
-) -> Module:
+def _replace_module(module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]) -> Module:
     """Return the module with the call at a path replaced by its overridden outputs."""
     call = module.calls.get(path[0])
     if call is None:
@@ -293,9 +268,7 @@ def _create_output_module(call: ModuleCall, override: Override, problems: list[D
     output_expressions = _get_overridden_outputs(override, problems)
     for name in output_expressions:
         if name not in call.module.outputs:
-            detail = (
-                f'The module "{call.name}" has no output "{name}".{suggest_name(name, call.module.outputs)}'
-            )
+            detail = f'The module "{call.name}" has no output "{name}".{suggest_name(name, call.module.outputs)}'
             problems.append(build_error("invalid-override-outputs", detail, override.span))
     outputs: dict[str, Output] = {
         name: replace(
@@ -316,9 +289,7 @@ def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> d
     if expression_map is None:
         return {}
     if not isinstance(expression_map, ObjectCons):
-        problems.append(
-            build_error("invalid-override-outputs", "A map of outputs is required.", expression_map.span)
-        )
+        problems.append(build_error("invalid-override-outputs", "A map of outputs is required.", expression_map.span))
         return {}
     outputs: dict[str, Expression] = {}
     for key, value in expression_map.items:

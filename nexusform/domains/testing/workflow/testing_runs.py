@@ -15,14 +15,7 @@ from nexusform.backends.memory import MemoryBackend
 from nexusform.configuration.declarations.configuration import Condition, Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.configuration.reference_checks import check_expression
-from nexusform.diagnostics.diagnostic import (
-    Diagnostic,
-    Severity,
-    build_error,
-    build_warning,
-    has_errors,
-    suggest_name,
-)
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors, suggest_name
 from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.pods.scheduling.risks import RISKS
 from nexusform.domains.testing.configuration.testing_blocks import RunBlock, RunFile
@@ -148,9 +141,7 @@ class RunExecutor(Struct):
                 variables[name] = value
         return scope, problems
 
-    def _read_external_variables(
-        self, configuration: Configuration
-    ) -> tuple[dict[str, Value], list[Diagnostic]]:
+    def _read_external_variables(self, configuration: Configuration) -> tuple[dict[str, Value], list[Diagnostic]]:
         """Return variables of the environment, variable files and flags, with defaults."""
         variables, problems = read_variables(
             configuration,
@@ -182,8 +173,7 @@ class RunExecutor(Struct):
                     values[name] = value
             elif name in block.variables:
                 detail = (
-                    "The tested configuration declares no variable "
-                    f'"{name}".{suggest_name(name, declared_variables)}'
+                    f'The tested configuration declares no variable "{name}".{suggest_name(name, declared_variables)}'
                 )
                 problems.append(build_warning(_UNDECLARED, detail, expression.span, block=block.header))
         for name in declared_variables:
@@ -227,9 +217,7 @@ class RunExecutor(Struct):
             replaces=block.replace_addresses,
         )
         plan = session.plan(options).plan
-        relevant_diagnostics = [
-            d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR
-        ]
+        relevant_diagnostics = [d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR]
         unexpected_problems, missing_failures = filter_expected_failures(
             block.expected_failures, relevant_diagnostics, block.header
         )
@@ -266,9 +254,7 @@ class RunExecutor(Struct):
             raise RunError(problems, plan)
         return RunOutcome(problems, plan, None, has_failed=is_unmet)
 
-    def _evaluate_assertions(
-        self, block: RunBlock, session: Run, state: State, problems: list[Diagnostic]
-    ) -> bool:
+    def _evaluate_assertions(self, block: RunBlock, session: Run, state: State, problems: list[Diagnostic]) -> bool:
         """Evaluate assertions, record outputs, and return whether one failed. Raises RunError."""
         request = build_base_request(session.project, StoredState(state))
         evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))

@@ -53,13 +53,7 @@ _KINDS: Final[tuple[tuple[Callable[[_Document], bool], str], ...]] = (
     (_create_node_check("cloudify."), f"a blueprint of Cloudify; {_SUPPORTED_TEXT}"),
     (_create_node_check("org.openecomp."), "a service model of ONAP's SDC: use its VNFD or HOT"),
     (_create_key_check("AWSTemplateFormatVersion"), f"a template of AWS CloudFormation; {_SUPPORTED_TEXT}"),
-    (
-        _create_key_check("$schema", "contentVersion"),
-        f"a template of Azure Resource Manager; {_SUPPORTED_TEXT}",
-    ),
+    (_create_key_check("$schema", "contentVersion"), f"a template of Azure Resource Manager; {_SUPPORTED_TEXT}"),
     (_create_key_check("apiVersion", "kind"), "a Kubernetes manifest: use a fleet_hub_manifest"),
-    (
-        _create_key_check("apiVersion", "name", "version"),
-        "a Helm chart: render it, and use a fleet_hub_manifest",
-    ),
+    (_create_key_check("apiVersion", "name", "version"), "a Helm chart: render it, and use a fleet_hub_manifest"),
 )

@@ -33,11 +33,7 @@ from nexusform.domains.vnf.importers.vnf_model import CORRECTED, IGNORED, INVALI
 from nexusform.domains.vnf.importers.vnf_text import parse_documents
 
 BASE_HOT: Final = "base_hot"
-_GROUPS: Final = (
-    "OS::Heat::AutoScalingGroup",
-    "OS::Heat::InstanceGroup",
-    "AWS::AutoScaling::AutoScalingGroup",
-)
+_GROUPS: Final = ("OS::Heat::AutoScalingGroup", "OS::Heat::InstanceGroup", "AWS::AutoScaling::AutoScalingGroup")
 _SERVERS: Final = ("OS::Nova::Server", "AWS::EC2::Instance")
 _MAX_DEPTH: Final = 8
 # Maximum number of resources; nested templates count on each use.
@@ -61,10 +57,7 @@ def parse_hot(
     notes = reading.notes[BASE_HOT] = DocumentFindings(BASE_HOT)
     documents = parse_documents(text, notes)
     for document in documents[:1]:
-        is_vnfd = (
-            not document.get_node("tosca_definitions_version").is_absent
-            or find_descriptor(document) is not None
-        )
+        is_vnfd = not document.get_node("tosca_definitions_version").is_absent or find_descriptor(document) is not None
         kind = "a VNFD: set it as vnfd" if is_vnfd else describe_foreign_kind([document.data])
         if kind:
             notes.add_error(document, INVALID_DOCUMENT, f"this is {kind}.")
@@ -73,9 +66,7 @@ def parse_hot(
             document.get_node("heat_template_version").is_absent
             and document.get_node("HeatTemplateFormatVersion").is_absent
         ):
-            notes.add_warning(
-                document, CORRECTED, "heat_template_version is missing; Heat rejects the template."
-            )
+            notes.add_warning(document, CORRECTED, "heat_template_version is missing; Heat rejects the template.")
         _parse_template(reading, Template(notes, document, parameters), Repeat(), (), 0)
     rules = build_rules(reading.groups, reading.members)
     separated_vdus = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
@@ -95,9 +86,7 @@ def _parse_template(
         reading.resource_count += 1
         if reading.resource_count > _MAX_RESOURCES:
             template.notes.add_error(
-                body,
-                INVALID_DOCUMENT,
-                f"the nested templates expand to more than {_MAX_RESOURCES:,} resources.",
+                body, INVALID_DOCUMENT, f"the nested templates expand to more than {_MAX_RESOURCES:,} resources."
             )
             return
         _parse_resource(reading, template, (name, body), repeat, hints, depth)
@@ -167,23 +156,17 @@ def _parse_scaling_group(
             _parse_scaling_group(reading, inner_template, (name, inner), repetition, hints, depth + 1)
     elif not kind:
         notes.add_warning(
-            body,
-            CORRECTED,
-            f'the group "{name}" has no resource to repeat; each member counts as one server.',
+            body, CORRECTED, f'the group "{name}" has no resource to repeat; each member counts as one server.'
         )
         add_server(reading, inner_template, name, Node(None, body.position), repetition, hints)
     else:
-        notes.add_warning(
-            inner, IGNORED, f'the group "{name}" repeats "{kind}", which is not a server; it is ignored.'
-        )
+        notes.add_warning(inner, IGNORED, f'the group "{name}" repeats "{kind}", which is not a server; it is ignored.')
 
 
 def _parse_scaling_policy(reading: HotReading, template: Template, name: str, properties: Node) -> None:
     """Record the aspect and the step that scale out a group."""
     group = template.resolve_value(find_first(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
-    step = parse_whole_number(
-        template.resolve_value(find_first(properties, "scaling_adjustment", "ScalingAdjustment"))
-    )
+    step = parse_whole_number(template.resolve_value(find_first(properties, "scaling_adjustment", "ScalingAdjustment")))
     if isinstance(group, Reference) and step is not None and step > 0:
         reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
 
@@ -219,9 +202,7 @@ def _parse_nested(
             f'the nested template "{kind}" is neither in "nested" nor in the package. "{name}" counts '
             "as one server each; its server groups, sizes and scaling are ignored.",
         )
-        add_server(
-            reading, template, find_vdu_name(body.data) or name, Node(None, body.position), repeat, hints
-        )
+        add_server(reading, template, find_vdu_name(body.data) or name, Node(None, body.position), repeat, hints)
         return
     if file in template.chain or depth >= _MAX_DEPTH:
         notes.add_error(
@@ -233,12 +214,7 @@ def _parse_nested(
         return
     values = {key: template.resolve_value(part) for key, part in properties.list_fields()}
     inner = Template(
-        reading.notes[file],
-        root,
-        values,
-        f"{template.scope}/{name}",
-        template.is_repeated,
-        (*template.chain, file),
+        reading.notes[file], root, values, f"{template.scope}/{name}", template.is_repeated, (*template.chain, file)
     )
     _parse_template(reading, inner, repeat, hints, depth + 1)
 

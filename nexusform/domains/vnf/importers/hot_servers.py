@@ -77,8 +77,7 @@ def _parse_policy(name: str, properties: Node, template: Template) -> str:
         notes.add_warning(
             policy_node,
             IGNORED,
-            f'the policy of "{name}" needs a value for {_describe_unresolved(value, policies)}; set '
-            "it in parameters.",
+            f'the policy of "{name}" needs a value for {_describe_unresolved(value, policies)}; set it in parameters.',
         )
         return ""
     if not policies:
@@ -92,17 +91,14 @@ def _parse_policy(name: str, properties: Node, template: Template) -> str:
         notes.add_warning(
             policy_node,
             IGNORED,
-            f'the server group "{name}" has the unknown policy "{policy[:40]}".'
-            f"{suggest_name(policy, _POLICIES)}",
+            f'the server group "{name}" has the unknown policy "{policy[:40]}".{suggest_name(policy, _POLICIES)}',
         )
         return ""
     return policy
 
 
 def _describe_unresolved(value: Any, parts: Sequence[Any]) -> str:
-    unresolved = (
-        value if isinstance(value, Unresolved) else next(p for p in parts if isinstance(p, Unresolved))
-    )
+    unresolved = value if isinstance(value, Unresolved) else next(p for p in parts if isinstance(p, Unresolved))
     return unresolved.description
 
 
@@ -118,9 +114,7 @@ def _parse_max_per_host(policy: str, properties: Node, template: Template) -> in
         )
         return 1
     if number is None or not 1 <= number <= MAX_INSTANCES:
-        template.notes.add_warning(
-            rule, IGNORED, f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used."
-        )
+        template.notes.add_warning(rule, IGNORED, f"{_MAX_PER_HOST_RULE} must be a whole number above 0; 1 is used.")
         return 1
     return number
 
@@ -173,9 +167,7 @@ def _find_group(
         for hint in value:
             if hint != "group":
                 notes.add_warning(
-                    node,
-                    IGNORED,
-                    f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.',
+                    node, IGNORED, f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.'
                 )
         group_name = value.get("group")
     if group_name in (None, "", []):
@@ -192,18 +184,12 @@ def _find_group(
         )
         return None
     if isinstance(group_name, str):
-        matches = [
-            reference for reference, group in groups.items() if group_name in {group.title, group.name}
-        ]
+        matches = [reference for reference, group in groups.items() if group_name in {group.title, group.name}]
         if len(matches) == 1:
             return matches[0]
-    description = (
-        group_name.description if isinstance(group_name, Unresolved) else f'"{str(group_name)[:40]}"'
-    )
+    description = group_name.description if isinstance(group_name, Unresolved) else f'"{str(group_name)[:40]}"'
     notes.add_warning(
-        node,
-        IGNORED,
-        f'"{vdu}" references the server group {description}, which these documents do not define.',
+        node, IGNORED, f'"{vdu}" references the server group {description}, which these documents do not define.'
     )
     return None
 
@@ -334,9 +320,7 @@ def _find_unknown_count(template: Template, group: str, node: Node) -> UnknownCo
 
 def find_first(node: Node, *names: str) -> Node:
     """Return the first existing property of several."""
-    return next(
-        (child for name in names if not (child := node.get_node(name)).is_absent), node.get_node(names[0])
-    )
+    return next((child for name in names if not (child := node.get_node(name)).is_absent), node.get_node(names[0]))
 
 
 def _contradictions(members: int, least: int, most: int | None) -> Iterator[str]:
@@ -368,12 +352,7 @@ def _parse_count(template: Template, node: Node) -> int | None:
 
 
 def add_server(
-    reading: HotReading,
-    template: Template,
-    name: str,
-    properties: Node,
-    repeat: Repeat,
-    hints: tuple[OuterHints, ...],
+    reading: HotReading, template: Template, name: str, properties: Node, repeat: Repeat, hints: tuple[OuterHints, ...]
 ) -> None:
     """Add one kind of server and its scheduler hints."""
     notes = template.notes
@@ -381,8 +360,7 @@ def add_server(
     vdu_name = name
     if name not in reading.known_vdus:  # a VDU may have the name of the group of its server
         vdu_name = next(
-            (n for n in (outer_name, repeat.group) if n in reading.known_vdus.keys() - reading.vdus.keys()),
-            name,
+            (n for n in (outer_name, repeat.group) if n in reading.known_vdus.keys() - reading.vdus.keys()), name
         )
     if vdu_name in reading.vdus:
         vdu_name = f"{outer_name}-{name}" if outer_name not in {"", name} else f"{name}-{properties.line}"
@@ -393,9 +371,7 @@ def add_server(
             properties, CORRECTED, f'a second server is called "{name}"; it is read as the VDU "{vdu_name}".'
         )
     if not vdu_name or "|" in vdu_name or "/" in vdu_name:
-        notes.add_error(
-            properties, INVALID_DOCUMENT, f'the server "{vdu_name}" needs a name without "|" and "/".'
-        )
+        notes.add_error(properties, INVALID_DOCUMENT, f'the server "{vdu_name}" needs a name without "|" and "/".')
         return
     flavor = template.resolve_value(properties.get_node("flavor"))
     size = _parse_size(template, flavor)
@@ -417,10 +393,7 @@ def add_server(
     )
     reading.scaling_groups[vdu_name] = repeat.group
     if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):
-        text = (
-            f"{repeat.unknown_count.description}; set it in parameters. Until then, the minimum (or "
-            "1) is used."
-        )
+        text = f"{repeat.unknown_count.description}; set it in parameters. Until then, the minimum (or 1) is used."
         repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
     _add_membership(reading, template, vdu_name, properties, hints)
 
@@ -435,9 +408,7 @@ def _add_membership(
     zone = properties.get_node("availability_zone")
     if not zone.is_absent and isinstance(template.resolve_value(zone), str):
         notes.add_warning(
-            zone,
-            IGNORED,
-            f'the availability zone of "{vdu_name}" is ignored; only server groups place servers.',
+            zone, IGNORED, f'the availability zone of "{vdu_name}" is ignored; only server groups place servers.'
         )
     if not own_hints.is_absent:
         reading.members.append((vdu_name, template.resolve_value(own_hints), own_hints, notes))
@@ -445,9 +416,7 @@ def _add_membership(
         nearest_hints = hints[-1]
         reading.members.append((vdu_name, nearest_hints.value, nearest_hints.node, nearest_hints.notes))
         if nearest_hints.notes is not notes:
-            detail = (
-                f'scheduler_hints is passed on, but the server "{vdu_name}" does not use it ({notes.file}).'
-            )
+            detail = f'scheduler_hints is passed on, but the server "{vdu_name}" does not use it ({notes.file}).'
             nearest_hints.notes.add_error(nearest_hints.node, INVALID_DOCUMENT, detail)
 
 

@@ -96,18 +96,7 @@ def resolve(data: Any, template: Template, depth: int = 0) -> Any:
 
 # Functions without effect on placement, or that need the cloud.
 _UNRESOLVED_FUNCTIONS: Final = frozenset(
-    {
-        "str_split",
-        "digest",
-        "repeat",
-        "yaql",
-        "make_url",
-        "map_merge",
-        "map_replace",
-        "filter",
-        "if",
-        "contains",
-    }
+    {"str_split", "digest", "repeat", "yaql", "make_url", "map_merge", "map_replace", "filter", "if", "contains"}
 )
 
 

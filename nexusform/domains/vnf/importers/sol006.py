@@ -95,8 +95,7 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
     default_body = next((level for level in levels if level.name == default), None)
     sizes = default_body.sizes if default_body is not None else {}
     vdus = tuple(
-        _build_vdu(name, body, descriptor, profiles.get(name), sizes.get(name), notes)
-        for name, body in bodies.items()
+        _build_vdu(name, body, descriptor, profiles.get(name), sizes.get(name), notes) for name, body in bodies.items()
     )
     return Vnf(
         vdus=vdus,
@@ -144,9 +143,7 @@ def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) 
         return None
     if not flavour_id and len(flavours) == 1:
         return next(iter(flavours.values()))
-    request_text = (
-        f'but flavour_id is "{flavour_id}"' if flavour_id else "but flavour_id selects none of them"
-    )
+    request_text = f'but flavour_id is "{flavour_id}"' if flavour_id else "but flavour_id selects none of them"
     hint = suggest_name(flavour_id, flavours)
     detail = f"the descriptor has the deployment flavours {names_text}, {request_text}.{hint}"
     notes.add_error(descriptor.get_node(_FLAVOUR), INVALID_DOCUMENT, detail)
@@ -157,9 +154,7 @@ def _warn_containers(descriptor: Node, notes: DocumentFindings) -> None:
     """Warn about container deployment units, which are not VMs."""
     for unit in descriptor.get_node("kdu").list_items():
         name = _get_name(unit.get_node("name")) or _get_name(unit.get_node("id"))
-        detail = (
-            f'the KDU "{name}" is a chart or bundle for a cluster, not a VM; its pods are not placed here.'
-        )
+        detail = f'the KDU "{name}" is a chart or bundle for a cluster, not a VM; its pods are not placed here.'
         notes.add_warning(unit, IGNORED, detail)
 
 
@@ -181,10 +176,7 @@ def _build_vdu(
     """Return a VDU with its minimum, maximum and initial number."""
     if profile is None:
         notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
-    bounds = [
-        None if profile is None else profile.get_node(f"{bound}-number-of-instances")
-        for bound in ("min", "max")
-    ]
+    bounds = [None if profile is None else profile.get_node(f"{bound}-number-of-instances") for bound in ("min", "max")]
     lower, upper = (None if bound is None else parse_instance_count(bound, notes) for bound in bounds)
     # The YANG default of the minimum is 1.
     minimum = 1 if lower is None and profile is not None else lower or 0
@@ -236,9 +228,7 @@ def _sum_disks(body: Node, descriptor: Node, notes: DocumentFindings) -> int | N
         storage = storages.get(storage_name)
         if storage is None:
             hint = suggest_name(storage_name, storages)
-            notes.add_warning(
-                node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not defined.{hint}'
-            )
+            notes.add_warning(node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not defined.{hint}')
         elif "persistent" not in storage.get_node("type-of-storage").text:
             size = _parse_amount(storage.get_node("size-of-storage"), notes)
             sizes += [] if size is None else [ceil(size)]
@@ -291,9 +281,7 @@ def _select_default_level(flavour: Node, levels: Sequence[Level], notes: Documen
     if not default_node.is_absent:
         hint = suggest_name(_get_name(default_node), names)
         notes.add_error(
-            default_node,
-            INVALID_DOCUMENT,
-            f'the instantiation-level "{_get_name(default_node)}" does not exist.{hint}',
+            default_node, INVALID_DOCUMENT, f'the instantiation-level "{_get_name(default_node)}" does not exist.{hint}'
         )
     elif len(names) > 1:
         detail = "no default-instantiation-level is set, and several instantiation-levels exist."
@@ -303,9 +291,7 @@ def _select_default_level(flavour: Node, levels: Sequence[Level], notes: Documen
 
 def _list_aspects(flavour: Node, context: _Context) -> Iterator[Aspect]:
     """Yield the scaling aspects of the flavour with the VMs added per level."""
-    for name, body in _collect_by_id(
-        flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes
-    ).items():
+    for name, body in _collect_by_id(flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes).items():
         details = body.get_node("aspect-delta-details")
         deltas = {_get_name(delta.get_node("id")): delta for delta in details.get_node("deltas").list_items()}
         order = [step for step, _ in body.get_node("step-deltas").list_texts()] or list(deltas)
@@ -319,9 +305,7 @@ def _list_aspects(flavour: Node, context: _Context) -> Iterator[Aspect]:
         steps = tuple(ScaleSteps(vdu, tuple(numbers)) for vdu, numbers in increments.items())
         maximum = parse_instance_count(body.get_node("max-scale-level"), context.notes)
         if maximum is None:
-            context.notes.add_error(
-                body, INVALID_DOCUMENT, f'the scaling-aspect "{name}" has no max-scale-level.'
-            )
+            context.notes.add_error(body, INVALID_DOCUMENT, f'the scaling-aspect "{name}" has no max-scale-level.')
         yield Aspect(name, maximum or 0, steps, Origin(context.notes.file, body.line))
 
 
@@ -339,9 +323,7 @@ def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _Context) 
                 members[_get_name(node)].append(vdu)
             else:
                 hint = suggest_name(_get_name(node), groups)
-                detail = (
-                    f'the group "{_get_name(node)}" of the VDU "{vdu}" is not defined in the flavour.{hint}'
-                )
+                detail = f'the group "{_get_name(node)}" of the VDU "{vdu}" is not defined in the flavour.{hint}'
                 context.notes.add_warning(node, IGNORED, detail)
     for name, body in groups.items():
         if not members[name]:

@@ -56,11 +56,7 @@ def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes:
     groups = _collect_groups(topology, names, notes)
     rules = tuple(_list_rules(topology, names, groups, notes))
     return Vnf(
-        vdus=vdus,
-        rules=rules,
-        aspects=scaling.aspects,
-        levels=scaling.levels,
-        default_level=scaling.default_level,
+        vdus=vdus, rules=rules, aspects=scaling.aspects, levels=scaling.levels, default_level=scaling.default_level
     )
 
 
@@ -86,9 +82,7 @@ def _list_vdus(topology: Topology, scaling: Scaling, notes: DocumentFindings) ->
         kind = topology.get_standard_type(body)
         if kind.endswith(_CONTAINER):
             notes.add_warning(
-                body,
-                IGNORED,
-                f'the VDU "{name}" is a group of containers, not a VM; its pods are not placed here.',
+                body, IGNORED, f'the VDU "{name}" is a group of containers, not a VM; its pods are not placed here.'
             )
             continue
         if not kind.endswith(_VDU_TYPES):
@@ -101,11 +95,7 @@ def _list_vdus(topology: Topology, scaling: Scaling, notes: DocumentFindings) ->
             notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" needs a name without "|" and "/".')
             continue
         yield _add_counts(
-            Vdu(name, Origin(notes.file, body.line), _parse_size(topology, body, notes)),
-            body,
-            topology,
-            scaling,
-            notes,
+            Vdu(name, Origin(notes.file, body.line), _parse_size(topology, body, notes)), body, topology, scaling, notes
         )
 
 
@@ -117,9 +107,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, note
         notes.add_warning(
             body, CORRECTED, f'the VDU "{vdu.name}" has no vdu_profile; its number of instances is unlimited.'
         )
-    lower, upper = (
-        topology.resolve_value(profile.get_node(f"{end}_number_of_instances")) for end in ("min", "max")
-    )
+    lower, upper = (topology.resolve_value(profile.get_node(f"{end}_number_of_instances")) for end in ("min", "max"))
     minimum = parse_instance_count(lower, notes, "the number of instances") or 0
     maximum = parse_instance_count(upper, notes, "the number of instances")
     if profile.is_absent and bounds is not None:
@@ -140,9 +128,7 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, note
         initial = minimum
     has_count = initial_delta is not None or any(vdu.name in level.sizes for level in scaling.levels)
     has_bounds = maximum is not None or minimum > 0
-    return replace(
-        vdu, minimum=minimum, maximum=maximum, initial=initial, has_count=has_count, has_bounds=has_bounds
-    )
+    return replace(vdu, minimum=minimum, maximum=maximum, initial=initial, has_count=has_count, has_bounds=has_bounds)
 
 
 def _parse_size(topology: Topology, body: Node, notes: DocumentFindings) -> VduSize:
@@ -160,23 +146,15 @@ def _parse_size(topology: Topology, body: Node, notes: DocumentFindings) -> VduS
     cpus = topology.resolve_value(compute.get_node("virtual_cpu", "num_virtual_cpu"))
     number = cpus.number
     if not cpus.is_absent and (number is None or number < 1):
-        notes.add_warning(
-            cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored."
-        )
+        notes.add_warning(cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
         number = None
-    memory = _parse_memory(
-        topology.resolve_value(compute.get_node("virtual_memory", "virtual_mem_size")), notes
-    )
-    return VduSize(
-        number, memory or None, _sum_disks(topology, compute.get_node("virtual_local_storage"), notes)
-    )
+    memory = _parse_memory(topology.resolve_value(compute.get_node("virtual_memory", "virtual_mem_size")), notes)
+    return VduSize(number, memory or None, _sum_disks(topology, compute.get_node("virtual_local_storage"), notes))
 
 
 def _sum_disks(topology: Topology, storage: Node, notes: DocumentFindings) -> int | None:
     parts = [storage] if isinstance(storage.data, dict) else list(storage.list_items())
-    sizes = [
-        _parse_storage(topology.resolve_value(part.get_node("size_of_storage")), notes) for part in parts
-    ]
+    sizes = [_parse_storage(topology.resolve_value(part.get_node("size_of_storage")), notes) for part in parts]
     known_sizes = [size for size in sizes if size is not None]
     return sum(known_sizes) if known_sizes else None
 
@@ -200,9 +178,7 @@ def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) ->
     size = convert_to_mib(node.data, units)
     if size is None:
         notes.add_warning(
-            node,
-            IGNORED,
-            f'the size "{str(node.data)[:40]}" is not a number with a unit such as "4 GB" or "4 GiB".',
+            node, IGNORED, f'the size "{str(node.data)[:40]}" is not a number with a unit such as "4 GB" or "4 GiB".'
         )
     return size
 
@@ -210,9 +186,7 @@ def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) ->
 # --- groups and rules --------------------------------------------------------------------------
 
 
-def _collect_groups(
-    topology: Topology, vdus: list[str], notes: DocumentFindings
-) -> dict[str, tuple[str, ...]]:
+def _collect_groups(topology: Topology, vdus: list[str], notes: DocumentFindings) -> dict[str, tuple[str, ...]]:
     groups: dict[str, tuple[str, ...]] = {}
     for name, body in topology.groups:
         if topology.get_kind(body) != _GROUP:
@@ -233,8 +207,7 @@ def _collect_groups(
                 notes.add_warning(
                     node,
                     IGNORED,
-                    f'the member "{member}" of "{name}" is not a VDU of this '
-                    f"document.{suggest_name(member, vdus)}",
+                    f'the member "{member}" of "{name}" is not a VDU of this document.{suggest_name(member, vdus)}',
                 )
         if not member_names:
             notes.add_warning(body, IGNORED, f'the placement group "{name}" has no VDU as a member.')

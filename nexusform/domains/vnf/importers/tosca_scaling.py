@@ -59,9 +59,7 @@ def list_legacy_scaling(topology: Topology, notes: DocumentFindings) -> Iterator
         levels = max((maximum if maximum is not None else initial) - initial, 0) // step
         steps = tuple(ScaleSteps(vdu, (step,)) for vdu in vdus)
         aspect = Aspect(name, levels, steps, Origin(notes.file, body.line))
-        yield LegacyScaling(
-            aspect=aspect, vdus=vdus, initial=initial, minimum=minimum, maximum=maximum, node=body
-        )
+        yield LegacyScaling(aspect=aspect, vdus=vdus, initial=initial, minimum=minimum, maximum=maximum, node=body)
 
 
 def parse_legacy_placement(
@@ -73,9 +71,7 @@ def parse_legacy_placement(
     policy = topology.resolve_value(body.get_node("properties", "policy"))
     is_affinity = True if policy.is_absent else _POLICIES.get(policy.text)
     if is_affinity is None:
-        notes.add_warning(
-            policy, IGNORED, f'the policy "{name}" is neither affinity nor anti-affinity; it is ignored.'
-        )
+        notes.add_warning(policy, IGNORED, f'the policy "{name}" is neither affinity nor anti-affinity; it is ignored.')
         return None
     strict = topology.resolve_value(body.get_node("properties", "strict"))
     if not strict.is_absent and not isinstance(strict.data, bool):
@@ -147,8 +143,7 @@ def _collect_targets(name: str, body: Node, topology: Topology, notes: DocumentF
             notes.add_warning(
                 target_node,
                 IGNORED,
-                f'the target "{target}" of "{name}" is not a node of this '
-                f"document.{suggest_name(target, node_names)}",
+                f'the target "{target}" of "{name}" is not a node of this document.{suggest_name(target, node_names)}',
             )
     return [target for target, _ in targets if target in node_names]
 
@@ -169,9 +164,7 @@ def _collect_deltas(topology: Topology, notes: DocumentFindings) -> dict[str, di
         for vdu in _collect_targets(name, body, topology, notes):
             existing_deltas = by_aspect.setdefault(aspect, {}).get(vdu)
             if existing_deltas is not None:
-                _warn_duplicate_deltas(
-                    aspect, vdu, (existing_deltas, _Deltas(name, amounts, body)), topology, notes
-                )
+                _warn_duplicate_deltas(aspect, vdu, (existing_deltas, _Deltas(name, amounts, body)), topology, notes)
             by_aspect[aspect][vdu] = _Deltas(name, amounts, body)
     return by_aspect
 
@@ -223,9 +216,7 @@ def _check_deltas(
 ) -> None:
     for delta in order:
         if deltas_by_vdu and all(delta not in vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()):
-            delta_names = sorted(
-                set(chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()))
-            )
+            delta_names = sorted(set(chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values())))
             notes.add_error(
                 part.get_node("step_deltas"),
                 INVALID_DOCUMENT,
@@ -271,8 +262,7 @@ def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[Le
     default_origin = Origin(notes.file, 1)
     return (
         tuple(
-            Level(name, scales.get(name, {}), sizes.get(name, {}), origins.get(name, default_origin))
-            for name in names
+            Level(name, scales.get(name, {}), sizes.get(name, {}), origins.get(name, default_origin)) for name in names
         ),
         default,
     )

@@ -94,9 +94,7 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
         nested_topology = document.get_node(wrapper, "topology_template")
         if isinstance(nested_topology.data, dict):
             return nested_topology
-    misplaced_parts = [
-        name for name in _PARTS if name in (document.data if isinstance(document.data, dict) else ())
-    ]
+    misplaced_parts = [name for name in _PARTS if name in (document.data if isinstance(document.data, dict) else ())]
     if misplaced_parts:
         verb, pronoun = ("is", "it") if len(misplaced_parts) == 1 else ("are", "them")
         notes.add_warning(
@@ -109,9 +107,7 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
     return Node(None, document.position)
 
 
-def _select_flavour_documents(
-    documents: Sequence[Node], flavour_id: str, notes: DocumentFindings
-) -> list[Node]:
+def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a deployment flavour; all if none matches."""
     flavour_by_document = {id(d): f for d in documents if (f := _get_flavour(d)).text}
     if not flavour_id or not flavour_by_document:
@@ -124,11 +120,7 @@ def _select_flavour_documents(
             f'the document describes the deployment flavour {names}, but flavour_id is "{flavour_id}".',
         )
         return list(documents)
-    return [
-        d
-        for d in documents
-        if id(d) not in flavour_by_document or flavour_by_document[id(d)].text == flavour_id
-    ]
+    return [d for d in documents if id(d) not in flavour_by_document or flavour_by_document[id(d)].text == flavour_id]
 
 
 def _get_flavour(document: Node) -> Node:
@@ -165,9 +157,7 @@ def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iter
 
 def _list_indented(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
     """Yield the bodies of a map; a body not indented under its name is assigned to it."""
-    stray_fields = {
-        key: body for key, body in part.list_fields() if key in _BODY and not _is_definition(body)
-    }
+    stray_fields = {key: body for key, body in part.list_fields() if key in _BODY and not _is_definition(body)}
     is_assigned = False
     for name, body in part.list_fields():
         if name in stray_fields:
@@ -180,9 +170,7 @@ def _list_indented(part: Node, noun: str, notes: DocumentFindings) -> Iterator[t
                 f"{stray_fields['type'].line}); it is read as its body.",
             )
             position = type(body.position)(
-                body.position.line,
-                body.position.column,
-                {key: child.position for key, child in stray_fields.items()},
+                body.position.line, body.position.column, {key: child.position for key, child in stray_fields.items()}
             )
             yield name, Node({key: child.data for key, child in stray_fields.items()}, position)
             is_assigned = True

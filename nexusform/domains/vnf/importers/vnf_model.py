@@ -256,15 +256,11 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
         for joining_rule in affinity_rules:
             if _has_conflict(separating_rule, joining_rule, numbers):
                 shared = sum(numbers.get(v, 0) for v in separating_rule.vdus if v in joining_rule.vdus)
-                unmet_rules.append(
-                    UnmetRule(separating_rule, shared, separating_rule.max_per_location, joining_rule)
-                )
+                unmet_rules.append(UnmetRule(separating_rule, shared, separating_rule.max_per_location, joining_rule))
     return unmet_rules
 
 
-def _has_conflict(
-    separating_rule: PlacementRule, joining_rule: PlacementRule, numbers: Mapping[str, int]
-) -> bool:
+def _has_conflict(separating_rule: PlacementRule, joining_rule: PlacementRule, numbers: Mapping[str, int]) -> bool:
     """Return whether VMs must share a location of a scope that separates them."""
     is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
     shared = sum(numbers.get(vdu, 0) for vdu in separating_rule.vdus if vdu in joining_rule.vdus)

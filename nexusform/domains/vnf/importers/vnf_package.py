@@ -62,17 +62,13 @@ def read_package(path: str, flavour_id: str, files: Files) -> VnfPackage:
     texts = _LimitedReader(source)
     definitions = _load_definitions(source.names, texts)
     flavours = _collect_flavours(definitions)
-    folders = sorted(
-        {name.split("/")[1] for name in source.names if _is_hot_file(name) and name.count("/") > 1}
-    )
+    folders = sorted({name.split("/")[1] for name in source.names if _is_hot_file(name) and name.count("/") > 1})
     flavour = _select_flavour(flavour_id, sorted(flavours) or folders)
     vnfd = _join_documents(flavours.get(flavour), definitions)
     base_hot, nested = _read_hot_files(source.names, flavour, texts)
     if vnfd is None and base_hot is None:
         kind = describe_foreign_kind(document.content for document in definitions)
-        raise _build_error(
-            f"It contains {kind}." if kind else "It has no definitions with a VDU and no BaseHOT."
-        )
+        raise _build_error(f"It contains {kind}." if kind else "It has no definitions with a VDU and no BaseHOT.")
     return VnfPackage(vnfd, base_hot, nested)
 
 
@@ -263,9 +259,7 @@ def _collect_flavours(definitions: Sequence[_Definitions]) -> dict[str, _Definit
 
 
 def _get_flavour(document: _Definitions) -> str:
-    return get_text(
-        document.content, "topology_template", "substitution_mappings", "properties", "flavour_id"
-    )
+    return get_text(document.content, "topology_template", "substitution_mappings", "properties", "flavour_id")
 
 
 def _list_node_types(document: _Definitions) -> Iterator[str]:
@@ -286,9 +280,7 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
         return flavour_id
     if names_text and "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
-        raise _build_error(
-            f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.'
-        )
+        raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.')
     return ""
 
 
@@ -298,9 +290,7 @@ def _join_documents(document: _Definitions | None, definitions: Sequence[_Defini
         return None
     own_types = {kind for kind in _list_node_types(document) if not kind.startswith("tosca.")}
     other_documents = [other for other in definitions if other is not document]
-    required_texts = [
-        other.text for other in other_documents if not own_types.isdisjoint(_list_declared_types(other))
-    ]
+    required_texts = [other.text for other in other_documents if not own_types.isdisjoint(_list_declared_types(other))]
     return "\n---\n".join([document.text, *required_texts])
 
 
@@ -333,9 +323,7 @@ def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tupl
     for relative_name in relative_names:
         if "/" in relative_name:
             base_name = posixpath.basename(relative_name)
-            nested[relative_name if base_name in nested else base_name] = read(
-                f"{start}{relative_name}", start
-            )
+            nested[relative_name if base_name in nested else base_name] = read(f"{start}{relative_name}", start)
     return read(f"{start}{top_names[0]}", start), nested
 
 

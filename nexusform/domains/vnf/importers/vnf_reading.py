@@ -47,18 +47,14 @@ def read_vnf(sources: VnfSources) -> VnfReading:
     if sources.vnfd is not None:
         descriptor = parse_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, notes)
     if sources.base_hot is not None:
-        document_notes = (
-            {vdu.name: vdu.has_count for vdu in descriptor.vdus} if descriptor is not None else {}
-        )
+        document_notes = {vdu.name: vdu.has_count for vdu in descriptor.vdus} if descriptor is not None else {}
         template = parse_hot(sources.base_hot, sources.nested, sources.parameters, document_notes)
     all_notes = [notes, *(template.notes if template is not None else ())]
     by_file = {document_notes.file: document_notes for document_notes in all_notes}
     if descriptor is None or (template is not None and not descriptor.vdus):
         vnf = template.vnf if template is not None else Vnf()
     elif template is None:
-        vnf = replace(
-            descriptor, vdus=tuple(_add_server_groups(vdu, descriptor.rules) for vdu in descriptor.vdus)
-        )
+        vnf = replace(descriptor, vdus=tuple(_add_server_groups(vdu, descriptor.rules) for vdu in descriptor.vdus))
     else:
         vnf = _merge_documents(descriptor, template, by_file)
     if not vnf.vdus and not any(_has_error(document_notes) for document_notes in all_notes):
@@ -66,9 +62,7 @@ def read_vnf(sources: VnfSources) -> VnfReading:
         by_file[name].add_error(
             TextPosition(1, 1), INVALID_DOCUMENT, "no VDU found: no Vdu.Compute node and no OS::Nova::Server."
         )
-    return VnfReading(
-        vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes))
-    )
+    return VnfReading(vnf, tuple(chain.from_iterable(document_notes.findings for document_notes in all_notes)))
 
 
 def _has_error(notes: DocumentFindings) -> bool:
@@ -169,9 +163,7 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
             if _has_contradiction(rule, other, maximum):
                 _warn_contradiction(rule, other, notes)
         duplicate_rules = [
-            other
-            for other in overlapping_rules
-            if other.is_affinity == rule.is_affinity and _is_covered(rule, other)
+            other for other in overlapping_rules if other.is_affinity == rule.is_affinity and _is_covered(rule, other)
         ]
         for duplicate in duplicate_rules:
             hot_rules.remove(duplicate)
@@ -215,16 +207,11 @@ def _has_contradiction(rule: PlacementRule, other: PlacementRule, maximum: Mappi
     """
     if rule.is_affinity != other.is_affinity:
         separating_rule = other if rule.is_affinity else rule
-        return (
-            sum(maximum.get(name, 1) for name in rule.vdus if name in other.vdus)
-            > separating_rule.max_per_location
-        )
+        return sum(maximum.get(name, 1) for name in rule.vdus if name in other.vdus) > separating_rule.max_per_location
     return rule.is_hard != other.is_hard or rule.max_per_location != other.max_per_location
 
 
-def _warn_contradiction(
-    rule: PlacementRule, other: PlacementRule, notes: dict[str, DocumentFindings]
-) -> None:
+def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[str, DocumentFindings]) -> None:
     """Warn about contradicting rules: only the plan knows the size, and rejects one that violates both."""
     names = ", ".join(name for name in rule.vdus if name in other.vdus)
     first_kind, second_kind = describe_rule(rule), describe_rule(other)
@@ -246,6 +233,4 @@ def _warn_contradiction(
 def describe_rule(rule: PlacementRule) -> str:
     """Return a rule as text: "hard anti-affinity"."""
     suffix = f" with up to {rule.max_per_location} on one {rule.scope}" if rule.max_per_location > 1 else ""
-    return (
-        f"{'hard' if rule.is_hard else 'soft'} {'affinity' if rule.is_affinity else 'anti-affinity'}{suffix}"
-    )
+    return f"{'hard' if rule.is_hard else 'soft'} {'affinity' if rule.is_affinity else 'anti-affinity'}{suffix}"

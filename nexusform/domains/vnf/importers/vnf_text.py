@@ -22,9 +22,7 @@ def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
         if lines and not _has_errors(cleaned_stream):
             stream = cleaned_stream
             for line in lines:
-                notes.add_warning(
-                    TextPosition(line, 1), CORRECTED, 'the line "..." is a placeholder; it is ignored.'
-                )
+                notes.add_warning(TextPosition(line, 1), CORRECTED, 'the line "..." is a placeholder; it is ignored.')
     for problem in stream.findings:
         notes.add_problem(problem)
     return [Node.create_root(document) for document in stream.documents]

@@ -62,12 +62,7 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
         "operation": _get_operation(change, actions),
         "isAutomaticInvocation": False,
         "addResources": [
-            {
-                "id": name,
-                "type": "COMPUTE",
-                "vduId": vnfcs[name]["vdu"],
-                "resourceTemplateId": vnfcs[name]["vdu"],
-            }
+            {"id": name, "type": "COMPUTE", "vduId": vnfcs[name]["vdu"], "resourceTemplateId": vnfcs[name]["vdu"]}
             for name in added_names
         ],
         "removeResources": [
@@ -104,8 +99,7 @@ def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> I
                 "affinityOrAntiAffinity": "AFFINITY" if rule.is_affinity else "ANTI_AFFINITY",
                 "scope": "ZONE_GROUP" if rule.label == _ZONE_GROUP else _SCOPES[rule.scope],
                 "resource": [
-                    {"idType": "GRANT" if name in added_names else "RES_MGMT", "resourceId": name}
-                    for name in members
+                    {"idType": "GRANT" if name in added_names else "RES_MGMT", "resourceId": name} for name in members
                 ],
                 "fallbackBestEffort": not rule.is_hard,
             }

@@ -110,9 +110,7 @@ _SCHEMA: Final = BlockSchema(
         "id": build_id_attribute("<site>/<name>"),
         "site_id": build_parent_attribute("nexus_site"),
         "name": build_name_attribute("VNF"),
-        "vnfd": _create_argument(
-            STRING, "Text of the VNFD (ETSI SOL001 or SOL006). Required: vnfd or base_hot."
-        ),
+        "vnfd": _create_argument(STRING, "Text of the VNFD (ETSI SOL001 or SOL006). Required: vnfd or base_hot."),
         "base_hot": _create_argument(STRING, "Text of the HOT file with the VMs."),
         "nested": _create_argument(MapType(STRING), "Texts of the nested HOT templates, by file name."),
         "csar": _create_argument(
@@ -192,11 +190,7 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
     parameters = attributes.get("parameters")
     if is_known(parameters) and not isinstance(parameters, dict):
         problems.append(
-            Problem(
-                ("parameters",),
-                "incorrect-attribute-value-type",
-                "parameters must be a map of values by name.",
-            )
+            Problem(("parameters",), "incorrect-attribute-value-type", "parameters must be a map of values by name.")
         )
     if not has_known_documents(attributes):
         return problems
@@ -217,11 +211,7 @@ def _list_taint_problems(taints: Any) -> Iterator[Problem]:
     for index, taint in enumerate(taints):
         if not isinstance(taint, dict) or not is_known(taint.get("key")):
             yield Problem(("taints", index), "invalid-taint", "A taint needs a key and an effect.")
-        elif taint.get("effect") not in (*_EFFECTS, UNKNOWN) or not taint.keys() <= {
-            "key",
-            "value",
-            "effect",
-        }:
+        elif taint.get("effect") not in (*_EFFECTS, UNKNOWN) or not taint.keys() <= {"key", "value", "effect"}:
             text = f"A taint is {{ key, value, effect }}; its effect is one of {', '.join(_EFFECTS)}."
             yield Problem(("taints", index), "invalid-taint", text)
 
@@ -235,9 +225,7 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
     for name, value in known_levels.items():
         if not isinstance(value, int):
             yield Problem(
-                ("scale_levels", name),
-                "invalid-number",
-                f'The level of "{name}" must be a whole number, not {value}.',
+                ("scale_levels", name), "invalid-number", f'The level of "{name}" must be a whole number, not {value}.'
             )
     integer_levels = {name: value for name, value in known_levels.items() if isinstance(value, int)}
     problems = list_size_problems(vnf, level or "", integer_levels)
@@ -325,9 +313,7 @@ def compute_demand(
 
 
 def _compute_numbers(vnf: Vnf, attributes: Mapping[str, Any]) -> Mapping[str, int]:
-    scale_levels = {
-        name: int(level) for name, level in (attributes.get("scale_levels") or {}).items() if level
-    }
+    scale_levels = {name: int(level) for name, level in (attributes.get("scale_levels") or {}).items() if level}
     return compute_counts(vnf, attributes.get("instantiation_level") or "", scale_levels).numbers
 
 
@@ -367,9 +353,7 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     if not isinstance(vnfcs, Mapping) or not has_known_documents(attributes):
         return ()
     blocks = attributes.get("vdu") or {}
-    skus = {
-        vdu.name: format_sku(vdu, blocks.get(vdu.name) or {}) for vdu in read_documents(attributes).vnf.vdus
-    }
+    skus = {vdu.name: format_sku(vdu, blocks.get(vdu.name) or {}) for vdu in read_documents(attributes).vnf.vdus}
     return tuple(
         PlacedVm(
             pool=vnfc["vdu"],
@@ -442,9 +426,7 @@ def _compute_labels(attributes: Mapping[str, Any], worker: _Worker) -> dict[str,
             ZONE_LABEL: worker.zone,
         }
     vdu = read_documents(attributes).vnf.find_vdu(worker.vdu)
-    if vdu is None or not (
-        vdu.has_anti_affinity if worker.operation == INSTANTIATED else vdu.has_scheduler_hints
-    ):
+    if vdu is None or not (vdu.has_anti_affinity if worker.operation == INSTANTIATED else vdu.has_scheduler_hints):
         return dict(configured_labels)
     grant_zone = attributes.get("grant_zone")
     zone = {MACHINE_LABEL: str(grant_zone)} if grant_zone else {}
@@ -466,9 +448,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     return displayed
 
 
-def build_node_marks(
-    attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any]
-) -> NodeProperties:
+def build_node_marks(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any]) -> NodeProperties:
     """Return a VNFC as a node of the VNF's cluster: pods run on workers."""
     block = (attributes.get("vdu") or {}).get(vm.pool) or {}
     blocks = attributes.get("kubelet"), block.get("kubelet")
@@ -494,9 +474,7 @@ def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]
     """Return problems for unknown VM SKUs in vdu blocks."""
     blocks = attributes.get("vdu")
     vdus = blocks.items() if isinstance(blocks, dict) else ()
-    return check_skus(
-        [(("vdu", name, "vm_sku_name"), block.get("vm_sku_name")) for name, block in vdus], known_skus
-    )
+    return check_skus([(("vdu", name, "vm_sku_name"), block.get("vm_sku_name")) for name, block in vdus], known_skus)
 
 
 TACKER_VNF: Final = ResourceType(

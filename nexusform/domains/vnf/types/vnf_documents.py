@@ -72,19 +72,14 @@ def _read_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[P
         if requested is None:
             continue
         if not isinstance(requested, dict if name == PARAMETERS else str):
-            problems.append(
-                _build_request_problem(f"{field} is no {'object' if name == PARAMETERS else 'text'}.")
-            )
+            problems.append(_build_request_problem(f"{field} is no {'object' if name == PARAMETERS else 'text'}."))
         elif name == PARAMETERS and isinstance(configured, dict):
             # Configured parameters override those of the request.
             arguments[name] = {**body[field], **configured}
         elif configured in (None, requested):
             arguments[name] = requested
         elif is_known(configured):
-            text = (
-                f'{name} is "{configured}", but {field} of the request is "{requested}". Remove one, or '
-                "correct it."
-            )
+            text = f'{name} is "{configured}", but {field} of the request is "{requested}". Remove one, or correct it.'
             problems.append(Problem((name,), "conflicting-arguments", text))
     return arguments, problems
 
@@ -104,14 +99,10 @@ def _reject_constant(name: str) -> None:
 
 
 def _build_request_problem(detail: str) -> Problem:
-    return Problem(
-        (REQUEST,), "invalid-instantiate-request", f"The instantiate request cannot be read: {detail}"
-    )
+    return Problem((REQUEST,), "invalid-instantiate-request", f"The instantiate request cannot be read: {detail}")
 
 
-def _read_package_arguments(
-    attributes: Mapping[str, Any], files: Files
-) -> tuple[dict[str, Any], list[Problem]]:
+def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
     """Return vnfd, base_hot and nested of the package in `csar`."""
     path, flavour = attributes.get("csar"), attributes.get("flavour_id")
     if path is None:
@@ -172,11 +163,7 @@ def _read_cached(
 
     return read_vnf(
         VnfSources(
-            vnfd=vnfd,
-            base_hot=base_hot,
-            nested=dict(nested),
-            parameters=json.loads(parameters),
-            flavour_id=flavour,
+            vnfd=vnfd, base_hot=base_hot, nested=dict(nested), parameters=json.loads(parameters), flavour_id=flavour
         )
     )
 
@@ -319,10 +306,7 @@ def resolve_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) ->
 
 def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None) -> Problem:
     """Return the problem of a VDU without size."""
-    if vcpus is None and memory is None:
-        missing_text = "vCPUs and no memory"
-    else:
-        missing_text = "vCPUs" if vcpus is None else "memory"
+    missing_text = "memory" if vcpus is not None else "vCPUs and no memory" if memory is None else "vCPUs"
     flavor = f', or a resource nexus_vm_sku called "{vdu.flavor}", as its flavor' if vdu.flavor else ""
     return Problem(
         ("vdu", vdu.name),
@@ -344,8 +328,7 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(
                 (*path, "vm_sku_name"),
                 "conflicting-arguments",
-                f'The block vdu "{name}" has vm_sku_name and {", ".join(size_names)}. Set a SKU or '
-                "figures, not both.",
+                f'The block vdu "{name}" has vm_sku_name and {", ".join(size_names)}. Set a SKU or figures, not both.',
             )
 
 

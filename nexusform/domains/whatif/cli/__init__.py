@@ -1,6 +1,4 @@
 """Commands of whatif: simulate."""
 
 # Public names of the package, by module.
-PUBLIC = {
-    "simulate": "FailureArguments",
-}
+PUBLIC = {"simulate": "FailureArguments"}

@@ -29,11 +29,7 @@ class RepackArguments(Struct, frozen=True, kw_only=True):
     without: tuple[str, ...] = declare_texts(
         "Keep all VMs of this resource, or one (ADDR:OBJECT)", metavar="ADDR", flag="not"
     )
-    time: int | None = declare_number(
-        "Stop after N seconds with the best result",
-        default=None,
-        minimum=1,
-    )
+    time: int | None = declare_number("Stop after N seconds with the best result", default=None, minimum=1)
     answer: AnswerFlags = declare_group(AnswerFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
@@ -59,19 +55,11 @@ def repack(arguments: RepackArguments) -> int:
     time_budget = _start_time_budget(arguments.time)
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
-        from nexusform.domains.whatif.questions.lookup import (
-            check_excluded,
-            find_only_site,
-            find_skus,
-            find_zones,
-        )
+        from nexusform.domains.whatif.questions.lookup import check_excluded, find_only_site, find_skus, find_zones
         from nexusform.domains.whatif.questions.repack_context import RepackRequest
         from nexusform.domains.whatif.questions.repack_planning import plan_repack
         from nexusform.domains.whatif.questions.repack_separation import build_separation_rules
-        from nexusform.domains.whatif.rendering.repack_report import (
-            build_repack_document,
-            build_repack_report,
-        )
+        from nexusform.domains.whatif.rendering.repack_report import build_repack_document, build_repack_report
 
         site = require_found(find_only_site(snapshot, arguments.site))
         [sku, *further_skus] = require_found(find_skus(site.skus, (arguments.sku,)))
@@ -90,10 +78,7 @@ def repack(arguments: RepackArguments) -> int:
         report = build_repack_report(result, inputs.origin)
 
         def render_page() -> str:
-            from nexusform.domains.whatif.rendering.simulation_page import (
-                build_repack_play,
-                render_simulation_page,
-            )
+            from nexusform.domains.whatif.rendering.simulation_page import build_repack_play, render_simulation_page
 
             return render_simulation_page(report, [build_repack_play(site, result)])
 

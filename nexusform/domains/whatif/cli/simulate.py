@@ -24,11 +24,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
 from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.domains.whatif.questions.failure import Failure
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
-from nexusform.domains.whatif.workflow.simulation_input import (
-    SimulationInput,
-    locate_diagnostics,
-    open_snapshot,
-)
+from nexusform.domains.whatif.workflow.simulation_input import SimulationInput, locate_diagnostics, open_snapshot
 from nexusform.snapshots.snapshot import ClusterSnapshot, SiteSnapshot, Snapshot
 from nexusform.workflow.opening.command_context import CommandContext
 
@@ -37,29 +33,21 @@ Found = TypeVar("Found")
 COMMANDS: Final[dict[str, CommandEntry]] = {
     "capacity": CommandEntry("nexusform.domains.whatif.cli.simulate:capacity", "Count spare capacity"),
     "runtime-upgrade": CommandEntry(
-        "nexusform.domains.whatif.cli.simulate:runtime_upgrade",
-        "Simulate a runtime upgrade of the machines",
+        "nexusform.domains.whatif.cli.simulate:runtime_upgrade", "Simulate a runtime upgrade of the machines"
     ),
     "kubernetes-upgrade": CommandEntry(
-        "nexusform.domains.whatif.cli.simulate:kubernetes_upgrade",
-        "Simulate a Kubernetes upgrade",
+        "nexusform.domains.whatif.cli.simulate:kubernetes_upgrade", "Simulate a Kubernetes upgrade"
     ),
     "failure": CommandEntry(
-        "nexusform.domains.whatif.cli.simulate:failure",
-        "Simulate the loss of machines, racks or sites",
+        "nexusform.domains.whatif.cli.simulate:failure", "Simulate the loss of machines, racks or sites"
     ),
     "repack": CommandEntry(
         "nexusform.domains.whatif.cli.repack:repack", "Find the fewest re-creations to free capacity"
     ),
-    "fleet": CommandEntry(
-        "nexusform.domains.whatif.cli.simulate:fleet",
-        "Simulate changes of fleet members",
-    ),
+    "fleet": CommandEntry("nexusform.domains.whatif.cli.simulate:fleet", "Simulate changes of fleet members"),
 }
 
-simulate: Final = LazyGroup(
-    "simulate", COMMANDS, summary="Simulate capacity, failures, upgrades and repacking."
-)
+simulate: Final = LazyGroup("simulate", COMMANDS, summary="Simulate capacity, failures, upgrades and repacking.")
 
 
 def require_found(result: Found | Diagnostic) -> Found:
@@ -104,9 +92,7 @@ def _select_sites(snapshot: Snapshot, site: str) -> tuple[SiteSnapshot, ...]:
 class CapacityArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate capacity`."""
 
-    sku: tuple[str, ...] = declare_texts(
-        "Count this VM SKU (default: SKUs in use, the largest)", metavar="SKU"
-    )
+    sku: tuple[str, ...] = declare_texts("Count this VM SKU (default: SKUs in use, the largest)", metavar="SKU")
     zones: str = declare_text("Count only racks in these availability zones", metavar="Z,...")
     mix: str = declare_text("Count sets of VMs", metavar="NxSKU,...")
     site: str = declare_text("Use only this site", metavar="ID")
@@ -140,16 +126,11 @@ def capacity(arguments: CapacityArguments) -> int:
         report = build_capacity_report(capacities, inputs.origin)
 
         def render_page() -> str:
-            from nexusform.domains.whatif.rendering.simulation_page import (
-                build_current_play,
-                render_simulation_page,
-            )
+            from nexusform.domains.whatif.rendering.simulation_page import build_current_play, render_simulation_page
 
             return render_simulation_page(report, list(map(build_current_play, sites)), "free")
 
-        return Answer(
-            "capacity", inputs.origin, report, build_capacity_document(capacities), page=render_page
-        )
+        return Answer("capacity", inputs.origin, report, build_capacity_document(capacities), page=render_page)
 
     location = create_context(arguments.state, arguments.variables)
     return run_question(location, arguments.answer, arguments.view, build_answer, has_pods=False)
@@ -160,13 +141,10 @@ class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
 
     site: str = declare_text("Use only this site", metavar="ID")
     strategy: str | None = declare_optional_choice(
-        "Set the strategy (default: update_strategy, else Rack)",
-        ("Rack", "PauseAfterRack"),
+        "Set the strategy (default: update_strategy, else Rack)", ("Rack", "PauseAfterRack")
     )
     max_unavailable: int | None = declare_number(
-        "Limit machines down at once (default: update_strategy)",
-        default=None,
-        minimum=1,
+        "Limit machines down at once (default: update_strategy)", default=None, minimum=1
     )
     drain: bool = declare_switch("Power machines off without a drain", default=True)
     answer: AnswerFlags = declare_group(AnswerFlags)
@@ -196,9 +174,7 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
         strategy = UpgradeStrategy(arguments.strategy) if arguments.strategy else None
         requested = RequestedOptions(strategy, arguments.max_unavailable, arguments.drain)
         sites = _select_sites(snapshot, arguments.site)
-        upgrades = [
-            simulate_runtime_upgrade(site, requested.resolve_for_site(site), inputs.pods) for site in sites
-        ]
+        upgrades = [simulate_runtime_upgrade(site, requested.resolve_for_site(site), inputs.pods) for site in sites]
         report = build_runtime_upgrade_report(upgrades, inputs.origin)
 
         def render_page() -> str:
@@ -207,10 +183,7 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
                 render_simulation_page,
             )
 
-            plays = [
-                build_runtime_upgrade_play(site, upgrade)
-                for site, upgrade in zip(sites, upgrades, strict=True)
-            ]
+            plays = [build_runtime_upgrade_play(site, upgrade) for site, upgrade in zip(sites, upgrades, strict=True)]
             return render_simulation_page(report, plays)
 
         document = build_runtime_upgrade_document(upgrades)
@@ -246,10 +219,7 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.questions.lookup import find_kubernetes_cluster
 
-        selected = [
-            require_found(find_kubernetes_cluster(snapshot, name))
-            for name in dict.fromkeys(arguments.cluster)
-        ]
+        selected = [require_found(find_kubernetes_cluster(snapshot, name)) for name in dict.fromkeys(arguments.cluster)]
         return (
             _build_path_answer(selected, arguments.to, inputs)
             if arguments.to
@@ -296,9 +266,7 @@ def _build_path_answer(
 
     sites = {site.id: site for site, _ in selected}
     if len(sites) > 1:
-        raise click.UsageError(
-            f"Only one site is allowed; these clusters are on {' and '.join(sorted(sites))}."
-        )
+        raise click.UsageError(f"Only one site is allowed; these clusters are on {' and '.join(sorted(sites))}.")
     path = find_path(selected[0][0], [cluster for _, cluster in selected], target_version, inputs.pods)
     report = build_upgrade_path_report(path, inputs.origin)
     return Answer("kubernetes-upgrade", inputs.origin, report, build_upgrade_path_document(path))
@@ -317,9 +285,7 @@ class FailureArguments(Struct, frozen=True, kw_only=True):
     site: str = declare_text("Lose this site; with * or ?, each rack of each site", metavar="ID|GLOB")
     engine: str = declare_text("Use local processes or dask://HOST:PORT (many sites)", metavar="ENGINE")
     workers: int = declare_number("Set the number of worker processes (many sites)", default=0, minimum=0)
-    allow_source: tuple[str, ...] = declare_texts(
-        "Allow module sources below DIR (many sites)", metavar="DIR"
-    )
+    allow_source: tuple[str, ...] = declare_texts("Allow module sources below DIR (many sites)", metavar="DIR")
     answer: AnswerFlags = declare_group(AnswerFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
@@ -334,9 +300,7 @@ def failure(arguments: FailureArguments) -> int:
     if a quorum is lost, a pool has no node left, or a node fits nowhere else. Exit code 1 if a site
     fails.
     """
-    lost_names = [
-        name for name in (arguments.machine, arguments.rack, arguments.cluster, arguments.site) if name
-    ]
+    lost_names = [name for name in (arguments.machine, arguments.rack, arguments.cluster, arguments.site) if name]
     if len(lost_names) != 1:
         raise click.UsageError("Specify exactly one of -machine, -rack, -cluster and -site.")
     if {"*", "?"} & set(arguments.site) and "failure" in SITE_QUESTIONS:
@@ -351,10 +315,7 @@ def failure(arguments: FailureArguments) -> int:
         report = build_failure_report(loss, inputs.origin)
 
         def render_page() -> str:
-            from nexusform.domains.whatif.rendering.simulation_page import (
-                build_failure_play,
-                render_simulation_page,
-            )
+            from nexusform.domains.whatif.rendering.simulation_page import build_failure_play, render_simulation_page
 
             return render_simulation_page(report, [build_failure_play(snapshot.sites[loss.site_id], loss)])
 
@@ -365,9 +326,7 @@ def failure(arguments: FailureArguments) -> int:
     )
 
 
-def _simulate_loss(
-    snapshot: Snapshot, pods: Mapping[str, ClusterPods], arguments: FailureArguments
-) -> Failure:
+def _simulate_loss(snapshot: Snapshot, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:
     """Simulate the requested failure."""
     from nexusform.domains.whatif.questions import lookup
     from nexusform.domains.whatif.questions.failure import (
@@ -395,13 +354,9 @@ class FleetArguments(Struct, frozen=True, kw_only=True):
     leave: tuple[str, ...] = declare_texts("Remove this member from the fleet", metavar="MEMBER")
     drain: tuple[str, ...] = declare_texts("Cordon this member and evict its placements", metavar="MEMBER")
     join: tuple[str, ...] = declare_texts("Add a member, with properties of LIKE", metavar="MEMBER[=LIKE]")
-    taint: tuple[str, ...] = declare_texts(
-        "Add a taint; KEY- removes one", metavar="MEMBER:KEY[=VALUE][:NoSchedule]"
-    )
+    taint: tuple[str, ...] = declare_texts("Add a taint; KEY- removes one", metavar="MEMBER:KEY[=VALUE][:NoSchedule]")
     label: tuple[str, ...] = declare_texts("Set a label; KEY- removes one", metavar="MEMBER:KEY=VALUE")
-    property: tuple[str, ...] = declare_texts(
-        "Set a property; NAME- removes one", metavar="MEMBER:NAME=VALUE"
-    )
+    property: tuple[str, ...] = declare_texts("Set a property; NAME- removes one", metavar="MEMBER:NAME=VALUE")
     health: tuple[str, ...] = declare_texts("Set the health, such as Unhealthy", metavar="MEMBER:HEALTH")
     answer: AnswerFlags = declare_group(AnswerFlags)
     state: str = declare_state_flag()

@@ -76,9 +76,7 @@ class SkuCapacity(Struct, frozen=True):
     def with_one_rack_down(self) -> Interval:
         """Number of additional VMs with any one rack down."""
         minimum = min((interval.minimum for interval in self.without_rack.values()), default=0)
-        return Interval(
-            minimum, min((interval.maximum for interval in self.without_rack.values()), default=0)
-        )
+        return Interval(minimum, min((interval.maximum for interval in self.without_rack.values()), default=0))
 
 
 class Totals(Struct, frozen=True):
@@ -122,10 +120,7 @@ class CapacityAnswer(Struct, frozen=True):
 
 
 def compute_capacity(
-    site: SiteSnapshot,
-    skus: Sequence[VmSku] = (),
-    zones: frozenset[str] | None = None,
-    mix: Sequence[MixPart] = (),
+    site: SiteSnapshot, skus: Sequence[VmSku] = (), zones: frozenset[str] | None = None, mix: Sequence[MixPart] = ()
 ) -> CapacityAnswer:
     """Compute the capacity of a site. Without `skus`: those in use, and the largest one its hardware
     supports.
@@ -140,18 +135,14 @@ def compute_capacity(
     fragmentation = compute_fragmentation(site, machines, skus[0] if len(skus) == 1 else None)
     totals = _compute_totals(machines, fragmentation)
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
-    mix_constraints = {
-        part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones) for part in mix
-    }
+    mix_constraints = {part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones) for part in mix}
     return CapacityAnswer(
         site_id=site.id,
         zones=None if zones is None else tuple(sorted(zones, key=str.encode)),
         totals=totals,
         closed=Counter(machine.unschedulable_reason for machine in machines if machine.unschedulable_reason),
         planned_racks=tuple(rack.name for rack in planned),
-        sku_capacities=tuple(
-            _compute_sku_capacity(sku, site, zones, planned, totals) for sku in counted_skus
-        ),
+        sku_capacities=tuple(_compute_sku_capacity(sku, site, zones, planned, totals) for sku in counted_skus),
         fragmentation=fragmentation,
         mix=fill_with_mix(site.scheduler, mix, mix_constraints) if mix else None,
         has_requested_skus=bool(skus),
@@ -177,11 +168,7 @@ def _compute_totals(machines: Iterable[Machine], fragmentation: Fragmentation) -
 
 
 def _compute_sku_capacity(
-    sku: VmSku,
-    site: SiteSnapshot,
-    zones: frozenset[str] | None,
-    planned: Sequence[InventoryRack],
-    totals: Totals,
+    sku: VmSku, site: SiteSnapshot, zones: frozenset[str] | None, planned: Sequence[InventoryRack], totals: Totals
 ) -> SkuCapacity:
     """Compute the capacity for a SKU, by zone and with one rack down."""
     constraints = _find_common_constraints(site, sku)
@@ -205,13 +192,9 @@ def _compute_sku_capacity(
         current=total_free,
         planned=sum(planned_by_rack.values()),
         zones=_group_by_zone(zone_by_rack, free_by_rack, planned_by_rack),
-        without_rack={
-            rack: _subtract(total_free, free_by_rack[rack]) for rack in sorted(free_by_rack, key=str.encode)
-        },
+        without_rack={rack: _subtract(total_free, free_by_rack[rack]) for rack in sorted(free_by_rack, key=str.encode)},
         unusable_vcpus=_compute_unusable(totals.free_vcpus, total_free, sku.cpus_in_cell * sku.numa_cells),
-        unusable_memory_gib=_compute_unusable(
-            totals.free_memory_gib, total_free, sku.memory_in_cell * sku.numa_cells
-        ),
+        unusable_memory_gib=_compute_unusable(totals.free_memory_gib, total_free, sku.memory_in_cell * sku.numa_cells),
     )
 
 
@@ -316,9 +299,7 @@ def _compute_mix_bounds(
     free = [_count_free(scheduler, part.sku, constraints) for part in parts]
     maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
     reductions = [_compute_set_reduction(scheduler, part, parts) for part in parts]
-    certain_sets = [
-        interval.minimum // reduction for interval, reduction in zip(free, reductions, strict=True)
-    ]
+    certain_sets = [interval.minimum // reduction for interval, reduction in zip(free, reductions, strict=True)]
     minimum = min(maximum, *certain_sets)
     remaining = [
         (part.sku, Interval(interval.minimum - minimum * reduction, interval.maximum - minimum * part.count))
@@ -343,9 +324,7 @@ def _compute_set_reduction(scheduler: RackScheduler, part: MixPart, parts: Itera
     return part.count + blocked_by_others
 
 
-def _count_free(
-    scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]
-) -> Interval:
+def _count_free(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]) -> Interval:
     return scheduler.count_free_slots(build_standalone_demand(sku, constraints[sku.name]))
 
 
@@ -366,10 +345,7 @@ def _find_maximum_sets(
 
 
 def _place_sets(
-    scheduler: RackScheduler,
-    parts: Sequence[MixPart],
-    sets: int,
-    constraints: Mapping[str, PlacementConstraints],
+    scheduler: RackScheduler, parts: Sequence[MixPart], sets: int, constraints: Mapping[str, PlacementConstraints]
 ) -> tuple[VmSku | None, int]:
     """Place this many sets; return the first SKU without capacity and the number of its missing VMs, or
     (None, 0).
@@ -395,9 +371,7 @@ def _place_sequentially(
         sets += 1
 
 
-def _build_demand(
-    index: int, part: MixPart, number: int, constraints: Mapping[str, PlacementConstraints]
-) -> Demand:
+def _build_demand(index: int, part: MixPart, number: int, constraints: Mapping[str, PlacementConstraints]) -> Demand:
     """Build the demand of one VM of a mix; every part is a separate pool."""
     name = VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number)
     return Demand(name, part.sku, constraints[part.sku.name])

@@ -115,12 +115,7 @@ class Failure(Struct, frozen=True):
     def has_findings(self) -> bool:
         """Whether availability is lost, or capacity elsewhere is uncertain."""
         is_uncertain = self.samples is not None and not self.samples.is_certain
-        return (
-            is_uncertain
-            or self.missing > 0
-            or any(pool.is_lost for pool in self.pools)
-            or bool(self.lost_workloads)
-        )
+        return is_uncertain or self.missing > 0 or any(pool.is_lost for pool in self.pools) or bool(self.lost_workloads)
 
     @property
     def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
@@ -210,16 +205,12 @@ def _find_affected_workloads(
             yield from workloads
 
 
-def _recreate_pools(
-    site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]
-) -> Iterable[PoolRecreation]:
+def _recreate_pools(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> Iterable[PoolRecreation]:
     """Recreate the lost VMs of NKS clusters, pool by pool in creation order."""
     for cluster, pool, down in _find_lost_pools(site, lost):
         placement_result = place_replacements(scheduler, pool, down)
         reason = placement_result.shortage.reason if placement_result.shortage is not None else ""
-        yield PoolRecreation(
-            cluster.id, cluster.name, pool.name, pool.sku.name, placement_result.replacements, reason
-        )
+        yield PoolRecreation(cluster.id, cluster.name, pool.name, pool.sku.name, placement_result.replacements, reason)
 
 
 def _find_lost_pools(
@@ -235,9 +226,7 @@ def _find_lost_pools(
                 yield cluster, pool, down
 
 
-def _sample_missing(
-    site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]
-) -> SampledCapacity | None:
+def _sample_missing(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledCapacity | None:
     """Count the VMs without capacity over samples of NUMA cells. For a single pool the bounds hold for every
     split.
     """

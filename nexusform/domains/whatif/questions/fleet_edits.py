@@ -196,10 +196,7 @@ def apply_edits(
 
 
 def _apply_edit(
-    simulated_fleet: SimulatedFleet,
-    members: Mapping[str, SimulatedMember],
-    edit: Edit,
-    departed: Collection[str],
+    simulated_fleet: SimulatedFleet, members: Mapping[str, SimulatedMember], edit: Edit, departed: Collection[str]
 ) -> SimulatedMember | Diagnostic | None:
     """Return the member after an edit, None if it leaves. `departed`: members removed by earlier edits."""
     if edit.kind is EditKind.JOIN:
@@ -319,16 +316,12 @@ def _set_entry(
     return replace(member, record=replace(member.record, **{field_name: entries}))
 
 
-def _build_not_removable_error(
-    member: SimulatedMember, edit: Edit, existing: Mapping[str, str]
-) -> Diagnostic:
+def _build_not_removable_error(member: SimulatedMember, edit: Edit, existing: Mapping[str, str]) -> Diagnostic:
     """Build the error for removing a key that is not set, or derived from nodes."""
     if edit.kind is EditKind.PROPERTY and member.cluster is not None:
         derived = build_member(member.record, member.cluster, (0, 0)).properties
         if edit.key in derived:
-            detail = (
-                f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set another value."
-            )
+            detail = f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set another value."
             return build_error("invalid-simulation", detail)
     return _build_missing_key_error(edit, existing)
 

@@ -43,21 +43,11 @@ from nexusform.domains.fleet.scheduling.explanation import PolicyDrift, compute_
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster
-from nexusform.domains.pods.planning.manifest_blocks import (
-    collect_prior_members,
-    list_prior_pods,
-    parse_objects,
-)
+from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members, list_prior_pods, parse_objects
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_existing_clusters
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.domains.pods.pod_kind import PodLocation
-from nexusform.domains.whatif.questions.fleet_edits import (
-    Edit,
-    EditKind,
-    SimulatedFleet,
-    SimulatedMember,
-    apply_edits,
-)
+from nexusform.domains.whatif.questions.fleet_edits import Edit, EditKind, SimulatedFleet, SimulatedMember, apply_edits
 from nexusform.domains.whatif.questions.pod_view import NO_OBSERVATIONS, ClusterObservations
 from nexusform.interfaces.plugins import PlanningKind, Registries
 from nexusform.planning.instances.instance import Arguments, Decision, Instance
@@ -219,16 +209,12 @@ def _bind_observed(
     """Bind the observed clusters to their members, by id."""
     workload_keys = _collect_workloads(states, registries) if observations.clusters else {}
     for cluster_id in observations.clusters:
-        observed = observations.bind_cluster(
-            cluster_id, clusters.get(cluster_id), workload_keys.get(cluster_id, ())
-        )
+        observed = observations.bind_cluster(cluster_id, clusters.get(cluster_id), workload_keys.get(cluster_id, ()))
         if observed is not None:
             yield cluster_id, observed
 
 
-def _collect_workloads(
-    states: Mapping[Address, InstanceState], registries: Registries
-) -> dict[str, set[str]]:
+def _collect_workloads(states: Mapping[Address, InstanceState], registries: Registries) -> dict[str, set[str]]:
     """Collect the keys of workloads applied to clusters, by cluster id."""
     keys_by_cluster: dict[str, set[str]] = {}
     for prior in list_prior_pods(states, registries, collect_prior_members(states, registries)):
@@ -237,10 +223,7 @@ def _collect_workloads(
 
 
 def _build_members(
-    instances: Iterable[Instance],
-    clusters: Mapping[str, NodeCluster],
-    pods: PodPhase,
-    observed: Container[str],
+    instances: Iterable[Instance], clusters: Mapping[str, NodeCluster], pods: PodPhase, observed: Container[str]
 ) -> Iterator[tuple[str, SimulatedMember]]:
     """Build the members by name. If a member's nodes are unknown, its last recorded resources apply.
     `observed`: ids of completely known clusters.
@@ -253,11 +236,7 @@ def _build_members(
         last_member = read_member_record(record.name, note) if note and "labels" in note else None
         cluster = clusters.get(record.cluster_id) if record.cluster_id else None
         if cluster is not None:
-            requests = (
-                (0, 0)
-                if cluster.id in observed
-                else _compute_other_requests(record, cluster, last_member, pods)
-            )
+            requests = (0, 0) if cluster.id in observed else _compute_other_requests(record, cluster, last_member, pods)
             yield record.name, SimulatedMember(record, cluster, requests)
         elif record.cluster_id and last_member is not None:
             restored = replace(
@@ -338,9 +317,7 @@ def _run_scheduling(
 ) -> _SimulationRun:
     """Run the scheduling over these members."""
     clusters = dict(snapshot.members.clusters)
-    clusters |= {
-        member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None
-    }
+    clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
     pods = _build_pods(snapshot, clusters, members_after)
     hub = build_planned_hub(snapshot.instances.values(), ObservedHub())
     members = _build_member_states(snapshot.members.members, members_after, pods)
@@ -373,22 +350,16 @@ def _build_pods(
     clusters_before = collect_prior_members(snapshot.states, snapshot.registries)
     clusters_now = {name: member.cluster.id for name, member in members.items() if member.cluster is not None}
     prior = list_prior_pods(snapshot.states, snapshot.registries, clusters_before)
-    pods = _ClusterPods(
-        clusters, prior, {**clusters_before, **clusters_now}, observed_clusters=snapshot.observed
-    )
+    pods = _ClusterPods(clusters, prior, {**clusters_before, **clusters_now}, observed_clusters=snapshot.observed)
     pods.unmanaged_requests = {
-        member.cluster.id: member.unmanaged_requests
-        for member in members.values()
-        if member.cluster is not None
+        member.cluster.id: member.unmanaged_requests for member in members.values() if member.cluster is not None
     }
     for cluster_id, objects in _collect_direct_objects(snapshot.instances).items():
         pods.place_objects(cluster_id, objects)
     return pods
 
 
-def _collect_direct_objects(
-    instances: Mapping[Address, Instance],
-) -> dict[str, list[tuple[str, tuple[Manifest, ...]]]]:
+def _collect_direct_objects(instances: Mapping[Address, Instance]) -> dict[str, list[tuple[str, tuple[Manifest, ...]]]]:
     """Collect by cluster id the manifests applied without a placement: address and objects."""
     by_cluster: dict[str, list[tuple[str, tuple[Manifest, ...]]]] = {}
     for address, instance in instances.items():
@@ -401,9 +372,7 @@ def _collect_direct_objects(
 
 
 def _build_member_states(
-    previous_members: Mapping[str, SimulatedMember],
-    current_members: Mapping[str, SimulatedMember],
-    pods: PodPhase,
+    previous_members: Mapping[str, SimulatedMember], current_members: Mapping[str, SimulatedMember], pods: PodPhase
 ) -> dict[str, FleetMemberState]:
     """Build the members of a run, including leaving ones."""
     members: dict[str, FleetMemberState] = {}
@@ -463,9 +432,7 @@ def _build_row_key(row: PlacementChange) -> _RowKey:
 def _build_outcomes(baseline: _SimulationRun, result: _SimulationRun) -> Iterator[PlacementOutcome]:
     """Build the result of each placement; rows also present without the edits are unrelated."""
     baseline_rows = (*baseline.rows, *baseline.pods)
-    baseline_by_key = {
-        _build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP
-    }
+    baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
     bindings = _group_by_address(result.rows)
     pods = _group_by_address(row for row in result.pods if row.action is not PlacementAction.KEEP)
     baseline_placements = {placement.address: placement for placement in baseline.placements}
@@ -479,9 +446,7 @@ def _build_outcomes(baseline: _SimulationRun, result: _SimulationRun) -> Iterato
             rows=tuple(row for row in own_bindings if baseline_by_key.get(_build_row_key(row)) != row),
             pods=tuple(row for row in own_pods if baseline_by_key.get(_build_row_key(row)) != row),
             status=placement.scheduling.status,
-            fresh=_compute_fresh_difference(
-                baseline_placement, placement, baseline.member_list, result.member_list
-            ),
+            fresh=_compute_fresh_difference(baseline_placement, placement, baseline.member_list, result.member_list),
             abort=placement.scheduling.abort if baseline_placement.scheduling.abort is None else None,
             unrelated=tuple(row for row in own_bindings if baseline_by_key.get(_build_row_key(row)) == row),
         )

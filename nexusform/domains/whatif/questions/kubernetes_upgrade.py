@@ -110,9 +110,7 @@ class KubernetesUpgrade(Struct, frozen=True):
     def has_findings(self) -> bool:
         """Whether success is uncertain, or availability is lost meanwhile."""
         is_uncertain = self.samples is not None and not self.samples.is_certain
-        return (
-            is_uncertain or bool(self.budgets) or any(pool.is_blocked or pool.is_lost for pool in self.pools)
-        )
+        return is_uncertain or bool(self.budgets) or any(pool.is_blocked or pool.is_lost for pool in self.pools)
 
 
 def simulate_kubernetes_upgrade(
@@ -196,9 +194,7 @@ def _find_fitting_surge(scheduler: RackScheduler, pool: PoolSnapshot, maximum: i
     return 0
 
 
-def _upgrade_batches(
-    scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int
-) -> _UpgradePass:
+def _upgrade_batches(scheduler: RackScheduler, pool: PoolSnapshot, surge: int, unavailable: int) -> _UpgradePass:
     """Upgrade batch by batch until all are done or one has no capacity."""
     size = surge or max(unavailable, 1)
     batches: list[UpgradeBatch] = []

@@ -12,10 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error
-from nexusform.domains.whatif.questions.kubernetes_upgrade import (
-    KubernetesUpgrade,
-    simulate_kubernetes_upgrade,
-)
+from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.kubernetes_versions import (
     KubernetesVersion,
     has_etcd_gap,
@@ -186,18 +183,13 @@ class _OrderSearch:
     """
 
     def __init__(
-        self,
-        starts: Mapping[str, KubernetesVersion],
-        target: KubernetesVersion,
-        pods: Mapping[str, ClusterPods],
+        self, starts: Mapping[str, KubernetesVersion], target: KubernetesVersion, pods: Mapping[str, ClusterPods]
     ) -> None:
         self._starts, self._target, self._pods = starts, target, pods
         self.tried_orders = 0
         self.passes = 0
 
-    def find_order(
-        self, site: SiteSnapshot, remaining: Sequence[ClusterSnapshot]
-    ) -> tuple[ClusterHops, ...] | None:
+    def find_order(self, site: SiteSnapshot, remaining: Sequence[ClusterSnapshot]) -> tuple[ClusterHops, ...] | None:
         """Find an order of the remaining clusters; None if there is none, or the limit is reached."""
         if not remaining:
             self.tried_orders += 1
@@ -206,15 +198,11 @@ class _OrderSearch:
             if self.passes == _MAX_PASSES:
                 return None
             self.passes += 1
-            hops, next_site = _upgrade_cluster(
-                site, cluster, self._starts[cluster.id], self._target, self._pods
-            )
+            hops, next_site = _upgrade_cluster(site, cluster, self._starts[cluster.id], self._target, self._pods)
             if not hops.fits:
                 self.tried_orders += 1
                 continue
-            following = self.find_order(
-                next_site, [candidate for candidate in remaining if candidate.id != cluster.id]
-            )
+            following = self.find_order(next_site, [candidate for candidate in remaining if candidate.id != cluster.id])
             if following is not None:
                 return (hops, *following)
         return None
@@ -234,13 +222,8 @@ def _upgrade_cluster(
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
         upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
         needs_bundle = has_etcd_gap(start, end)
-        single_replicas, available = (
-            _find_single_replicas(pods.get(cluster.id)),
-            select_available(end, site.versions),
-        )
-        supported_until = max(
-            (site.supported_until.get(version, "") for version in available or ()), default=""
-        )
+        single_replicas, available = (_find_single_replicas(pods.get(cluster.id)), select_available(end, site.versions))
+        supported_until = max((site.supported_until.get(version, "") for version in available or ()), default="")
         hops.append(Hop(str(start), end, upgrade, single_replicas, needs_bundle, available, supported_until))
         site = _apply_upgrade(site, cluster, upgrade)
         start = end
@@ -273,10 +256,7 @@ def _apply_upgrade(site: SiteSnapshot, cluster: ClusterSnapshot, upgrade: Kubern
     }
     old_scheduler = site.scheduler
     scheduler = RackScheduler(
-        old_scheduler.machines,
-        old_scheduler.spread,
-        old_scheduler.seed,
-        split_choice=old_scheduler.split_choice,
+        old_scheduler.machines, old_scheduler.spread, old_scheduler.seed, split_choice=old_scheduler.split_choice
     )
     handles: dict[int, int] = {}
     for vm in old_scheduler.list_vms():
@@ -285,18 +265,14 @@ def _apply_upgrade(site: SiteSnapshot, cluster: ClusterSnapshot, upgrade: Kubern
     def update_pool(pool: PoolSnapshot, *, is_upgraded: bool) -> PoolSnapshot:
         vms = pool.vms
         if is_upgraded:
-            vms = tuple(
-                replace(vm, placement=locations.get((pool.name, vm.name), vm.placement)) for vm in vms
-            )
+            vms = tuple(replace(vm, placement=locations.get((pool.name, vm.name), vm.placement)) for vm in vms)
         numbers = {name: handles[handle] for name, handle in pool.handles.items()}
         return replace(pool, vms=vms, handles=numbers)
 
     clusters = tuple(
         replace(
             site_cluster,
-            pools=tuple(
-                update_pool(pool, is_upgraded=site_cluster.id == cluster.id) for pool in site_cluster.pools
-            ),
+            pools=tuple(update_pool(pool, is_upgraded=site_cluster.id == cluster.id) for pool in site_cluster.pools),
         )
         for site_cluster in site.clusters
     )

@@ -86,9 +86,7 @@ def select_available(requested: KubernetesVersion, versions: Sequence[str] | Non
     if versions is None:
         return None
     return tuple(
-        text
-        for text in versions
-        if (parsed := parse_version(text)) is not None and _is_match(parsed, requested)
+        text for text in versions if (parsed := parse_version(text)) is not None and _is_match(parsed, requested)
     )
 
 

@@ -34,8 +34,7 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
     if text or len(snapshot.sites) == 1:
         return find_site(snapshot, text) if text else next(iter(snapshot.sites.values()))
     detail = (
-        f"There are {len(snapshot.sites)} sites. Select one with -site=ID: "
-        f"{format_list(snapshot.sites, _MAX_NAMES)}."
+        f"There are {len(snapshot.sites)} sites. Select one with -site=ID: {format_list(snapshot.sites, _MAX_NAMES)}."
     )
     return build_error("ambiguous-name", detail, headline="Ambiguous site")
 
@@ -87,9 +86,7 @@ def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, ClusterSn
     return _find_by_id_or_name("cluster", text, by_id, lambda site_and_cluster: site_and_cluster[1].name)
 
 
-def find_kubernetes_cluster(
-    snapshot: Snapshot, text: str
-) -> tuple[SiteSnapshot, ClusterSnapshot] | Diagnostic:
+def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, ClusterSnapshot] | Diagnostic:
     """Find an NKS cluster as `find_cluster` does."""
     answer = find_cluster(snapshot, text)
     if isinstance(answer, Diagnostic):
@@ -97,9 +94,7 @@ def find_kubernetes_cluster(
     cluster = answer[1]
     if cluster.kind is OwnerKind.NKS:
         return answer
-    return build_error(
-        "not-a-kubernetes-cluster", f"{cluster.id} is not an NKS cluster and has no Kubernetes upgrade."
-    )
+    return build_error("not-a-kubernetes-cluster", f"{cluster.id} is not an NKS cluster and has no Kubernetes upgrade.")
 
 
 def find_zones(sites: Iterable[SiteSnapshot], text: str) -> frozenset[str] | Diagnostic | None:
@@ -144,9 +139,7 @@ def find_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diag
                 "invalid-mix", f"Write the number before the SKU: {reversed_match[2]}x{reversed_match[1]}."
             )
         if not name:
-            detail = (
-                f'"{_truncate(part_text)}" is not a valid part of a mix. Write NxSKU, for example {_EXAMPLE}.'
-            )
+            detail = f'"{_truncate(part_text)}" is not a valid part of a mix. Write NxSKU, for example {_EXAMPLE}.'
             return build_error("invalid-mix", detail)
         if name not in skus:
             return _build_unknown_error("VM SKU", name, skus)

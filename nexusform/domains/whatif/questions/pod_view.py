@@ -16,11 +16,7 @@ from nexusform.domains.pods.importers.kubernetes_admission import collect_budget
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_manifests, unwrap_envelopes
-from nexusform.domains.pods.planning.cluster_observation import (
-    ObservedCluster,
-    bind_snapshot,
-    merge_observed_pods,
-)
+from nexusform.domains.pods.planning.cluster_observation import ObservedCluster, bind_snapshot, merge_observed_pods
 from nexusform.domains.pods.planning.disruptions import apply_budget_status
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_node, find_cluster_attributes
 from nexusform.domains.pods.planning.object_pods import PodKey
@@ -160,9 +156,7 @@ def _list_placed_workloads(
             yield cluster_id, dict(workloads)
 
 
-def _build_cluster_pods(
-    cluster: NodeCluster, sources: _PodSources, observed: ObservedCluster | None
-) -> ClusterPods:
+def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observed: ObservedCluster | None) -> ClusterPods:
     """Build the pods of direct workloads and of those added by placements."""
     direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
     # An imported placement notes no objects: they are those on the hub.
@@ -170,9 +164,7 @@ def _build_cluster_pods(
     # Applied objects are used as configured, not as listed by kubectl.
     own_identities = {_build_identity(manifest) for manifest in (*direct, *by_placements)}
     observed_objects = observed.objects if observed is not None else ()
-    other_objects = [
-        manifest for manifest in observed_objects if _build_identity(manifest) not in own_identities
-    ]
+    other_objects = [manifest for manifest in observed_objects if _build_identity(manifest) not in own_identities]
     candidates = collect_workloads(by_placements, [*sources.hub, *other_objects]).workloads
     selected = [workload for workload in candidates if workload.key in placed_workloads]
     workloads = (*collect_workloads(direct, [*sources.hub, *other_objects]).workloads, *selected)
@@ -212,9 +204,7 @@ def _build_identity(manifest: Manifest) -> tuple[str, str, str, str]:
 def _index_namespaces(manifests: Iterable[Manifest]) -> dict[str, Mapping[str, str]]:
     """Index the labels of namespaces by name."""
     return {
-        manifest.name: manifest.labels
-        for manifest in manifests
-        if (manifest.group, manifest.kind) == ("", "Namespace")
+        manifest.name: manifest.labels for manifest in manifests if (manifest.group, manifest.kind) == ("", "Namespace")
     }
 
 
@@ -229,9 +219,7 @@ def _apply_observed(
             existing[pod.workload, pod.number] = pod
 
 
-def _build_existing(
-    workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]
-) -> Iterable[ExistingPod]:
+def _build_existing(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[ExistingPod]:
     """Build the planned pods of a workload; without a node if that no longer exists."""
     for name, location in (pods or {}).items():
         node = _read_node(location)

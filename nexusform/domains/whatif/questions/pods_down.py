@@ -183,9 +183,7 @@ class _Outage(Struct, frozen=True):
     running: Counter[str]
 
 
-def _predict_outage(
-    pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str]
-) -> _Outage:
+def _predict_outage(pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str]) -> _Outage:
     """Predict the pods without these nodes."""
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
     prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled(pods))
@@ -200,27 +198,17 @@ def _predict_outage(
             lost.setdefault(pod.workload, []).append(pod)
     after = prediction.list_existing_pods()
     return _Outage(
-        existing,
-        nodes_down,
-        prediction,
-        after,
-        evicted,
-        lost,
-        _count_running(existing),
-        _count_running(after),
+        existing, nodes_down, prediction, after, evicted, lost, _count_running(existing), _count_running(after)
     )
 
 
-def _build_impact(
-    pods: ClusterPods, workload: Workload, outage: _Outage, *, is_drained: bool
-) -> WorkloadImpact:
+def _build_impact(pods: ClusterPods, workload: Workload, outage: _Outage, *, is_drained: bool) -> WorkloadImpact:
     """Build the impact on one workload."""
     lost_pods = outage.lost[workload.key]
     outcomes = outage.prediction.list_outcomes(workload.key)
     by_number = {outcome.number: outcome for outcome in outcomes}
     moves = tuple(
-        _build_move(pod, by_number.get(pod.number), outage.evicted.get((pod.workload, pod.number)))
-        for pod in lost_pods
+        _build_move(pod, by_number.get(pod.number), outage.evicted.get((pod.workload, pod.number))) for pod in lost_pods
     )
     on_lost_nodes = [pod for pod in lost_pods if pod.node in outage.nodes_down]
     budgets: tuple[str, ...] = ()

@@ -33,9 +33,7 @@ def assign_machines(
             if size != size_of[source.vm_class] or source.vm_class not in host.admitted:
                 continue
             pool_rack = source.pool, host.machine.rack
-            capacity = (
-                max(context.limits[source.pool], context.existing.get(pool_rack, 0)) - existing[pool_rack]
-            )
+            capacity = max(context.limits[source.pool], context.existing.get(pool_rack, 0)) - existing[pool_rack]
             entries = [
                 (row, 1.0),
                 (program.add_row(("slot", size, name), upper=float(count)), 1.0),
@@ -51,9 +49,7 @@ def assign_machines(
     )
 
 
-def _read_assignment(
-    columns: Sequence[Column], values: Sequence[int] | None
-) -> tuple[dict[int, str], frozenset[int]]:
+def _read_assignment(columns: Sequence[Column], values: Sequence[int] | None) -> tuple[dict[int, str], frozenset[int]]:
     """Read the assignment and the crowding pools from the solution."""
     targets: dict[int, str] = {}
     crowded: set[int] = set()

@@ -55,9 +55,7 @@ def find_blocking(
     return tuple(_try_constraints(site, search, _list_constraints(site, request, context)))
 
 
-def find_order_constraints(
-    site: SiteSnapshot, request: RepackRequest, search: Search
-) -> tuple[Blocking, ...]:
+def find_order_constraints(site: SiteSnapshot, request: RepackRequest, search: Search) -> tuple[Blocking, ...]:
     """Find the constraints that may prevent an order of steps, and the number of re-creations without
     each.
     """
@@ -79,15 +77,11 @@ def _try_constraints(
         share = 1 / (len(attempts) - number)
         attempt = search.run(site, loosened_request, frozenset({constraint}), walked=False, part=share)
         recreations = attempt.recreations if attempt.found else None
-        fits = recreations is not None and (
-            loosened_request.moves is None or recreations <= loosened_request.moves
-        )
+        fits = recreations is not None and (loosened_request.moves is None or recreations <= loosened_request.moves)
         is_possible = attempt.undecided and (
             loosened_request.moves is None or (attempt.bound or 0) <= loosened_request.moves
         )
-        yield Blocking(
-            constraint, description, recreations if fits else None, undecided=is_possible and not fits
-        )
+        yield Blocking(constraint, description, recreations if fits else None, undecided=is_possible and not fits)
 
 
 def _list_constraints(
@@ -104,18 +98,12 @@ def _list_constraints(
         if blocked_counts[constraint]:
             vms = format_count(blocked_counts[constraint], "VM")
             attempts.append((constraint, f"{description} ({vms})", request))
-    attempts.append(
-        (Constraint.SPREAD, ("if a rack may get more VMs of a pool than any rack has now"), request)
-    )
+    attempts.append((Constraint.SPREAD, ("if a rack may get more VMs of a pool than any rack has now"), request))
     if request.separation_rules:
-        attempts.append(
-            (Constraint.SEPARATION, "without the separation rules", replace(request, separation_rules=()))
-        )
+        attempts.append((Constraint.SEPARATION, "without the separation rules", replace(request, separation_rules=())))
     closed = sum(bool(machine.unschedulable_reason) for machine in site.machines.values())
     if closed:
-        attempts.append(
-            (Constraint.CORDONED, f"with {format_count(closed, 'machine')} in service again", request)
-        )
+        attempts.append((Constraint.CORDONED, f"with {format_count(closed, 'machine')} in service again", request))
     planned = [rack.name for rack in site.racks if rack.is_planned]
     if planned:
         attempts.append((Constraint.PLANNED_RACK, f"with {', '.join(planned)} active", request))
@@ -133,9 +121,7 @@ def find_maximum(
     while low + 1 < high:
         want = (low + high) // 2
         is_solvable = (
-            None
-            if time_budget.is_exhausted
-            else _has_solution(context, replace(request, want=want), time_budget)
+            None if time_budget.is_exhausted else _has_solution(context, replace(request, want=want), time_budget)
         )
         if is_solvable is None:
             return None
@@ -157,10 +143,7 @@ def _has_solution(context: RepackContext, request: RepackRequest, time_budget: T
 def fix_sampled_cells(site: SiteSnapshot) -> SiteSnapshot:
     """Return the site with unknown cells fixed as in the reported sample."""
     scheduler = RackScheduler(
-        site.scheduler.machines,
-        site.scheduler.spread,
-        site.scheduler.seed,
-        split_choice=site.scheduler.split_choice,
+        site.scheduler.machines, site.scheduler.spread, site.scheduler.seed, split_choice=site.scheduler.split_choice
     )
     for vm in site.scheduler.list_sampled_vms():
         scheduler.add_existing(vm.vm, vm.sku, vm.placement)

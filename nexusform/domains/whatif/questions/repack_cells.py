@@ -10,13 +10,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.domains.whatif.questions.repack_context import (
-    FreeCell,
-    MovableVm,
-    RepackContext,
-    RepackMachine,
-    VmClass,
-)
+from nexusform.domains.whatif.questions.repack_context import FreeCell, MovableVm, RepackContext, RepackMachine, VmClass
 from nexusform.scheduling.racks.layout import Share
 from nexusform.scheduling.racks.vms import VmSku
 
@@ -160,9 +154,7 @@ class CellCatalogue:
         for kind, sku in arrivals:
             if (key.admits_demand if kind < 0 else kind in key.admitted) and free.has_capacity(sku):
                 remaining_cell = free.subtract(sku)
-                yield CellOption(
-                    leaving, 0, self._find_cell_sink(key, remaining_cell), pods, kind, leaving_indexes
-                )
+                yield CellOption(leaving, 0, self._find_cell_sink(key, remaining_cell), pods, kind, leaving_indexes)
         if leaving or leaving_indexes:
             yield CellOption(leaving, 0, self._find_cell_sink(key, free), pods, None, leaving_indexes)
         if not key.admits_demand or self._sku.numa_cells > 1:
@@ -170,12 +162,7 @@ class CellCatalogue:
         count = 1
         while free.subtract(self._sku, count).is_legal:
             yield CellOption(
-                leaving,
-                count,
-                self._find_cell_sink(key, free.subtract(self._sku, count)),
-                pods,
-                None,
-                leaving_indexes,
+                leaving, count, self._find_cell_sink(key, free.subtract(self._sku, count)), pods, None, leaving_indexes
             )
             count += 1
 

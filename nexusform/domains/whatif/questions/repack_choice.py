@@ -7,20 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from nexusform.domains.whatif.questions.repack_assignment import assign_machines
-from nexusform.domains.whatif.questions.repack_cells import (
-    CellOption,
-    CellPosition,
-    Group,
-    Sink,
-    assign_groups,
-)
+from nexusform.domains.whatif.questions.repack_cells import CellOption, CellPosition, Group, Sink, assign_groups
 from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine
-from nexusform.domains.whatif.questions.repack_program import (
-    OptionCount,
-    PatternCount,
-    RepackProgram,
-    Solution,
-)
+from nexusform.domains.whatif.questions.repack_program import OptionCount, PatternCount, RepackProgram, Solution
 
 
 class RepackChoice(Struct, frozen=True):
@@ -78,10 +67,7 @@ class _ChoiceBuilder:
     """Builder of a choice."""
 
     def __init__(
-        self,
-        groups: Mapping[int, Group],
-        cells_by_sink: dict[Sink, list[CellPosition]],
-        size_of: Sequence[int],
+        self, groups: Mapping[int, Group], cells_by_sink: dict[Sink, list[CellPosition]], size_of: Sequence[int]
     ) -> None:
         self._groups = groups
         self._size_of = size_of
@@ -125,18 +111,14 @@ class _ChoiceBuilder:
     def _compute_cost(self, cell: CellPosition, option: CellOption) -> tuple[int, int]:
         """Compute the cost: pods restarted, and additional pools affected."""
         leaving = self._select_leaving(cell, option)
-        return sum(source.pods for source in leaving), len(
-            {source.pool for source in leaving} - self._affected_pools
-        )
+        return sum(source.pods for source in leaving), len({source.pool for source in leaving} - self._affected_pools)
 
     def _select_leaving(self, cell: CellPosition, option: CellOption) -> list[MovableVm]:
         """Select the VMs leaving this cell: of each group those with the fewest pods."""
         leaving: list[MovableVm] = []
         for group, count in option.leaving:
             candidates = [source for source in cell.sources if self._groups[source.handle] == group]
-            candidates.sort(
-                key=lambda source: (source.pods, source.pool not in self._affected_pools, source.handle)
-            )
+            candidates.sort(key=lambda source: (source.pods, source.pool not in self._affected_pools, source.handle))
             leaving += candidates[:count]
         return leaving
 
@@ -147,9 +129,7 @@ class _ChoiceBuilder:
         if option.demand or option.arrival == -1:
             self.reserved.add(cell.host.machine.name)
         for cells in self._cells_by_sink.values():
-            cells[:] = [
-                candidate for candidate in cells if (candidate.host, candidate.cell) != (cell.host, cell.cell)
-            ]
+            cells[:] = [candidate for candidate in cells if (candidate.host, candidate.cell) != (cell.host, cell.cell)]
         if option.sink is not None:
             self._cells_by_sink.setdefault(option.sink, []).append(cell)
         if option.arrival is not None and option.arrival >= 0 and cell.cell == 0:

@@ -205,8 +205,7 @@ def build_repack_context(
         hosts=hosts,
         blocked_by=blocked_by,
         limits=tuple(
-            _compute_rack_limit(number, pool, scheduler, existing, lifted)
-            for number, pool in enumerate(pools)
+            _compute_rack_limit(number, pool, scheduler, existing, lifted) for number, pool in enumerate(pools)
         ),
         existing=existing,
         lifted=lifted,
@@ -329,9 +328,7 @@ def find_starved_pods(
     """Find the pods with hugepages or devices but without another feasible node while these nodes are down.
     Pods of DaemonSets and bare Pods are ignored.
     """
-    recreated_workloads = {
-        workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)
-    }
+    recreated_workloads = {workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)}
     candidates = [
         (pod, constraint)
         for pod in existing
@@ -378,9 +375,7 @@ def _build_machines(
     hosts: list[RepackMachine] = []
     for machine in scheduler.machines:
         admitted = frozenset(
-            kind
-            for kind, class_demand in enumerate(demands)
-            if not empty.find_rejection(machine.name, class_demand)
+            kind for kind, class_demand in enumerate(demands) if not empty.find_rejection(machine.name, class_demand)
         )
         admits_demand = not empty.find_rejection(machine.name, demand)
         if not admitted and not admits_demand:
@@ -425,9 +420,7 @@ def _build_machine(
     )
 
 
-def _compute_splits(
-    cells: Sequence[FreeCell], loose: Iterable[CurrentVm]
-) -> tuple[tuple[FreeCell, ...], ...]:
+def _compute_splits(cells: Sequence[FreeCell], loose: Iterable[CurrentVm]) -> tuple[tuple[FreeCell, ...], ...]:
     """Compute the possible remains of each cell for every legal split; () if none or too many."""
     base = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)
     shares = tuple(Share.compute(existing.sku) for existing in loose)

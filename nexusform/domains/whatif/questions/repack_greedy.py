@@ -7,12 +7,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from nexusform.domains.whatif.questions.repack_choice import RepackChoice
-from nexusform.domains.whatif.questions.repack_context import (
-    MovableVm,
-    RepackContext,
-    RepackMachine,
-    RepackRequest,
-)
+from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine, RepackRequest
 
 
 class _Gain(Struct, frozen=True):
@@ -25,9 +20,7 @@ class _Gain(Struct, frozen=True):
 
 def choose_greedily(context: RepackContext, request: RepackRequest) -> RepackChoice:
     """Choose the VMs to re-create, without target machines."""
-    gains = [
-        gain for host in context.hosts if host.admits_demand for gain in _list_gains(context, request, host)
-    ]
+    gains = [gain for host in context.hosts if host.admits_demand for gain in _list_gains(context, request, host)]
     gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))
     selected: dict[int, MovableVm] = {}
     demanded: set[str] = set()
@@ -64,9 +57,7 @@ def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: 
     return [_Gain(host, tuple(movable.values()), gains)] if gains else []
 
 
-def _compute_cell_gain(
-    context: RepackContext, request: RepackRequest, host: RepackMachine, cell: int
-) -> _Gain | None:
+def _compute_cell_gain(context: RepackContext, request: RepackRequest, host: RepackMachine, cell: int) -> _Gain | None:
     """Compute the gain of a cell: remove the largest VMs until one VM of the demand fits."""
     free = host.cells[cell]
     leaving: list[MovableVm] = []

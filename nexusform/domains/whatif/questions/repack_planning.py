@@ -24,11 +24,7 @@ from nexusform.domains.whatif.questions.repack_blocking import (
 from nexusform.domains.whatif.questions.repack_context import Constraint, RepackRequest
 from nexusform.domains.whatif.questions.repack_search import Attempt, Search
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
-from nexusform.domains.whatif.questions.repack_windows import (
-    SAMPLES,
-    RepackWindow,
-    compute_minimum_windows,
-)
+from nexusform.domains.whatif.questions.repack_windows import SAMPLES, RepackWindow, compute_minimum_windows
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.snapshot import SiteSnapshot
 
@@ -129,8 +125,7 @@ def plan_repack(
             status=RepackStatus.OPTIMAL if is_proved else RepackStatus.GAP,
             windows=attempt.windows,
             minimum_windows=compute_minimum_windows(attempt.ground, request, attempt.windows),
-            is_machine_dependent=result.is_machine_dependent
-            and not (is_proved and _is_fully_sampled(attempt)),
+            is_machine_dependent=result.is_machine_dependent and not (is_proved and _is_fully_sampled(attempt)),
         )
     bound = attempt.bound
     is_open = attempt.undecided or attempt.found

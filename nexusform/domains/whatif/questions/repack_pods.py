@@ -119,8 +119,7 @@ class _PodSimulation:
 def _move_nodes(pods: ClusterPods, steps: Mapping[str, RepackStep]) -> ClusterPods:
     """Return the cluster with these nodes on their new machines."""
     nodes = tuple(
-        _move_node(node, steps[node.name].target) if node.name in steps else node
-        for node in pods.cluster.nodes
+        _move_node(node, steps[node.name].target) if node.name in steps else node for node in pods.cluster.nodes
     )
     return replace(pods, cluster=replace(pods.cluster, nodes=nodes))
 
@@ -133,6 +132,4 @@ def _move_node(node: Node, location: Placement) -> Node:
             labels[key] = location.availability_zone
         elif value == node.machine and key.endswith(_MACHINE_LABELS):
             labels[key] = location.machine
-    return replace(
-        node, labels=labels, machine=location.machine, rack=location.rack, zone=location.availability_zone
-    )
+    return replace(node, labels=labels, machine=location.machine, rack=location.rack, zone=location.availability_zone)

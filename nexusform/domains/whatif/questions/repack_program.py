@@ -22,12 +22,7 @@ from nexusform.domains.whatif.questions.repack_cells import (
     Sink,
     assign_groups,
 )
-from nexusform.domains.whatif.questions.repack_context import (
-    MovableVm,
-    RepackContext,
-    RepackMachine,
-    RepackRequest,
-)
+from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine, RepackRequest
 from nexusform.scheduling.racks.vms import VmSku
 
 # Node limit without a time limit, so that the answer is the same on every computer.
@@ -110,9 +105,7 @@ class Program(Struct):
             self.upper.append(upper)
         return number
 
-    def add_column(
-        self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object
-    ) -> Column:
+    def add_column(self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object) -> Column:
         """Add a column; entries of one row are summed."""
         summed: dict[int, float] = {}
         for row, value in entries:
@@ -235,9 +228,7 @@ class RepackProgram:
         """List the multi-cell VMs in this cell: (index on the machine, class)."""
         multi_cell = self._list_multi_cell(host)
         return tuple(
-            (multi_cell.index(source), source.vm_class)
-            for source in host.sources[cell]
-            if source in multi_cell
+            (multi_cell.index(source), source.vm_class) for source in host.sources[cell] if source in multi_cell
         )
 
     def _list_multi_cell(self, host: RepackMachine) -> list[MovableVm]:
@@ -291,16 +282,12 @@ class RepackProgram:
             if not (first.admits_demand if kind == _DEMAND else kind in first.admitted):
                 continue
             entries = [(program.add_row(("wide", number, kind), 0.0, 0.0), -float(sku.numa_cells))]
-            entries += [
-                (program.add_row(("wide cell", number, kind, cell)), -1.0) for cell in range(len(first.cells))
-            ]
+            entries += [(program.add_row(("wide cell", number, kind, cell)), -1.0) for cell in range(len(first.cells))]
             if kind == _DEMAND:
                 entries.append((program.add_row("demand"), 1.0))
             else:
                 rack = first.machine.rack if self._tracked_pools else ""
-                entries.append(
-                    (self._get_slot_row(rack, first.admitted, self._catalogue.class_sizes[kind]), -1.0)
-                )
+                entries.append((self._get_slot_row(rack, first.admitted, self._catalogue.class_sizes[kind]), -1.0))
             program.add_column(0.0, size * len(first.cells), entries, ("arrival", number, kind))
 
     def _add_unit(self, unit: _Unit) -> None:
@@ -308,19 +295,14 @@ class RepackProgram:
         program, size = self._program, len(unit.cells)
         first = unit.cells[0].host
         row = program.add_row(
-            ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared),
-            upper=0.0 if unit.is_cleared else size,
+            ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared), upper=0.0 if unit.is_cleared else size
         )
         default = self._catalogue.find_sink(((unit.key.free,),), unit.key)
         if default is not None and not unit.is_cleared:
             self._sinks[default] += size
             self._use_sink(default)
             self.cells_by_sink.setdefault(default, []).extend(unit.cells)
-        skus = {
-            self._groups[source.handle]: self._get_sku(source)
-            for cell in unit.cells
-            for source in cell.sources
-        }
+        skus = {self._groups[source.handle]: self._get_sku(source) for cell in unit.cells for source in cell.sources}
         spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}
         for option in self._catalogue.list_options(unit.key, skus, self._arrivals, spanning):
             entries: list[tuple[int, float]] = [(row, 1.0)]
@@ -331,13 +313,9 @@ class RepackProgram:
                 entries.append((program.add_row("demand"), float(option.demand)))
             if option.arrival is not None:
                 entries.append((program.add_row(("wide", unit.machines, option.arrival), 0.0, 0.0), 1.0))
-                entries.append(
-                    (program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)), 1.0)
-                )
+                entries.append((program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)), 1.0))
             for index in option.spanning:
-                entries.append(
-                    (program.add_row(("leaves", unit.machines, unit.cell_number, index), 0.0, 0.0), 1.0)
-                )
+                entries.append((program.add_row(("leaves", unit.machines, unit.cell_number, index), 0.0, 0.0), 1.0))
             if unit.key.single_machine:
                 entries += self._build_disk_entries(first, option)
             program.add_column(option.recreations, size, entries, (unit, option))
@@ -355,9 +333,7 @@ class RepackProgram:
             if sink is not None:
                 self._sinks[sink] += size
                 self._use_sink(sink)
-                self.cells_by_sink.setdefault(sink, []).extend(
-                    CellPosition(host, WHOLE_MACHINE, ()) for host in hosts
-                )
+                self.cells_by_sink.setdefault(sink, []).extend(CellPosition(host, WHOLE_MACHINE, ()) for host in hosts)
         if not first.loose:
             return
         cells = list(first.cells)
@@ -366,9 +342,7 @@ class RepackProgram:
             entries += self._build_departure(self._groups[source.handle], 1, first)
         for cell in range(len(cells)):
             key = self._build_cell_key(first, cell)
-            unit = _Unit(
-                key, tuple(CellPosition(host, cell, host.sources[cell]) for host in hosts), number, cell, True
-            )
+            unit = _Unit(key, tuple(CellPosition(host, cell, host.sources[cell]) for host in hosts), number, cell, True)
             self._add_unit(unit)
             row = program.add_row(("unit", number, cell, key, True))
             entries.append((row, -1.0))
@@ -425,9 +399,7 @@ class RepackProgram:
         program.upper[row] = float(self._sinks[sink])
         for pattern in sink.patterns:
             entries = [(row, 1.0)]
-            entries += [
-                (self._get_slot_row(sink.rack, sink.admitted, size), -float(count)) for size, count in pattern
-            ]
+            entries += [(self._get_slot_row(sink.rack, sink.admitted, size), -float(count)) for size, count in pattern]
             if sink.single_machine:
                 disk = sum(count * self._catalogue.sizes[size].disk for size, count in pattern)
                 entries.append((program.add_row(("disk", sink.single_machine)), float(disk)))
@@ -457,9 +429,7 @@ class RepackProgram:
 
     def _build_disk_entries(self, host: RepackMachine, option: CellOption) -> list[tuple[int, float]]:
         """Build the disk entries of an option on an individually modelled machine."""
-        skus = {
-            self._groups[source.handle]: self._get_sku(source) for cell in host.sources for source in cell
-        }
+        skus = {self._groups[source.handle]: self._get_sku(source) for cell in host.sources for source in cell}
         used_disk = option.demand * self._request.sku.disk_gib
         used_disk -= sum(count * skus[group].disk_gib for group, count in option.leaving)
         return [(self._program.add_row(("disk", host.machine.name)), float(used_disk))]
@@ -470,9 +440,7 @@ class RepackProgram:
         """Solve for the minimum re-creations; in fine mode then for the minimum pods and pools."""
         answer = run_solver(self._program.columns, self._program.lower, self._program.upper, limits)
         if answer.values is None:
-            return NoSolution(
-                answer.is_finished and not self.is_capped, 0 if self.is_capped else answer.bound
-            )
+            return NoSolution(answer.is_finished and not self.is_capped, 0 if self.is_capped else answer.bound)
         bound = 0 if self.is_capped else answer.bound
         values = answer.values
         if self._is_fine and answer.bound >= answer.objective:
@@ -580,9 +548,7 @@ def run_solver(
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = starts
     lp.a_matrix_.index_ = np.array([row for column in columns for row in column.entries], dtype=np.int32)
-    lp.a_matrix_.value_ = np.array(
-        [value for column in columns for value in column.entries.values()], dtype=np.double
-    )
+    lp.a_matrix_.value_ = np.array([value for column in columns for value in column.entries.values()], dtype=np.double)
     lp.integrality_ = [highspy.HighsVarType.kInteger] * len(columns)
     highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     options: dict[str, Any] = {
@@ -607,9 +573,7 @@ def run_solver(
         return SolverAnswer(None, 0.0, _round_bound(info.mip_dual_bound), is_finished=False)
     values = [round(value) for value in highs.getSolution().col_value]
     objective = round(info.objective_function_value)
-    return SolverAnswer(
-        values, objective, min(objective, _round_bound(info.mip_dual_bound)), is_finished=True
-    )
+    return SolverAnswer(values, objective, min(objective, _round_bound(info.mip_dual_bound)), is_finished=True)
 
 
 def _round_bound(bound: float) -> int:

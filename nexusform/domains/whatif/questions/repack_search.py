@@ -150,11 +150,7 @@ class _Closer:
     def _solve(self, request: RepackRequest) -> tuple[RepackChoice, int] | NoSolution:
         """A choice of VMs, and how many it takes at least."""
         program = RepackProgram(
-            self._ground,
-            request,
-            tracked_pools=self._followed,
-            single_machines=self._solo,
-            is_fine=self._fine,
+            self._ground, request, tracked_pools=self._followed, single_machines=self._solo, is_fine=self._fine
         )
         if self._patience.is_exhausted:
             return NoSolution(is_proved=False)
@@ -188,6 +184,4 @@ class _Closer:
 
     def _cheapest(self, patience: TimeBudget) -> WindowSequence | None:
         """A way without the program: nothing proves it."""
-        return find_sequence(
-            self._ground, self._request, choose_greedily(self._ground, self._request), patience
-        )
+        return find_sequence(self._ground, self._request, choose_greedily(self._ground, self._request), patience)

@@ -80,10 +80,7 @@ class SeparationRule(Struct, frozen=True):
         locations = (
             other_vm.placement
             for other_vm in vms
-            if any(
-                group.has_vm((other_vm.vm.owner, other_vm.vm.pool, other_vm.vm.number))
-                for group in other_groups
-            )
+            if any(group.has_vm((other_vm.vm.owner, other_vm.vm.pool, other_vm.vm.number)) for group in other_groups)
         )
         return frozenset(self._get_domain(location) for location in locations)
 
@@ -91,9 +88,7 @@ class SeparationRule(Struct, frozen=True):
         """Find the machines or racks with members of two groups."""
         groups_at: dict[str, set[int]] = {}
         for vm_location in vm_locations:
-            group_numbers = {
-                number for number, group in enumerate(self.groups) if group.is_member(vm_location)
-            }
+            group_numbers = {number for number, group in enumerate(self.groups) if group.is_member(vm_location)}
             if group_numbers:
                 groups_at.setdefault(self._get_domain(vm_location.location), set()).update(group_numbers)
         return frozenset(domain for domain, groups in groups_at.items() if len(groups) > 1)

@@ -76,10 +76,7 @@ class WindowSequence(Struct, frozen=True):
 
 
 def find_sequence(
-    context: RepackContext,
-    request: RepackRequest,
-    choice: RepackChoice,
-    time_budget: TimeBudget = NO_TIME_LIMIT,
+    context: RepackContext, request: RepackRequest, choice: RepackChoice, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> WindowSequence | None:
     """Find an order with all VMs placed and the demand fitting; None if none is found. First, VMs use any
     machine not reserved for the demand, with the fewest cordons. Otherwise, VMs are steered to their target
@@ -87,15 +84,11 @@ def find_sequence(
     """
     best_sequence, best_certainty = None, 0.0
     for strategy, is_strict in _list_strategies(context, choice):
-        sequence = _SequenceBuilder(context, request, choice, strategy, is_strict=is_strict).build_sequence(
-            time_budget
-        )
+        sequence = _SequenceBuilder(context, request, choice, strategy, is_strict=is_strict).build_sequence(time_budget)
         if sequence is None or not has_capacity(sequence.scheduler_after, request):
             continue
         certainty = (
-            compute_certainty(verify_sequence(context, sequence, time_budget))
-            if context.scheduler.is_sampled
-            else 1.0
+            compute_certainty(verify_sequence(context, sequence, time_budget)) if context.scheduler.is_sampled else 1.0
         )
         if certainty == 1.0:
             return sequence
@@ -299,9 +292,7 @@ class _SequenceBuilder:
             return False
         nodes = {source.vm.name}
         nodes |= {
-            selected_vm.vm.name
-            for selected_vm in selected
-            if self._context.clusters[selected_vm.pool].id == cluster.id
+            selected_vm.vm.name for selected_vm in selected if self._context.clusters[selected_vm.pool].id == cluster.id
         }
         if len(nodes) == 1:
             return False
@@ -454,12 +445,7 @@ def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
     if not names:
         return demand
     cordon = Hint(
-        is_affinity=False,
-        is_hard=True,
-        scope=HintScope.MACHINE,
-        machines=names,
-        racks=frozenset(),
-        target=CORDONED,
+        is_affinity=False, is_hard=True, scope=HintScope.MACHINE, machines=names, racks=frozenset(), target=CORDONED
     )
     return replace(demand, constraints=replace(demand.constraints, hints=(*demand.constraints.hints, cordon)))
 
@@ -475,9 +461,7 @@ def compute_max_down(context: RepackContext, number: int) -> int:
     return max(compute_amount(pool.demand.max_unavailable, count), 1)
 
 
-def compute_minimum_windows(
-    context: RepackContext, request: RepackRequest, windows: Sequence[RepackWindow]
-) -> int:
+def compute_minimum_windows(context: RepackContext, request: RepackRequest, windows: Sequence[RepackWindow]) -> int:
     """Compute a lower bound of windows for the VMs of these windows in any order."""
     pool_counts = Counter(step.source.pool for window in windows for step in window.steps)
     lower_bounds = [ceil(count / compute_max_down(context, pool)) for pool, count in pool_counts.items()]
@@ -501,10 +485,7 @@ def verify_sequence(
             for machine in context.scheduler.machines
         ]
         base = RackScheduler(
-            machines,
-            context.scheduler.spread,
-            context.scheduler.seed,
-            split_choice=context.scheduler.split_choice,
+            machines, context.scheduler.spread, context.scheduler.seed, split_choice=context.scheduler.split_choice
         )
         leaving = {step.source.handle for step in window.steps}
         for handle, vm in existing.items():
@@ -520,9 +501,7 @@ def verify_sequence(
 
 def compute_certainty(windows: Iterable[RepackWindow]) -> float:
     """Compute the minimum share of samples with a VM on its target, over all VMs."""
-    return min(
-        (step.hits / step.runs for window in windows for step in window.steps if step.runs), default=1.0
-    )
+    return min((step.hits / step.runs for window in windows for step in window.steps if step.runs), default=1.0)
 
 
 def _count_hits(
@@ -537,9 +516,7 @@ def _count_hits(
     for run in range(SAMPLES):
         scheduler = base.copy(run, run)
         for step in window.steps:
-            placement = scheduler.try_place(
-                build_pool_demand(context.pools[step.source.pool], step.source.vm)
-            )
+            placement = scheduler.try_place(build_pool_demand(context.pools[step.source.pool], step.source.vm))
             if placement is not None and placement[1].machine == step.target.machine:
                 hits[step.source.handle] += 1
         runs += 1

@@ -23,12 +23,7 @@ from nexusform.domains.whatif.questions.pods_down import (
 )
 from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
 from nexusform.resource_types.machine_facts import find_health_reasons
-from nexusform.snapshots.availability import (
-    PoolAvailability,
-    compute_quorum,
-    group_down_vms,
-    list_affected_pools,
-)
+from nexusform.snapshots.availability import PoolAvailability, compute_quorum, group_down_vms, list_affected_pools
 from nexusform.snapshots.snapshot import OwnerKind, SiteSnapshot
 
 # "Upgrades may take up to 4 h + 2 h per rack" (Operator Nexus documentation).
@@ -205,9 +200,7 @@ def simulate_runtime_upgrade(
     waves: list[UpgradeWave] = []
     for rack in racks:
         waves += _build_waves(site, rack, options.max_unavailable, len(waves) + 1)
-    simulations = [
-        PodsSimulation(pods[cluster.id], options.drain) for cluster in site.clusters if cluster.id in pods
-    ]
+    simulations = [PodsSimulation(pods[cluster.id], options.drain) for cluster in site.clusters if cluster.id in pods]
     waves = [replace(wave, workloads=tuple(_run_workloads(wave, simulations))) for wave in waves]
     return RuntimeUpgrade(
         site_id=site.id,
@@ -222,9 +215,7 @@ def simulate_runtime_upgrade(
     )
 
 
-def _find_stop(
-    site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[UpgradeWave]
-) -> UpgradeStop | None:
+def _find_stop(site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[UpgradeWave]) -> UpgradeStop | None:
     """Find the predicted stop of the upgrade, None without one."""
     last_wave = {wave.rack: wave.number for wave in waves}
     for rack, number in last_wave.items():
@@ -272,9 +263,7 @@ def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterabl
     affected_waves: dict[tuple[str, str], list[tuple[int, PoolAvailability]]] = {}
     for wave in waves:
         for pool_left in wave.pools:
-            affected_waves.setdefault((pool_left.cluster_id, pool_left.pool), []).append(
-                (wave.number, pool_left)
-            )
+            affected_waves.setdefault((pool_left.cluster_id, pool_left.pool), []).append((wave.number, pool_left))
     for cluster in site.clusters:
         for pool in cluster.pools:
             pool_waves = affected_waves.get((cluster.id, pool.name), [])

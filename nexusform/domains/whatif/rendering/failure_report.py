@@ -141,8 +141,7 @@ def _build_deletion_section(failure: Failure) -> Section:
     lines = []
     if unreachable:
         lines.append(
-            f"Without quorum the control plane of {format_list(unreachable)} is down: recover a machine "
-            "first."
+            f"Without quorum the control plane of {format_list(unreachable)} is down: recover a machine first."
         )
     commands: list[str] = []
     for deletion in failure.deletions:
@@ -176,10 +175,7 @@ def _build_checks(failure: Failure) -> Iterable[str]:
     yield f"Cordon {machines} to keep new VMs off when {return_text}."
     unreachable = sorted({deletion.cluster for deletion in failure.deletions if not deletion.is_reachable})
     if unreachable:
-        yield (
-            f"Recover a machine for {format_list(unreachable)} first. Without quorum its nodes cannot "
-            "be deleted."
-        )
+        yield (f"Recover a machine for {format_list(unreachable)} first. Without quorum its nodes cannot be deleted.")
     if failure.missing:
         reasons = ", ".join(f"{pool.cluster}/{pool.pool}" for pool in failure.recreations if pool.missing)
         yield (
@@ -192,10 +188,7 @@ def _build_actions(failure: Failure) -> Iterable[str]:
     """Build the deletion steps, clusters with control plane nodes one at a time."""
     for deletion in failure.deletions:
         if deletion.is_reachable:
-            yield (
-                f"{deletion.cluster}: delete {format_count(len(deletion.nodes), 'node')} with the "
-                "command above."
-            )
+            yield (f"{deletion.cluster}: delete {format_count(len(deletion.nodes), 'node')} with the command above.")
     for pool in failure.stay_down:
         yield f"Down until the machine returns: {_describe_waiting(pool)}."
 
@@ -203,10 +196,7 @@ def _build_actions(failure: Failure) -> Iterable[str]:
 def _build_final_checks(failure: Failure) -> Iterable[str]:
     """Build the steps to verify the result."""
     if failure.deletions:
-        yield (
-            "Wait until the new nodes are Ready (up to 30 minutes). Compare their machines with the "
-            "tables below."
-        )
+        yield ("Wait until the new nodes are Ready (up to 30 minutes). Compare their machines with the tables below.")
     yield (
         "Run `nexusform plan` to see which VMs are not where recorded. Record them with `nexusform "
         "apply -refresh-only`."
@@ -217,12 +207,8 @@ def _build_final_checks(failure: Failure) -> Iterable[str]:
 
 def _build_recreation_section(failure: Failure) -> Section:
     """Build the section of re-created VMs."""
-    sampled_counts = (
-        failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
-    )
-    rows = tuple(
-        _build_recreation_row(*pair) for pair in zip(failure.recreations, sampled_counts, strict=True)
-    )
+    sampled_counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
+    rows = tuple(_build_recreation_row(*pair) for pair in zip(failure.recreations, sampled_counts, strict=True))
     reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason]
     table = _build_table(("cluster", "pool", "fit", "racks"), rows, 2)
     title = "Re-created VMs (predicted)"
@@ -274,8 +260,6 @@ FAILURE: Final = RecordForm(
     workloads=_build_workload_document,
     runbook=_list_runbook,
     delete_nodes="cluster_id machines command nodes control_plane_answers=is_reachable",
-    comebacks=RecordForm(
-        PoolRecreation, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM
-    ),
+    comebacks=RecordForm(PoolRecreation, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM),
     samples=build_sampled_capacity,
 )

@@ -37,9 +37,7 @@ def render_fleet_page(simulation: FleetSimulation, report: AnswerReport) -> str:
     pods = list(chain.from_iterable(placement.pods for placement in simulation.placements))
     rows = _list_all_rows(simulation)
     data = build_simulation_data((), [*rows, *pods])
-    return render_answer_page(
-        report, _render_matrices(simulation), data, render_pods(pods, "Pods one by one")
-    )
+    return render_answer_page(report, _render_matrices(simulation), data, render_pods(pods, "Pods one by one"))
 
 
 def _render_matrices(simulation: FleetSimulation) -> Part:

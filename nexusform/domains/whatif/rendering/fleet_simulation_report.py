@@ -11,11 +11,7 @@ from msgspec import Struct
 from nexusform.diagnostics.phrases import format_count, format_list, select_form
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, ResourceUsage
 from nexusform.domains.pods.pod_kind import PodLocation
-from nexusform.domains.whatif.questions.fleet_simulation import (
-    FleetSimulation,
-    MemberCapacity,
-    PlacementOutcome,
-)
+from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, MemberCapacity, PlacementOutcome
 from nexusform.json_data.record_forms import RecordForm, build_row_form
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
@@ -72,9 +68,7 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
     if unfulfilled:
         yield f"{format_list(unfulfilled, 4)} {select_form(len(unfulfilled), 'falls', 'fall')} short"
     empty = [
-        placement.after.key
-        for placement in placements
-        if placement.before.clusters and not placement.after.clusters
+        placement.after.key for placement in placements if placement.before.clusters and not placement.after.clusters
     ]
     if empty:
         yield f"{format_list(empty, 4)} {select_form(len(empty), 'is', 'are')} no longer on any cluster"
@@ -127,9 +121,7 @@ def _build_placement_section(simulation: FleetSimulation) -> Section:
     rows = tuple(_build_placement_row(placement) for placement in selected)
     table = Table(("placement", "policy", "clusters", "added to", "removed from", ""), rows) if rows else None
     other_lines = _count_others(simulation, len(selected))
-    return Section(
-        "Placements", lines=other_lines, table=table, is_finding=any(row.is_finding for row in rows)
-    )
+    return Section("Placements", lines=other_lines, table=table, is_finding=any(row.is_finding for row in rows))
 
 
 def select_placements(simulation: FleetSimulation) -> Sequence[PlacementOutcome]:
@@ -137,9 +129,7 @@ def select_placements(simulation: FleetSimulation) -> Sequence[PlacementOutcome]
     placements = simulation.placements
     if len(placements) <= _MAX_ROWS:
         return placements
-    return [
-        placement for placement in placements if _has_cluster_changes(placement) or placement.has_findings
-    ]
+    return [placement for placement in placements if _has_cluster_changes(placement) or placement.has_findings]
 
 
 def _count_others(simulation: FleetSimulation, row_count: int) -> tuple[str, ...]:
@@ -164,9 +154,7 @@ def _count_others(simulation: FleetSimulation, row_count: int) -> tuple[str, ...
 
 def _build_placement_row(placement: PlacementOutcome) -> Row:
     count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
-    clusters = (
-        f"{count_before:,} -> {count_after:,}" if _has_cluster_changes(placement) else f"{count_after:,}"
-    )
+    clusters = f"{count_before:,} -> {count_after:,}" if _has_cluster_changes(placement) else f"{count_after:,}"
     state = "" if placement.after.is_fulfilled else "not fulfilled"
     if not placement.after.is_fulfilled and not placement.before.is_fulfilled:
         state = "not fulfilled, as before"
@@ -185,11 +173,7 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
     """Build the section of reasons for added, removed and missing clusters."""
     lines: list[str] = []
     for placement in select_placements(simulation):
-        lines += [
-            _describe_reason(placement, row, "")
-            for row in placement.rows
-            if _is_cluster_change(placement, row)
-        ]
+        lines += [_describe_reason(placement, row, "") for row in placement.rows if _is_cluster_change(placement, row)]
         lines += [
             _describe_reason(placement, row, ", with and without this change")
             for row in placement.unrelated
@@ -197,9 +181,7 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
         ]
         if placement.status is not None and not placement.after.is_fulfilled:
             lines.append(f"{placement.after.key}: {placement.status.condition.message}")
-            lines += [
-                f"{decision.cluster}: {decision.reason}" for decision in placement.status.unselected_decisions
-            ]
+            lines += [f"{decision.cluster}: {decision.reason}" for decision in placement.status.unselected_decisions]
     if lines:
         yield Section("Why", _limit_sentences(lines))
 
@@ -207,11 +189,7 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
 def _limit_sentences(lines: Sequence[str]) -> tuple[str, ...]:
     """Limit the sentences, with the number of further ones; JSON has all."""
     hidden_count = len(lines) - _MAX_SENTENCES
-    return (
-        tuple(lines)
-        if hidden_count <= 1
-        else (*lines[:_MAX_SENTENCES], f"and {hidden_count:,} more of these")
-    )
+    return tuple(lines) if hidden_count <= 1 else (*lines[:_MAX_SENTENCES], f"and {hidden_count:,} more of these")
 
 
 def _is_cluster_change(placement: PlacementOutcome, row: PlacementChange) -> bool:
@@ -270,9 +248,7 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
         rows += [_build_workload_row(pool, pods) for pool, pods in by_workload.items()]
         reasons |= {f"{row.object}: {row.reason}": None for row in placement.pending}
     if rows:
-        table = Table(
-            ("cluster", "workload", "come", "go", "have no node"), tuple(rows), frozenset({2, 3, 4})
-        )
+        table = Table(("cluster", "workload", "come", "go", "have no node"), tuple(rows), frozenset({2, 3, 4}))
         lines = tuple(reasons)[:_MAX_PODS]
         yield Section("Pods", lines, table=table, is_finding=any(row.is_finding for row in rows))
 
@@ -287,9 +263,7 @@ def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
     affected = {edit.member for edit in simulation.edits}
     for placement in simulation.placements:
         affected |= {*placement.gained, *placement.lost}
-    selected = [
-        member for member in simulation.members if member.name in affected or member.before != member.after
-    ]
+    selected = [member for member in simulation.members if member.name in affected or member.before != member.after]
     unaffected_count = len(simulation.members) - len(selected)
     without_data = [member.name for member in selected if not any(_build_capacity_row(member).cells[1:])]
     rows = tuple(_build_capacity_row(member) for member in selected if member.name not in without_data)
@@ -358,17 +332,11 @@ _UNSELECTED: Final = RecordForm(Struct, "cluster reason")
 _BINDING: Final = RecordForm(
     PlacementChange, "cluster=object action trigger? reason? state=target scores", state=_get_binding_state
 )
-_POD: Final = RecordForm(
-    PlacementChange, "*of=. action node=. reason?", record_class=_split_pod, node=_get_node
-)
+_POD: Final = RecordForm(PlacementChange, "*of=. action node=. reason?", record_class=_split_pod, node=_get_node)
 
 
 def _build_unselected_documents(outcome: PlacementOutcome) -> list[dict[str, Any]]:
-    return (
-        []
-        if outcome.status is None
-        else [_UNSELECTED(decision) for decision in outcome.status.unselected_decisions]
-    )
+    return [] if outcome.status is None else [_UNSELECTED(decision) for decision in outcome.status.unselected_decisions]
 
 
 _PLACEMENT: Final = RecordForm(

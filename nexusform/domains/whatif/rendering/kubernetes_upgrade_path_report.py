@@ -29,9 +29,7 @@ def _build_summary(path: UpgradePath) -> str:
     hops = [hop for cluster in path.clusters for hop in cluster.hops]
     if not hops:
         return "Nothing to do: already at this version."
-    blocked = [
-        (cluster, hop) for cluster in path.clusters for hop in cluster.hops if not hop.has_surge_capacity
-    ]
+    blocked = [(cluster, hop) for cluster in path.clusters for hop in cluster.hops if not hop.has_surge_capacity]
     if blocked:
         cluster, hop = blocked[0]
         pools = format_list(pool.pool for pool in hop.upgrade.blocked_pools)
@@ -43,8 +41,7 @@ def _build_summary(path: UpgradePath) -> str:
     if path.has_findings:
         count = sum(hop.has_findings for hop in hops)
         return (
-            f"Every surge fits, but {format_count(count, 'hop')} {select_form(count, 'takes', 'take')} "
-            "workload down."
+            f"Every surge fits, but {format_count(count, 'hop')} {select_form(count, 'takes', 'take')} workload down."
         )
     return f"The upgrade fits in {format_count(len(hops), 'hop')}: every surge fits."
 
@@ -59,9 +56,7 @@ def _build_facts(path: UpgradePath) -> Iterable[str]:
             yield f"Every surge fits in this order: {order}."
         else:
             orders_text = "each order" if path.is_exhaustive else f"{path.tried_orders} orders"
-            yield (
-                f"No tested order fits every surge ({orders_text} tested); shown in the given order: {order}."
-            )
+            yield (f"No tested order fits every surge ({orders_text} tested); shown in the given order: {order}.")
     hops = [hop for cluster in path.clusters for hop in cluster.hops]
     if any(hop.supported_until for hop in hops):
         yield "End-of-support dates by day: from the site's kubernetesVersions catalog."
@@ -102,10 +97,7 @@ def _describe_findings(hop: Hop) -> Iterable[str]:
     if hop.lost_pools:
         yield f"{prefix}no node (or no quorum) of {format_list(hop.lost_pools)} is up meanwhile."
     if hop.single_replicas:
-        yield (
-            f"{prefix}down while their node is drained, with one replica: "
-            f"{format_list(hop.single_replicas, 5)}."
-        )
+        yield (f"{prefix}down while their node is drained, with one replica: {format_list(hop.single_replicas, 5)}.")
     if hop.is_unavailable:
         yield f"{prefix}the site has no {hop.end}: Azure rejects the upgrade."
     elif hop.available_versions:

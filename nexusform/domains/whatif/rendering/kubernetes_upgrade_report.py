@@ -51,9 +51,7 @@ def _build_summary(upgrade: KubernetesUpgrade) -> str:
         names = format_list(pool.pool for pool in upgrade.blocked_pools)
         return f"The upgrade does not fit: no surge capacity for {names}."
     if upgrade.budgets:
-        return (
-            f"The upgrade is blocked: {format_list(upgrade.budgets)} allows no eviction, so drains time out."
-        )
+        return f"The upgrade is blocked: {format_list(upgrade.budgets)} allows no eviction, so drains time out."
     lost = [pool.pool for pool in upgrade.pools if pool.is_lost]
     if lost:
         return f"The upgrade fits, but no node of {format_list(lost)} is up."
@@ -136,16 +134,13 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
         rows += [_build_move_row(batch, move) for move in batch.moves]
     heads = ("batch", "node", "runs on", "new VM on")
     title = f"{pool.pool}: {format_count(len(pool.batches), 'batch', 'batches')}"
-    return Section(
-        title, table=Table(heads, tuple(rows), frozenset({0})), is_folded=True, is_finding=pool.is_blocked
-    )
+    return Section(title, table=Table(heads, tuple(rows), frozenset({0})), is_folded=True, is_finding=pool.is_blocked)
 
 
 def _build_move_row(batch: UpgradeBatch, move: Replacement) -> Row:
     location_text = format_short_location(move.placement) if move.placement is not None else "no capacity"
     return Row(
-        (str(batch.number), move.vm.name, format_short_location(move.vm.placement), location_text),
-        not batch.fits,
+        (str(batch.number), move.vm.name, format_short_location(move.vm.placement), location_text), not batch.fits
     )
 
 

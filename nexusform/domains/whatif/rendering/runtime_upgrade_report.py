@@ -62,9 +62,7 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
     stops: list[str] = []
     for upgrade in upgrades:
         stops += [_describe_stop(upgrade.stop)] if upgrade.stop is not None else []
-        losses += [
-            _describe_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is PoolOutcome.LOST
-        ]
+        losses += [_describe_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is PoolOutcome.LOST]
         workloads += upgrade.workloads
     for workload in workloads:
         if workload.outcome is PodsOutcome.LOST:
@@ -78,10 +76,7 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
         for workload in workloads
         if workload.maximum_pending
     ]
-    return (
-        f"Availability is kept: "
-        f"{'; '.join([text, format_list(pending, 4)] if pending else [text])}.{stop_text}"
-    )
+    return f"Availability is kept: {'; '.join([text, format_list(pending, 4)] if pending else [text])}.{stop_text}"
 
 
 def _describe_stop(stop: UpgradeStop) -> str:
@@ -157,10 +152,7 @@ def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
     for offer in runtime.offers:
         parts = (
             (f"expected to take {offer.duration}", offer.duration),
-            (
-                _WORKLOADS.get(offer.workload_impact, f"workloads: {offer.workload_impact}"),
-                offer.workload_impact,
-            ),
+            (_WORKLOADS.get(offer.workload_impact, f"workloads: {offer.workload_impact}"), offer.workload_impact),
             (f"supported until {offer.supported_until}", offer.supported_until),
             (offer.impact.rstrip("."), offer.impact),
         )
@@ -248,9 +240,7 @@ def _build_timeline_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
     waves = [_count_up(wave) for wave in upgrade.waves]
     rows = tuple(_build_timeline_row(verdict, waves) for verdict in upgrade.verdicts if verdict.total)
     heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
-    legend = (
-        ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
-    )
+    legend = ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
     table = Table(heads, rows, frozenset(range(2, len(heads))))
     return Section(f"{prefix}VMs up in each wave", (legend,), table=table)
 
@@ -263,9 +253,7 @@ def _build_timeline_row(verdict: PoolVerdict, waves: Iterable[Mapping[_PoolId, s
 def _count_up(wave: UpgradeWave) -> dict[_PoolId, str]:
     """Count the VMs up of every pool with VMs down."""
     return {
-        (pool.cluster_id, pool.pool): f"{pool.remaining_count:,}!"
-        if pool.is_lost
-        else f"{pool.remaining_count:,}"
+        (pool.cluster_id, pool.pool): f"{pool.remaining_count:,}!" if pool.is_lost else f"{pool.remaining_count:,}"
         for pool in wave.pools
     }
 
@@ -290,9 +278,7 @@ def _build_pods_section(wave: UpgradeWave, prefix: str, *, is_drained: bool) -> 
     table = build_workload_table(wave.workloads, is_drained=is_drained)
     lines = tuple(build_pending_lines(wave.workloads))
     has_findings = any(row.is_finding for row in table.rows)
-    return Section(
-        f"{prefix}Wave {wave.number}: pods", lines, table=table, is_folded=True, is_finding=has_findings
-    )
+    return Section(f"{prefix}Wave {wave.number}: pods", lines, table=table, is_folded=True, is_finding=has_findings)
 
 
 def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:

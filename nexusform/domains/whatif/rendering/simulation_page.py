@@ -46,9 +46,7 @@ def build_current_play(site: SiteSnapshot) -> Playback:
 def build_runtime_upgrade_play(site: SiteSnapshot, upgrade: RuntimeUpgrade) -> Playback:
     """Build the steps of a runtime upgrade, wave by wave."""
     waves = [
-        PlaybackStep(
-            _format_wave_title(wave, len(upgrade.waves)), wave.machines, figures=_build_figures(wave.pools)
-        )
+        PlaybackStep(_format_wave_title(wave, len(upgrade.waves)), wave.machines, figures=_build_figures(wave.pools))
         for wave in upgrade.waves
     ]
     return Playback(
@@ -62,17 +60,13 @@ def _format_wave_title(wave: UpgradeWave, waves: int) -> str:
     batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
     lost_pools = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.is_lost]
     loss = f"; lost meanwhile: {', '.join(lost_pools)}" if lost_pools else ""
-    return (
-        f"Wave {wave.number} of {waves}: {wave.rack}{batch}, {format_count(wave.vm_count, 'VM')} down{loss}"
-    )
+    return f"Wave {wave.number} of {waves}: {wave.rack}{batch}, {format_count(wave.vm_count, 'VM')} down{loss}"
 
 
 def _build_figures(pools: Iterable[PoolAvailability]) -> tuple[StepFigure, ...]:
     """Build the figures of VMs up by pool."""
     return tuple(
-        StepFigure(
-            f"{pool.cluster} / {pool.pool}", f"{pool.remaining_count:,} of {pool.total:,} up", pool.is_lost
-        )
+        StepFigure(f"{pool.cluster} / {pool.pool}", f"{pool.remaining_count:,} of {pool.total:,} up", pool.is_lost)
         for pool in pools
     )
 
@@ -85,10 +79,7 @@ def build_failure_play(site: SiteSnapshot, failure: Failure) -> Playback:
     down_count = len(locations) + len(failure.unmanaged_vms)
     for recreation in failure.recreations:
         locations.update(
-            {
-                (recreation.cluster_id, replacement.vm.name): replacement.placement
-                for replacement in recreation.vms
-            }
+            {(recreation.cluster_id, replacement.vm.name): replacement.placement for replacement in recreation.vms}
         )
     recreated_count = sum(location is not None for location in locations.values())
     site_map = _build_site_map(site, locations, frozenset(failure.machines))
@@ -101,9 +92,7 @@ def build_failure_play(site: SiteSnapshot, failure: Failure) -> Playback:
             figures=_build_figures((*failure.pools, *failure.stay_down)),
         ),
         PlaybackStep(
-            f"{format_count(recreated_count, 'VM')} of {down_count} re-created elsewhere",
-            failure.machines,
-            moves,
+            f"{format_count(recreated_count, 'VM')} of {down_count} re-created elsewhere", failure.machines, moves
         ),
     )
     return Playback(site_map, steps, moved_label="is re-created elsewhere", removed_label="stays down")
@@ -124,9 +113,7 @@ def build_kubernetes_upgrade_play(site: SiteSnapshot, upgrade: KubernetesUpgrade
         moves = tuple(numbers[move.vm.name] for move in batch.moves) if batch.fits else ()
         steps.append(PlaybackStep(_format_batch_title(pool, batch), affected_vms=moves))
     last_title = "Where the upgrade stops" if upgrade.blocked_pools else "After the upgrade"
-    return Playback(
-        site_map, (*steps, PlaybackStep(last_title)), moved_label="is replaced by a new VM elsewhere"
-    )
+    return Playback(site_map, (*steps, PlaybackStep(last_title)), moved_label="is replaced by a new VM elsewhere")
 
 
 def build_repack_play(site: SiteSnapshot, repack: RepackResult) -> Playback:
@@ -140,16 +127,10 @@ def build_repack_play(site: SiteSnapshot, repack: RepackResult) -> Playback:
     numbers = {(vm.address, vm.name): number for number, vm in enumerate(site_map.vms)}
     steps = [PlaybackStep("Before the repacking")]
     for window_number, window in enumerate(repack.windows, 1):
-        moves = tuple(
-            numbers[str(site.pools[step.source.pool].address), step.source.vm.name] for step in window.steps
-        )
-        title = (
-            f"Window {window_number} of {len(repack.windows)}: {format_count(len(moves), 'VM')} re-created"
-        )
+        moves = tuple(numbers[str(site.pools[step.source.pool].address), step.source.vm.name] for step in window.steps)
+        title = f"Window {window_number} of {len(repack.windows)}: {format_count(len(moves), 'VM')} re-created"
         steps.append(PlaybackStep(title, affected_vms=moves))
-    last_step = (
-        PlaybackStep("After the repacking") if repack.windows else PlaybackStep("Nothing is re-created")
-    )
+    last_step = PlaybackStep("After the repacking") if repack.windows else PlaybackStep("Nothing is re-created")
     return Playback(site_map, (*steps, last_step), moved_label="is re-created elsewhere")
 
 
@@ -179,9 +160,7 @@ class _VmIndex(Struct, frozen=True):
 
 
 def _build_site_map(
-    site: SiteSnapshot,
-    locations: Mapping[_VmKey, Placement | None],
-    lost: frozenset[str] = frozenset(),
+    site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None], lost: frozenset[str] = frozenset()
 ) -> SiteMap:
     """Build the map of a site before and after; `locations` are those afterwards (None: down, like unmanaged
     VMs on `lost` machines), other VMs stay.
@@ -191,11 +170,7 @@ def _build_site_map(
         index.add_vm(vm)
     clusters = sorted({vm.cluster: None for vm in index.vms}, key=lambda name: name == OUTSIDE)
     return SiteMap(
-        id=site.id,
-        name=site.name,
-        racks=_build_racks(site, index),
-        vms=tuple(index.vms),
-        clusters=tuple(clusters),
+        id=site.id, name=site.name, racks=_build_racks(site, index), vms=tuple(index.vms), clusters=tuple(clusters)
     )
 
 

@@ -9,13 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_form
-from nexusform.domains.whatif.questions.capacity import (
-    CapacityAnswer,
-    MixAnswer,
-    MixPart,
-    SkuCapacity,
-    ZoneCapacity,
-)
+from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswer, MixPart, SkuCapacity, ZoneCapacity
 from nexusform.domains.whatif.questions.fragmentation import Fragmentation
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.other_capacity import LABELS, POD_BLOCK, OtherCapacity
@@ -37,9 +31,7 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Ans
         sections += [_add_prefix(section, prefix) for section in _build_sections(answer)]
     names = format_list(answer.site_id for answer in answers)
     verdict = "; ".join(_build_summary(answer, len(answers) > 1) for answer in answers)
-    return AnswerReport(
-        f"Capacity of {names} ({origin})", f"{verdict}.", has_findings, tuple(facts), tuple(sections)
-    )
+    return AnswerReport(f"Capacity of {names} ({origin})", f"{verdict}.", has_findings, tuple(facts), tuple(sections))
 
 
 def _add_prefix(section: Section, prefix: str) -> Section:
@@ -87,8 +79,7 @@ def _build_facts(answer: CapacityAnswer) -> Iterable[str]:
     if answer.closed:
         reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(answer.closed.items()))
         yield (
-            f"{format_count(sum(answer.closed.values()), 'machine')} accept no new VMs and are not "
-            f"counted: {reasons}."
+            f"{format_count(sum(answer.closed.values()), 'machine')} accept no new VMs and are not counted: {reasons}."
         )
     if answer.planned_racks:
         yield f"Planned racks (counted separately): {format_list(answer.planned_racks)}."
@@ -330,9 +321,7 @@ def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]
 
 def _build_site_document(answer: CapacityAnswer) -> dict[str, Any]:
     other = (
-        {"capacity_other": build_other_capacity_documents(answer.other_capacities)}
-        if answer.other_capacities
-        else {}
+        {"capacity_other": build_other_capacity_documents(answer.other_capacities)} if answer.other_capacities else {}
     )
     return {**_SITE(answer), **other, "mix": None if answer.mix is None else _build_mix_document(answer.mix)}
 

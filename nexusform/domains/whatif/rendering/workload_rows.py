@@ -36,11 +36,7 @@ def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
     lines: list[str] = []
     has_several_clusters = len({impact.cluster_id for impact in impacts}) > 1
     for impact in impacts:
-        workload = (
-            f"{_extract_name(impact.cluster_id)}: {impact.workload}"
-            if has_several_clusters
-            else impact.workload
-        )
+        workload = f"{_extract_name(impact.cluster_id)}: {impact.workload}" if has_several_clusters else impact.workload
         pods_by_reason: dict[str, list[str]] = {}
         for move in impact.moves:
             if not move.node:
@@ -66,9 +62,7 @@ def _build_verdict_row(verdict: WorkloadVerdict) -> Row:
     pods = (verdict.replicas, verdict.minimum_at_once, verdict.minimum_running, verdict.maximum_pending)
     outcome_text = verdict.outcome.value if verdict.is_certain else f"{verdict.outcome.value} *"
     cells = (_extract_name(verdict.cluster_id), verdict.workload, *map(str, pods))
-    return Row(
-        (*cells, format_spans(verdict.waves) or "-", outcome_text), verdict.outcome is PodsOutcome.LOST
-    )
+    return Row((*cells, format_spans(verdict.waves) or "-", outcome_text), verdict.outcome is PodsOutcome.LOST)
 
 
 def _describe_budgets(verdict: WorkloadVerdict) -> str:

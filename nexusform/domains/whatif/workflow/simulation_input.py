@@ -223,18 +223,14 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
     return _read_nodes(location, configuration, values, state, get_plan_time(location.environment))
 
 
-def _read_planned_clusters(
-    location: CommandContext, saved: SavedPlan, things: Iterable[SiteObject]
-) -> _NodeReading:
+def _read_planned_clusters(location: CommandContext, saved: SavedPlan, things: Iterable[SiteObject]) -> _NodeReading:
     """Read the clusters of a saved plan's data blocks over the state after it."""
     if not saved.plan.basis.data_files:
         return {}, []
     configuration, _ = load_plan_configuration(location, saved)
     if configuration is None or not _has_node_data(configuration):
         return {}, []
-    instances = {
-        thing.address: InstanceState(ObjectState(thing.attributes, thing.creation)) for thing in things
-    }
+    instances = {thing.address: InstanceState(ObjectState(thing.attributes, thing.creation)) for thing in things}
     state = State(catalogue=saved.plan.catalogue, instances=instances)
     values = get_planned_variables(saved.plan)
     observed, problems = _read_nodes(location, configuration, values, state, saved.plan.timestamp)
@@ -256,11 +252,7 @@ def _has_node_data(configuration: Configuration) -> bool:
 
 
 def _read_nodes(
-    location: CommandContext,
-    configuration: Configuration,
-    variables: Mapping[str, Value],
-    state: State,
-    now: str,
+    location: CommandContext, configuration: Configuration, variables: Mapping[str, Value], state: State, now: str
 ) -> _NodeReading:
     """Read clusters as listed by kubectl, by id. Errors become warnings, and the answer omits these nodes."""
     request = PlanRequest(
@@ -286,6 +278,4 @@ def _read_nodes(
 
 def _build_node_warning(problem: Diagnostic) -> Diagnostic:
     detail = f"{problem.detail} Pods on its nodes are not counted."
-    return build_warning(
-        "nodes-not-counted", detail, problem.subject, address=problem.address, block=problem.block
-    )
+    return build_warning("nodes-not-counted", detail, problem.subject, address=problem.address, block=problem.block)

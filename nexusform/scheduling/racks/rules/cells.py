@@ -9,11 +9,7 @@ def select_fitting_cells(share: Share, capacity: MachineCapacity) -> list[int]:
     """Return the cells that fit a VM's share, ascending."""
     cpus, memory = share.cpus, share.memory
     free_memory = capacity.memory
-    return [
-        cell
-        for cell, free_cpus in enumerate(capacity.cpus)
-        if free_cpus >= cpus and free_memory[cell] >= memory
-    ]
+    return [cell for cell, free_cpus in enumerate(capacity.cpus) if free_cpus >= cpus and free_memory[cell] >= memory]
 
 
 def select_cells_with_vfs(share: Share, capacity: MachineCapacity, fitting: list[int]) -> list[int]:

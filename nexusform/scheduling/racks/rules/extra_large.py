@@ -18,15 +18,9 @@ def _build_figures(usage: Usage, demand: Demand) -> Figure | None:
 def _describe(demand: Demand, is_alone: int) -> str:
     if not demand.sku.extra_large:
         return ""
-    return (
-        "no extra-large VM of another cluster" if is_alone else ("runs an extra-large VM of another cluster")
-    )
+    return "no extra-large VM of another cluster" if is_alone else ("runs an extra-large VM of another cluster")
 
 
 SHARED_MACHINE = Key(
-    rule="extra_large",
-    build_figures=_build_figures,
-    describe=_describe,
-    bits=1,
-    dependence=KeyDependence.CLUSTER,
+    rule="extra_large", build_figures=_build_figures, describe=_describe, bits=1, dependence=KeyDependence.CLUSTER
 )

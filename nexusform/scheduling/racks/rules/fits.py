@@ -56,9 +56,7 @@ def _describe_shortage(context: ShortageContext) -> str:
     else:
         text = f"No NUMA cell with {size} is free"
     text += f" on the site ({describe_zones(context.demand)})."
-    large_enough = [
-        machine for machine in context.machines_in_requested_racks if context.can_host_when_empty(machine)
-    ]
+    large_enough = [machine for machine in context.machines_in_requested_racks if context.can_host_when_empty(machine)]
     if not large_enough:
         return f"{text} No machine can run one even when empty."
     broken = count_broken_cells(context, large_enough)
@@ -68,9 +66,7 @@ def _describe_shortage(context: ShortageContext) -> str:
 def _describe_blocking_pools(broken: Counter[PoolKey]) -> str:
     """Describe the pools whose VMs broke the cells, most cells first."""
     ranked = sorted(broken.items(), key=lambda item: (-item[1], item[0]))
-    names = ", ".join(
-        f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:MAX_BLOCKING_POOLS]
-    )
+    names = ", ".join(f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:MAX_BLOCKING_POOLS])
     unnamed = sum(count for _, count in ranked[MAX_BLOCKING_POOLS:])
     remainder = f", others ({unnamed:,})" if unnamed else ""
     return f"{broken.total():,} cells are fragmented by small VMs: {names}{remainder}."

@@ -52,9 +52,7 @@ def _build_rack_figures(usage: Usage, demand: Demand) -> Figure | None:
         return None
     soft_hints = _list_soft_hints(demand, HintScope.RACK)
     names = usage.layout.rack_name
-    return (
-        (lambda rack: sum(is_violated(hint, "", names[rack]) for hint in soft_hints)) if soft_hints else None
-    )
+    return (lambda rack: sum(is_violated(hint, "", names[rack]) for hint in soft_hints)) if soft_hints else None
 
 
 def _build_machine_figures(usage: Usage, demand: Demand) -> Figure | None:

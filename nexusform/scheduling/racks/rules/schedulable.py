@@ -19,16 +19,11 @@ def _describe_remaining(_demand: Demand, remaining: Interval, before: Interval) 
 
 
 def _describe_shortage(context: ShortageContext) -> str:
-    reason_counts = Counter(
-        context.layout.machines[number].unschedulable_reason for number in context.machines
-    )
+    reason_counts = Counter(context.layout.machines[number].unschedulable_reason for number in context.machines)
     most_first = sorted(reason_counts.items(), key=lambda item: (-item[1], item[0]))
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in most_first)
     machines = len(context.machines)
-    return (
-        f"None of the {machines:,} machines on the site ({describe_zones(context.demand)}) takes new "
-        f"VMs: {reasons}."
-    )
+    return f"None of the {machines:,} machines on the site ({describe_zones(context.demand)}) takes new VMs: {reasons}."
 
 
 FILTER = MachineFilter(

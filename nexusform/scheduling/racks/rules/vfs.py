@@ -35,10 +35,7 @@ def _describe_remaining(demand: Demand, remaining: Interval, before: Interval) -
 
 def _describe_shortage(context: ShortageContext) -> str:
     vfs = context.demand.sku.vfs_in_cell
-    return (
-        f"No NUMA cell with capacity on the site ({describe_zones(context.demand)}) has {vfs} SR-IOV VFs "
-        "left."
-    )
+    return f"No NUMA cell with capacity on the site ({describe_zones(context.demand)}) has {vfs} SR-IOV VFs left."
 
 
 FILTER = CapacityFilter(

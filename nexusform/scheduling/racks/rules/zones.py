@@ -32,9 +32,7 @@ def _describe_remaining(demand: Demand, remaining: Interval, _before: Interval) 
 
 def _describe_shortage(context: ShortageContext) -> str:
     zones = dict.fromkeys(context.layout.rack_zone)
-    return (
-        f"No rack is in {describe_zones(context.demand)}; the site's zones are {', '.join(zones) or 'none'}."
-    )
+    return f"No rack is in {describe_zones(context.demand)}; the site's zones are {', '.join(zones) or 'none'}."
 
 
 FILTER = DemandFilter(

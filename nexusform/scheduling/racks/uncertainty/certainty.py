@@ -153,9 +153,7 @@ def repeat_with_samples(
     if runs <= 0:
         return RepeatedRuns({}, ())
     actual = run_operations(base, operations)
-    demands = {
-        operation.token: operation.demand for operation in operations if isinstance(operation, PlaceOperation)
-    }
+    demands = {operation.token: operation.demand for operation in operations if isinstance(operation, PlaceOperation)}
     tallies = _Tallies(demands, actual)
     unknown_cells = _UnknownCells(base, operations, demands)
     unknown_cells.add_run(actual)
@@ -185,9 +183,7 @@ class _UnknownCells:
     any run. A machine that fits none of them has no effect either.
     """
 
-    def __init__(
-        self, base: RackScheduler, operations: Sequence[Operation], demands: Mapping[Token, Demand]
-    ) -> None:
+    def __init__(self, base: RackScheduler, operations: Sequence[Operation], demands: Mapping[Token, Demand]) -> None:
         self._base = base
         self._demands = demands
         self._machines = base.list_machines_with_unknown_cells()

@@ -85,9 +85,7 @@ class Splits:
             following: _Layer = {}
             for split in layer:
                 for cells in self._list_choices(split, share):
-                    following.setdefault(
-                        self._sort_equal_cells(_take_share(split, share, cells)), (split, cells)
-                    )
+                    following.setdefault(self._sort_equal_cells(_take_share(split, share, cells)), (split, cells))
                     transitions += 1
                     if bounded and (len(following) > MAX_SPLITS or transitions > MAX_TRANSITIONS):
                         return
@@ -215,9 +213,7 @@ def _build_memory_order(*, packed: bool) -> _Ranked:
     return lambda split: sorted(range(len(split)), key=lambda cell: (sign * split[cell][1], cell))
 
 
-def _build_digest_search(
-    base: FreeCells, shares: Sequence[Share], text: str, names: Sequence[str]
-) -> _Search:
+def _build_digest_search(base: FreeCells, shares: Sequence[Share], text: str, names: Sequence[str]) -> _Search:
     """Build a search with VMs and cells in the order of their digests."""
     order = sorted(range(len(shares)), key=lambda vm: (_compute_digest(f"{text}{names[vm]}"), vm))
     cells = sorted(range(len(base)), key=lambda cell: (_compute_digest(f"{text}{cell}"), cell))
@@ -227,9 +223,7 @@ def _build_digest_search(
 class _Search:
     """Search for one legal assignment, VM by VM, with backtracking."""
 
-    def __init__(
-        self, base: FreeCells, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked
-    ) -> None:
+    def __init__(self, base: FreeCells, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked) -> None:
         self._shares = shares
         self._order = order
         self._ranked = ranked
@@ -240,9 +234,7 @@ class _Search:
         """Return the cells of each share, or None if none was found within MAX_TRIES steps."""
         chosen: dict[int, Cells] = {}
         # Per VM placed so far: the split before it, and the remaining choices.
-        open_choices: list[tuple[FreeCells, Iterator[Cells]]] = [
-            (self._base, self._list_choices(self._base, 0))
-        ]
+        open_choices: list[tuple[FreeCells, Iterator[Cells]]] = [(self._base, self._list_choices(self._base, 0))]
         while open_choices:
             split, choices = open_choices[-1]
             cells = next(choices, None)
@@ -264,9 +256,7 @@ class _Search:
     def _list_choices(self, split: FreeCells, index: int) -> Iterator[Cells]:
         share = self._shares[self._order[index]]
         fitting = [
-            cell
-            for cell in self._ranked(split)
-            if split[cell][0] >= share.cpus and split[cell][1] >= share.memory
+            cell for cell in self._ranked(split) if split[cell][0] >= share.cpus and split[cell][1] >= share.memory
         ]
         return combinations(fitting, share.cells)
 

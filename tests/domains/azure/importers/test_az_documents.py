@@ -116,14 +116,7 @@ def test_sites_are_told_apart_by_their_location() -> None:
 
 
 def test_a_directory_is_sorted_by_names_and_what_is_configuration_is_left() -> None:
-    files = {
-        "racks.json",
-        "agent_pools.core.json",
-        "nodes.core.json",
-        "mine.json",
-        "site.nf.json",
-        "README.md",
-    }
+    files = {"racks.json", "agent_pools.core.json", "nodes.core.json", "mine.json", "site.nf.json", "README.md"}
 
     def read(path: str) -> bytes:
         if path.endswith("mine.json"):
@@ -157,10 +150,7 @@ def test_a_nexus_cluster_alone_is_a_planned_site() -> None:
     }
     template = {"$schema": "x", "resources": [body]}
     documents = {
-        "any": [
-            ("template.json", json.dumps(template).encode()),
-            ("skus.json", json.dumps([rack_sku]).encode()),
-        ]
+        "any": [("template.json", json.dumps(template).encode()), ("skus.json", json.dumps([rack_sku]).encode())]
     }
     (site,), findings = read_sites(documents)
     assert [finding.id for finding in findings] == ["derived-value"]

@@ -122,9 +122,7 @@ class TestForms:
     def test_arm_ids_join_whatever_their_case(self) -> None:
         inventory, findings = read(
             bare_metal_machines=[machine(rackId=f"{GROUP}/racks/r1".upper() + "/")],
-            kubernetes_clusters=[
-                cluster({**node("n", None), "bareMetalMachineId": f"{GROUP}/BAREMETALMACHINES/M1"})
-            ],
+            kubernetes_clusters=[cluster({**node("n", None), "bareMetalMachineId": f"{GROUP}/BAREMETALMACHINES/M1"})],
         )
         assert not findings
         assert inventory.machines[0].rack == "r1"
@@ -295,9 +293,7 @@ class TestAge:
         assert (inventory.exported_at, inventory.is_age_certain) == ("2026-01-01T00:00:00Z", True)
 
     def test_an_unreadable_time_is_a_warning(self) -> None:
-        _, (finding,) = without_captures(
-            read_inventory({**documents(), "exported_at": [("exported_at", b"now")]})
-        )
+        _, (finding,) = without_captures(read_inventory({**documents(), "exported_at": [("exported_at", b"now")]}))
         assert (finding.file, finding.severity) == ("exported_at", Severity.WARNING)
 
 
@@ -353,11 +349,7 @@ class TestBroken:
 
 
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=10,
 )

@@ -14,8 +14,7 @@ def names_of(nodes: list[AzNode], **foretold: str) -> dict[int, str]:
     """Number -> name, where `n0="m1/r1"` foretells number 0."""
     places = {int(number[1:]): NodeLocation(*place.split("/")) for number, place in foretold.items()}
     return {
-        number: one.name
-        for number, one in assign_numbers(nodes, 3, RecordedPool(predicted_locations=places)).items()
+        number: one.name for number, one in assign_numbers(nodes, 3, RecordedPool(predicted_locations=places)).items()
     }
 
 

@@ -62,11 +62,7 @@ def test_vms_tell_their_site_by_the_machines_under_them() -> None:
         "site_id": "old",
         "nodes": {"k-0": {"machine": "a", "rack": "r1"}, "k-1": {"machine": None, "rack": None}},
     }
-    pool = {
-        "id": "old/k/p",
-        "kubernetes_cluster_id": "old/k",
-        "nodes": {"k-2": {"machine": "b", "rack": "r1"}},
-    }
+    pool = {"id": "old/k/p", "kubernetes_cluster_id": "old/k", "nodes": {"k-2": {"machine": "b", "rack": "r1"}}}
     vm = {"id": "old/v", "site_id": "old", "machine": "c", "rack": "r1"}
     for one in (cluster, pool, vm):
         assert [site.name for site in apply_recorded_names(sites({"new": "abc"}), [one])] == ["old"]

@@ -34,13 +34,7 @@ def read(**kinds: Any) -> tuple[Supplies, list[str]]:
 
 @pytest.mark.parametrize(
     ("prefix", "hosts"),
-    [
-        ("10.1.0.0/24", 254),
-        ("10.1.0.0/30", 2),
-        ("10.1.0.0/31", 1),
-        ("10.1.0.4/32", 1),
-        ("2001:db8::/64", None),
-    ],
+    [("10.1.0.0/24", 254), ("10.1.0.0/30", 2), ("10.1.0.0/31", 1), ("10.1.0.4/32", 1), ("2001:db8::/64", None)],
 )
 def test_a_prefix_has_so_many_hosts(prefix: str, hosts: int | None) -> None:
     supplies, findings = read(l3_networks=[body("l3Networks", "n", ipv4ConnectedPrefix=prefix)])
@@ -75,9 +69,7 @@ def test_a_page_of_a_list_is_not_the_list() -> None:
 
 
 def test_the_catalog_of_versions_is_read() -> None:
-    catalog = body(
-        "kubernetesVersions", "default", values=[{"version": "v1.31.4-4.5.0"}, {"version": "1.32"}]
-    )
+    catalog = body("kubernetesVersions", "default", values=[{"version": "v1.31.4-4.5.0"}, {"version": "1.32"}])
     supplies, findings = read(kubernetes_versions=[catalog])
     assert supplies.versions == ("v1.31.4-4.5.0", "1.32")
     assert read(kubernetes_versions=[])[0].versions == ()
@@ -100,9 +92,7 @@ def test_clusters_say_their_pods_addresses_and_their_balancers() -> None:
         "bgpServiceLoadBalancerConfiguration": {
             "ipAddressPools": [{"name": "one", "addresses": ["10.9.0.0/27", "10.8.0.5-10.8.0.9"]}]
         },
-        "l2ServiceLoadBalancerConfiguration": {
-            "ipAddressPools": [{"name": "two", "addresses": ["10.7.0.1/32"]}]
-        },
+        "l2ServiceLoadBalancerConfiguration": {"ipAddressPools": [{"name": "two", "addresses": ["10.7.0.1/32"]}]},
     }
     nodes = [{"name": "c-1"}, {"name": "c-2"}]
     cluster = body("kubernetesClusters", "c", networkConfiguration=network, nodes=nodes)
@@ -119,9 +109,7 @@ def test_vms_take_addresses_and_appliances_say_what_is_used() -> None:
     attachment = {"attachedNetworkId": network["id"].lower()}
     supplies, _ = read(
         l3_networks=[network],
-        virtual_machines=[
-            body("virtualMachines", f"v{n}", networkAttachments=[attachment]) for n in range(3)
-        ],
+        virtual_machines=[body("virtualMachines", f"v{n}", networkAttachments=[attachment]) for n in range(3)],
         storage_appliances=[body("storageAppliances", "s", capacity=100, capacityUsed=40)],
         volumes=[body("volumes", "v", sizeMiB=1500), body("volumes", "w", sizeMiB=None)],
     )

@@ -326,9 +326,7 @@ class ArmServer:
         self.http.daemon_threads = True
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
-        self.http.socket = context.wrap_socket(
-            self.http.socket, server_side=True, do_handshake_on_connect=False
-        )
+        self.http.socket = context.wrap_socket(self.http.socket, server_side=True, do_handshake_on_connect=False)
         self.address = f"https://localhost:{self.http.server_address[1]}"
         self.endpoint = self.address  # where operations are said to be
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True)

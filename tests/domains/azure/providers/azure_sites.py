@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.azure.providers.arm_server import (
-    GROUP,
-    LOCATION,
-    NEXUS,
-    PROVIDER,
-    ArmServer,
-    Site,
-    hardware,
-)
+from tests.domains.azure.providers.arm_server import GROUP, LOCATION, NEXUS, PROVIDER, ArmServer, Site, hardware
 
 CLUSTER_ID = f"{GROUP}/{PROVIDER}/kubernetesClusters/c"
 CLUSTER = CLUSTER_ID.lower()

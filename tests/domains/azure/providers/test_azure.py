@@ -23,11 +23,7 @@ from azure.mgmt.networkcloud import NetworkCloudMgmtClient  # noqa: E402
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 ANOTHER = "ffffffff-0000-0000-0000-000000000002"
-TYPES = {
-    "racks": "racks",
-    "bareMetalMachines": "bare_metal_machines",
-    "kubernetesClusters": "kubernetes_clusters",
-}
+TYPES = {"racks": "racks", "bareMetalMachines": "bare_metal_machines", "kubernetesClusters": "kubernetes_clusters"}
 
 
 class Arm(HttpTransport):
@@ -209,11 +205,7 @@ def test_a_confined_run_goes_to_the_subscription_of_the_environment(
 
 @pytest.mark.parametrize("subscription", ["s-1", "..", f"{SUBSCRIPTION}/resourceGroups", "a b"])
 def test_what_is_no_subscription_is_told(
-    subscription: str,
-    arm: Arm,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    subscription: str, arm: Arm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", subscription)

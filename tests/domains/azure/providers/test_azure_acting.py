@@ -69,15 +69,11 @@ def test_operations_are_told_of(nexusform: Told, server: ArmServer) -> None:
     assert "nexus_kubernetes_cluster.c: Azure says: InProgress" in nexusform.said
 
 
-def test_a_failed_operation_says_why_and_the_next_apply_tries_again(
-    nexusform: Told, server: ArmServer
-) -> None:
+def test_a_failed_operation_says_why_and_the_next_apply_tries_again(nexusform: Told, server: ArmServer) -> None:
     write(SCALED)
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
-    assert (
-        "Azure could not change c/np1 (Failed): InsufficientResources: no machine has room" in nexusform.said
-    )
+    assert "Azure could not change c/np1 (Failed): InsufficientResources: no machine has room" in nexusform.said
     assert nexusform("apply", "-resume") == 0, nexusform.said
     assert len(nexusform.nodes()) == 7
     assert nexusform("plan", "-detailed-exitcode") == 0
@@ -313,9 +309,7 @@ HINTED = """
         ("nexus_virtual_machine.w", False),
     ],
 )
-def test_a_hint_that_azure_does_not_take_is_told_by_the_plan(
-    target: str, is_refused: bool, nexusform: Told
-) -> None:
+def test_a_hint_that_azure_does_not_take_is_told_by_the_plan(target: str, is_refused: bool, nexusform: Told) -> None:
     other = NEW[NEW.index('resource "nexus_virtual_machine" "v"') :].replace('"v"', '"w"')
     hinted = NEW.replace("  disk_gib   = 64\n", f"  disk_gib   = 64\n{HINTED.replace('TARGET', target)}")
     write(hinted + other)
@@ -406,9 +400,7 @@ def test_the_configuration_of_the_page_is_one_that_converges(nexusform: Told, se
     assert nexusform("plan") == 0, nexusform.said
     assert "Plan: 1 to add" in nexusform.said
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
-    assert server.site.properties(f"{GROUP}/{PROVIDER}/kubernetesClusters/core/agentPools/upf")[
-        "agentOptions"
-    ]
+    assert server.site.properties(f"{GROUP}/{PROVIDER}/kubernetesClusters/core/agentPools/upf")["agentOptions"]
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 

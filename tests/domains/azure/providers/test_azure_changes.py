@@ -26,6 +26,4 @@ def test_pools_go_in_the_order_of_their_blocks() -> None:
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
     request = ChangeRequest(key, "nexus_kubernetes_cluster.c", _cluster(*pools, "last"), _cluster("last"))
     changes = build_changes(request, AROUND)
-    assert [(change.verb, change.target.names[1]) for change in changes] == [
-        (Verb.DELETE, name) for name in pools
-    ]
+    assert [(change.verb, change.target.names[1]) for change in changes] == [(Verb.DELETE, name) for name in pools]

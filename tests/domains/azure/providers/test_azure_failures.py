@@ -29,10 +29,7 @@ def test_a_change_that_failed_is_due_until_it_is_done(
     server.site.faults = Faults(fails=1, rollback=rollback)
     assert nexusform("apply", "-auto-approve") == 1
     assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said
-    assert (
-        "(Failed): InsufficientResources: no machine has room. It is pending: apply sends it again"
-        in nexusform.said
-    )
+    assert "(Failed): InsufficientResources: no machine has room. It is pending: apply sends it again" in nexusform.said
     server.site.faults = Faults(fails=1, rollback=rollback)
     assert nexusform("apply", "-auto-approve") == 1
     assert "It failed the same way before: 2 times so far." in nexusform.said
@@ -126,11 +123,7 @@ def test_vms_of_what_failed_while_it_was_made_never_stood(nexusform: Told, serve
         ("v1.28", 1, "v1.29 -> v1.28 goes back"),
         ("v1.32", 1, "Set and apply each version in turn: v1.29 -> v1.30 -> v1.31 -> v1.32."),
         ("v1.99", 1, "leaves out v1.30, v1.31, v1.32, v1.33 and"),
-        (
-            "v1.30.9",
-            0,
-            ("the platform offers v1.30.3-1, v1.30.4-1 for this cluster and may reject other versions."),
-        ),
+        ("v1.30.9", 0, ("the platform offers v1.30.3-1, v1.30.4-1 for this cluster and may reject other versions.")),
         ("v1.30", 0, ""),
     ],
 )

@@ -38,13 +38,7 @@ POOL_COMES = POOLS.replace(
     '  agent_pool "more" {\n    count       = 1\n    vm_sku_name = "NC_P22_112_v1"\n  }\n',
 )
 CORDONED = 'resource "nexus_bare_metal_machine" "m1" {\n  cordon_status = "Cordoned"\n}\n'
-CHANGES = {
-    "upgrade": UPGRADE,
-    "scale-out": SCALED,
-    "pool goes": POOL_GOES,
-    "pool comes": POOL_COMES,
-    "new": NEW,
-}
+CHANGES = {"upgrade": UPGRADE, "scale-out": SCALED, "pool goes": POOL_GOES, "pool comes": POOL_COMES, "new": NEW}
 NODES = {"upgrade": 5, "scale-out": 7, "pool goes": 3, "pool comes": 6, "new": 5, "cordon": 5}
 BUSY = Faults(conflicts=2, polls=2)
 
@@ -105,10 +99,7 @@ HISTORIES |= {
         sent=0,
     ),
     "upgrade, busy and throttled for long": History(
-        change="upgrade",
-        faults=Faults(conflicts=30, throttles=10),
-        said=("Conflict: Another operation",),
-        code=0,
+        change="upgrade", faults=Faults(conflicts=30, throttles=10), said=("Conflict: Another operation",), code=0
     ),
     "upgrade, changed by somebody else just before": History(
         change="upgrade", faults=Faults(others=3), said=("It was changed meanwhile. Trying again.",), code=0
@@ -142,9 +133,7 @@ HISTORIES |= {
         faults=Faults(short=2),
         said=("Azure shows 5 of 7 nodes of lab/c and not c-np1-2, c-np1-3 (Available).",),
     ),
-    "new, failed": History(
-        change="new", faults=Faults(fails=1), said=("Azure could not make d (Failed)",), sent=2
-    ),
+    "new, failed": History(change="new", faults=Faults(fails=1), said=("Azure could not make d (Failed)",), sent=2),
     "new, the line is cut": History(change="new", faults=Faults(resets=3, polls=3), said=(), code=0, sent=3),
     "cordon, failed": History(
         change="cordon",

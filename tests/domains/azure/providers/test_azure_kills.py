@@ -148,9 +148,7 @@ def story(tmp_path: Path, server: ArmServer, request: pytest.FixtureRequest) -> 
     story.runner.end()
 
 
-STORIES = pytest.mark.parametrize(
-    "story", [SCALED, NEW, MIXED], ids=["scale-out", "new", "mixed"], indirect=True
-)
+STORIES = pytest.mark.parametrize("story", [SCALED, NEW, MIXED], ids=["scale-out", "new", "mixed"], indirect=True)
 WORSE = Faults(polls=3, conflicts=1, throttles=1, stale=2)
 # What was made does not show at first, its operation is forgotten, and looks at it are refused.
 LATE = Faults(polls=4, vanishes=1, stale=3, errors=(429, 503))

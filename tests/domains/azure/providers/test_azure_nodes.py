@@ -23,9 +23,7 @@ class Client:
         self.kubernetes_clusters = self
 
     def get(self, _group: str, _name: str, **_: Any) -> Any:
-        self.names = [
-            f"{name}-new" if f"delete node {name}\n" in "".join(self.told) else name for name in self.names
-        ]
+        self.names = [f"{name}-new" if f"delete node {name}\n" in "".join(self.told) else name for name in self.names]
         return self
 
     def as_dict(self) -> dict[str, Any]:
@@ -56,6 +54,4 @@ def test_nodes_are_made_anew_in_batches() -> None:
 def test_an_interrupt_ends_the_waiting_and_not_the_step() -> None:
     client = Client(["a", "other"])
     with pytest.raises(StepPending, match="apply -resume"):
-        recreate_nodes(
-            arm_of(client), CLUSTER, [NodeRecreation("np1", ("a",), 1, 2)], request(client, stops=True)
-        )
+        recreate_nodes(arm_of(client), CLUSTER, [NodeRecreation("np1", ("a",), 1, 2)], request(client, stops=True))

@@ -70,25 +70,14 @@ class TestTheExample:
                 "numa_cells": 1,
                 "cells": None,
             },
-            {
-                "name": "jumpbox01",
-                "cpu_cores": 4,
-                "memory_gib": 16,
-                "disk_gib": 120,
-                "numa_cells": 1,
-                "cells": None,
-            },
+            {"name": "jumpbox01", "cpu_cores": 4, "memory_gib": 16, "disk_gib": 120, "numa_cells": 1, "cells": None},
         ]
         assert sum(len(m["occupied"]) for m in machines.values()) == 9
 
     def test_nodes_whose_cells_nobody_told(self, export: dict[str, bytes]) -> None:
         cluster = read(export)[0]["kubernetes_clusters"]["core-amf"]
         node = cluster["nodes"]["core-amf-7c41e09d-agentpool1-md-b6rkz"]
-        assert (node["machine"], node["rack"], node["availability_zone"]) == (
-            "x01lon1c2co02",
-            "lon1-compute-2",
-            "2",
-        )
+        assert (node["machine"], node["rack"], node["availability_zone"]) == ("x01lon1c2co02", "lon1-compute-2", "2")
         assert (node["numa_cells"], node["cpu_cores"]) == (None, 24)
         assert cluster["agent_pools"]["agentpool1"]["count"] == 4
 
@@ -164,10 +153,7 @@ class TestFiles:
     def test_missing_files_say_how_to_capture_them(self) -> None:
         values, problems = read({}, directory="nowhere")
         assert values == {}
-        assert ["racks.json" in p.detail or "bare_metal_machines.json" in p.detail for p in problems] == [
-            True,
-            True,
-        ]
+        assert ["racks.json" in p.detail or "bare_metal_machines.json" in p.detail for p in problems] == [True, True]
         assert "az networkcloud rack list" in problems[0].detail
 
     def test_optional_files_may_be_missing(self, export: dict[str, bytes]) -> None:
@@ -193,9 +179,7 @@ class TestFiles:
     def test_clusters_whose_nodes_or_list_is_empty_are_said(self, export: dict[str, bytes]) -> None:
         listed = json.loads(export["export/kubernetes_clusters.json"])
         without_nodes = [{**cluster, "nodes": None} for cluster in listed]
-        _, (problem,) = read(
-            {**export, "export/kubernetes_clusters.json": json.dumps(without_nodes).encode()}
-        )
+        _, (problem,) = read({**export, "export/kubernetes_clusters.json": json.dumps(without_nodes).encode()})
         assert "The nodes of 1 cluster were not captured (core-amf)" in problem.detail
         _, (problem,) = read({**export, "export/kubernetes_clusters.json": b"[]"})
         assert "the list of clusters is incomplete" in problem.detail
@@ -209,9 +193,7 @@ class TestFiles:
                 text = text.replace(old, new)
             both |= {name: content, name.replace("export/", "export/other_"): text.encode()}
         _, problems = read(both)
-        assert [problem.id for problem in problems if problem.severity is Severity.ERROR] == [
-            "ambiguous-site"
-        ]
+        assert [problem.id for problem in problems if problem.severity is Severity.ERROR] == ["ambiguous-site"]
         one, problems = read(both, directory="export", site="osl1")
         assert problems == []
         assert len(one["machines"]) == 18

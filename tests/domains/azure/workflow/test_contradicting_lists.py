@@ -104,11 +104,7 @@ def test_reconcile_reports_nodes_that_are_gone_though_new_ones_would_not_fit(
     imported(capsys)
     with_nodes([])
     code, out = told(capsys, "reconcile", "-from=export")
-    assert (code, "5 of 5 VMs are not where the state" in out, "do not fit" in out) == (
-        2,
-        True,
-        False,
-    ), out
+    assert (code, "5 of 5 VMs are not where the state" in out, "do not fit" in out) == (2, True, False), out
 
 
 def test_reconcile_judges_the_rules_on_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,11 +120,7 @@ def test_reconcile_judges_the_rules_on_what_is_left(capsys: pytest.CaptureFixtur
     for body in cluster_body():
         body["nodes"] = [node for node in body["nodes"] if "agentpool2" not in str(node.get("agentPoolId"))]
     code, out = told(capsys, "reconcile", "-from=export")
-    assert (code, "1 of 5 VMs is not where the state" in out, "not hold" in out) == (
-        2,
-        True,
-        False,
-    ), out
+    assert (code, "1 of 5 VMs is not where the state" in out, "not hold" in out) == (2, True, False), out
 
 
 def test_a_reconcile_that_fails_leaves_the_state_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,9 +170,7 @@ def test_nodes_of_pools_that_the_list_lacks_are_told(
 
 
 @pytest.mark.parametrize("clusters", ["[]", '{"value": []}'])
-def test_agent_pools_beside_an_empty_list_of_clusters(
-    clusters: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_agent_pools_beside_an_empty_list_of_clusters(clusters: str, capsys: pytest.CaptureFixture[str]) -> None:
     write_pools("agentpool1", "agentpool2")
     imported(capsys)
     before = STATE.read_bytes()
@@ -200,9 +190,7 @@ def test_agent_pools_beside_an_empty_list_of_clusters(
     assert "has been deleted" in out
 
 
-def test_a_node_that_stands_twice_holds_its_room_on_both_machines(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_node_that_stands_twice_holds_its_room_on_both_machines(capsys: pytest.CaptureFixture[str]) -> None:
     for body in cluster_body():
         worker = next(node for node in body["nodes"] if node["role"] == "Worker")
         other = next(node for node in body["nodes"] if node["role"] == "ControlPlane")
@@ -257,10 +245,7 @@ def test_pools_that_only_nodes_tell_are_as_their_nodes_are(capsys: pytest.Captur
     assert out.count("only nodes are known of 2 agent pools") == 1
     assert "(the label of its nodes), User for the others" in out
     pools = pools_in_state()
-    assert {name: pool["mode"] for name, pool in pools.items()} == {
-        "agentpool1": "User",
-        "agentpool2": "System",
-    }
+    assert {name: pool["mode"] for name, pool in pools.items()} == {"agentpool1": "User", "agentpool2": "System"}
     assert pools["agentpool2"]["labels"] == {"tier": "gold"}
     assert [taint["effect"] for taint in pools["agentpool2"]["taint"]] == ["NoSchedule"]
     code, out = told(capsys, "plan", "-detailed-exitcode")
@@ -308,8 +293,7 @@ def test_what_azure_answered_instead_of_racks_is_one_error(capsys: pytest.Captur
     code, out = told(capsys, "inventory", "check", "export")
     assert (code, out.count("Error:")) == (1, 1), out
     assert (
-        "this is an Azure error, not a list of resources: AuthorizationFailed: The client has no "
-        "authorization."
+        "this is an Azure error, not a list of resources: AuthorizationFailed: The client has no authorization."
     ) in out
 
 
@@ -345,9 +329,7 @@ def test_two_machines_of_one_name_are_one_error(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("name", ['a b "${x}', '"${x} "%{if}"', '\\"${x}\\', '$${"a"}"${', "a%%{", '"'])
-def test_names_of_any_letters_are_written_so_that_they_read_back(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_of_any_letters_are_written_so_that_they_read_back(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(CLUSTERS.read_text())
     document["value"][0]["name"] = name
     CLUSTERS.write_text(json.dumps(document))

@@ -46,9 +46,7 @@ HARDWARE = {"bom-1.7.3": "VNearEdge1_Compute_DellR750", "bom-2.0": "VNearEdge4_C
 def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The examples planned, each in a copy of its own."""
     planned: dict[str, Path] = {}
-    there = {
-        name: place for name, place in WITH_CLUSTERS.items() if NEEDS.get(name, set()) <= set(find_domains())
-    }
+    there = {name: place for name, place in WITH_CLUSTERS.items() if NEEDS.get(name, set()) <= set(find_domains())}
     for name, directory in there.items():
         root = tmp_path_factory.mktemp(name) / name
         shutil.copytree(EXAMPLES / name, root, ignore=shutil.ignore_patterns("state", ".nexusform"))
@@ -56,9 +54,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(place)
             more = ["-var=apart=true"] if name == "separation" else []
-            assert (
-                run_command_line(["plan", *more, "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
-            )
+            assert run_command_line(["plan", *more, "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
         planned[name] = place
     return planned
 
@@ -218,9 +214,7 @@ def test_every_example_with_vms_is_compared() -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_vm_sku_that_azure_lacks_is_named(
-    plans: Mapping[str, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_vm_sku_that_azure_lacks_is_named(plans: Mapping[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     """An export with a VM SKU of one's own is one that Azure would refuse."""
     write_inventory(json.loads((plans["quickstart"] / "p.json").read_text()))
     written = exported(plans["quickstart"], "azapi", capsys)
@@ -329,10 +323,7 @@ def test_the_order_of_creation_is_kept(here: Path, capsys: pytest.CaptureFixture
 
 def test_hugepages_become_agent_options(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for amounts, options in (
-        (
-            '{ "hugepages-1Gi" = ["2Gi", "1Gi"], "example.com/gpu" = 1 }',
-            {"hugepagesCount": 3, "hugepagesSize": "1G"},
-        ),
+        ('{ "hugepages-1Gi" = ["2Gi", "1Gi"], "example.com/gpu" = 1 }', {"hugepagesCount": 3, "hugepagesSize": "1G"}),
         ('{ "hugepages-2Mi" = "1Gi" }', {"hugepagesCount": 512, "hugepagesSize": "2M"}),
         ("{ gpu = 0 }".replace("gpu", '"example.com/gpu"'), None),
     ):
@@ -504,9 +495,7 @@ ANEW = (('"par1.example/pool" = "amf"', '"par1.example/pool" = "amf2"'),)
 
 @pytest.mark.parametrize("form", ["azapi", "az"])
 @pytest.mark.usefixtures("at_the_site")
-def test_what_cannot_be_exported_whole_is_refused_by_name(
-    form: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_exported_whole_is_refused_by_name(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Networks and keys of what was taken over stand in no argument: a whole body would be without them."""
     change_site(ANEW)
     assert run_command_line(["plan", "-out=p.nfplan", "-samples=0"]) == 0
@@ -521,9 +510,7 @@ def test_what_cannot_be_exported_whole_is_refused_by_name(
 
 
 @pytest.mark.usefixtures("at_the_site")
-def test_the_prediction_of_what_comes_into_room_that_is_freed_is_the_plan(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_prediction_of_what_comes_into_room_that_is_freed_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     """An export says what is to be removed first: it is predicted on the site as it is then."""
     site = Path("site.nf.hcl")
     site.write_text(CORE_SMF.sub("", site.read_text()) + FRESH)
@@ -557,9 +544,7 @@ def both_at_the_site(
     location = first["extendedLocation"]["name"]
     Path("plan.json").write_text(json.dumps(terraform_plan(written, location, group)))
     arguments = [f"-inventory={inventory}", "-samples=0", "-report=json:predicted.json"]
-    assert run_command_line(["predict", "-terraform-plan=plan.json", *arguments]) == 0, (
-        capsys.readouterr().err
-    )
+    assert run_command_line(["predict", "-terraform-plan=plan.json", *arguments]) == 0, capsys.readouterr().err
     planned, predicted = (json.loads(Path(name).read_text()) for name in ("p.json", "predicted.json"))
     return placements(planned), placements(predicted)
 
@@ -609,18 +594,14 @@ def pool_body(pool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", [SITE, SITE.replace('"it\'s ours"', '"$HOME `id` \\"x\\" it\'s"')])
-def test_the_script_is_one_that_a_shell_reads(
-    text: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_script_is_one_that_a_shell_reads(text: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     planned(text)
     Path("run.sh").write_text(exported(here, "az", capsys))
     Path("az").write_text('#!/usr/bin/env bash\nprintf "%s\\n" "$*" >> seen\n')
     Path("az").chmod(0o755)
     names = re.findall(r'"\$\{(\w+):\?', Path("run.sh").read_text())
     environment = {"PATH": f"{here}:/usr/bin:/bin", **dict.fromkeys(names, "value")}
-    refused = subprocess.run(
-        ["bash", "run.sh"], env={"PATH": environment["PATH"]}, capture_output=True, check=False
-    )
+    refused = subprocess.run(["bash", "run.sh"], env={"PATH": environment["PATH"]}, capture_output=True, check=False)
     assert refused.returncode != 0
     assert not Path("seen").exists()
     subprocess.run(["bash", "run.sh"], env=environment, check=True)
@@ -703,17 +684,12 @@ resource "fleet_cluster_resource_placement" "loose" {
 
 @pytest.mark.of_domains("fleet", "vnf")
 @pytest.mark.usefixtures("here")
-def test_what_acts_on_a_fleet_is_written_and_what_is_not_is_named(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_acts_on_a_fleet_is_written_and_what_is_not_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(EXAMPLES / "every-type", "e")
     Path("e/member.nf.hcl").write_text(MEMBER)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir("e")
-        assert (
-            run_command_line(["plan", "-out=p.nfplan", "-exclude=fleet_placement_eviction.shop_leaves_paris"])
-            == 0
-        )
+        assert run_command_line(["plan", "-out=p.nfplan", "-exclude=fleet_placement_eviction.shop_leaves_paris"]) == 0
         capsys.readouterr()
         assert run_command_line(["export", "-format=manifests", "p.nfplan"]) == 0
         out, said = capsys.readouterr()
@@ -726,9 +702,7 @@ def test_what_acts_on_a_fleet_is_written_and_what_is_not_is_named(
     for unsaid in ("fleet_cluster_approval_request.shop", "fleet_member_cluster.paris"):
         assert unsaid in said
     assert "fleet_cluster_staged_update_run.shop" in said
-    assert "Apply it once the placement's condition Scheduled is True" in " ".join(
-        said.replace("│", "").split()
-    )
+    assert "Apply it once the placement's condition Scheduled is True" in " ".join(said.replace("│", "").split())
     Path("back").mkdir()
     whole = [one for one in documents if "kind: MemberCluster" not in one]
     Path("back/out.yaml").write_text("---\n".join(whole))
@@ -752,9 +726,7 @@ def test_what_acts_on_a_fleet_is_written_and_what_is_not_is_named(
 
 
 def bindings(document: Mapping[str, Any]) -> list[Any]:
-    return [
-        (r["address"], r["object"], r["to"]) for r in document["placement_changes"] if r["kind"] == "binding"
-    ]
+    return [(r["address"], r["object"], r["to"]) for r in document["placement_changes"] if r["kind"] == "binding"]
 
 
 @pytest.mark.of_domains("fleet")
@@ -769,12 +741,8 @@ def test_labels_of_nodes_name_their_machines(here: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.of_domains("fleet", "vnf")
-def test_placement_constraints_of_vnfs_are_requests_for_grants(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(
-        EXAMPLES / "hardware-aware", here / "h", ignore=shutil.ignore_patterns("state", ".nexusform")
-    )
+def test_placement_constraints_of_vnfs_are_requests_for_grants(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(EXAMPLES / "hardware-aware", here / "h", ignore=shutil.ignore_patterns("state", ".nexusform"))
 
     def request(*more: str) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as patch:

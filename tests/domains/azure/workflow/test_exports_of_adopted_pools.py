@@ -25,10 +25,7 @@ FOLDERS = sorted(Path(MORE).glob("clusters/*") if MORE else OWN.glob("clusters-*
 NETWORKS = "attachedNetworkConfiguration"
 # What bodies here leave out, as recordings have it.
 LEFT_OUT = {
-    "administratorConfiguration": {
-        "adminUsername": "azureuser",
-        "sshPublicKeys": [{"keyData": "ssh-rsa AAAA"}],
-    },
+    "administratorConfiguration": {"adminUsername": "azureuser", "sshPublicKeys": [{"keyData": "ssh-rsa AAAA"}]},
     "agentOptions": {"hugepagesCount": 32, "hugepagesSize": "1G"},
     NETWORKS: {
         "l3Networks": [{"ipamEnabled": "False", "networkId": "/n/l3", "pluginType": "SRIOV"}],

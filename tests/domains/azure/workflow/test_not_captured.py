@@ -63,17 +63,9 @@ def planned(capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("path", "said", "command"),
     [
-        (
-            CLUSTERS,
-            "The export has no list of Kubernetes clusters",
-            "kubernetescluster list --output json >",
-        ),
+        (CLUSTERS, "The export has no list of Kubernetes clusters", "kubernetescluster list --output json >"),
         (VMS, "The export has no list of virtual machines", "virtualmachine list --output json >"),
-        (
-            POOLS,
-            "agent pools of 1 cluster were not captured",
-            "agentpool list --kubernetes-cluster-name ssh-",
-        ),
+        (POOLS, "agent pools of 1 cluster were not captured", "agentpool list --kubernetes-cluster-name ssh-"),
     ],
 )
 def test_what_is_missing_is_said_where_it_is_read(
@@ -88,10 +80,7 @@ def test_what_is_missing_is_said_where_it_is_read(
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        (
-            CLUSTERS,
-            (f"1 Kubernetes cluster of {SITE} was not captured and is planned as recorded in the state"),
-        ),
+        (CLUSTERS, (f"1 Kubernetes cluster of {SITE} was not captured and is planned as recorded in the state")),
         (VMS, f"1 virtual machine of {SITE} was not captured and is planned as recorded in the state (jump)"),
         (POOLS, f"The agent pools of 1 cluster of {SITE} were not captured (ssh-test-3d38): count, mode"),
     ],
@@ -174,16 +163,11 @@ def test_a_step_is_not_done_because_its_kind_was_not_captured(capsys: pytest.Cap
     assert code == 0, out
 
 
-def test_pools_that_were_not_captured_are_changed_where_nodes_show_it(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_pools_that_were_not_captured_are_changed_where_nodes_show_it(capsys: pytest.CaptureFixture[str]) -> None:
     imported(capsys)
     POOLS.unlink()
     text = Path("site.nf.hcl").read_text()
-    grown = text.replace(
-        '"ssh-test-3d38-pool1" {\n    count       = 3',
-        '"ssh-test-3d38-pool1" {\n    count       = 4',
-    )
+    grown = text.replace('"ssh-test-3d38-pool1" {\n    count       = 3', '"ssh-test-3d38-pool1" {\n    count       = 4')
     assert grown != text
     Path("site.nf.hcl").write_text(grown)
     code, out = told(capsys, "apply", "-auto-approve")
@@ -220,9 +204,7 @@ def test_an_imported_vm_leaves_a_machine_that_is_emptied(capsys: pytest.CaptureF
 
 
 @pytest.mark.of_domains("whatif")
-def test_the_nodes_of_a_new_cluster_hold_their_room_before_it_is_imported(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_nodes_of_a_new_cluster_hold_their_room_before_it_is_imported(capsys: pytest.CaptureFixture[str]) -> None:
     whole = {path: path.read_text() for path in (CLUSTERS, POOLS)}
     CLUSTERS.write_text('{"value": []}')
     POOLS.unlink()

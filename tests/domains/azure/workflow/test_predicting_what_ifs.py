@@ -28,13 +28,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def body(arm_id: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     kinds = arm_id.rpartition("/providers/")[2].split("/")
     kind = "/".join([kinds[0], *kinds[1::2]])
-    return {
-        "apiVersion": "2025-02-01",
-        "id": arm_id,
-        "name": kinds[-1],
-        "type": kind,
-        "location": "uksouth",
-    } | {"properties": properties}
+    return {"apiVersion": "2025-02-01", "id": arm_id, "name": kinds[-1], "type": kind, "location": "uksouth"} | {
+        "properties": properties
+    }
 
 
 def one(arm_id: str, change: str, after: Any = None, **more: Any) -> dict[str, Any]:
@@ -63,11 +59,7 @@ def stack(*changes: Mapping[str, Any]) -> list[str]:
             "id": change["resourceId"],
             "changeType": change["changeType"][0].lower() + change["changeType"][1:],
             "changeCertainty": "definite",
-            "resourceConfigurationChanges": {
-                "before": change["before"],
-                "after": change["after"],
-                "delta": [],
-            },
+            "resourceConfigurationChanges": {"before": change["before"], "after": change["after"], "delta": []},
         }
         for change in changes
     ]
@@ -77,9 +69,7 @@ def stack(*changes: Mapping[str, Any]) -> list[str]:
 
 
 def predict(capsys: pytest.CaptureFixture[str], asked: list[str]) -> tuple[int, dict[str, Any], str]:
-    code = run_command_line(
-        ["predict", *asked, f"-inventory={EXPORT}", "-samples=0", "-report=json:report.json"]
-    )
+    code = run_command_line(["predict", *asked, f"-inventory={EXPORT}", "-samples=0", "-report=json:report.json"])
     told = capsys.readouterr()
     report = Path("report.json")
     out = json.loads(report.read_text()) if code != 1 and report.exists() else {}
@@ -95,9 +85,7 @@ COMING = (
 
 
 @pytest.mark.parametrize("form", [what_if, stack])
-def test_what_a_deployment_makes_lands_as_a_terraform_plan_says(
-    capsys: pytest.CaptureFixture[str], form: Any
-) -> None:
+def test_what_a_deployment_makes_lands_as_a_terraform_plan_says(capsys: pytest.CaptureFixture[str], form: Any) -> None:
     code, report, err = predict(capsys, form(*COMING))
     assert code == 0, err
     rows = {row["object"]: row["action"] for row in report["placement_changes"]}
@@ -129,11 +117,7 @@ def test_a_pool_that_grows_and_one_that_goes(capsys: pytest.CaptureFixture[str],
         ((one(NEW, "Perhaps", {}),), {}, '"perhaps" is unknown'),
         ((7,), {}, "an object is needed here"),
         (
-            (
-                one(
-                    NEW, "Create", body(NEW, {**PARTS, "controlPlaneNodeConfiguration": "[reference('x').c]"})
-                ),
-            ),
+            (one(NEW, "Create", body(NEW, {**PARTS, "controlPlaneNodeConfiguration": "[reference('x').c]"})),),
             {},
             "reference('x').c",
         ),

@@ -89,9 +89,7 @@ def write(*changes: Mapping[str, Any], **root: Any) -> None:
 
 
 def predict(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str, str]:
-    code = run_command_line(
-        ["predict", "-terraform-plan=plan.json", f"-inventory={EXPORT}", "-samples=0", *more]
-    )
+    code = run_command_line(["predict", "-terraform-plan=plan.json", f"-inventory={EXPORT}", "-samples=0", *more])
     told = capsys.readouterr()
     return code, told.out, " ".join(told.err.replace("│", " ").split())
 
@@ -182,9 +180,7 @@ def test_a_new_cluster_and_its_pools_are_placed(capsys: pytest.CaptureFixture[st
     write(
         cluster("ran", initialAgentPoolConfigurations=initial),
         pool("workers", 4, ["create"], unknown={"parent_id": True, "id": True}),
-        resources=[
-            refers_to("azapi_resource.workers", "parent_id", "azapi_resource.ran.id", "azapi_resource.ran")
-        ],
+        resources=[refers_to("azapi_resource.workers", "parent_id", "azapi_resource.ran.id", "azapi_resource.ran")],
     )
     placed = rows(capsys)
     assert {row["trigger"] for row in placed} == {"new"}
@@ -230,9 +226,7 @@ def test_pools_of_modules_find_their_clusters(capsys: pytest.CaptureFixture[str]
         "resources": [{"address": "azapi_resource.this", "expressions": {}}],
         "module_calls": {
             "pool": {
-                "expressions": {
-                    "cluster_id": {"references": ["azapi_resource.this.id", "azapi_resource.this"]}
-                },
+                "expressions": {"cluster_id": {"references": ["azapi_resource.this.id", "azapi_resource.this"]}},
                 "module": inner,
             }
         },
@@ -260,9 +254,7 @@ def test_an_order_that_is_left_open_is_said(capsys: pytest.CaptureFixture[str]) 
     write(cluster("a"), cluster("b"))
     code, out, _ = predict(capsys)
     assert code == 0
-    assert ("the creation order of azapi_resource.a and azapi_resource.b is not defined") in " ".join(
-        out.split()
-    )
+    assert ("the creation order of azapi_resource.a and azapi_resource.b is not defined") in " ".join(out.split())
 
 
 def test_a_plan_of_other_things_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
@@ -273,9 +265,7 @@ def test_a_plan_of_other_things_is_no_mistake(capsys: pytest.CaptureFixture[str]
     assert rows(capsys) == []
 
 
-def test_a_comment_on_a_plan_of_other_things_says_that_nothing_is_foretold(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_comment_on_a_plan_of_other_things_says_that_nothing_is_foretold(capsys: pytest.CaptureFixture[str]) -> None:
     write()
     code, out, _ = predict(capsys, "-report=markdown:-")
     assert code == 0
@@ -327,9 +317,7 @@ def test_a_replaced_pool_is_placed_anew(capsys: pytest.CaptureFixture[str]) -> N
     assert actions == ["place"] * 4 + ["remove"] * 4
 
 
-def test_a_replaced_cluster_is_placed_anew_with_the_pools_of_the_plan(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_replaced_cluster_is_placed_anew_with_the_pools_of_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     again = ["delete", "create"]
     initial = [{"name": "fresh", "count": 2, "mode": "System", "vmSkuName": "NC_G6_28_v1"}]
     body = {
@@ -367,9 +355,7 @@ def bare_export(place: Path) -> None:
 
 FRESH = {
     "controlPlaneNodeConfiguration": {"count": 3, "vmSkuName": "NC_G12_56_v1"},
-    "initialAgentPoolConfigurations": [
-        {"name": "fresh", "count": 2, "mode": "System", "vmSkuName": "NC_G6_28_v1"}
-    ],
+    "initialAgentPoolConfigurations": [{"name": "fresh", "count": 2, "mode": "System", "vmSkuName": "NC_G6_28_v1"}],
 }
 
 
@@ -386,9 +372,7 @@ def test_a_site_keeps_its_name_when_the_cluster_goes_that_told_it(
     assert len([row for row in changed if row["to"] is not None]) == after
 
 
-def test_the_only_pool_that_a_cluster_was_made_with_takes_its_nodes_along(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_only_pool_that_a_cluster_was_made_with_takes_its_nodes_along(capsys: pytest.CaptureFixture[str]) -> None:
     bare_export(Path("site"))
     write(pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
     code, out, err = predict(capsys, "-inventory=site", "-report=json:-")
@@ -470,9 +454,7 @@ def test_what_stands_already_is_said(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_confined_run_predicts(capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(EXPORT, "export")
     write(cluster("a"))
-    code = run_command_line(
-        ["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0", "-confine=."]
-    )
+    code = run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0", "-confine=."])
     assert code == 0, capsys.readouterr().err
     assert "3 to place" in capsys.readouterr().out
 
@@ -486,9 +468,7 @@ def test_a_confined_run_predicts(capsys: pytest.CaptureFixture[str]) -> None:
         (b'{"planned_values": ', "terraform show -json"),
     ],
 )
-def test_a_file_of_another_kind_is_told(
-    content: bytes, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_another_kind_is_told(content: bytes, words: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("plan.json").write_bytes(content)
     code, _, err = predict(capsys)
     assert code == 1
@@ -516,10 +496,7 @@ def test_guard_rails_and_exit_codes_are_those_of_plan(capsys: pytest.CaptureFixt
     ("arguments", "words"),
     [
         ([], "-terraform-plan=FILE or -arm-what-if=FILE"),
-        (
-            ["-terraform-plan=a", "-arm-what-if=b"],
-            "Only one is allowed: -terraform-plan=FILE or -arm-what-if=FILE",
-        ),
+        (["-terraform-plan=a", "-arm-what-if=b"], "Only one is allowed: -terraform-plan=FILE or -arm-what-if=FILE"),
         (["-terraform-plan=a"], "-inventory=DIR"),
         (["-terraform-plan=a", "-inventory=b"], 'There is no file "a"'),
     ],

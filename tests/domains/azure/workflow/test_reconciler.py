@@ -27,9 +27,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
     return code, capsys.readouterr().out
 
 
-def test_the_documents_site_is_explained_and_each_moved_node_is_told(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_documents_site_is_explained_and_each_moved_node_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
     code, out = told(capsys, "plan", "-detailed-exitcode")
     assert code == 0

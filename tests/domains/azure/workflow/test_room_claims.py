@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.azure.workflow.test_room_other import (
-    CASE,
-    add_networks,
-    bodies,
-    name_network,
-    planned,
-    warnings_of,
-)
+from tests.domains.azure.workflow.test_room_other import CASE, add_networks, bodies, name_network, planned, warnings_of
 
 pytestmark = pytest.mark.of_domains("fleet")
 MANIFEST = """
@@ -98,10 +91,7 @@ def test_claims_of_a_plan_stand_beside_the_volumes(capsys: pytest.CaptureFixture
     row = claims(capsys, "-var=replicas=6")
     assert (used(row), row["lacks"]) == ((200, 560), True)
     [warning] = warnings_of("plan.json")
-    assert (
-        "storage for claims of pods of ssh-test-3d38: 560 GiB needed, at most 500 exist"
-        in (warning["detail"])
-    )
+    assert "storage for claims of pods of ssh-test-3d38: 560 GiB needed, at most 500 exist" in (warning["detail"])
     assert not warning.get("held_before")
     assert run_command_line(["plan", "-report=markdown:plan.md", "-var=replicas=6"]) == 0
     capsys.readouterr()

@@ -43,11 +43,7 @@ def add_networks(directory: Path, prefix: str) -> None:
     network_id = properties["networkConfiguration"]["cniNetworkId"]
     at = {"extendedLocation": cluster["extendedLocation"]}
     scope = network_id.rpartition("/l3Networks/")[0]
-    network = {
-        "id": network_id,
-        "name": network_id.rpartition("/")[2],
-        "properties": {"ipv4ConnectedPrefix": prefix},
-    }
+    network = {"id": network_id, "name": network_id.rpartition("/")[2], "properties": {"ipv4ConnectedPrefix": prefix}}
     appliance = {"id": f"{scope}/storageAppliances/sa", "name": "sa", "capacity": 100, "capacityUsed": 99}
     volume = {"id": f"{scope}/volumes/v", "name": "v", "sizeMiB": 2048}
     for name, body in (("l3_networks", network), ("storage_appliances", appliance), ("volumes", volume)):
@@ -84,9 +80,7 @@ def test_what_was_not_captured_is_said(capsys: pytest.CaptureFixture[str]) -> No
     assert rows["l3_network", "l3network-504"]["total"] is None
     assert not rows["storage_appliance", None]["captured"]
     assert run_command_line(["plan", "-report=markdown:plan.md"]) == 0
-    assert (
-        "| addresses left for nodes, at most | not captured | not captured |" in Path("plan.md").read_text()
-    )
+    assert "| addresses left for nodes, at most | not captured | not captured |" in Path("plan.md").read_text()
     capsys.readouterr()
 
 
@@ -126,11 +120,7 @@ def test_state_remembers_and_questions_tell(site: Path, capsys: pytest.CaptureFi
     assert run_command_line(["advise"]) == 2
     assert "prefix (the prefix of a network is fixed)" in capsys.readouterr().out.replace("\n│ ", " ")
     [answer] = json.loads(Path("room.json").read_text())["sites"]
-    assert {row["kind"] for row in answer["capacity_other"]} >= {
-        "l3_network",
-        "pod_cidr",
-        "storage_appliance",
-    }
+    assert {row["kind"] for row in answer["capacity_other"]} >= {"l3_network", "pod_cidr", "storage_appliance"}
     # A later export that lacks the list takes nothing for granted.
     (site / "export" / "l3_networks.json").unlink()
     _, rows = planned(capsys)
@@ -167,11 +157,7 @@ def test_addresses_by_hand(
     capsys.readouterr()
     _, rows = planned(capsys)
     [network] = [row for row in rows.values() if row["kind"] == "l3_network"]
-    assert (network["total"], network["used_after"], network["free_after_at_most"]) == (
-        hosts,
-        nodes,
-        hosts - nodes,
-    )
+    assert (network["total"], network["used_after"], network["free_after_at_most"]) == (hosts, nodes, hosts - nodes)
     [pods] = [row for row in rows.values() if row["kind"] == "pod_cidr"]
     assert (pods["total"], pods["free_after_at_most"]) == (blocks, blocks - nodes)
     assert [row["total"] for row in rows.values() if row["kind"] == "bgp_pool"] == balancers

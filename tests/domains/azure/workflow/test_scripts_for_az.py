@@ -19,9 +19,7 @@ from nexusform.domains.azure.rendering.az_arguments import ARGUMENTS, EXTENSION,
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFdYtpZ0kWzTQFgNDnQAMOCKh8LJ5jQ0dOWKZtBTZNLr me@here"
-needs_az = pytest.mark.skipif(
-    "NEXUSFORM_AZ" not in os.environ, reason="NEXUSFORM_AZ names no az with the extension"
-)
+needs_az = pytest.mark.skipif("NEXUSFORM_AZ" not in os.environ, reason="NEXUSFORM_AZ names no az with the extension")
 CONFIGURATION = """resource "nexus_site" "s" {
 }
 resource "nexus_rack" "r1" {
@@ -74,15 +72,7 @@ resource "nexus_virtual_machine" "v" {
   depends_on = [nexus_kubernetes_cluster.c]
 }
 """
-TAGS = {
-    "ManagedBy": "nc",
-    "Own Er": "x=1",
-    "Dot.ted/x": "",
-    "it's": "'q'",
-    "n": "null",
-    "h": "??",
-    "v": "1.10",
-}
+TAGS = {"ManagedBy": "nc", "Own Er": "x=1", "Dot.ted/x": "", "it's": "'q'", "n": "null", "h": "??", "v": "1.10"}
 
 
 def script(place: Path, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
@@ -127,22 +117,12 @@ def test_a_real_az_reads_every_command(
     monkeypatch.chdir(tmp_path)
     commands = script(tmp_path, capsys)
     removed = shlex.split("az networkcloud virtualmachine delete --name v --resource-group g --yes")
-    machine = shlex.split(
-        "az networkcloud baremetalmachine cordon --name m --resource-group g --evacuate True"
-    )
+    machine = shlex.split("az networkcloud baremetalmachine cordon --name m --resource-group g --evacuate True")
     extensions = Path.home() / ".azure" / "cliextensions"
-    environment = {
-        "AZURE_EXTENSION_DIR": str(extensions),
-        **os.environ,
-        "AZURE_CONFIG_DIR": str(tmp_path / "az"),
-    }
+    environment = {"AZURE_EXTENSION_DIR": str(extensions), **os.environ, "AZURE_CONFIG_DIR": str(tmp_path / "az")}
     for words in [*commands, removed, machine]:
         told = subprocess.run(
-            [os.environ["NEXUSFORM_AZ"], *words[1:]],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
+            [os.environ["NEXUSFORM_AZ"], *words[1:]], env=environment, capture_output=True, text=True, check=False
         )
         assert "Please run 'az login' to setup account" in told.stderr, (words, told.stderr)
 

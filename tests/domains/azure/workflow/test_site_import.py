@@ -58,9 +58,7 @@ def test_real_sites_are_taken_over_and_nothing_changes(name: str, capsys: pytest
     nodes = [node for cluster in bodies("kubernetes_clusters") for node in cluster["nodes"]]
     vms = [*nodes, *bodies("virtual_machines")]
     housed = sum(bool(vm.get("bareMetalMachineId")) for vm in vms)
-    counts = re.findall(
-        r"(\d+) VMs? imported, (\d+) without a machine, (\d+) occupied", " ".join(out.split())
-    )
+    counts = re.findall(r"(\d+) VMs? imported, (\d+) without a machine, (\d+) occupied", " ".join(out.split()))
     assert [sum(map(int, column)) for column in zip(*counts, strict=True)] == [housed, len(vms) - housed, 0]
     assert sum(map(int, re.findall(r"(\d+) machines?,", out))) == len(bodies("bare_metal_machines"))
     code, out, _ = told(capsys, "plan", "-detailed-exitcode")
@@ -106,9 +104,7 @@ def test_a_second_import_takes_over_what_is_new_alone(capsys: pytest.CaptureFixt
     assert "No changes." in told(capsys, "plan")[1]
 
 
-def test_a_site_keeps_its_name_when_its_first_cluster_tells_another(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_site_keeps_its_name_when_its_first_cluster_tells_another(capsys: pytest.CaptureFixture[str]) -> None:
     captured("clusters-070")
     clusters = Path("export/kubernetes_clusters.json").rename("clusters.json")
     assert "site: 1 rack, 6 machines" in imported(capsys)
@@ -143,9 +139,7 @@ def test_a_site_keeps_its_name_when_its_last_cluster_is_gone(capsys: pytest.Capt
     assert "Nothing to import" in out
 
 
-def test_machines_that_state_has_at_another_site_are_not_taken_over_again(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_machines_that_state_has_at_another_site_are_not_taken_over_again(capsys: pytest.CaptureFixture[str]) -> None:
     captured("clusters-070")
     shutil.copytree("export", "later")
     Path("export/kubernetes_clusters.json").unlink()
@@ -285,9 +279,7 @@ def test_a_change_that_the_export_does_not_show_is_not_done(capsys: pytest.Captu
     assert "No changes." in told(capsys, "plan")[1]
 
 
-def test_what_pools_say_of_their_nodes_is_nothing_that_an_export_shows(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_pools_say_of_their_nodes_is_nothing_that_an_export_shows(capsys: pytest.CaptureFixture[str]) -> None:
     captured("clusters-070")
     imported(capsys)
     text = Path("site.nf.hcl").read_text()
@@ -301,9 +293,7 @@ def test_what_pools_say_of_their_nodes_is_nothing_that_an_export_shows(
     assert "No changes." in out
 
 
-def test_hugepages_of_agent_options_are_what_the_nodes_of_a_pool_offer(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_hugepages_of_agent_options_are_what_the_nodes_of_a_pool_offer(capsys: pytest.CaptureFixture[str]) -> None:
     captured("clusters-055")
     path = Path("export/kubernetes_clusters.json")
     document = json.loads(path.read_text())
@@ -317,10 +307,7 @@ def test_hugepages_of_agent_options_are_what_the_nodes_of_a_pool_offer(
     path.write_text(json.dumps(document))
     imported(capsys)
     text = Path("site.nf.hcl").read_text()
-    assert re.findall(r'"(hugepages-.*)" += "(.*)"', text) == [
-        ("hugepages-1Gi", "4Gi"),
-        ("hugepages-2Mi", "1024Mi"),
-    ]
+    assert re.findall(r'"(hugepages-.*)" += "(.*)"', text) == [("hugepages-1Gi", "4Gi"), ("hugepages-2Mi", "1024Mi")]
     assert "No changes." in told(capsys, "plan")[1]
     pools[0]["agentOptions"] = {"hugepagesCount": 4, "hugepagesSize": "1GB"}
     path.write_text(json.dumps(document))
@@ -341,13 +328,7 @@ def test_a_node_that_is_deleted_on_the_site_comes_again(capsys: pytest.CaptureFi
     (coming,) = [row for row in rows(capsys) if row["action"] != "keep"]
     assert (coming["action"], coming["trigger"]) == ("place", "node_deleted")
     code, _, err = told(capsys, "apply", "-auto-approve")
-    assert (
-        code,
-        "for a site that nexusform cannot change" in " ".join(err.replace("│", " ").split()),
-    ) == (
-        1,
-        True,
-    )
+    assert (code, "for a site that nexusform cannot change" in " ".join(err.replace("│", " ").split())) == (1, True)
     nodes.append({**gone, "name": f"{gone['name'][:-5]}zzzzz"})
     path.write_text(json.dumps(document))
     code, out, _ = told(capsys, "plan")

@@ -108,9 +108,7 @@ resource "fleet_cluster_staged_update_run" "{name}" {{
 
 
 @pytest.fixture
-def nf(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Told]:
+def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
     """Writes a configuration, runs a command line over it; gives code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -272,16 +270,11 @@ def test_explain_names_the_override_that_fails(nf: Callable[..., Told]) -> None:
     applied(nf, failing)
     assert pods() == 0
     explained = " ".join(nf(failing, "explain", WEB, "a")[1].split())
-    assert (
-        'ResourceOverrideSnapshot "canary-0" failed to apply on Deployment "web" in namespace "web"'
-        in explained
-    )
+    assert 'ResourceOverrideSnapshot "canary-0" failed to apply on Deployment "web" in namespace "web"' in explained
     document = json.loads(nf(failing, "explain", "-format=json", WEB, "a")[1])
     assert "canary" in json.dumps(document)
     for words in ((WEB,), ("fleet_member_cluster.a",)):
-        assert 'ResourceOverrideSnapshot "canary-0" failed' in " ".join(
-            nf(failing, "explain", *words)[1].split()
-        )
+        assert 'ResourceOverrideSnapshot "canary-0" failed' in " ".join(nf(failing, "explain", *words)[1].split())
     document = json.loads(nf(failing, "explain", "-format=json", WEB)[1])
     assert list(document["override_failures"]) == ["a"]
 
@@ -339,8 +332,7 @@ resource "fleet_cluster_resource_placement" "web" {
 
 def test_a_staged_run_is_shown_as_a_timeline(nf: Callable[..., Told]) -> None:
     waiting = EXTERNAL.replace(
-        "    label_selector {}\n",
-        '    label_selector {}\n    before_stage_task {\n      type = "Approval"\n    }\n',
+        "    label_selector {}\n", '    label_selector {}\n    before_stage_task {\n      type = "Approval"\n    }\n'
     )
     text = FLEET + HUB + waiting
     applied(nf, text)

@@ -265,18 +265,8 @@ BROKEN = [
     (CRP, "values: [a, b]", "values: [0x10, b]", 'write "0x10", with quotes'),
     (CRP, "values: [a, b]", "values: [a, 1_0, 010]", 'write "010", with quotes'),
     (CRP, "name: web", "name: On", 'write "On", with quotes'),
-    (
-        CRP,
-        "        - weight: 20\n          preference:",
-        "          weight: 20\n          preference:",
-        "list",
-    ),
-    (
-        CRP,
-        "preference:\n            propertySorter",
-        "preference:\n          - propertySorter",
-        "Remove the dash",
-    ),
+    (CRP, "        - weight: 20\n          preference:", "          weight: 20\n          preference:", "list"),
+    (CRP, "preference:\n            propertySorter", "preference:\n          - propertySorter", "Remove the dash"),
     (CRP, "allowCoOwnership: true", 'allowCoOwnership: "true"', "must be true or false"),
     (CRP, "name: web", "name: 5", "with quotes"),
     (CRP, "  name: it", "  name: 5", "metadata.name must be a text"),
@@ -308,12 +298,7 @@ BROKEN = [
     (STRATEGY, "maxConcurrency: 50%", 'maxConcurrency: "5"', "must match"),
     (STRATEGY, "maxConcurrency: 50%", "maxConcurrency: 0%", "must match"),
     (STRATEGY, "waitTime: 1h30m", "waitTime: 1d", "must match"),
-    (
-        STRATEGY,
-        "    - {type: Approval}\n    after",
-        "    - {type: TimedWait, waitTime: 1h}\n    after",
-        "not allowed",
-    ),
+    (STRATEGY, "    - {type: Approval}\n    after", "    - {type: TimedWait, waitTime: 1h}\n    after", "not allowed"),
     ("ClusterResourcePlacementDisruptionBudget", "50%", "150%", "must match"),
     ("ClusterResourcePlacementDisruptionBudget", "50%", "-1", "must be 0 or more"),
     ("ClusterResourcePlacementDisruptionBudget", "50%", "50%\n  maxUnavailable: 1", "cannot be specified"),
@@ -328,23 +313,13 @@ BROKEN = [
     (CRP, "ClusterScopeOnly", "NamespaceAccessible\n  x: 1", "unknown field"),
     (CRP, "Namespace\n    name", "ClusterRole\n    name", ""),
     (CRO, "op: replace, path: /spec/replicas", "op: remove, path: /spec/replicas", "cannot have value"),
-    (
-        CRO,
-        "overrideType: JSONPatch",
-        "overrideType: Delete",
-        "cannot be set when the override type is Delete",
-    ),
+    (CRO, "overrideType: JSONPatch", "overrideType: Delete", "cannot be set when the override type is Delete"),
     (CRO, "- labelSelector: {matchLabels: {env: prod}}", "- {}", "labelSelector is required"),
     # other objects
     (CRP, "/v1beta1", "/v1", 'unknown field "spec.strategy.deleteStrategy": v1 does not have it'),
     (CRP, "/v1beta1", "/v1alpha1", "a hub has ClusterResourcePlacement as"),
     (CRP, "placement.kubernetes-fleet.io/", "fleet.azure.com/", "a hub has ClusterResourcePlacement as"),
-    (
-        CRP,
-        "kind: ClusterResourcePlacement",
-        "kind: ResourcePlacement",
-        "expected ClusterResourcePlacement",
-    ),
+    (CRP, "kind: ClusterResourcePlacement", "kind: ResourcePlacement", "expected ClusterResourcePlacement"),
     ("ClusterResourcePlacementEviction", "/v1beta1", "/v1", "a hub has"),
 ]
 
@@ -421,11 +396,7 @@ def test_corrections_that_widen_a_selection_come_first() -> None:
 
 
 def test_what_is_not_in_the_table_stays_an_error() -> None:
-    for old, new in (
-        ("numberOfClusters", "numberOfCluster"),
-        ("PickN", "pickN"),
-        ("weight: 20", 'weight: "20"'),
-    ):
+    for old, new in (("numberOfClusters", "numberOfCluster"), ("PickN", "pickN"), ("weight: 20", 'weight: "20"')):
         errors, _ = said(CRP, manifest(CRP).replace(old, new, 1), lenient=True)
         assert errors, new
 
@@ -438,9 +409,7 @@ def fields_apart(shape: FieldShape, schema: BlockSchema, path: str) -> list[str]
         below = field.items if field.items is not None and field.items.kind is FieldKind.OBJECT else field
         if below.kind is FieldKind.OBJECT:
             block = schema.blocks.get(name)
-            apart += (
-                [f"{path}.{name}"] if block is None else fields_apart(below, block.schema, f"{path}.{name}")
-            )
+            apart += [f"{path}.{name}"] if block is None else fields_apart(below, block.schema, f"{path}.{name}")
             continue
         attribute = schema.attributes.get(name)
         if attribute is None:

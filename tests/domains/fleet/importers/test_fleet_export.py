@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.fleet.importers.fleet_export import (
-    FAILED,
-    OVERRIDE_FAILED,
-    READY,
-    WAITING,
-    read_placements,
-)
+from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, READY, WAITING, read_placements
 from nexusform.domains.fleet.importers.hub_records import read_evictions, read_runs
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
 
@@ -72,11 +66,7 @@ def shown_binding(*conditions: dict[str, Any]) -> str:
     labels = {f"{FLEET}/parent-CRP": "web"}
     spec = {"state": "Bound", "targetCluster": "a"}
     binding = an("ClusterResourceBinding", "b", spec, labels, status={"conditions": list(conditions)})
-    return (
-        read_placements([an("ClusterResourcePlacement", "web", {}, {}), binding])["web"]
-        .bindings["a"]
-        .standing
-    )
+    return read_placements([an("ClusterResourcePlacement", "web", {}, {}), binding])["web"].bindings["a"].standing
 
 
 NOT_ALL = "NotAllWorkHaveBeenApplied"

@@ -111,11 +111,7 @@ def picks(state: State, address: str = "fleet_cluster_resource_placement.p") -> 
 
 def binding_rows(result: PlanResult) -> dict[str, PlacementChange]:
     """What happens to bindings, by cluster, without those of which nothing is said."""
-    return {
-        r.object: r
-        for r in result.plan.placements
-        if r.kind == "binding" and (r.action != "keep" or r.trigger)
-    }
+    return {r.object: r for r in result.plan.placements if r.kind == "binding" and (r.action != "keep" or r.trigger)}
 
 
 def moves(result: PlanResult) -> dict[str, tuple[str, str]]:

@@ -11,9 +11,7 @@ from typing import Any, Final
 import pytest
 
 FOLDER: Final = os.environ.get("NEXUSFORM_HUB_CASES", "")
-needs_recordings = pytest.mark.skipif(
-    not FOLDER, reason="NEXUSFORM_HUB_CASES names no folder with recordings of a hub"
-)
+needs_recordings = pytest.mark.skipif(not FOLDER, reason="NEXUSFORM_HUB_CASES names no folder with recordings of a hub")
 ATTRIBUTES: Final = {
     "cluster_resource_placements": "fleet_cluster_resource_placement",
     "resource_placements": "fleet_resource_placement",
@@ -63,10 +61,7 @@ resource "fleet_member_cluster" "all" {
 def configuration() -> str:
     """Everything that a dump shows, as resources: the documentation's example, over every map."""
     hub, body = "data.fleet_hub_export.hub", "manifest = each.value"
-    blocks = (
-        f'resource "{of}" "all" {{\n  for_each = {hub}.{name}\n  {body}\n}}\n'
-        for name, of in ATTRIBUTES.items()
-    )
+    blocks = (f'resource "{of}" "all" {{\n  for_each = {hub}.{name}\n  {body}\n}}\n' for name, of in ATTRIBUTES.items())
     return _FIRST + "".join(blocks)
 
 
@@ -136,15 +131,10 @@ def _write(event: Mapping[str, Any], objects: dict[Key, Any]) -> None:
 
 def _is_whole(body: Any) -> bool:
     """Whether an answer or a request holds an object, and not only its names."""
-    return isinstance(body, Mapping) and bool(
-        body.keys() & {"spec", "data"} or body.get("kind") == "Namespace"
-    )
+    return isinstance(body, Mapping) and bool(body.keys() & {"spec", "data"} or body.get("kind") == "Namespace")
 
 
-_KINDS: Final = {
-    "resourceoverrides": "ResourceOverride",
-    "clusterresourceoverrides": "ClusterResourceOverride",
-}
+_KINDS: Final = {"resourceoverrides": "ResourceOverride", "clusterresourceoverrides": "ClusterResourceOverride"}
 
 
 def _key_in(path: str) -> Key:

@@ -35,14 +35,8 @@ SHORT = "Unfulfilled placement"
 CASES = {
     "pick-fixed": (["cluster1", "cluster2"], []),
     "pick-all": (["cluster1"], []),
-    "pick-n-affinity": (
-        ["cluster2", "cluster3"],
-        [(SLIP, 7), (SLIP, 13), (SLIP, 15), (SLIP, 18), (SHORT, 0)],
-    ),
-    "pick-n-spread": (
-        ["cluster1", "cluster2", "cluster3"],
-        [(SLIP, 7), (SLIP, 8)],
-    ),
+    "pick-n-affinity": (["cluster2", "cluster3"], [(SLIP, 7), (SLIP, 13), (SLIP, 15), (SLIP, 18), (SHORT, 0)]),
+    "pick-n-spread": (["cluster1", "cluster2", "cluster3"], [(SLIP, 7), (SLIP, 8)]),
     "node-count": (["cluster2", "cluster3"], [(SLIP, 7)]),
     "rollout": (["cluster1", "cluster2", "cluster3"], [(SLIP, 7), (SLIP, 8)]),
     "preview-node-count": (["cluster2", "cluster3"], [(SLIP, 7), (SLIP, 16), (OLD, 16)]),
@@ -51,10 +45,7 @@ CASES = {
         ["cluster1", "cluster2", "cluster3"],
         [(SLIP, 7), (SLIP, 16), (SLIP, 17), (SHORT, 0), (OLD, 17)],
     ),
-    "preview-labels-and-sorter": (
-        ["cluster1", "cluster2", "cluster3"],
-        [(SLIP, 7), (SLIP, 19), (SHORT, 0)],
-    ),
+    "preview-labels-and-sorter": (["cluster1", "cluster2", "cluster3"], [(SLIP, 7), (SLIP, 19), (SHORT, 0)]),
 }
 
 

@@ -87,10 +87,7 @@ def test_added_and_removed_objects_are_not_moves() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "count", "said"),
-    [
-        ("pod", 1, "1 pod loses its node"),
-        ("binding", 2, "2 fleet bindings lose their member"),
-    ],
+    [("pod", 1, "1 pod loses its node"), ("binding", 2, "2 fleet bindings lose their member")],
 )
 def test_loss_names_the_host_of_the_kind(kind: str, count: int, said: str) -> None:
     assert format_effect_clauses([EffectCount(kind, Effect.LOST, "", count)], [Effect.LOST]) == [said]

@@ -57,10 +57,7 @@ def text(inside: str, applying: str = "ClientSideApply") -> str:
                 "another namespace (web/e)"
             ),
         ),
-        (
-            "{name: inside}",
-            "a cluster scope object a.yaml (inside) has been wrapped in a resource envelope web/e",
-        ),
+        ("{name: inside}", "a cluster scope object a.yaml (inside) has been wrapped in a resource envelope web/e"),
     ],
 )
 def test_an_object_of_elsewhere_in_an_envelope_stops_the_rollout(inside: str, said: str) -> None:
@@ -69,11 +66,7 @@ def test_an_object_of_elsewhere_in_an_envelope_stops_the_rollout(inside: str, sa
     kinds = {warning.id for warning in warnings(result)}
     assert {"envelope-cannot-be-opened", "incomplete-rollout"} <= kinds
     broken = applied(result, state)
-    assert {name: each["resource_snapshot"] for name, each in bindings(broken).items()} == {
-        "m1": 1,
-        "m2": 0,
-        "m3": 0,
-    }
+    assert {name: each["resource_snapshot"] for name, each in bindings(broken).items()} == {"m1": 1, "m2": 0, "m3": 0}
     last = attributes(broken, P)["placement_statuses"][0]["conditions"][-1]
     assert (last["type"], last["status"], last["reason"]) == ("WorkSynchronized", "False", "SyncWorkFailed")
     assert last["message"] == f"Failed to synchronize the work to the latest: {said}"
@@ -113,8 +106,4 @@ def test_nothing_fails_to_be_applied_while_differences_are_reported() -> None:
         return hub(colour) + failing + placement(POLICY, ONE_BY_ONE.replace("APPLYING", "ReportDiff"))
 
     result = good(plan(now("red"), state_of(now("blue"))))
-    assert [step.clusters for rollout in result.plan.rollouts for step in rollout.steps] == [
-        ("m1",),
-        ("m2",),
-        ("m3",),
-    ]
+    assert [step.clusters for rollout in result.plan.rollouts for step in rollout.steps] == [("m1",), ("m2",), ("m3",)]

@@ -36,9 +36,7 @@ def _row(kind: str, action: str, source: Location | None, target: Location | Non
 
 def _caused(plan: Plan) -> set[str]:
     """The kinds of warnings about `web` that a plan on top of another would cause."""
-    known = replace(
-        plan, serial=3, diagnostics=tuple(build_warning(kind, address=str(WEB)) for kind in KINDS)
-    )
+    known = replace(plan, serial=3, diagnostics=tuple(build_warning(kind, address=str(WEB)) for kind in KINDS))
     return {kind for kind, held in zip(KINDS, _held(known), strict=True) if not held}
 
 
@@ -52,14 +50,8 @@ def _held(plan: Plan) -> tuple[bool, ...]:
         (_row("pod", "keep", PENDING, PENDING), set()),
         (_row("pod", "move", PENDING, PENDING), {"rollout-deadlock"}),
         (_row("pod", "place", None, NODE), {"rollout-deadlock", "pods-share-machine"}),
-        (
-            _row("pod", "place", None, PENDING),
-            {"rollout-deadlock", "pending-pods", "unsatisfiable-pod-anti-affinity"},
-        ),
-        (
-            _row("pod", "move", NODE, PENDING),
-            {"rollout-deadlock", "pending-pods", "unsatisfiable-pod-anti-affinity"},
-        ),
+        (_row("pod", "place", None, PENDING), {"rollout-deadlock", "pending-pods", "unsatisfiable-pod-anti-affinity"}),
+        (_row("pod", "move", NODE, PENDING), {"rollout-deadlock", "pending-pods", "unsatisfiable-pod-anti-affinity"}),
         (_row("vm", "place", None, HERE), {"rollout-deadlock", "pods-share-machine", SHARED_MEMBERS}),
         (_row("vm", "remove", HERE, None), {"rollout-deadlock"}),
     ],
@@ -79,13 +71,7 @@ def test_what_blocks_say_is_caused_by_them_alone() -> None:
 
 def test_what_documents_say_is_caused_by_another_text() -> None:
     followed = Change(
-        WEB,
-        Action.UPDATE,
-        {"manifest": "a", "bindings": {}},
-        {"manifest": "a", "bindings": {"b": {}}},
-        "",
-        1,
-        1,
+        WEB, Action.UPDATE, {"manifest": "a", "bindings": {}}, {"manifest": "a", "bindings": {"b": {}}}, "", 1, 1
     )
     assert "corrected-manifest" not in _caused(Plan(changes=(followed,)))
     rewritten = replace(followed, after={"manifest": "b"})

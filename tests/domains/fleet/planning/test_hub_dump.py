@@ -84,9 +84,7 @@ def without(binding_of: str, cluster: str, objects: list[Any]) -> list[Any]:
     """The objects of a hub where a placement of all clusters has none of one."""
     kept = []
     for each in objects:
-        if each["kind"] == "ClusterResourceBinding" and each["metadata"]["name"].startswith(
-            f"{binding_of}-{cluster}-"
-        ):
+        if each["kind"] == "ClusterResourceBinding" and each["metadata"]["name"].startswith(f"{binding_of}-{cluster}-"):
             continue
         if (each["kind"], each["metadata"]["name"]) == ("ClusterResourcePlacement", binding_of):
             statuses = each["status"]["placementStatuses"]
@@ -131,9 +129,7 @@ def test_a_member_has_joined_that_the_scheduler_has_not_seen(
     assert (code, "1 to place, 0 to move, 0 to remove, 10 kept" in out) == (0, True), out
 
 
-def test_a_member_that_is_still_tainted_stays_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_member_that_is_still_tainted_stays_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     objects = without("core", "fra1", recorded("dump")["items"])
     refuse("core", "fra1", f"ClusterUnschedulable, {TAINT}", objects)
     for each in objects:

@@ -30,9 +30,7 @@ def taint(each: Mapping[str, str]) -> str:
 
 def member(each: Mapping[str, Any]) -> str:
     taints = "".join(map(taint, each.get("taints", ())))
-    figures = "".join(
-        f"    {name} = {json.dumps(each['resources'][name])}\n" for name in each.get("resources", {})
-    )
+    figures = "".join(f"    {name} = {json.dumps(each['resources'][name])}\n" for name in each.get("resources", {}))
     return f"""
 resource "fleet_member_cluster" "{each["name"]}" {{
   labels     = {json.dumps(each.get("labels", {}))}
@@ -77,11 +75,7 @@ def test_fleet_matches_the_hub(number: int) -> None:
             held = bindings(state, f"fleet_cluster_resource_placement.{name}")
             soft = is_soft(recorded_placement["policy"])
             ours = {
-                cluster: [
-                    each["state"],
-                    *(() if soft else (each["topology_spread_score"],)),
-                    each["affinity_score"],
-                ]
+                cluster: [each["state"], *(() if soft else (each["topology_spread_score"],)), each["affinity_score"]]
                 for cluster, each in held.items()
             }
             theirs = {

@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.domains.fleet.planning.hub_dumps import (
-    Key,
-    configuration,
-    key_of,
-    needs_recordings,
-    played,
-    recorded,
-)
+from tests.domains.fleet.planning.hub_dumps import Key, configuration, key_of, needs_recordings, played, recorded
 from tests.planning.harness import PlanResult, errors, plan
 
 pytestmark = needs_recordings
@@ -46,13 +39,7 @@ FORETOLD = (
     "rollout-with-failing-members",
 )
 # Of these too little was recorded to know what comes; they plan.
-PLANNED = (
-    "content-change",
-    "eviction",
-    "failed-apply",
-    "delete-held",
-    "run-applied-with-its-placement",
-)
+PLANNED = ("content-change", "eviction", "failed-apply", "delete-held", "run-applied-with-its-placement")
 
 
 class Dump:
@@ -70,9 +57,7 @@ class Dump:
 
 def member(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     now = "2026-11-21T03:00:00Z"
-    conditions = [
-        {"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("Joined", "Healthy")
-    ]
+    conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("Joined", "Healthy")]
     agent = {"type": "MemberAgent", "lastReceivedHeartbeat": now, "conditions": conditions}
     return {
         "apiVersion": "cluster.kubernetes-fleet.io/v1",
@@ -123,8 +108,7 @@ def foretold(result: PlanResult) -> Holds:
         if change.address.type == "fleet_cluster_resource_placement" and change.after:
             bindings = change.after["bindings"] or {}
             holds[change.after["id"]] = {
-                cluster: (binding["state"], binding["resource_snapshot"])
-                for cluster, binding in bindings.items()
+                cluster: (binding["state"], binding["resource_snapshot"]) for cluster, binding in bindings.items()
             }
     return holds
 
@@ -171,13 +155,10 @@ def test_every_prefix_plans(story: str) -> None:
 Told = dict[str, list[tuple[str, str, str, str]]]
 
 
-def told(
-    placement: str, conditions: Sequence[Mapping[str, Any]], clusters: Sequence[Mapping[str, Any]]
-) -> Told:
+def told(placement: str, conditions: Sequence[Mapping[str, Any]], clusters: Sequence[Mapping[str, Any]]) -> Told:
     """What a status says of a placement, and of each cluster."""
     parts = {placement: conditions} | {
-        str(each.get("clusterName") or each.get("cluster_name") or ""): each["conditions"]
-        for each in clusters
+        str(each.get("clusterName") or each.get("cluster_name") or ""): each["conditions"] for each in clusters
     }
     names = ("type", "status", "reason", "message")
     return {

@@ -63,9 +63,7 @@ def site(a: int = 1, b: int = 3, extra: str = "") -> str:
 
 
 def noted(state: Any, name: str) -> dict[str, Any]:
-    current = state.instances[
-        next(a for a in state.instances if str(a) == f"fleet_member_cluster.{name}")
-    ].current
+    current = state.instances[next(a for a in state.instances if str(a) == f"fleet_member_cluster.{name}")].current
     assert current is not None
     assert current.private is not None
     return dict(current.private)
@@ -113,13 +111,9 @@ def test_a_fulfilled_pick_n_does_not_follow_the_figures() -> None:
 
 
 def test_members_that_share_machines_are_warned_about() -> None:
-    small = RACKS.replace("count         = 3", "count         = 1").replace(
-        "machine_count = 4", "machine_count = 1"
-    )
+    small = RACKS.replace("count         = 3", "count         = 1").replace("machine_count = 4", "machine_count = 1")
     text = site().replace(RACKS, small)
-    found = [
-        w for w in warnings(good(plan(text + placement()))) if w.summary == "Placement members share machines"
-    ]
+    found = [w for w in warnings(good(plan(text + placement()))) if w.summary == "Placement members share machines"]
     assert len(found) == 1
     assert "r0-bm01" in found[0].detail
     assert "a, b" in found[0].detail
@@ -214,9 +208,7 @@ def test_pods_of_one_placement_are_seen_by_another_in_the_next_round() -> None:
     state = applied(result)
     assert noted(state, "a")["resources"]["available"]["cpu"] == "9"
     assert is_empty(plan(text, state))
-    pods = attributes(state, "fleet_cluster_resource_placement.heavy")["workloads"]["a"][
-        "work/Deployment/heavy"
-    ]
+    pods = attributes(state, "fleet_cluster_resource_placement.heavy")["workloads"]["a"]["work/Deployment/heavy"]
     assert [p["node"] for p in pods.values()] == ["a-p-0"]
 
 

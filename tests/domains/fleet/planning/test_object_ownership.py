@@ -13,17 +13,7 @@ from nexusform.state.objects import State
 from tests.domains.fleet.planning.fleet_harness import hub, member, moves, placement
 from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, web
 from tests.domains.pods.planning.test_placement_pods import hub as objects
-from tests.planning.harness import (
-    RACKS,
-    applied,
-    attributes,
-    errors,
-    good,
-    is_empty,
-    plan,
-    state_of,
-    warnings,
-)
+from tests.planning.harness import RACKS, applied, attributes, errors, good, is_empty, plan, state_of, warnings
 
 FLEET = hub() + member("c1")
 A, B = "fleet_cluster_resource_placement.a", "fleet_cluster_resource_placement.b"
@@ -53,11 +43,7 @@ def last_condition(state: State, address: str) -> tuple[str, str, str]:
 
 
 def failures(state: State, address: str) -> list[dict[str, Any]]:
-    return [
-        f
-        for each in attributes(state, address)["placement_statuses"]
-        for f in each.get("failed_placements", ())
-    ]
+    return [f for each in attributes(state, address)["placement_statuses"] for f in each.get("failed_placements", ())]
 
 
 def pods(state: State, address: str) -> dict[str, int]:
@@ -109,9 +95,7 @@ def as_if_it_had_all(state: State, text: str) -> State:
     instance = state.instances[address]
     assert instance.current is not None
     noted = {**(instance.current.private or {}), "content": {}}
-    return state.replace_instance(
-        address, replace(instance, current=replace(instance.current, private=noted))
-    )
+    return state.replace_instance(address, replace(instance, current=replace(instance.current, private=noted)))
 
 
 def test_an_old_state_in_which_two_have_an_object_plans_no_change() -> None:
@@ -202,9 +186,7 @@ def test_a_reserved_namespace_is_accepted_and_nothing_is_selected(name: str) -> 
         ('name = "web"\n    selection_scope = "NamespaceOnly"', "Kind:Namespace Name:web Namespace: "),
     ],
 )
-def test_an_object_that_two_selectors_select_is_refused_as_a_hub_does(
-    second: str, object_as_printed: str
-) -> None:
+def test_an_object_that_two_selectors_select_is_refused_as_a_hub_does(second: str, object_as_printed: str) -> None:
     more = f"""
   resource_selector {{
     version = "v1"
@@ -216,9 +198,7 @@ def test_an_object_that_two_selectors_select_is_refused_as_a_hub_does(
     result = good(plan(text))
     (warning,) = warnings(result)
     assert warning.id == "invalid-resource-selectors"
-    assert (
-        f"found duplicate resource {{Group: Version:v1 {object_as_printed}Envelope:<nil>}}" in warning.detail
-    )
+    assert f"found duplicate resource {{Group: Version:v1 {object_as_printed}Envelope:<nil>}}" in warning.detail
     assert "an earlier selector already selects it" in warning.detail
     state = applied(result)
     assert attributes(state, "fleet_cluster_resource_placement.p")["bindings"] == {}

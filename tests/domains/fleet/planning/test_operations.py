@@ -16,18 +16,7 @@ from tests.domains.fleet.planning.fleet_harness import (
     picks,
     placement,
 )
-from tests.planning.harness import (
-    actions,
-    applied,
-    attributes,
-    errors,
-    good,
-    is_empty,
-    plan,
-    rows,
-    state_of,
-    warnings,
-)
+from tests.planning.harness import actions, applied, attributes, errors, good, is_empty, plan, rows, state_of, warnings
 
 P = "fleet_cluster_resource_placement.p"
 FLEET = hub() + "".join(member(n, {"ring": n[-1]}) for n in ("c1", "c2", "c3", "c4"))
@@ -588,10 +577,6 @@ def test_ineffective_delete_strategy_is_reported_on_removal() -> None:
     text = FLEET + placement(pick_n(2), abandon)
     state = state_of(text)
     assert warnings(plan(text, state)) == []
-    for result in (
-        plan(FLEET, state),
-        plan(text, state, mode=Mode.DESTROY),
-        plan(text, state, replaces=(P,)),
-    ):
+    for result in (plan(FLEET, state), plan(text, state, mode=Mode.DESTROY), plan(text, state, replaces=(P,))):
         assert [w.id for w in warnings(result)] == ["ineffective-delete-strategy"]
     assert warnings(plan(FLEET, state_of(FLEET + placement(pick_n(2))))) == []

@@ -120,10 +120,7 @@ def test_pruned_content_stays_and_no_run_can_use_it() -> None:
     named = text + run("back", 'resource_snapshot_index = "0"')
     result = good(plan(FLEET + hub("green") + named, state))
     (warning,) = warnings(result)
-    assert (
-        "no resourceSnapshots with index `0` found for placement `p`. Existing snapshots: 1, 2."
-        in warning.detail
-    )
+    assert "no resourceSnapshots with index `0` found for placement `p`. Existing snapshots: 1, 2." in warning.detail
 
 
 def test_the_text_that_came_back_is_the_latest_snapshot() -> None:

@@ -16,17 +16,7 @@ from tests.domains.fleet.planning.fleet_harness import (
     picks,
     placement,
 )
-from tests.planning.harness import (
-    actions,
-    applied,
-    attributes,
-    errors,
-    good,
-    is_empty,
-    plan,
-    state_of,
-    warnings,
-)
+from tests.planning.harness import actions, applied, attributes, errors, good, is_empty, plan, state_of, warnings
 
 P = "fleet_cluster_resource_placement.p"
 
@@ -74,9 +64,7 @@ def test_an_unfulfilled_pick_n_is_completed_when_a_member_joins() -> None:
     assert [w.summary for w in warnings(result)] == ["Unfulfilled placement"]
     state = applied(result)
     assert attributes(state, P)["conditions"][0]["status"] == "False"
-    assert moves(good(plan(fleet("a", "z") + placement(pick_n(2)), state))) == {
-        "z": ("place", "cluster_joined")
-    }
+    assert moves(good(plan(fleet("a", "z") + placement(pick_n(2)), state))) == {"z": ("place", "cluster_joined")}
 
 
 def test_a_member_that_leaves_moves_only_its_own() -> None:
@@ -88,10 +76,7 @@ def test_a_member_that_leaves_moves_only_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("more", "trigger"),
-    [
-        ('taint {\n key = "x"\n }', "taint_added"),
-        ('health = "Unhealthy"', "cluster_became_ineligible"),
-    ],
+    [('taint {\n key = "x"\n }', "taint_added"), ('health = "Unhealthy"', "cluster_became_ineligible")],
 )
 def test_what_happens_to_a_picked_member_moves_nothing(more: str, trigger: str) -> None:
     state = state_of(fleet("a", "b") + placement(pick_n(1)))
@@ -127,9 +112,7 @@ def test_labels_that_no_longer_match_move_nothing_until_the_policy_changes() -> 
         }
       }
     }"""
-    state = state_of(
-        hub() + member("a", {"region": "east"}) + member("b", {"region": "east"}) + placement(east)
-    )
+    state = state_of(hub() + member("a", {"region": "east"}) + member("b", {"region": "east"}) + placement(east))
     moved = hub() + member("a", {"region": "east"}) + member("b", {"region": "west"})
     result = good(plan(moved + placement(east), state))
     assert moves(result) == {"b": ("keep", "labels_no_longer_match")}

@@ -51,16 +51,11 @@ def hub() -> tuple[Manifest, ...]:
 
 
 def chosen(*selectors: ObjectSelector, namespace: str = "") -> list[str]:
-    return [
-        m.title
-        for m in select_resources(FleetPlacement("p", namespace, selectors=selectors), HubIndex(hub()))
-    ]
+    return [m.title for m in select_resources(FleetPlacement("p", namespace, selectors=selectors), HubIndex(hub()))]
 
 
 def namespace(name: str = "", scope: str = "NamespaceWithResources", **labels: str) -> ObjectSelector:
-    return ObjectSelector(
-        "", "v1", "Namespace", name, build_label_selector(labels) if labels else None, scope
-    )
+    return ObjectSelector("", "v1", "Namespace", name, build_label_selector(labels) if labels else None, scope)
 
 
 def test_namespace_is_selected_with_its_content() -> None:

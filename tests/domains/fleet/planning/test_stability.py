@@ -16,9 +16,7 @@ from tests.domains.fleet.planning.fleet_harness import bindings, hub, member, mo
 from tests.planning.harness import applied, good, is_empty, plan, state_of
 
 FLEETS = int(os.environ.get("NF_TEST_FLEETS", "25"))
-SLOW = settings(
-    max_examples=FLEETS, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+SLOW = settings(max_examples=FLEETS, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 NAMES = tuple(f"c{n}" for n in range(1, 8))
 REGIONS = ("east", "west", "north", "")
 
@@ -31,10 +29,7 @@ class Cluster(Struct, frozen=True):
 
     def text(self, name: str) -> str:
         labels = {"region": self.region} if self.region else {}
-        lines = [
-            f'properties = {{ "kubernetes-fleet.io/node-count" = "{self.nodes}" }}',
-            f'health = "{self.health}"',
-        ]
+        lines = [f'properties = {{ "kubernetes-fleet.io/node-count" = "{self.nodes}" }}', f'health = "{self.health}"']
         if self.taint:
             lines.append(f'taint {{\n    key = "{self.taint}"\n  }}')
         return member(name, labels, "\n  ".join(lines))
@@ -132,9 +127,7 @@ def test_new_resources_never_reschedule(fleet: Fleet) -> None:
 
 @SLOW
 @given(fleets, st.dictionaries(st.sampled_from(NAMES), clusters))
-def test_a_fulfilled_pick_n_is_unmoved_by_what_happens_to_members(
-    fleet: Fleet, changes: dict[str, Cluster]
-) -> None:
+def test_a_fulfilled_pick_n_is_unmoved_by_what_happens_to_members(fleet: Fleet, changes: dict[str, Cluster]) -> None:
     number = fleet.policy.number or 1
     fleet = replace(fleet, policy=replace(fleet.policy, number=number))
     state = state_of(fleet.text())

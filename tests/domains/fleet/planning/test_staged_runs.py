@@ -141,9 +141,7 @@ def test_unused_approval_is_reported() -> None:
 
 def test_skipped_stage_is_reported() -> None:
     nobody = STAGES.replace('ring = "4"', 'ring = "x"').replace('ring = "3"', 'ring = "x"')
-    everybody = (
-        nobody.rstrip().removesuffix("}") + '  stage {\n    name = "rest"\n    label_selector {}\n  }\n}\n'
-    )
+    everybody = nobody.rstrip().removesuffix("}") + '  stage {\n    name = "rest"\n    label_selector {}\n  }\n}\n'
     text = FLEET + placement(pick_n(2), EXTERNAL)
     found = warnings(good(plan(text + everybody + run('state = "Run"'))))
     (warning,) = [each for each in found if each.id == "skipped-run-stage"]

@@ -84,9 +84,7 @@ def test_approved_request_resumes_the_run(namespaced: bool) -> None:
 
 def test_where_the_status_is_reported_cannot_be_changed() -> None:
     text = hub() + member("a") + of_scope(EXTERNAL, namespaced=False)
-    changed = text.replace(
-        "  strategy {", '  status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1
-    )
+    changed = text.replace("  strategy {", '  status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1)
     (problem,) = errors(plan(changed, state_of(text)))
     assert problem.id == "change-not-allowed"
     assert "StatusReportingScope is immutable" in problem.detail

@@ -141,10 +141,7 @@ def test_spread_is_over_all_clusters_of_the_fleet() -> None:
     )
     result = good(plan(members + placement(pick_n(4, spread))))
     assert sorted(moves(result)) == ["b", "c", "w"]
-    assert (
-        'violated doNotSchedule topology spread constraint "region" (max skew 1)'
-        in warnings(result)[0].detail
-    )
+    assert 'violated doNotSchedule topology spread constraint "region" (max skew 1)' in warnings(result)[0].detail
 
 
 def test_rejected_clusters_are_listed_on_request() -> None:
@@ -156,9 +153,7 @@ def test_rejected_clusters_are_listed_on_request() -> None:
 
 def test_a_fleet_without_members_says_so_instead_of_counting_clusters() -> None:
     result = good(plan(hub() + placement(pick_n(2))))
-    (told,) = [
-        each for each in result.diagnostics if each.id in ("no-member-cluster", "unfulfilled-placement")
-    ]
+    (told,) = [each for each in result.diagnostics if each.id in ("no-member-cluster", "unfulfilled-placement")]
     assert told.id == "no-member-cluster"
     assert told.detail.startswith("No fleet_member_cluster is declared, so p is placed on no cluster.")
     with_one = good(plan(hub() + member("a") + placement(pick_n(2))))

@@ -25,9 +25,7 @@ def fleet(clusters: int) -> Plan:
     names = [f"c{number}" for number in range(clusters)]
     return Plan(
         placements=(row(WEB, "c10", PlacementAction.KEEP), row(API, "c2", PlacementAction.PLACE)),
-        rejected_clusters=tuple(
-            RejectedCluster(WEB, name, "no label") for name in names if name not in ("c2", "c10")
-        ),
+        rejected_clusters=tuple(RejectedCluster(WEB, name, "no label") for name in names if name not in ("c2", "c10")),
     )
 
 

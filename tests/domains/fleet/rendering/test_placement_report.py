@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.domains.fleet.rendering.placement_report import (
-    build_placement_document,
-    build_placement_report,
-)
+from nexusform.domains.fleet.rendering.placement_report import build_placement_document, build_placement_report
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
@@ -76,9 +73,7 @@ def test_a_value_that_stops_the_scheduler_is_the_verdict() -> None:
 def test_the_document_has_every_verdict() -> None:
     snapshot = build_next_snapshot(None, SORTED)
     explanation = explain((), FLEET, SORTED, snapshot)
-    document = build_placement_document(
-        PlacementReason(P, "", explanation, compute_drift((), FLEET, SORTED, snapshot))
-    )
+    document = build_placement_document(PlacementReason(P, "", explanation, compute_drift((), FLEET, SORTED, snapshot)))
     by_name = {c["cluster"]: c for c in document["clusters"]}
     assert by_name["dodo"]["rejected"][0]["rule"] == "taint_toleration"
     assert by_name["smartfish"]["preferences"][0]["share"] == "88.89 %"
@@ -88,9 +83,7 @@ def test_the_document_has_every_verdict() -> None:
 
 def test_bound_cluster_with_present_rejection() -> None:
     held = tuple(Binding(name, BindingState.BOUND, 0, 0, 0) for name in ("bravelion", "smartfish"))
-    fleet = MemberList(
-        [*FLEET.members[:1], Member("smartfish", taints=(Taint("x"),), properties={COST: "0.2"})]
-    )
+    fleet = MemberList([*FLEET.members[:1], Member("smartfish", taints=(Taint("x"),), properties={COST: "0.2"})])
     snapshot = build_next_snapshot(None, SORTED)
     explanation = explain(held, fleet, SORTED, snapshot)
     place = Binding("smartfish", BindingState.BOUND, 0, 0, 0)
@@ -110,7 +103,5 @@ def test_bound_cluster_with_present_rejection() -> None:
     assert said[0] == "Already bound: existing bindings are not rescheduled."
     assert said[1].startswith("taint_toleration would reject a new pick: taint &{Key:x")
     (fact,) = [fact for fact in told.facts if fact.startswith("In this plan")]
-    assert fact.startswith(
-        "In this plan smartfish is kept (taint_added): a fulfilled PickN is not re-evaluated."
-    )
+    assert fact.startswith("In this plan smartfish is kept (taint_added): a fulfilled PickN is not re-evaluated.")
     assert "A new pick would be rejected: taint &{Key:x" in fact

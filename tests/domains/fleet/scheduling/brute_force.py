@@ -12,14 +12,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.scheduling.bindings import (
-    Binding,
-    BindingState,
-    Health,
-    Member,
-    Policy,
-    PolicySnapshot,
-)
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Health, Member, Policy, PolicySnapshot
 from nexusform.kubernetes.matching import LabelSelector
 from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, parse_quantity
 
@@ -94,14 +87,7 @@ class Model(Struct):
                 asked = parse_quantity(requirement.values[0])
                 assert not isinstance(asked, MalformedQuantity)
                 a, b = value.nano, asked.nano
-                comparisons = {
-                    "Gt": a > b,
-                    "Ge": a >= b,
-                    "Lt": a < b,
-                    "Le": a <= b,
-                    "Eq": a == b,
-                    "Ne": a != b,
-                }
+                comparisons = {"Gt": a > b, "Ge": a >= b, "Lt": a < b, "Le": a <= b, "Eq": a == b, "Ne": a != b}
                 if not comparisons[requirement.operator]:
                     break
             else:
@@ -127,8 +113,7 @@ class Model(Struct):
         return {
             Health.LEAVING: "cluster has left the fleet",
             Health.NO_AGENT: start + "member agent not online yet",
-            Health.NO_HEARTBEAT: start
-            + "no recent heartbeat signals (last received more than 5 minutes ago)",
+            Health.NO_HEARTBEAT: start + "no recent heartbeat signals (last received more than 5 minutes ago)",
             Health.NOT_JOINED: start + "member agent not joined yet",
             Health.NO_HEALTH: start + "health condition from member agent is not available",
             Health.UNHEALTHY: start
@@ -245,11 +230,7 @@ class Model(Struct):
         passed, filtered = self.filters()
         created, patched, dropped = self.cross([(m.name, 0, 0) for m in passed], passed)
         chosen = created + patched + self.scheduled + self.bound
-        return Answer(
-            chosen + dropped,
-            self.report(chosen, [], filtered),
-            self.condition(len(chosen), len(chosen)),
-        )
+        return Answer(chosen + dropped, self.report(chosen, [], filtered), self.condition(len(chosen), len(chosen)))
 
     def pick_fixed(self) -> Answer:
         everything = self.bound + self.scheduled + self.obsolete + self.unscheduled
@@ -281,12 +262,7 @@ class Model(Struct):
                 if b.previous_state is None:
                     raise Stopped
                 result.append(
-                    Binding(
-                        b.cluster,
-                        b.previous_state,
-                        self.snapshot.index,
-                        resource_snapshot=b.resource_snapshot,
-                    )
+                    Binding(b.cluster, b.previous_state, self.snapshot.index, resource_snapshot=b.resource_snapshot)
                 )
             else:
                 result.append(b)
@@ -342,15 +318,11 @@ class Model(Struct):
         queue = scheduled + bound
         out, chosen = queue[:count], queue[count:]
         rest = [unscheduled(b) for b in out + self.obsolete]
-        return Answer(
-            chosen + rest + self.unscheduled, self.report(chosen, [], []), self.condition(len(chosen), n)
-        )
+        return Answer(chosen + rest + self.unscheduled, self.report(chosen, [], []), self.condition(len(chosen), n))
 
     # bindings and words
 
-    def cross(
-        self, picks: list[Pick], members: list[Member]
-    ) -> tuple[list[Binding], list[Binding], list[Binding]]:
+    def cross(self, picks: list[Pick], members: list[Member]) -> tuple[list[Binding], list[Binding], list[Binding]]:
         names = {m.name for m in members}
         score = {name: (affinity, spread) for name, affinity, spread in picks}
         created, patched, rest = [], [], []
@@ -370,9 +342,7 @@ class Model(Struct):
         created = [self.new(name, S, score, None) for name, _, _ in picks if name not in have]
         return created, patched, rest
 
-    def new(
-        self, name: str, state: BindingState, score: dict[str, tuple[int, int]], old: Binding | None
-    ) -> Binding:
+    def new(self, name: str, state: BindingState, score: dict[str, tuple[int, int]], old: Binding | None) -> Binding:
         affinity, spread = score[name]
         resources = old.resource_snapshot if old else None
         return Binding(name, state, self.snapshot.index, affinity, spread, None, resources)
@@ -391,9 +361,7 @@ class Model(Struct):
         for b in chosen:
             text = f'Successfully scheduled resources for placement in "{b.cluster}"'
             if b.affinity_score is not None:
-                text += (
-                    f" (affinity score: {b.affinity_score}, topology spread score: {b.topology_spread_score})"
-                )
+                text += f" (affinity score: {b.affinity_score}, topology spread score: {b.topology_spread_score})"
             rows.append((b.cluster, True, text + ": picked by scheduling policy"))
         seen, room = {b.cluster for b in chosen}, 20
         for name, affinity, spread in losers:
@@ -402,9 +370,7 @@ class Model(Struct):
             scores = f"(affinity score: {affinity}, topology spread score: {spread})"
             rows.append((name, False, f'Cluster "{name}" does not score high enough {scores}'))
             room -= 1
-        rows += [
-            (name, False, f"ClusterUnschedulable, {why}") for name, why in filtered[:room] if name not in seen
-        ]
+        rows += [(name, False, f"ClusterUnschedulable, {why}") for name, why in filtered[:room] if name not in seen]
         return rows
 
 

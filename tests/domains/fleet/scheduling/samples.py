@@ -78,11 +78,7 @@ def snapshot(policy: Policy | None, index: int = 0) -> PolicySnapshot:
 
 
 def place(
-    members: Iterable[Member],
-    policy: Policy | None,
-    prior: Iterable[Binding] = (),
-    index: int = 0,
-    namespace: str = "",
+    members: Iterable[Member], policy: Policy | None, prior: Iterable[Binding] = (), index: int = 0, namespace: str = ""
 ) -> CycleResult:
     return run_cycles(prior, MemberList(members), policy, snapshot(policy, index), namespace)
 

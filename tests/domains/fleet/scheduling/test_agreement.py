@@ -49,17 +49,12 @@ member = st.builds(
 )
 spoilt = member.map(lambda m: replace(m, properties={**m.properties, COUNT: "five"}))
 expression = st.one_of(
-    st.builds(
-        Requirement, few(KEYS), few(("In", "NotIn")), st.lists(few("xyz"), min_size=1, max_size=2).map(tuple)
-    ),
+    st.builds(Requirement, few(KEYS), few(("In", "NotIn")), st.lists(few("xyz"), min_size=1, max_size=2).map(tuple)),
     st.builds(Requirement, few(KEYS), few(("Exists", "DoesNotExist"))),
 )
 selector = st.none() | st.builds(build_label_selector, labels, st.lists(expression, max_size=1))
 requirement = st.builds(
-    PropertyRequirement,
-    few(PROPERTIES),
-    few(("Gt", "Ge", "Lt", "Le", "Eq", "Ne")),
-    few(QUANTITIES).map(lambda q: (q,)),
+    PropertyRequirement, few(PROPERTIES), few(("Gt", "Ge", "Lt", "Le", "Eq", "Ne")), few(QUANTITIES).map(lambda q: (q,))
 )
 required_term = st.builds(ClusterTerm, selector, st.none() | st.lists(requirement, max_size=2).map(tuple))
 required = st.none() | st.lists(required_term, max_size=2).map(tuple)
@@ -73,12 +68,9 @@ preferred = st.lists(
     max_size=3,
 ).map(tuple)
 spread = st.lists(
-    st.builds(SpreadConstraint, few(KEYS), st.integers(1, 2), few(("DoNotSchedule", "ScheduleAnyway"))),
-    max_size=2,
+    st.builds(SpreadConstraint, few(KEYS), st.integers(1, 2), few(("DoNotSchedule", "ScheduleAnyway"))), max_size=2
 ).map(tuple)
-toleration = st.builds(
-    Toleration, few(("t1", "t2")), few(("Equal", "Exists")), few(("", "v")), few(("", "NoSchedule"))
-)
+toleration = st.builds(Toleration, few(("t1", "t2")), few(("Equal", "Exists")), few(("", "v")), few(("", "NoSchedule")))
 tolerations = st.lists(toleration, max_size=2).map(tuple)
 pick_n = st.builds(
     Policy,
@@ -91,12 +83,7 @@ pick_n = st.builds(
 )
 policy = st.one_of(
     pick_n,
-    st.builds(
-        Policy,
-        placement_type=st.just(PlacementType.PICK_ALL),
-        required_terms=required,
-        tolerations=tolerations,
-    ),
+    st.builds(Policy, placement_type=st.just(PlacementType.PICK_ALL), required_terms=required, tolerations=tolerations),
     st.builds(
         Policy,
         placement_type=st.just(PlacementType.PICK_FIXED),
@@ -109,9 +96,7 @@ binding = st.one_of(
     st.builds(Binding, st.just(""), state, few((0, 1, 1)), score, score),
     st.builds(Binding, st.just(""), state, few((0, 1))),
     st.builds(Binding, st.just(""), st.just(BindingState.UNSCHEDULED), few((0, 1)), score, score, state),
-    st.builds(
-        Binding, st.just(""), st.just(BindingState.UNSCHEDULED), few((0, 1)), score, score, st.none() | state
-    ),
+    st.builds(Binding, st.just(""), st.just(BindingState.UNSCHEDULED), few((0, 1)), score, score, st.none() | state),
     st.builds(Binding, st.just(""), state, few((0, 1)), score, score, is_deleting=st.just(True)),
 )
 

@@ -48,9 +48,7 @@ def test_ties_go_to_the_largest_name() -> None:
     result = place(fleet(*SEVEN), pick(3))
     assert held(result) == ["cluster-5", "cluster-6", "cluster-7"]
     assert result.status is not None
-    assert [d.cluster for d in result.status.list_decisions()] == [
-        f"cluster-{i}" for i in (7, 6, 5, 4, 3, 2, 1)
-    ]
+    assert [d.cluster for d in result.status.list_decisions()] == [f"cluster-{i}" for i in (7, 6, 5, 4, 3, 2, 1)]
 
 
 def test_names_are_compared_by_bytes() -> None:
@@ -106,9 +104,7 @@ def test_pick_all_without_any_cluster_is_fulfilled() -> None:
 
 
 def test_pick_all_scores_nothing() -> None:
-    result = place(
-        [member("a", {"env": "prod"}), member("b")], Policy(ALL, required_terms=(labels_term(env="prod"),))
-    )
+    result = place([member("a", {"env": "prod"}), member("b")], Policy(ALL, required_terms=(labels_term(env="prod"),)))
     assert result.bindings == (Binding("a", SCHEDULED, 0, 0, 0),)
     assert reasons(result) == {
         "a": (
@@ -132,8 +128,7 @@ def test_not_enough_clusters() -> None:
 
 def test_outscored_clusters_say_so() -> None:
     result = place(
-        [member("a", nodes="3"), member("b", nodes="5")],
-        pick(1, preferred_terms=(sorted_by(NODES, "Descending"),)),
+        [member("a", nodes="3"), member("b", nodes="5")], pick(1, preferred_terms=(sorted_by(NODES, "Descending"),))
     )
     assert reasons(result)["a"] == (
         'Cluster "a" does not score high enough (affinity score: 0, topology spread score: 0)'
@@ -257,14 +252,9 @@ class TestAffinity:
             ("Ne", "5", ["a", "c"]),
         ],
     )
-    def test_a_missing_property_fails_every_operator(
-        self, operator: str, value: str, expected: list[str]
-    ) -> None:
+    def test_a_missing_property_fails_every_operator(self, operator: str, value: str, expected: list[str]) -> None:
         members = [member("a", nodes="3"), member("b", nodes="5"), member("c", nodes="7"), member("d")]
-        assert (
-            held(place(members, Policy(ALL, required_terms=(property_term(NODES, operator, value),))))
-            == expected
-        )
+        assert held(place(members, Policy(ALL, required_terms=(property_term(NODES, operator, value),)))) == expected
 
     def test_terms_are_alternatives_and_their_parts_are_not(self) -> None:
         members = [
@@ -273,9 +263,7 @@ class TestAffinity:
             member("c", {"region": "west"}, nodes="9"),
             member("d", {"env": "prod"}),
         ]
-        both = ClusterTerm(
-            build_label_selector({"region": "east"}), (PropertyRequirement(NODES, "Ge", ("5",)),)
-        )
+        both = ClusterTerm(build_label_selector({"region": "east"}), (PropertyRequirement(NODES, "Ge", ("5",)),))
         assert held(place(members, Policy(ALL, required_terms=(both, labels_term(env="prod"))))) == ["a", "d"]
 
     @pytest.mark.parametrize("required", [None, (), (ClusterTerm(),), (ClusterTerm(build_label_selector()),)])
@@ -392,10 +380,7 @@ class TestSpread:
     def test_the_first_pick_of_all_scores_minus_one_per_constraint(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i % 2}", "day": "d1"}) for i in range(4)]
         result = run_cycles(
-            (),
-            MemberList(members),
-            pick(1, spread_constraints=(spread("region"), spread("day"))),
-            snapshot(pick(1)),
+            (), MemberList(members), pick(1, spread_constraints=(spread("region"), spread("day"))), snapshot(pick(1))
         )
         assert [b.topology_spread_score for b in result.bindings] == [-2]
 
@@ -409,9 +394,7 @@ class TestSpread:
         result = place(members, policy)
         assert result.cycles == 3
         assert {members[int(name[1])].labels["region"] for name in held(result)} == {"r0", "r1", "r2"}
-        assert [
-            b.topology_spread_score for b in sorted(result.bindings, key=lambda b: -int(b.cluster[1]))
-        ] == [
+        assert [b.topology_spread_score for b in sorted(result.bindings, key=lambda b: -int(b.cluster[1]))] == [
             -1,
             0,
             1,
@@ -443,11 +426,7 @@ class TestSpread:
         )
 
     def test_a_soft_one_costs_a_thousand(self) -> None:
-        members = [
-            member("a1", {"day": "1"}),
-            member("a2", {"day": "1"}),
-            member("b1", {"day": "2"}, taints=["x"]),
-        ]
+        members = [member("a1", {"day": "1"}), member("a2", {"day": "1"}), member("b1", {"day": "2"}, taints=["x"])]
         result = place(members, pick(2, spread_constraints=(spread("day", 1, "ScheduleAnyway"),)))
         assert {b.cluster: b.topology_spread_score for b in result.bindings} == {"a1": -1000, "a2": -1}
 
@@ -461,19 +440,13 @@ class TestSpread:
     def test_a_skew_that_is_too_big_already_refuses_everybody(self) -> None:
         members = [member(f"a{i}", {"region": "a"}) for i in range(4)]
         empty = [member("b1", {"region": "b"}), member("c1", {"region": "c"})]
-        result = place(
-            [*members, *empty], pick(5, spread_constraints=(spread("region"),)), bound("a0", "a1", "a2")
-        )
+        result = place([*members, *empty], pick(5, spread_constraints=(spread("region"),)), bound("a0", "a1", "a2"))
         assert held(result) == ["a0", "a1", "a2"]
 
     def test_clusters_without_the_label_take_part_in_nothing(self) -> None:
         members = [member("a1", {"region": "a"}), member("plain"), member("simple")]
         result = place(members, pick(3, spread_constraints=(spread("region"),)))
-        assert {b.cluster: b.topology_spread_score for b in result.bindings} == {
-            "a1": -1,
-            "plain": 0,
-            "simple": 0,
-        }
+        assert {b.cluster: b.topology_spread_score for b in result.bindings} == {"a1": -1, "plain": 0, "simple": 0}
 
     def test_a_policy_change_drops_obsolete_ones_in_the_first_batch(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i}"}) for i in range(4)]
@@ -489,8 +462,7 @@ class TestSpread:
 
     def test_by_region_and_update_day(self) -> None:
         members = [
-            member(f"m{i}", {"region": ("east", "west", "north")[i % 3], "updateDay": str(i % 2)})
-            for i in range(12)
+            member(f"m{i}", {"region": ("east", "west", "north")[i % 3], "updateDay": str(i % 2)}) for i in range(12)
         ]
         policy = pick(6, spread_constraints=(spread("region", 2), spread("updateDay", 2, "ScheduleAnyway")))
         chosen = held(place(members, policy))

@@ -129,12 +129,7 @@ def test_it_is_the_decision_itself_where_picks_are_spread(
 
 
 def test_rank_and_margin_to_the_last_one_picked() -> None:
-    members = [
-        member("a", nodes="10"),
-        member("b", nodes="6"),
-        member("c", nodes="6"),
-        member("d", nodes="1"),
-    ]
+    members = [member("a", nodes="10"), member("b", nodes="6"), member("c", nodes="6"), member("d", nodes="1")]
     explanation = why(members, pick(2, preferred_terms=(sorted_by(NODES, "Descending", 90),)))
     by_cluster = rows(explanation)
     assert explanation.last_pick == "c"
@@ -230,9 +225,7 @@ def test_rejection_details_compare_values_with_terms() -> None:
 
 
 def test_spread_rejection_lists_picks_by_domain() -> None:
-    members = [
-        member(name, {"zone": zone}) for name, zone in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"))
-    ]
+    members = [member(name, {"zone": zone}) for name, zone in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"))]
     policy = pick(2, spread_constraints=(SpreadConstraint("zone", 1, "DoNotSchedule"),))
     by_cluster = rows(why(members, policy, place(members, pick(3)).bindings[:1]))
     refused = {name: row.details for name, row in by_cluster.items() if row.details}

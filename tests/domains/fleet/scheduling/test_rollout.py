@@ -54,9 +54,9 @@ def test_no_amounts(written: str) -> None:
 def test_budget() -> None:
     assert compute_budget(RollingUpdate(), 10, ready=10, can_be_ready=10) == WaveBudget(3, 3)
     assert compute_budget(RollingUpdate(), 10, ready=7, can_be_ready=12) == WaveBudget(0, 1)
-    assert compute_budget(
-        RollingUpdate(IntOrPercent(0), IntOrPercent(0)), 3, ready=3, can_be_ready=3
-    ) == WaveBudget(0, 0)
+    assert compute_budget(RollingUpdate(IntOrPercent(0), IntOrPercent(0)), 3, ready=3, can_be_ready=3) == WaveBudget(
+        0, 0
+    )
 
 
 def test_targets() -> None:
@@ -76,12 +76,7 @@ def test_a_new_placement_is_bound_within_target_and_surge() -> None:
 
 def test_new_resources_go_out_a_quarter_at_a_time() -> None:
     rollout = simulate_rollout(bound(*"abcdefgh"), RollingUpdate(), 8, 1)
-    assert [wave.updated_clusters for wave in rollout.waves] == [
-        ("a", "b"),
-        ("c", "d"),
-        ("e", "f"),
-        ("g", "h"),
-    ]
+    assert [wave.updated_clusters for wave in rollout.waves] == [("a", "b"), ("c", "d"), ("e", "f"), ("g", "h")]
     assert {b.resource_snapshot for b in rollout.bindings} == {1}
 
 
@@ -94,12 +89,7 @@ def test_replacing_a_cluster_binds_the_new_one_and_deletes_the_old() -> None:
 def test_unscheduled_ones_take_surge_until_they_are_deleted() -> None:
     strategy = RollingUpdate(IntOrPercent(0), IntOrPercent(1), 0)
     rollout = simulate_rollout([*gone("a", "b"), *new("c", "d")], strategy, 2, 0)
-    assert rollout.waves == (
-        Wave((), (), ("c",)),
-        Wave(("a",), (), ()),
-        Wave((), (), ("d",)),
-        Wave(("b",), (), ()),
-    )
+    assert rollout.waves == (Wave((), (), ("c",)), Wave(("a",), (), ()), Wave((), (), ("d",)), Wave(("b",), (), ()))
 
 
 def test_nothing_unavailable_blocks_updates_in_place() -> None:
@@ -123,9 +113,7 @@ def test_what_never_gets_ready_holds_the_rest_back() -> None:
     )
     assert [wave.updated_clusters for wave in rollout.waves] == [("a",), ("b",)]
     assert rollout.blocked_clusters == ("c",)
-    late = simulate_rollout(
-        bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(unready_clusters=frozenset("a"))
-    )
+    late = simulate_rollout(bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(unready_clusters=frozenset("a")))
     assert late.waves == ()
 
 
@@ -150,9 +138,7 @@ def test_the_period_is_waited_only_where_availability_cannot_be_tracked() -> Non
 
 
 def test_changed_overrides_update_in_place() -> None:
-    rollout = simulate_rollout(
-        bound("a", "b"), ONE_AT_A_TIME, 2, 0, Readiness(outdated_clusters=frozenset("b"))
-    )
+    rollout = simulate_rollout(bound("a", "b"), ONE_AT_A_TIME, 2, 0, Readiness(outdated_clusters=frozenset("b")))
     assert [wave.updated_clusters for wave in rollout.waves] == [("b",)]
 
 

@@ -50,9 +50,7 @@ def test_scale_out_touches_no_existing_binding(situation: Situation, more: int) 
 
 @quick
 @given(situations(asks=pick_n), st.data())
-def test_a_fulfilled_pickn_is_moved_by_no_change_of_a_cluster(
-    situation: Situation, data: st.DataObject
-) -> None:
+def test_a_fulfilled_pickn_is_moved_by_no_change_of_a_cluster(situation: Situation, data: st.DataObject) -> None:
     members, policy, _, namespace = situation
     most = run_cycles((), MemberList(members), policy, snapshot(policy), namespace)
     number = replace(snapshot(policy), number_of_clusters=len(held(most)))
@@ -61,12 +59,7 @@ def test_a_fulfilled_pickn_is_moved_by_no_change_of_a_cluster(
     assert before.status.is_fulfilled
     changed = [replace(data.draw(member), name=m.name) for m in members]
     changed = [replace(m, health=Health.UNHEALTHY) if m.is_leaving else m for m in changed]
-    assert (
-        enqueue_placements(
-            members, changed, [WatchedPlacement("p", policy.placement_type, is_fulfilled=True)]
-        )
-        == ()
-    )
+    assert enqueue_placements(members, changed, [WatchedPlacement("p", policy.placement_type, is_fulfilled=True)]) == ()
     after = run_cycles(before.bindings, MemberList(changed), policy, number, namespace)
     assert after.bindings == before.bindings
 

@@ -30,9 +30,7 @@ MEMBERS = [
     member("d", {"ring": "prod", "order": "9"}),
 ]
 HELD = [Binding(name, SCHEDULED, 0, 0, 0) for name in "abcd"]
-CANARY = Stage(
-    "canary", build_label_selector({"ring": "canary"}), after=(Task("TimedWait", 60.0), Task("Approval"))
-)
+CANARY = Stage("canary", build_label_selector({"ring": "canary"}), after=(Task("TimedWait", 60.0), Task("Approval")))
 PROD = Stage(
     "prod",
     build_label_selector({"ring": "prod"}),
@@ -130,9 +128,7 @@ def test_a_run_from_end_to_end() -> None:
     ]
     outcome = simulate_run(run, "r1", held, 7)
     assert (outcome.pending_approval, outcome.blocking_clusters) == ("", ())
-    assert [(b.cluster, b.state, b.resource_snapshot) for b in outcome.bindings] == [
-        (n, BOUND, 7) for n in "abcd"
-    ]
+    assert [(b.cluster, b.state, b.resource_snapshot) for b in outcome.bindings] == [(n, BOUND, 7) for n in "abcd"]
 
 
 def test_a_stage_without_clusters_is_skipped_with_its_tasks() -> None:
@@ -172,9 +168,7 @@ def test_a_failing_cluster_keeps_its_place_and_the_others_go_on() -> None:
         assert [step.clusters for step in steps] == expected, failing
     bound_in = {
         failing: "".join(
-            b.cluster
-            for b in simulate_run(run, "r1", HELD, 7, failing=frozenset(failing)).bindings
-            if b.state is BOUND
+            b.cluster for b in simulate_run(run, "r1", HELD, 7, failing=frozenset(failing)).bindings if b.state is BOUND
         )
         for failing in groups
     }

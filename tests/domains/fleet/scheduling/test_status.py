@@ -156,9 +156,7 @@ def test_before_the_scheduler_has_spoken() -> None:
 
 
 def test_external_rollouts_say_who_controls_them() -> None:
-    waiting = build_placement_status(
-        PLACED.status, TWO, 2, compute_progress(PLACED.bindings, 0), is_external=True
-    )
+    waiting = build_placement_status(PLACED.status, TWO, 2, compute_progress(PLACED.bindings, 0), is_external=True)
     assert short(waiting)[-1] == ("RolloutStarted", "Unknown", "RolloutControlledByExternalController")
     assert "no resource snapshot name is observed" in waiting.conditions[-1].message
     mixed = {**DONE, "aks-member-1": Progress(resource_snapshot=3)}
@@ -208,8 +206,4 @@ def test_the_older_words_for_what_is_not_done() -> None:
     blocked = build_placement_status_2023(PLACED.status, compute_progress(PLACED.bindings, 0))
     assert short(blocked)[-1] == ("Synchronized", "False", "SynchronizePending")
     failed = {name: replace(state, applied="False") for name, state in DONE.items()}
-    assert short(build_placement_status_2023(PLACED.status, failed))[-1] == (
-        "Applied",
-        "False",
-        "ApplyFailed",
-    )
+    assert short(build_placement_status_2023(PLACED.status, failed))[-1] == ("Applied", "False", "ApplyFailed")

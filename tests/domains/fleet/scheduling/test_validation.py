@@ -60,13 +60,8 @@ GOOD = [
     pick(0),
     pick(
         3,
-        required_terms=(
-            property_term(NODES, "Ge", "5"),
-            property_term(f"{RESOURCE}available-cpu", "Lt", "1k"),
-        ),
-        preferred_terms=(
-            sorted_by("kubernetes.azure.com/vm-sizes/Standard_D4s_v5/count", "Ascending", -100),
-        ),
+        required_terms=(property_term(NODES, "Ge", "5"), property_term(f"{RESOURCE}available-cpu", "Lt", "1k")),
+        preferred_terms=(sorted_by("kubernetes.azure.com/vm-sizes/Standard_D4s_v5/count", "Ascending", -100),),
         spread_constraints=(SpreadConstraint("region", 2), SpreadConstraint("day", 1, "ScheduleAnyway")),
         tolerations=(Toleration("", "Exists"), Toleration("k", "Exists", "", "NoSchedule")),
     ),
@@ -81,10 +76,7 @@ def test_nothing_to_say(policy: Policy) -> None:
 TERM = labels_term(a="b")
 BAD = [
     (Policy(FIXED, cluster_names=("a", "a")), "cluster_names.1: cluster names must be unique"),
-    (
-        Policy(FIXED, cluster_names=("A",)),
-        "cluster_names.0: PickFixed cluster name A is not a valid member name",
-    ),
+    (Policy(FIXED, cluster_names=("A",)), "cluster_names.0: PickFixed cluster name A is not a valid member name"),
     (Policy(FIXED, cluster_names=("a" * 64,)), "cannot have length exceeding 63"),
     (Policy(FIXED, 1, ("a",)), "number_of_clusters: number of clusters must be nil"),
     (Policy(FIXED, None, ("a",), required_terms=(TERM,)), "affinity: affinity must be nil"),
@@ -95,14 +87,8 @@ BAD = [
     (Policy(FIXED, None, ("a",), tolerations=(Toleration("a", "Exists"),)), "tolerations needs to be empty"),
     (Policy(ALL, cluster_names=("a",)), "cluster_names: cluster names needs to be empty"),
     (Policy(ALL, 3), "number of clusters must be nil"),
-    (
-        Policy(ALL, spread_constraints=(SpreadConstraint("a"),)),
-        "topology spread constraints needs to be empty",
-    ),
-    (
-        Policy(ALL, preferred_terms=(PreferredTerm(1, TERM),)),
-        "PreferredDuringSchedulingIgnoredDuringExecution will be",
-    ),
+    (Policy(ALL, spread_constraints=(SpreadConstraint("a"),)), "topology spread constraints needs to be empty"),
+    (Policy(ALL, preferred_terms=(PreferredTerm(1, TERM),)), "PreferredDuringSchedulingIgnoredDuringExecution will be"),
     (pick(-1), "number of clusters cannot be -1"),
     (Policy(N, 1, ("a",)), "cluster names needs to be empty"),
     (pick(1, spread_constraints=(SpreadConstraint("a", 0),)), "topology_spread_constraint.0.max_skew"),
@@ -126,42 +112,24 @@ BAD = [
         pick(1, required_terms=(property_term(NODES, "Is", "1"),)),
         "match_expression.0.operator: unsupported operator Is",
     ),
+    (pick(1, required_terms=(property_term(NODES, "Ge", "5 Gi"),)), 'value "5 Gi" is not a valid resource.Quantity'),
     (
-        pick(1, required_terms=(property_term(NODES, "Ge", "5 Gi"),)),
-        'value "5 Gi" is not a valid resource.Quantity',
-    ),
-    (
-        pick(
-            1,
-            required_terms=(ClusterTerm(property_selector=(PropertyRequirement(NODES, "Ge", ("1", "2")),)),),
-        ),
+        pick(1, required_terms=(ClusterTerm(property_selector=(PropertyRequirement(NODES, "Ge", ("1", "2")),)),)),
         "operator Ge requires exactly one value, got 2",
     ),
     (pick(1, required_terms=(property_term("a b", "Ge", "1"),)), "property name a b is not valid"),
     (pick(1, required_terms=(property_term("-/b", "Ge", "1"),)), "first segment - is neither"),
     (pick(1, required_terms=(property_term("a/-", "Ge", "1"),)), "property name segment - is not valid"),
     (pick(1, required_terms=(property_term(f"{RESOURCE}cpu", "Ge", "1"),)), "invalid resource property name"),
-    (
-        pick(1, required_terms=(property_term(f"{RESOURCE}spare-cpu", "Ge", "1"),)),
-        "[allocatable available total]",
-    ),
-    (
-        pick(1, tolerations=(Toleration("k", "Exists", "v"),)),
-        "toleration.0.value: toleration value needs to be empty",
-    ),
-    (
-        pick(1, tolerations=(Toleration("", "Equal", "v"),)),
-        "toleration.0.key: toleration key cannot be empty",
-    ),
+    (pick(1, required_terms=(property_term(f"{RESOURCE}spare-cpu", "Ge", "1"),)), "[allocatable available total]"),
+    (pick(1, tolerations=(Toleration("k", "Exists", "v"),)), "toleration.0.value: toleration value needs to be empty"),
+    (pick(1, tolerations=(Toleration("", "Equal", "v"),)), "toleration.0.key: toleration key cannot be empty"),
     (pick(1, tolerations=(Toleration("a b", "Exists"),)), "toleration.0.key: invalid toleration key"),
     (pick(1, tolerations=(Toleration("k", "Equal", "a b"),)), "toleration.0.value: invalid toleration value"),
     (pick(1, tolerations=(Toleration("k", "Is"),)), "unsupported toleration operator Is"),
     (pick(1, tolerations=(Toleration("k", "Exists", "", "NoExecute"),)), "only NoSchedule exists"),
     (pick(1, tolerations=(Toleration("k", "Exists"),) * 2), "toleration.1: toleration already exists"),
-    (
-        pick(1, tolerations=tuple(Toleration(f"k{i}", "Exists") for i in range(101))),
-        "at most 100 tolerations",
-    ),
+    (pick(1, tolerations=tuple(Toleration(f"k{i}", "Exists") for i in range(101))), "at most 100 tolerations"),
 ]
 
 
@@ -213,10 +181,7 @@ def test_no_contradictions(pairs: tuple[tuple[str, str], ...]) -> None:
 
 def test_different_terms_do_not_contradict_each_other() -> None:
     assert (
-        check_policy(
-            pick(1, required_terms=(property_term(NODES, "Gt", "5"), property_term(NODES, "Lt", "5")))
-        )
-        == []
+        check_policy(pick(1, required_terms=(property_term(NODES, "Gt", "5"), property_term(NODES, "Lt", "5")))) == []
     )
 
 

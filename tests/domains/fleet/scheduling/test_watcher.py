@@ -47,10 +47,7 @@ def changed(**fields: object) -> Callable[[Member], Member]:
         (changed(taints=(Taint("x"), Taint("y"), Taint("z"))), None),
         (changed(properties={NODES: "4"}), Trigger.CLUSTER_PROPERTIES_CHANGED),
         (changed(properties={}), Trigger.CLUSTER_PROPERTIES_CHANGED),
-        (
-            changed(resources=ResourceUsage(available={"cpu": quantity("5")})),
-            Trigger.CLUSTER_PROPERTIES_CHANGED,
-        ),
+        (changed(resources=ResourceUsage(available={"cpu": quantity("5")})), Trigger.CLUSTER_PROPERTIES_CHANGED),
         (changed(resources=ResourceUsage(available={"cpu": quantity("4000m")})), None),
         (changed(namespaces=frozenset({"web", "api"})), Trigger.CLUSTER_PROPERTIES_CHANGED),
         (changed(health=Health.UNHEALTHY), None),
@@ -75,9 +72,7 @@ def test_coming_and_going() -> None:
 
 
 def test_who_is_queued() -> None:
-    every = [
-        WatchedPlacement(f"{kind}-{done}", kind, done) for kind in (ALL, FIXED, N) for done in (True, False)
-    ]
+    every = [WatchedPlacement(f"{kind}-{done}", kind, done) for kind in (ALL, FIXED, N) for done in (True, False)]
     better = replace(BEFORE, properties={NODES: "9"})
     assert [q.placement for q in enqueue_placements([BEFORE], [better], every)] == [
         "PickAll-True",
@@ -87,9 +82,7 @@ def test_who_is_queued() -> None:
     ]
     assert [q.placement for q in enqueue_placements([BEFORE], [], every)] == [w.key for w in every]
     both = enqueue_placements(
-        [BEFORE, member("b")],
-        [better],
-        [WatchedPlacement("done", N, True), WatchedPlacement("open", N, False)],
+        [BEFORE, member("b")], [better], [WatchedPlacement("done", N, True), WatchedPlacement("open", N, False)]
     )
     assert [[c.trigger for c in q.changes] for q in both] == [
         [Trigger.CLUSTER_LEFT],
@@ -98,9 +91,7 @@ def test_who_is_queued() -> None:
 
 
 def test_observations_name_what_would_refuse_now() -> None:
-    ask = PlacementRequest(
-        pick(1, required_terms=(labels_term(env="prod"),), tolerations=(Toleration("x", "Exists"),))
-    )
+    ask = PlacementRequest(pick(1, required_terms=(labels_term(env="prod"),), tolerations=(Toleration("x", "Exists"),)))
     fine = member("a", {"env": "prod"}, taints=["x"])
     worse = member("a", {"env": "test"}, taints=["x", "z"], health=Health.UNHEALTHY)
     assert [o.trigger for o in find_observations(fine, worse, ask)] == [
@@ -149,8 +140,6 @@ def test_triggers_of_picks(change: BindingAction, occasion: SchedulingOccasion, 
 )
 def test_triggers_of_releases(cause: ChangeCause, trigger: Trigger) -> None:
     assert (
-        find_change_trigger(
-            BindingChange("a", BindingAction.UNSCHEDULED, cause), SchedulingOccasion(is_new=True)
-        )
+        find_change_trigger(BindingChange("a", BindingAction.UNSCHEDULED, cause), SchedulingOccasion(is_new=True))
         is trigger
     )

@@ -46,12 +46,7 @@ POLICY = {
 
 def body(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     server = {"uid": name, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return {
-        "apiVersion": GROUP,
-        "kind": kind,
-        "metadata": {"name": name, **server, **metadata},
-        "spec": spec,
-    }
+    return {"apiVersion": GROUP, "kind": kind, "metadata": {"name": name, **server, **metadata}, "spec": spec}
 
 
 def member(name: str, region: str) -> dict[str, Any]:
@@ -91,8 +86,7 @@ def hub(*clusters: str) -> list[dict[str, Any]]:
     placement["status"] = {
         "conditions": [scheduled],
         "placementStatuses": [
-            {"clusterName": cluster, "conditions": [{"type": "Scheduled", "status": "True"}]}
-            for cluster in clusters
+            {"clusterName": cluster, "conditions": [{"type": "Scheduled", "status": "True"}]} for cluster in clusters
         ],
     }
     parent = {f"{FLEET}/parent-CRP": "web", f"{FLEET}/is-latest-snapshot": "true"}
@@ -179,10 +173,7 @@ def test_deleted_binding_is_reported_whatever_the_state(
 ) -> None:
     items = [one for one in hub("west1", "east1") if one["metadata"]["name"] != "web-west1-1234"]
     for one in items:
-        if kind == "PickAll" and one["kind"] in (
-            "ClusterResourcePlacement",
-            "ClusterSchedulingPolicySnapshot",
-        ):
+        if kind == "PickAll" and one["kind"] in ("ClusterResourcePlacement", "ClusterSchedulingPolicySnapshot"):
             one["spec"]["policy"] = {"placementType": "PickAll"}
     write(items)
     said = (
@@ -215,8 +206,7 @@ def test_unscheduled_binding_is_reported(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_increased_number_keeps_existing_bindings(capsys: pytest.CaptureFixture[str]) -> None:
     edited(
-        "manifest = each.value",
-        r'manifest = replace(each.value, "\"numberOfClusters\": 2", "\"numberOfClusters\": 3")',
+        "manifest = each.value", r'manifest = replace(each.value, "\"numberOfClusters\": 2", "\"numberOfClusters\": 3")'
     )
     code, out = told(capsys, "plan")
     assert (code, "1 to place, 0 to move, 0 to remove, 2 kept" in out) == (0, True), out
@@ -256,9 +246,7 @@ def test_invalid_binding_state_has_a_line(capsys: pytest.CaptureFixture[str]) ->
     assert "spec.targetCluster is missing" in told(capsys, "plan")[1]
 
 
-def test_uncaptured_snapshot_is_reported(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_uncaptured_snapshot_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     items = hub("west1", "east1")
     for item in items[-2:]:
         item["spec"]["resourceSnapshotName"] = "web-9-snapshot"
@@ -298,11 +286,7 @@ def test_an_empty_file_is_no_hub_without_anything(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("labels", "annotations", "who"),
     [
-        (
-            {"helm.toolkit.fluxcd.io/name": "web", "helm.toolkit.fluxcd.io/namespace": "n"},
-            {},
-            "Flux HelmRelease n/web",
-        ),
+        ({"helm.toolkit.fluxcd.io/name": "web", "helm.toolkit.fluxcd.io/namespace": "n"}, {}, "Flux HelmRelease n/web"),
         ({}, {"argocd.argoproj.io/tracking-id": "shop:v1/Namespace:/web"}, "Argo CD application shop"),
         ({"argocd.argoproj.io/instance": "shop"}, {}, "Argo CD application shop"),
         ({}, {"argocd.argoproj.io/sync-wave": "1"}, "Argo CD"),

@@ -96,18 +96,10 @@ SORTER = """property_sorter {
             'value = "x"',
         ),
         ('toleration {\nvalue = "x"\n}', "Toleration key cannot be empty", "toleration {"),
-        (
-            'toleration {\nkey = "k"\n}\ntoleration {\nkey = "k"\n}',
-            "Toleration already exists",
-            "toleration {",
-        ),
+        ('toleration {\nkey = "k"\n}\ntoleration {\nkey = "k"\n}', "Toleration already exists", "toleration {"),
         (required(properties(("Eq", "3"), ("Eq", "4"))), "Inconsistent requirements", "match_expression {"),
         (required(properties(("Gt", "5"), ("Lt", "4"))), "Inconsistent requirements", "match_expression {"),
-        (
-            required(properties(("Ge", "5 GB"))),
-            'Value "5 GB" is not a valid resource.Quantity',
-            'values   = ["5 GB"]',
-        ),
+        (required(properties(("Ge", "5 GB"))), 'Value "5 GB" is not a valid resource.Quantity', 'values   = ["5 GB"]'),
         (required(properties(("Above", "5"))), "Unsupported operator Above", 'operator = "Above"'),
         (required(SORTER), "PropertySorter is not allowed", "property_sorter {"),
         (preferred(SORTER, 101), "Weight must be from -100 to 100", "weight = 101"),
@@ -149,17 +141,13 @@ def test_objects_selected_by_label_can_be_kept_in_state() -> None:
     by_label = 'version = "v1"\nkind = "Namespace"\nlabel_selector {\nmatch_labels = { t = "a" }\n}'
     text = placement("", f"resource_selector {{\n{by_label}\n}}")
     kept = attributes(state_of(text), "fleet_cluster_resource_placement.p")
-    assert (
-        validate_attributes(all_types().resource_types["fleet_cluster_resource_placement"].schema, kept) == []
-    )
+    assert validate_attributes(all_types().resource_types["fleet_cluster_resource_placement"].schema, kept) == []
 
 
 def test_kinds_of_the_other_scope_are_refused_at_their_line() -> None:
     selector = 'resource_selector {{\n{}\nversion = "v1"\nkind = "{}"\nname = "x"\n}}'
     of_namespace = selector.format('group = "apps"', "Deployment")
-    said = (
-        "Deployment is not a cluster scoped resource: select its Namespace, or use fleet_resource_placement."
-    )
+    said = "Deployment is not a cluster scoped resource: select its Namespace, or use fleet_resource_placement."
     assert refused(placement("", of_namespace)) == [(said, 'kind = "Deployment"')]
     custom = selector.format('group = "example.com"', "Deployment")
     assert refused(placement("", custom)) == []
@@ -181,10 +169,7 @@ def test_a_wrong_type_and_a_wrong_choice_have_their_lines() -> None:
         ('strategy {\nrolling_update {\nmax_surge = "-1"\n}\n}', "greater than or equal to 0"),
         ('strategy {\nrolling_update {\nmax_unavailable = "101%"\n}\n}', "from 0% to 100%, got 101%"),
         ('strategy {\ntype = "External"\nrolling_update {\n}\n}', "not valid for the External"),
-        (
-            'resource_selector {\nversion = "v1"\nkind = "Namespace"\nname = "a"\nlabel_selector {\n}\n}',
-            "not both",
-        ),
+        ('resource_selector {\nversion = "v1"\nkind = "Namespace"\nname = "a"\nlabel_selector {\n}\n}', "not both"),
         ('name = "Upper"', "lowercase RFC 1123 subdomain"),
     ],
 )
@@ -256,11 +241,7 @@ def test_manifest_name_excludes_other_arguments() -> None:
             "numberOfClusters: many",
             "manifest:10: spec.policy.numberOfClusters must be a whole number",
         ),
-        (
-            "placementType: PickN",
-            "placementType: PickNone",
-            'manifest:9: spec.policy.placementType is "PickNone"',
-        ),
+        ("placementType: PickN", "placementType: PickNone", 'manifest:9: spec.policy.placementType is "PickNone"'),
         ("kind: ClusterResourcePlacement", "kind: Deployment", "manifest:2: kind is"),
         ("{key: a, operator: Exists}", "{key: a, operator: Exists, value: b}", "manifest:12: "),
         ("  name: web\nspec", "  other: web\nspec", "metadata.name is missing"),
@@ -398,13 +379,9 @@ RULE = """
         ("{labelSelector: {}}", "/data", 20, ""),
     ],
 )
-def test_an_override_is_refused_in_the_words_of_the_webhook(
-    term: str, path: str, times: int, said: str
-) -> None:
+def test_an_override_is_refused_in_the_words_of_the_webhook(term: str, path: str, times: int, said: str) -> None:
     rules = RULE.replace("TERM", term).replace("PATH", path) * times
-    text = manifest_placement(OVERRIDE.replace("RULES", rules)).replace(
-        KIND, "fleet_cluster_resource_override"
-    )
+    text = manifest_placement(OVERRIDE.replace("RULES", rules)).replace(KIND, "fleet_cluster_resource_override")
     found = [e.detail for e in errors(plan(text))]
     assert [said.lower() in detail.lower() for detail in found] == ([True] if said else []), found
 

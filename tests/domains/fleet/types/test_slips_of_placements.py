@@ -149,16 +149,8 @@ def test_placement_type_must_be_text(wrong: str) -> None:
             "{type: ClientSideApply, serverSideApplyConfig: {}}",
             "ServerSideApplyConfig is only valid for ServerSideApply strategy type.",
         ),
-        (
-            "  name: web\nspec",
-            "  name: Web_1\nspec",
-            'manifest:4: Name "Web_1": a lowercase RFC 1123 subdomain',
-        ),
-        (
-            "  name: web\nspec",
-            "  name: web\n  labels: {-a: b}\nspec",
-            'manifest:5: metadata.labels: key "-a":',
-        ),
+        ("  name: web\nspec", "  name: Web_1\nspec", 'manifest:4: Name "Web_1": a lowercase RFC 1123 subdomain'),
+        ("  name: web\nspec", "  name: web\n  labels: {-a: b}\nspec", 'manifest:5: metadata.labels: key "-a":'),
         (
             "  name: web\nspec",
             "  name: web\n  labels:\n    a: b c\nspec",
@@ -182,9 +174,7 @@ def test_webhook_rejections_have_a_line(right: str, wrong: str, says: str) -> No
 
 
 def test_null_in_metadata_counts_as_absent() -> None:
-    assert (
-        told(RIGHT.replace("  name: web\nspec", "  name: web\n  labels:\n  annotations: null\nspec", 1)) == []
-    )
+    assert told(RIGHT.replace("  name: web\nspec", "  name: web\n  labels:\n  annotations: null\nspec", 1)) == []
 
 
 def test_the_case_of_a_key_of_an_annotation_does_not_count() -> None:

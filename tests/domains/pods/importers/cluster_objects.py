@@ -20,13 +20,7 @@ def node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any) -> di
 
 
 def pod(
-    name: str,
-    on: str,
-    cpu: str = "1",
-    *,
-    owner: tuple[str, str] = ("", ""),
-    phase: str = "Running",
-    **more: Any,
+    name: str, on: str, cpu: str = "1", *, owner: tuple[str, str] = ("", ""), phase: str = "Running", **more: Any
 ) -> dict[str, Any]:
     """A pod with one container; `owner` is kind and name of its controller, `started` its start time."""
     started = more.pop("started", "")

@@ -17,9 +17,7 @@ def claims(text: str, pods: dict[str, int] | None = None, **options: object):  #
     return collect_appliance_claims(reading.manifests, pods or {}, **options)  # type: ignore[arg-type]
 
 
-def claim(
-    name: str, size: str = "10Gi", storage_class: str = "nexus-volume", more: str = "", status: str = ""
-) -> str:
+def claim(name: str, size: str = "10Gi", storage_class: str = "nexus-volume", more: str = "", status: str = "") -> str:
     return f"""---
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -171,9 +169,7 @@ def test_a_claim_that_goes_leaves_its_room() -> None:
         ("{whenScaled: Delete}", "", 5),
     ],
 )
-def test_claims_outlive_their_pods_unless_their_stateful_set_says_otherwise(
-    policy: str, now: str, left: int
-) -> None:
+def test_claims_outlive_their_pods_unless_their_stateful_set_says_otherwise(policy: str, now: str, left: int) -> None:
     demand = after(stateful_set(5, policy), now, STATEFUL if now else frozenset())
     assert demand.size == left * 10 * GIB
 

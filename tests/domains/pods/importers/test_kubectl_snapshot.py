@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from nexusform.domains.pods.importers.kubectl_snapshot import (
-    KubectlSnapshot,
-    parse_kubectl_files,
-    parse_snapshot,
-)
+from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_kubectl_files, parse_snapshot
 from nexusform.kubernetes.matching import Taint
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
 
@@ -43,9 +39,7 @@ def test_nodes_are_as_they_registered() -> None:
         (("", ""), {}, "default/Pod/p"),
     ],
 )
-def test_a_pod_belongs_to_what_controls_it(
-    owner: tuple[str, str], labels: dict[str, str], workload: str
-) -> None:
+def test_a_pod_belongs_to_what_controls_it(owner: tuple[str, str], labels: dict[str, str], workload: str) -> None:
     (found,) = seen(printed(node("n"), pod("p", "n", owner=owner, labels=labels))).pods
     assert found.workload == workload
     assert found.spec.requests.cpu == 1000
@@ -53,9 +47,7 @@ def test_a_pod_belongs_to_what_controls_it(
 
 def test_pods_that_are_over_or_wait_hold_nothing_and_terminating_ones_are_nobody_s() -> None:
     over = [pod(phase, "n", phase=phase) for phase in ("Succeeded", "Failed")]
-    found = seen(
-        printed(node("n"), *over, pod("waits", "", phase="Pending"), pod("t", "n", terminating=True))
-    )
+    found = seen(printed(node("n"), *over, pod("waits", "", phase="Pending"), pod("t", "n", terminating=True)))
     assert [(each.name, each.workload, each.spec.is_terminating) for each in found.pods] == [("t", "", True)]
 
 

@@ -27,9 +27,7 @@ def bare_pod(resources: dict[str, Any] | None = None, **spec: Any) -> dict[str, 
 
 
 def read(*objects: dict[str, Any]) -> WorkloadReading:
-    return collect_workloads(
-        parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
-    )
+    return collect_workloads(parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests)
 
 
 def pod(*objects: dict[str, Any]) -> PodSpec:
@@ -91,11 +89,7 @@ def test_a_limit_range_fills_in_init_containers_and_only_its_namespace() -> None
     ("of", "resources", "reason"),
     [
         ("Container", {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}, ""),
-        (
-            "Container",
-            {"requests": {"cpu": "50m"}},
-            "minimum cpu usage per Container is 100m, but request is 0.05",
-        ),
+        ("Container", {"requests": {"cpu": "50m"}}, "minimum cpu usage per Container is 100m, but request is 0.05"),
         ("Container", {"limits": {"cpu": "3"}}, "maximum cpu usage per Container is 2, but limit is 3"),
         ("Pod", {"requests": {"cpu": "1"}}, "maximum cpu usage per Pod is 2. No limit is specified"),
     ],
@@ -121,17 +115,11 @@ def test_quotas_and_what_they_read_of_pods() -> None:
     scopes = (QuotaScope("NotTerminating"), QuotaScope("PriorityClass", "In", ("high",)))
     hard = (("requests.cpu", 1500), ("limits.memory", 1024 * MIB), ("pods", 4))
     text = yaml.safe_dump(quota, sort_keys=False)
-    assert collect_quotas(parse_manifests("q.yaml", text).manifests) == (
-        Quota("shop", "compute", hard, scopes),
-    )
+    assert collect_quotas(parse_manifests("q.yaml", text).manifests) == (Quota("shop", "compute", hard, scopes),)
     asked = pod(
         bare_pod({"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}, activeDeadlineSeconds=5)
     ).quota_figures
-    assert (asked.limits, asked.unspecified, asked.has_deadline) == (
-        (("memory", MIB),),
-        ("limits.cpu",),
-        True,
-    )
+    assert (asked.limits, asked.unspecified, asked.has_deadline) == ((("memory", MIB),), ("limits.cpu",), True)
 
 
 def test_scheduling_gates() -> None:
@@ -150,10 +138,7 @@ def test_a_runtime_class_adds_overhead_selector_and_tolerations() -> None:
         bare_pod({"requests": {"cpu": "1"}}, runtimeClassName="kata", nodeSelector={"disk": "ssd"}),
         kata(
             overhead={"podFixed": {"cpu": "250m", "memory": "120Mi"}},
-            scheduling={
-                "nodeSelector": {"runtime": "kata"},
-                "tolerations": [{"key": "kata", "operator": "Exists"}],
-            },
+            scheduling={"nodeSelector": {"runtime": "kata"}, "tolerations": [{"key": "kata", "operator": "Exists"}]},
         ),
     )
     assert found.requests == Requests(1250, 120 * MIB)
@@ -200,11 +185,7 @@ def network(name: str, resource: str = "", namespace: str = "shop") -> dict[str,
     return body
 
 
-NETS = (
-    network("fast", "intel.com/sriov"),
-    network("far", "intel.com/sriov", "infra"),
-    network("plain"),
-)
+NETS = (network("fast", "intel.com/sriov"), network("far", "intel.com/sriov", "infra"), network("plain"))
 
 
 @pytest.mark.parametrize(
@@ -221,9 +202,7 @@ def test_networks_ask_for_their_resource_once_per_interface(names: str, count: i
 
 
 def test_networks_do_not_count_twice_what_containers_ask_for() -> None:
-    asking = bare_pod(
-        {"requests": {"intel.com/sriov": 2}}, annotations={"k8s.v1.cni.cncf.io/networks": "fast,fast"}
-    )
+    asking = bare_pod({"requests": {"intel.com/sriov": 2}}, annotations={"k8s.v1.cni.cncf.io/networks": "fast,fast"})
     assert pod(asking, *NETS).requests.other_resources == (("intel.com/sriov", 2),)
 
 

@@ -15,11 +15,7 @@ from nexusform.documents.yaml_documents import Node
 from nexusform.domains.pods.importers import kubernetes_fields
 from nexusform.domains.pods.importers.kubernetes_checks import CHECKS
 from nexusform.domains.pods.importers.kubernetes_field_rules import FORMS, check_name, parse_field_rules
-from nexusform.domains.pods.importers.kubernetes_schemas import (
-    _load_schemas,
-    _SchemaValidator,
-    list_schema_problems,
-)
+from nexusform.domains.pods.importers.kubernetes_schemas import _load_schemas, _SchemaValidator, list_schema_problems
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 
 POD = """
@@ -77,11 +73,7 @@ RIGHT: dict[str, dict[str, Any]] = {
     "CronJob": {"apiVersion": "batch/v1", "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": JOB}}},
     "Service": {"apiVersion": "v1", "spec": {"ports": [{"port": 80, "targetPort": "http"}]}},
     "ConfigMap": {"apiVersion": "v1", "data": {"a.txt": "b"}, "binaryData": {"c": "ZA=="}},
-    "Secret": {
-        "apiVersion": "v1",
-        "type": "kubernetes.io/tls",
-        "data": {"tls.crt": "YQ==", "tls.key": "YQ=="},
-    },
+    "Secret": {"apiVersion": "v1", "type": "kubernetes.io/tls", "data": {"tls.crt": "YQ==", "tls.key": "YQ=="}},
     "Namespace": {"apiVersion": "v1"},
     "PersistentVolumeClaim": {"apiVersion": "v1", "spec": CLAIM},
     "Role": {
@@ -97,11 +89,7 @@ RIGHT: dict[str, dict[str, Any]] = {
         "roleRef": ROLE,
         "subjects": [{"kind": "ServiceAccount", "name": "s"}],
     },
-    "ClusterRoleBinding": {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "roleRef": ROLE,
-        "subjects": SUBJECTS,
-    },
+    "ClusterRoleBinding": {"apiVersion": "rbac.authorization.k8s.io/v1", "roleRef": ROLE, "subjects": SUBJECTS},
     "HorizontalPodAutoscaler": {"apiVersion": "autoscaling/v2", "spec": SCALED},
     "PodDisruptionBudget": {"apiVersion": "policy/v1", "spec": {"minAvailable": "50%"}},
     "Ingress": {"apiVersion": "networking.k8s.io/v1", "spec": {"rules": [{"http": {"paths": PATHS}}]}},
@@ -166,9 +154,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "rule"), [pytest.param(*e, id=f"{e[0]}.{e[1]}") for e in entries()]
-)
+@pytest.mark.parametrize(("name", "field", "rule"), [pytest.param(*e, id=f"{e[0]}.{e[1]}") for e in entries()])
 def test_every_entry_of_the_table_refuses_something(name: str, field: str, rule: FieldShape) -> None:
     holds = _load_schemas().types[name][field]
     listed = holds.startswith("[")
@@ -208,11 +194,7 @@ def test_the_table_names_what_there_is() -> None:
         ("target", [1, 65535, "http"], [0, 65536, "80"]),
         ("share", [0, "0%", "100%"], [-1, "5", "5 %", "%"]),
         ("amount", ["0", "500m", "1Gi", 2], ["-1", "-500m"]),
-        (
-            "cron",
-            ["* * * * *", "@daily", "@every 1h", "*/5 1-3 * 1,2 MON"],
-            ["* * * *", "@often", "TZ=UTC * * * * *"],
-        ),
+        ("cron", ["* * * * *", "@daily", "@every 1h", "*/5 1-3 * 1,2 MON"], ["* * * *", "@often", "TZ=UTC * * * * *"]),
         ("datakey", ["a.b-c_D", ".x"], ["", ".", "..", "a/b", "a" * 254]),
     ],
 )
@@ -229,43 +211,23 @@ CASES: list[tuple[str, str, Any, str]] = [
     *((kind, "spec/template/spec/restartPolicy", "Never", "here it must be Always.") for kind in TEMPLATES),
     ("ReplicationController", "spec/template/spec/restartPolicy", "OnFailure", "here it must be Always."),
     ("Deployment", "spec/template/spec/activeDeadlineSeconds", 5, "cannot be set here"),
-    (
-        "Deployment",
-        "spec/minReadySeconds",
-        600,
-        "spec.progressDeadlineSeconds must be more than minReadySeconds",
-    ),
+    ("Deployment", "spec/minReadySeconds", 600, "spec.progressDeadlineSeconds must be more than minReadySeconds"),
     ("Job", "spec/template/spec/restartPolicy", None, f"{POD_PATH}.restartPolicy must be OnFailure or Never"),
     ("CronJob", "spec/jobTemplate/spec/template/spec/restartPolicy", "Always", "must be OnFailure or Never"),
     ("Pod", "spec/containers/0/volumeMounts/0/name", "dta", 'volumeMounts[0].name is "dta", and there is no'),
     ("Deployment", f"{POD_PATH.replace('.', '/')}/volumes", [], 'is "data", and there is no such volume.'),
-    (
-        "Pod",
-        "spec/initContainers",
-        [{"name": "web", "image": "w"}],
-        'is "web", the name of another container.',
-    ),
+    ("Pod", "spec/initContainers", [{"name": "web", "image": "w"}], 'is "web", the name of another container.'),
     ("Pod", "spec/dnsPolicy", "None", "spec.dnsConfig.nameservers must name a server"),
     ("Pod", "spec/nodeSelector", {"a b": "c"}, 'spec.nodeSelector: key "a b": name part must'),
     ("Pod", "spec/nodeSelector", {"a": "b c"}, 'spec.nodeSelector.a is "b c": a valid label must'),
-    (
-        "Pod",
-        "spec/containers/0/livenessProbe/successThreshold",
-        2,
-        "livenessProbe.successThreshold must be 1",
-    ),
+    ("Pod", "spec/containers/0/livenessProbe/successThreshold", 2, "livenessProbe.successThreshold must be 1"),
     ("Pod", "spec/containers/0/env/1/value", "x", "env[1].valueFrom cannot be combined with a value."),
     ("Pod", "spec/containers/0/env/1/valueFrom", {}, "valueFrom must name one source of the value"),
     ("Pod", "spec/containers/0/readinessProbe", {"periodSeconds": 5}, "readinessProbe must have one of exec"),
     ("Pod", "spec/containers/0/readinessProbe/grpc", {"port": 1}, "not httpGet and grpc."),
     ("Pod", "spec/volumes/0/hostPath", {"path": "/"}, "can be of one kind only, not emptyDir and hostPath."),
     ("Pod", "spec/containers/0/resources/requests/cpu", "2", "requests.cpu is 2, more than the limit of 1."),
-    (
-        "Pod",
-        "spec/tolerations/0",
-        {"value": "x"},
-        "tolerations[0].operator must be Exists when there is no key.",
-    ),
+    ("Pod", "spec/tolerations/0", {"value": "x"}, "tolerations[0].operator must be Exists when there is no key."),
     ("Pod", "spec/tolerations/0/key", "", ""),
     ("Pod", "spec/tolerations/0/value", "x", "tolerations[0].value must be empty when operator is Exists."),
     ("Pod", "spec/tolerations/0/effect", "NoSchedule", "tolerationSeconds is for the effect NoExecute only."),
@@ -277,25 +239,10 @@ CASES: list[tuple[str, str, Any, str]] = [
     ),
     ("Deployment", "spec/selector/matchExpressions/0/values", ["x"], "values must be empty for Exists."),
     ("Deployment", "spec/selector/matchExpressions/0/operator", "In", "values must have a value for In."),
-    (
-        "NetworkPolicy",
-        "spec/podSelector/matchLabels",
-        {"a": "-"},
-        'podSelector.matchLabels.a is "-": a valid',
-    ),
+    ("NetworkPolicy", "spec/podSelector/matchLabels", {"a": "-"}, 'podSelector.matchLabels.a is "-": a valid'),
     ("Deployment", "spec/template/metadata/labels/x y", "z", 'spec.template.metadata.labels: key "x y":'),
-    (
-        "PersistentVolumeClaim",
-        "spec/resources/requests",
-        {"cpu": "1"},
-        "resources.requests.storage is missing.",
-    ),
-    (
-        "PodDisruptionBudget",
-        "spec/maxUnavailable",
-        1,
-        "spec.maxUnavailable cannot be combined with minAvailable.",
-    ),
+    ("PersistentVolumeClaim", "spec/resources/requests", {"cpu": "1"}, "resources.requests.storage is missing."),
+    ("PodDisruptionBudget", "spec/maxUnavailable", 1, "spec.maxUnavailable cannot be combined with minAvailable."),
 ]
 
 
@@ -317,9 +264,7 @@ def test_what_follows_from_a_slip_is_not_told() -> None:
     slip = changed("Deployment", "spec/selector", {"matchLabel": {"app": "web"}})
     (problem,) = told("Deployment", slip)
     assert 'Did you mean "matchLabels"?' in problem
-    slip = changed(
-        "Deployment", "spec/template/spec/containers/0/volumeMounts", [{"nam": "x", "mountPath": "/"}]
-    )
+    slip = changed("Deployment", "spec/template/spec/containers/0/volumeMounts", [{"nam": "x", "mountPath": "/"}])
     (problem,) = told("Deployment", slip)
     assert 'Did you mean "name"?' in problem
 
@@ -363,15 +308,9 @@ def test_names(kind: str, name: str, right: bool) -> None:
 
 
 def test_names_and_labels_of_an_object() -> None:
-    assert told("ConfigMap", RIGHT["ConfigMap"], name="A_b")[0].startswith(
-        'metadata.name is "A_b": a lowercase'
-    )
-    assert told("ConfigMap", RIGHT["ConfigMap"], namespace="a.b")[0].startswith(
-        'metadata.namespace is "a.b":'
-    )
-    assert told("ConfigMap", RIGHT["ConfigMap"], labels={"a": "b c"})[0].startswith(
-        'metadata.labels.a is "b c":'
-    )
+    assert told("ConfigMap", RIGHT["ConfigMap"], name="A_b")[0].startswith('metadata.name is "A_b": a lowercase')
+    assert told("ConfigMap", RIGHT["ConfigMap"], namespace="a.b")[0].startswith('metadata.namespace is "a.b":')
+    assert told("ConfigMap", RIGHT["ConfigMap"], labels={"a": "b c"})[0].startswith('metadata.labels.a is "b c":')
     assert told("ConfigMap", RIGHT["ConfigMap"], annotations={"A.B/c": "d e"}) == []
 
 

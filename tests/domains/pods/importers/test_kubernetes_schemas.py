@@ -25,8 +25,7 @@ def found(text: str) -> list[Problem]:
 
 def object_of(version: str, kind: str, **body: Any) -> str:
     return yaml.safe_dump(
-        {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": "web"}, **body},
-        sort_keys=False,
+        {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": "web"}, **body}, sort_keys=False
     )
 
 
@@ -43,10 +42,7 @@ def deployment(**spec: Any) -> str:
 
 
 def workload(kind: str, **spec: Any) -> str:
-    template = {
-        "metadata": {"labels": {"app": "web"}},
-        "spec": {"containers": [{"name": "web", "image": "web:1"}]},
-    }
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}
     selector = {"matchLabels": {"app": "web"}}
     return object_of("apps/v1", kind, spec={"selector": selector, "template": template, **spec})
 
@@ -66,10 +62,7 @@ def test_a_misspelt_key_is_told_with_its_line_and_the_right_one() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (
-            deployment(template={"spec": {"containres": []}}),
-            '"spec.template.spec.containres". Did you mean "con',
-        ),
+        (deployment(template={"spec": {"containres": []}}), '"spec.template.spec.containres". Did you mean "con'),
         (deployment(replicas="2"), "spec.replicas must be a whole number; write 2, without quotes."),
         (deployment(replicas="two"), 'spec.replicas must be a whole number, not "two".'),
         (deployment(replicas=True), "spec.replicas must be a whole number."),
@@ -98,10 +91,7 @@ def test_a_misspelt_key_is_told_with_its_line_and_the_right_one() -> None:
         (workload("DaemonSet", updateStrateg={}), 'Did you mean "updateStrategy"?'),
         (object_of("batch/v1", "Job", spec=job(completion=3)), 'Did you mean "completions"?'),
         (object_of("networking.k8s.io/v1", "NetworkPolicy", spec={"ingres": []}), 'Did you mean "ingress"?'),
-        (
-            object_of("policy/v1", "PodDisruptionBudget", spec={"minAvailabl": 1}),
-            'Did you mean "minAvailable"?',
-        ),
+        (object_of("policy/v1", "PodDisruptionBudget", spec={"minAvailabl": 1}), 'Did you mean "minAvailable"?'),
     ],
 )
 def test_what_kubectl_refuses_is_refused(text: str, says: str) -> None:
@@ -112,9 +102,7 @@ def test_what_kubectl_refuses_is_refused(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        pod(
-            priority=None, volumes=[{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {"name": "x"}}]
-        ),
+        pod(priority=None, volumes=[{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {"name": "x"}}]),
         container(resources={"requests": {"cpu": 2, "memory": "1Gi", "x.io/y": "1"}}),
         container(livenessProbe={"httpGet": {"port": "http", "path": "/"}}),
         object_of("v1", "Service", spec={"ports": [{"port": 80, "targetPort": "http"}]}),
@@ -148,8 +136,6 @@ def test_the_examples_are_right() -> None:
 
 @pytest.mark.of_domains("fleet")
 def test_the_table_is_read_only_where_there_are_objects() -> None:
-    code = (
-        "import sys, nexusform.domains.fleet.types.fleet_hub_manifest; print('_fields' in str(sys.modules))"
-    )
+    code = "import sys, nexusform.domains.fleet.types.fleet_hub_manifest; print('_fields' in str(sys.modules))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"

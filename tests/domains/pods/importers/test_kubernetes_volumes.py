@@ -16,15 +16,7 @@ from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.volumes import reject
 from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
-from nexusform.domains.pods.scheduling.workloads import (
-    Claim,
-    Cluster,
-    ExistingPod,
-    Node,
-    NodeTerm,
-    PodSpec,
-    Volume,
-)
+from nexusform.domains.pods.scheduling.workloads import Claim, Cluster, ExistingPod, Node, NodeTerm, PodSpec, Volume
 from nexusform.kubernetes.matching import Requirement, build_label_selector
 from tests.domains.pods.scheduling.outcomes import pending
 
@@ -41,10 +33,7 @@ def thing(version: str, kind: str, name: str, **more: Any) -> dict[str, Any]:
 
 def web(replicas: int = 1, claim: str = "data") -> dict[str, Any]:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]
-    template = {
-        "metadata": {"labels": {"app": "web"}},
-        "spec": {"containers": [{"name": "c"}], "volumes": volumes},
-    }
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}], "volumes": volumes}}
     selector = {"matchLabels": {"app": "web"}}
     spec = {"replicas": replicas, "selector": selector, "template": template}
     return thing("apps/v1", "Deployment", "web", spec=spec)
@@ -67,9 +56,7 @@ def storage_class(name: str, provisioner: str = "disk.csi", **more: Any) -> dict
 
 
 def read(*objects: dict[str, Any]) -> WorkloadReading:
-    return collect_workloads(
-        parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
-    )
+    return collect_workloads(parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests)
 
 
 def places(*objects: dict[str, Any]) -> list[str]:
@@ -130,12 +117,7 @@ def test_a_stateful_set_takes_the_volumes_that_wait_for_its_claims() -> None:
         {"metadata": {"name": "data"}, "spec": claim(storageClassName="local")["spec"]}
     ]
     waiting = [
-        volume(
-            f"pv{at}",
-            "n2",
-            storageClassName="local",
-            claimRef={"namespace": "shop", "name": f"data-web-{at}"},
-        )
+        volume(f"pv{at}", "n2", storageClassName="local", claimRef={"namespace": "shop", "name": f"data-web-{at}"})
         for at in (0, 1)
     ]
     assert places(stateful, LOCAL, *waiting) == ["n2", "n2"]
@@ -275,9 +257,7 @@ def test_a_pod_may_name_the_claim_of_a_set() -> None:
         ({"azureDisk": {"diskName": "d", "diskURI": "u"}}, True),
     ],
 )
-def test_a_disk_without_a_claim_is_on_a_node_once_unless_it_is_only_read(
-    disk: dict[str, Any], shared: bool
-) -> None:
+def test_a_disk_without_a_claim_is_on_a_node_once_unless_it_is_only_read(disk: dict[str, Any], shared: bool) -> None:
     pods = web(4)
     pods["spec"]["template"]["spec"]["volumes"] = [{"name": "d", **disk}]
     prediction = foretold(pods)
@@ -295,9 +275,7 @@ def test_pods_that_share_a_claim_follow_its_volume() -> None:
 
 def test_several_claims_of_a_pod_need_as_many_volumes_on_one_node() -> None:
     pod = web()
-    pod["spec"]["template"]["spec"]["volumes"] += [
-        {"name": "w", "persistentVolumeClaim": {"claimName": "more"}}
-    ]
+    pod["spec"]["template"]["spec"]["volumes"] += [{"name": "w", "persistentVolumeClaim": {"claimName": "more"}}]
     claims = [claim(**OF_LOCAL), claim("more", **OF_LOCAL)]
     volumes = [volume(name, node, **OF_LOCAL) for name, node in (("a", "n1"), ("b", "n2"), ("c", "n2"))]
     assert places(pod, *claims, LOCAL, *volumes) == ["n2"]
@@ -317,17 +295,13 @@ def test_what_was_made_for_a_claim_is_not_taken_for_a_volume_that_is_free() -> N
     """A class makes a volume where none was free; later there is one, which is still for anybody."""
     wait = storage_class("disk", **WAIT)
     shared = [claim(storageClassName="disk"), wait]
-    before = foretold(
-        web(3), *shared, volume("late", "elsewhere", storageClassName="disk")
-    ).list_existing_pods()
+    before = foretold(web(3), *shared, volume("late", "elsewhere", storageClassName="disk")).list_existing_pods()
     assert len({pod.node for pod in before}) > 1
     objects = [web(3), *shared, volume("late", before[0].node, storageClassName="disk")]
     manifests = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
     workloads, offer = collect_workloads(manifests).workloads, collect_cluster_storage(manifests)
     after = predict(Cluster("k", NODES, volumes=offer.volumes), before, workloads)
-    assert [(pod.node, pod.volumes) for pod in after.list_existing_pods()] == [
-        (pod.node, ()) for pod in before
-    ]
+    assert [(pod.node, pod.volumes) for pod in after.list_existing_pods()] == [(pod.node, ()) for pod in before]
 
 
 def test_daemons_stay_beside_the_one_that_has_the_volume() -> None:
@@ -344,11 +318,7 @@ def test_daemons_stay_beside_the_one_that_has_the_volume() -> None:
 
 
 def test_a_volume_keeps_its_pod_when_the_node_goes_and_comes() -> None:
-    objects = [
-        stateful(2, **OF_LOCAL),
-        LOCAL,
-        *(volume(f"v{at}", f"n{at}", **OF_LOCAL) for at in (1, 2, 3)),
-    ]
+    objects = [stateful(2, **OF_LOCAL), LOCAL, *(volume(f"v{at}", f"n{at}", **OF_LOCAL) for at in (1, 2, 3))]
     manifests = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
     workloads, offer = collect_workloads(manifests).workloads, collect_cluster_storage(manifests)
     cluster = Cluster("k", NODES, volumes=offer.volumes)
@@ -357,9 +327,7 @@ def test_a_volume_keeps_its_pod_when_the_node_goes_and_comes() -> None:
     smaller = replace(cluster, nodes=tuple(node for node in NODES if node.name != lost))
     meanwhile = predict(smaller, before, workloads)
     (waiting,) = pending(meanwhile)
-    assert (
-        waiting.reason == "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity."
-    )
+    assert waiting.reason == "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity."
     assert [
         (pod.node, pod.volumes)
         for pod in predict(cluster, meanwhile.list_existing_pods(), workloads).list_existing_pods()

@@ -9,14 +9,7 @@ import yaml
 
 from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.pods.scheduling.workloads import (
-    HostPort,
-    NodeTerm,
-    PodSpec,
-    Requests,
-    Strategy,
-    Workload,
-)
+from nexusform.domains.pods.scheduling.workloads import HostPort, NodeTerm, PodSpec, Requests, Strategy, Workload
 from nexusform.kubernetes.matching import (
     LabelSelector,
     Requirement,
@@ -46,12 +39,7 @@ def deployment(spec: dict[str, Any] | None = None, **more: Any) -> dict[str, Any
 
 def job(**spec: Any) -> dict[str, Any]:
     template = {"spec": {"restartPolicy": "Never", "containers": ONE}}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "j"},
-        "spec": {"template": template, **spec},
-    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template, **spec}}
 
 
 def read(*objects: dict[str, Any]) -> WorkloadReading:
@@ -97,9 +85,7 @@ def test_a_container_without_requests_counts_in_scores_only() -> None:
 
 
 def test_init_containers_need_the_most_of_any_one() -> None:
-    found = pod(
-        {"containers": [asks("500m", "1Gi")], "initContainers": [asks("2", "10Mi"), asks("1", "3Gi")]}
-    )
+    found = pod({"containers": [asks("500m", "1Gi")], "initContainers": [asks("2", "10Mi"), asks("1", "3Gi")]})
     assert found.requests == Requests(2000, 3 * GIB)
 
 
@@ -148,10 +134,7 @@ def test_node_rules() -> None:
                         ]
                     },
                     "preferredDuringSchedulingIgnoredDuringExecution": [
-                        {
-                            "weight": 7,
-                            "preference": {"matchExpressions": [{"key": "z", "operator": "Exists"}]},
-                        }
+                        {"weight": 7, "preference": {"matchExpressions": [{"key": "z", "operator": "Exists"}]}}
                     ],
                 }
             },
@@ -189,9 +172,7 @@ def test_pod_terms() -> None:
 
 def test_label_keys_are_merged_from_the_pods_own_labels() -> None:
     own = {"matchLabels": {"app": "web"}}
-    (term,) = pod(
-        anti(labelSelector=own, matchLabelKeys=["app", "none"], mismatchLabelKeys=["app"])
-    ).anti_affinity
+    (term,) = pod(anti(labelSelector=own, matchLabelKeys=["app", "none"], mismatchLabelKeys=["app"])).anti_affinity
     assert term.selector is not None
     assert term.selector.match_expressions == (
         Requirement("app", "In", ("web",)),
@@ -199,18 +180,12 @@ def test_label_keys_are_merged_from_the_pods_own_labels() -> None:
     )
     found = pod(anti(labelSelector=own, matchLabelKeys=["pod-template-hash"]))
     assert found.anti_affinity[0].selector is not None
-    assert found.anti_affinity[0].selector.match_expressions[0].values == (
-        dict(found.labels)["pod-template-hash"],
-    )
+    assert found.anti_affinity[0].selector.match_expressions[0].values == (dict(found.labels)["pod-template-hash"],)
 
 
 def test_spread_constraints() -> None:
     (bare,) = pod(
-        {
-            "topologySpreadConstraints": [
-                {"maxSkew": 2, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}
-            ]
-        }
+        {"topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]}
     ).spread
     assert (bare.max_skew, bare.is_hard, bare.selector, bare.min_domains) == (2, False, None, 1)
     assert (bare.honor_affinity, bare.honor_taints) == (True, False)
@@ -244,10 +219,7 @@ def test_tolerations_and_those_that_everybody_gets() -> None:
 
 
 def test_host_ports() -> None:
-    ports = [
-        {"containerPort": 80, "hostPort": 8080, "hostIP": "10.0.0.1"},
-        {"containerPort": 53, "protocol": "UDP"},
-    ]
+    ports = [{"containerPort": 80, "hostPort": 8080, "hostIP": "10.0.0.1"}, {"containerPort": 53, "protocol": "UDP"}]
     container = {"name": "c", "ports": ports}
     assert pod({"containers": [container]}).host_ports == (HostPort(8080, "TCP", "10.0.0.1"),)
     shared = pod({"containers": [container], "hostNetwork": True}).host_ports
@@ -255,12 +227,7 @@ def test_host_ports() -> None:
 
 
 def test_priorities() -> None:
-    urgent = {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": "urgent"},
-        "value": 9,
-    }
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 9}
     usual = {**urgent, "metadata": {"name": "usual"}, "value": 3, "globalDefault": True}
     assert workload(deployment({"priorityClassName": "urgent"}), urgent).pod.priority == 9
     assert workload(deployment(), usual).pod.priority == 3
@@ -353,9 +320,7 @@ def test_an_autoscaler_keeps_replicas_within_its_bounds(replicas: int, predicted
     reading = read(deployment(replicas=replicas), scaler)
     assert reading.workloads[0].replicas == predicted
     assert reading.findings[0].detail == (
-        "Deployment shop/web is scaled by HorizontalPodAutoscaler h between 2 and 5 replicas; "
-        + outcome
-        + "."
+        "Deployment shop/web is scaled by HorizontalPodAutoscaler h between 2 and 5 replicas; " + outcome + "."
     )
 
 
@@ -377,22 +342,13 @@ def test_kinds_that_come_and_go_are_left_out_with_a_warning() -> None:
             "error: Deployment shop/web: spec.template.spec.containers needs at least one",
         ),
         (deployment({"nodeSelector": ["x"]}), "spec.template.spec.nodeSelector must be a mapping"),
-        (
-            deployment({"tolerations": {"operator": "Exists"}}),
-            "warning: Deployment shop/web: spec.template.spec.toler",
-        ),
-        (
-            deployment({"tolerations": [{"operator": "Like", "key": "k"}]}),
-            'is "Like"; it must be one of Equal, Exists',
-        ),
+        (deployment({"tolerations": {"operator": "Exists"}}), "warning: Deployment shop/web: spec.template.spec.toler"),
+        (deployment({"tolerations": [{"operator": "Like", "key": "k"}]}), 'is "Like"; it must be one of Equal, Exists'),
         (
             deployment({"tolerations": [{"effect": "Foo", "key": "k"}]}),
             'effect is "Foo"; it must be one of NoSchedule, NoExecute, PreferNoSchedule.',
         ),
-        (
-            deployment({"nodeSelector": {"disk": 1}}),
-            'nodeSelector.disk must be a text; write "1"',
-        ),
+        (deployment({"nodeSelector": {"disk": 1}}), 'nodeSelector.disk must be a text; write "1"'),
         (deployment(replicas=-1), "spec.replicas must be 0 or more, not -1"),
         (deployment(replicas=999_999_999), "spec.replicas is 999,999,999; a Kubernetes cluster is built"),
         (deployment(replicas=2**31), "spec.replicas must be at most 2147483647, not 2147483648"),
@@ -462,9 +418,7 @@ def test_a_replication_controller_selects_by_plain_labels() -> None:
         ("apps/v1beta1", "Deployment", (Strategy.ROLLING, 2, 1)),
     ],
 )
-def test_old_versions_fill_in_what_they_did(
-    version: str, kind: str, updates: tuple[Strategy, int, int]
-) -> None:
+def test_old_versions_fill_in_what_they_did(version: str, kind: str, updates: tuple[Strategy, int, int]) -> None:
     old = deployment(kind=kind, replicas=5)
     old["apiVersion"] = version
     del old["spec"]["selector"]

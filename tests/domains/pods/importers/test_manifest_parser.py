@@ -39,13 +39,7 @@ def only(text: str) -> Manifest:
 def test_documents_become_objects_in_order() -> None:
     reading = parse_manifests("m.yaml", TWO)
     first, second = reading.manifests
-    assert (first.group, first.version, first.kind, first.namespace, first.name) == (
-        "",
-        "v1",
-        "Namespace",
-        "",
-        "shop",
-    )
+    assert (first.group, first.version, first.kind, first.namespace, first.name) == ("", "v1", "Namespace", "", "shop")
     assert first.labels == {"team": "a"}
     assert (second.group, second.version, second.namespace) == ("apps", "v1", "shop")
     assert (first.line, second.line) == (2, 6)
@@ -210,9 +204,7 @@ def thing(kind: str, group: str = "", name: str = "x", namespace: str = "shop", 
         thing("ConfigMap", name="kube-root-ca.crt"),
         thing("ServiceAccount", name="default"),
         thing("Secret", type="kubernetes.io/service-account-token"),
-        replace(
-            thing("EndpointSlice", "discovery.k8s.io"), labels={"endpointslice.kubernetes.io/managed-by": "c"}
-        ),
+        replace(thing("EndpointSlice", "discovery.k8s.io"), labels={"endpointslice.kubernetes.io/managed-by": "c"}),
     ],
     ids=lambda manifest: manifest.title,
 )

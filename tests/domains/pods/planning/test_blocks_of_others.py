@@ -21,9 +21,7 @@ resource "network_slice" "s" {
 
 
 def test_the_phase_of_a_fleet_plans_the_types_of_a_fleet_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    foreign = replace(
-        NEXUS_SITE, name="network_slice", phase=FLEET_MEMBER_CLUSTER.phase, add_to_inventory=None
-    )
+    foreign = replace(NEXUS_SITE, name="network_slice", phase=FLEET_MEMBER_CLUSTER.phase, add_to_inventory=None)
     known = harness.all_types()
     types = Registries({**known.resource_types, foreign.name: foreign}, known.data_sources)
     monkeypatch.setattr(harness, "all_types", lambda: types)

@@ -16,9 +16,8 @@ from tests.domains.pods.planning.test_pods import deployment, manifest, pods, st
 from tests.planning.harness import applied, good, warnings
 
 pytestmark = pytest.mark.of_domains("fleet")
-MEMBER = (
-    'resource "fleet_member_cluster" "m1" {\n  resources {\n    total = { cpu = "16" }\n  }\n}\n'
-    + DATA.format(of='"m1"')
+MEMBER = 'resource "fleet_member_cluster" "m1" {\n  resources {\n    total = { cpu = "16" }\n  }\n}\n' + DATA.format(
+    of='"m1"'
 )
 BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
 HOST = "kubernetes.io/hostname"
@@ -55,9 +54,7 @@ def pv(name: str, on: str = "", claim: str = "", uid: str = "", size: str = "1Gi
 
 
 def with_claims(*claims: str) -> str:
-    volumes = [
-        {"name": f"v{at}", "persistentVolumeClaim": {"claimName": name}} for at, name in enumerate(claims)
-    ]
+    volumes = [{"name": f"v{at}", "persistentVolumeClaim": {"claimName": name}} for at, name in enumerate(claims)]
     return MEMBER + manifest("m", deployment("web", 1, spec={"volumes": volumes}), of='"m1"')
 
 
@@ -83,9 +80,7 @@ UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
         ([], 'persistentvolumeclaim "data" not found'),
     ],
 )
-def test_a_claim_without_its_volume_leaves_the_pod_pending(
-    objects: list[dict[str, Any]], reason: str
-) -> None:
+def test_a_claim_without_its_volume_leaves_the_pod_pending(objects: list[dict[str, Any]], reason: str) -> None:
     result = good(seen(with_claims("data"), *REST, *objects))
     pending = standing(applied(result))["web-0"]
     assert (pending["node"], pending["reason"]) == (None, f"0/3 nodes are available: {reason}.")
@@ -154,12 +149,7 @@ def budget(allowed: int | None, at_least: int = 1) -> dict[str, Any]:
     spec = {"minAvailable": at_least, "selector": {"matchLabels": {"app": "old"}}}
     status = {} if allowed is None else {"status": {"disruptionsAllowed": allowed, "expectedPods": 2}}
     metadata = {"name": "b", "namespace": "default"}
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": metadata,
-        "spec": spec,
-    } | status
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec} | status
 
 
 @pytest.mark.parametrize(
@@ -167,9 +157,7 @@ def budget(allowed: int | None, at_least: int = 1) -> dict[str, Any]:
     # Two pods of which one has to stay let one go, unless their controller says that one is not ready.
     [(None, "n0"), (1, "n0"), (0, "n2")],
 )
-def test_victims_are_chosen_by_what_a_budget_says_that_it_lets_go(
-    allowed: int | None, evicted_from: str
-) -> None:
+def test_victims_are_chosen_by_what_a_budget_says_that_it_lets_go(allowed: int | None, evicted_from: str) -> None:
     there = [
         pod("old-x", "n0", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),
         pod("old-y", "n1", "8", owner=("ReplicaSet", "old-1"), labels={"app": "old"}, priority=0),

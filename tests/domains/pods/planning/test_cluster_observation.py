@@ -130,12 +130,7 @@ def whole(*objects: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     """These objects with what every cluster has."""
     always = (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}},
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": "gold"},
-            "value": 1000,
-        },
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "gold"}, "value": 1000},
     )
     return (*always, *objects)
 
@@ -157,9 +152,7 @@ def test_a_pod_goes_where_its_image_is_and_is_certain_of_it() -> None:
 def test_room_that_is_promised_to_a_pod_is_kept_for_it() -> None:
     waiting = pod("vip", "", "6", priority=5)
     waiting["status"] = {"phase": "Pending", "nominatedNodeName": "a-np-0"}
-    assert places(good(seen(web(1, cpu="4"), node("a-np-0"), node("a-np-1", "4"), waiting))) == {
-        "web-0": "a-np-1"
-    }
+    assert places(good(seen(web(1, cpu="4"), node("a-np-0"), node("a-np-1", "4"), waiting))) == {"web-0": "a-np-1"}
     # A more important pod does not mind.
     above = web(1, cpu="5", spec={"priority": 9})
     assert places(good(seen(above, node("a-np-0"), node("a-np-1", "4"), waiting))) == {"web-0": "a-np-0"}
@@ -234,9 +227,7 @@ def test_a_rollout_to_pods_that_nobody_makes_keeps_the_old_ones() -> None:
 
 
 def test_a_daemon_set_loses_no_more_pods_than_it_may_to_ones_that_nobody_makes() -> None:
-    daemons = [
-        deployment("d", 0, cpu="1", kind="DaemonSet", spec=spec) for spec in ({}, {"priorityClassName": "x"})
-    ]
+    daemons = [deployment("d", 0, cpu="1", kind="DaemonSet", spec=spec) for spec in ({}, {"priorityClassName": "x"})]
     base = RACKS + workers(2) + OF_A
     state = applied(good(seen(base + manifest("m", daemons[0]), *whole(*NODES))))
     after = good(seen(base + manifest("m", daemons[1]), *whole(*NODES), state=state))
@@ -270,9 +261,7 @@ def test_pods_of_another_image_or_request_are_rolled_out_by_the_first_plan() -> 
         state = applied(result)
         assert is_empty(good(seen(text, *whole(*NODES, *there), state=state)))
         # Printed anew after the rollout, they show what state has foretold.
-        new = [
-            of_template("6f", "web:2", "1", place["node"], name) for name, place in standing(state).items()
-        ]
+        new = [of_template("6f", "web:2", "1", place["node"], name) for name, place in standing(state).items()]
         assert not pods(good(seen(text, *whole(*NODES, *new), state=state)))
 
 
@@ -281,10 +270,7 @@ def test_of_two_hashes_the_one_that_is_the_manifests_stays() -> None:
     for old_image in ("web:1", "web:2"):
         old = of_template("5d", old_image, "1", "a-np-0", "web-5d-x")
         new = of_template("6f", "web:2", "1", "a-np-1", "web-6f-x")
-        old["status"]["startTime"], new["status"]["startTime"] = (
-            "2026-01-01T10:00:00Z",
-            "2026-01-02T10:00:00Z",
-        )
+        old["status"]["startTime"], new["status"]["startTime"] = ("2026-01-01T10:00:00Z", "2026-01-02T10:00:00Z")
         result = good(seen(web(2, image="web:2"), *whole(*NODES, old, new)))
         assert pods(result) == {"web-0": ("move", "template_changed")}
 
@@ -303,9 +289,7 @@ def test_a_pod_that_was_resized_or_has_a_sidecar_of_others_is_no_rollout() -> No
     resized = of_template("5d", "web:2", "1", "a-np-0", "web-5d-0")
     resized["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}}]
     sidecar = of_template("5d", "web:2", "1", "a-np-1", "web-5d-1")
-    sidecar["spec"]["containers"].append(
-        {"name": "mesh", "image": "mesh:1", "resources": {"requests": {"cpu": "6"}}}
-    )
+    sidecar["spec"]["containers"].append({"name": "mesh", "image": "mesh:1", "resources": {"requests": {"cpu": "6"}}})
     there = [resized, sidecar]
     assert not pods(good(seen(web(2, image="web:2"), *whole(*NODES, *there))))
     # What they hold by now leaves the third one no room.

@@ -43,7 +43,5 @@ def test_who_is_evicted_is_told_once_however_often_pods_are_looked_at() -> None:
     brought = ObjectPods()
     pending = PodWarning(PENDING, "a", "a-0 stays Pending", "")
     brought.update_warnings([evicted("a", "first"), evicted("b", "first"), pending])
-    brought.update_warnings(
-        [evicted("a", "second")]
-    )  # b stands elsewhere by now, and nothing is Pending any more
+    brought.update_warnings([evicted("a", "second")])  # b stands elsewhere by now, and nothing is Pending any more
     assert brought.warnings == (evicted("a", "second"), evicted("b", "first"))

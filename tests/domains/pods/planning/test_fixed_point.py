@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 
 from nexusform.state.objects import EMPTY
-from tests.domains.pods.planning.test_pods import (
-    HOSTNAME,
-    MACHINE,
-    deployment,
-    manifest,
-    pods,
-    standing,
-    workers,
-)
+from tests.domains.pods.planning.test_pods import HOSTNAME, MACHINE, deployment, manifest, pods, standing, workers
 from tests.planning.harness import RACKS, applied, cluster, good, is_empty, plan, pool
 
 ALIGNED = 'kubelet {\n topology_manager_policy = "single-numa-node"\n numa_nodes = 2\n}'
@@ -77,10 +69,7 @@ def test_a_bare_pod_that_failed_stays_so_and_the_pod_of_a_deployment_comes_back(
     both = manifest("m", json.dumps(bare), exclusive("kept", 4))
     text = RACKS + workers(1, ALIGNED) + both
     state = applied(good(plan(text)))
-    assert {name: place["state"] for name, place in standing(state).items()} == {
-        "bare": "Failed",
-        "kept-0": "Failed",
-    }
+    assert {name: place["state"] for name, place in standing(state).items()} == {"bare": "Failed", "kept-0": "Failed"}
     # Without a topology manager kubelet would run both: one of them is made again, the other is not.
     free = RACKS + workers(1, "kubelet {\n}") + both
     result = good(plan(free, state))
@@ -143,9 +132,7 @@ def manifests(seed: int, step: int) -> str:
         block = manifest(name, *wanted)
         if name != "x":
             before = chr(ord(name) - 1)
-            block = block.replace(
-                f'"{name}" {{', f'"{name}" {{\n  depends_on = [fleet_hub_manifest.{before}]'
-            )
+            block = block.replace(f'"{name}" {{', f'"{name}" {{\n  depends_on = [fleet_hub_manifest.{before}]')
         blocks.append(block)
     return "".join(blocks)
 

@@ -26,8 +26,7 @@ NAMES = "ab"
 POOLS = {name: pool("np", 1) for name in NAMES}
 CLUSTERS = "".join(cluster(name, pools=POOLS[name]) for name in NAMES)
 MEMBERS = "".join(
-    f'resource "fleet_member_cluster" "{name}" {{\n'
-    f"  kubernetes_cluster_id = nexus_kubernetes_cluster.{name}.id\n}}\n"
+    f'resource "fleet_member_cluster" "{name}" {{\n  kubernetes_cluster_id = nexus_kubernetes_cluster.{name}.id\n}}\n'
     for name in NAMES
 )
 
@@ -194,9 +193,7 @@ def test_a_risk_on_several_members_names_each() -> None:
 def test_a_risk_that_differs_from_member_to_member_is_told_of_each() -> None:
     body = deployment("web", 3, namespace="web", apart="topology.kubernetes.io/baremetalmachine")
     larger = cluster("a", pools=POOLS["a"].replace("count       = 1", "count       = 2"))
-    text = (
-        RACKS + CLUSTERS.replace(cluster("a", pools=POOLS["a"]), larger) + MEMBERS + hub(body) + placement()
-    )
+    text = RACKS + CLUSTERS.replace(cluster("a", pools=POOLS["a"]), larger) + MEMBERS + hub(body) + placement()
     risks = {w.id: w for w in warnings(good(plan(text)))}
     many = risks["unsatisfiable-pod-anti-affinity"].detail
     assert "On cluster a: Deployment web/web: 3 replicas" in many

@@ -75,12 +75,7 @@ def deployment(
     if kind != "DaemonSet":
         body["replicas"] = replicas
     return json.dumps(
-        {
-            "apiVersion": "apps/v1",
-            "kind": kind,
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": body,
-        }
+        {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": body}
     )
 
 
@@ -151,16 +146,12 @@ def test_a_pod_is_certain_only_where_nothing_else_is_possible() -> None:
     assert not standing(state_of(text + manifest("m", deployment("any", 1))))["any-0"]["certain"]
 
 
-@pytest.mark.parametrize(
-    ("together", "preferred", "running"), [(False, False, 2), (True, False, 1), (True, True, 2)]
-)
+@pytest.mark.parametrize(("together", "preferred", "running"), [(False, False, 2), (True, False, 1), (True, True, 2)])
 def test_two_replicas_kept_apart_by_server(together: bool, preferred: bool, running: int) -> None:
     # Two workers on two servers, or (the other servers being cordoned) both on one.
     rack = ONE_RACK
     if together:
-        blocks = "".join(
-            f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5)
-        )
+        blocks = "".join(f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5))
         rack = without(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{blocks}")
     keys = 'hardware_label_keys = ["kubernetes.io/zone"]'
     redis = deployment("redis-cache", 2, apart="kubernetes.io/zone", preferred=preferred)
@@ -179,9 +170,7 @@ def test_two_replicas_kept_apart_by_server(together: bool, preferred: bool, runn
 
 
 def test_hostname_spreads_over_workers_and_not_over_servers() -> None:
-    cordoned = "".join(
-        f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5)
-    )
+    cordoned = "".join(f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5))
     rack = without(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}")
     text = rack + workers(2) + manifest("m", deployment("redis-cache", 2, apart=HOSTNAME))
     result = good(plan(text))
@@ -220,12 +209,7 @@ def test_taints_keep_pods_away_and_pools_of_their_own_take_them() -> None:
 def test_daemons_and_priorities_come_first_also_across_manifests() -> None:
     # Each worker has 4 vCPUs left for pods.
     high = json.dumps(
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": "high"},
-            "value": 1000,
-        }
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
     )
     first = manifest("m", deployment("low", 2, cpu="3"))
     second = manifest(
@@ -377,9 +361,7 @@ def test_pods_of_a_cluster_that_state_forgot_are_placed_again() -> None:
     text = RACKS + workers(3) + manifest("m", deployment("web", 3, apart=HOSTNAME))
     state = state_of(text)
     address = next(each for each in state.instances if each.type == "nexus_kubernetes_cluster")
-    forgotten = replace(
-        state, instances={name: each for name, each in state.instances.items() if name != address}
-    )
+    forgotten = replace(state, instances={name: each for name, each in state.instances.items() if name != address})
     result = good(plan(text, forgotten))
     assert pods(result) == {f"web-{n}": ("move", "node_removed") for n in range(3)}
     assert is_empty(plan(text, applied(result, forgotten)))
@@ -460,9 +442,7 @@ def test_an_autoscaler_is_told() -> None:
 
 
 def test_workloads_are_kept_apart_by_a_rule() -> None:
-    cordoned = "".join(
-        f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5)
-    )
+    cordoned = "".join(f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5))
     rule = """
 resource "nexus_separation_rule" "apart" {
   scope = "machine"
@@ -683,10 +663,7 @@ def test_pods_of_objects_that_the_plan_leaves_out_are_not_evicted() -> None:
         meanwhile = applied(part)
         # Else both would stand where there is room for one.
         assert standing(meanwhile, "high")["high-0"]["node"] is None
-        assert pods(good(plan(text, meanwhile))) == {
-            "high-0": ("move", "new"),
-            "low-0": ("move", "preempted"),
-        }
+        assert pods(good(plan(text, meanwhile))) == {"high-0": ("move", "new"), "low-0": ("move", "preempted")}
 
 
 def test_who_is_evicted_is_told_though_pods_are_looked_at_again() -> None:
@@ -740,16 +717,7 @@ def test_a_paused_deployment_is_scaled_with_the_template_that_it_has() -> None:
 @pytest.mark.parametrize(
     ("replicas", "after", "old", "new"),
     # As kube-controller-manager 1.34 shares them out: 4 pods hang at 3 old and 2 new ones, 8 at 6 and 4.
-    [
-        (4, 8, 6, 4),
-        (4, 12, 9, 6),
-        (8, 4, 3, 2),
-        (8, 6, 5, 3),
-        (10, 3, 2, 2),
-        (5, 7, 5, 4),
-        (7, 5, 4, 3),
-        (3, 10, 8, 5),
-    ],
+    [(4, 8, 6, 4), (4, 12, 9, 6), (8, 4, 3, 2), (8, 6, 5, 3), (10, 3, 2, 2), (5, 7, 5, 4), (7, 5, 4, 3), (3, 10, 8, 5)],
 )
 def test_a_rollout_that_hangs_is_scaled_set_by_set(replicas: int, after: int, old: int, new: int) -> None:
     base = RACKS + workers(3)

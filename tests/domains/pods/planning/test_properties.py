@@ -88,10 +88,7 @@ def test_other_replica_counts_move_no_pod(situation: Situation, counts: list[int
     before = applied(good(plan(text_of(situation))))
     changed = Situation(
         situation.workers,
-        tuple(
-            Wanted(count, w.apart, w.cpu, w.image)
-            for w, count in zip(situation.workloads, counts, strict=False)
-        ),
+        tuple(Wanted(count, w.apart, w.cpu, w.image) for w, count in zip(situation.workloads, counts, strict=False)),
     )
     result = good(plan(text_of(changed), before))
     after = applied(result, before)

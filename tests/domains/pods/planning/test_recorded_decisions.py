@@ -66,10 +66,7 @@ def planned(case: dict[str, Any]) -> PlanResult:
 
 
 def _known_here(case: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **budget}
-        for budget in case.get("pdbs", [])
-    ]
+    return [{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **budget} for budget in case.get("pdbs", [])]
 
 
 def decision(result: PlanResult) -> PodDecision:
@@ -115,11 +112,7 @@ def test_a_plan_decides_as_the_scheduler_did(case: dict[str, Any]) -> None:
 def points_of(pod: PodDecision) -> tuple[explanation.NodeVerdict, ...]:
     scene, outcome = pod.inputs, pod.outcome
     return explanation.explain(
-        scene.cluster,
-        scene.existing_pods,
-        scene.workloads,
-        (outcome.workload, outcome.number),
-        seed=scene.seed,
+        scene.cluster, scene.existing_pods, scene.workloads, (outcome.workload, outcome.number), seed=scene.seed
     )
 
 

@@ -129,10 +129,7 @@ FORGET = "\nremoved {{\n from = {}\n lifecycle {{\n destroy = false\n }}\n}}\n"
 def test_what_is_forgotten_does_not_run_on_where_its_ground_goes(state: State) -> None:
     forgotten = BASE + FORGET.format("fleet_cluster_resource_placement.p")
     alone = good(plan(forgotten, state))
-    assert told(alone) == {
-        ("binding", "forget", "placement_removed"): 2,
-        ("pod", "forget", "binding_removed"): 4,
-    }
+    assert told(alone) == {("binding", "forget", "placement_removed"): 2, ("pod", "forget", "binding_removed"): 4}
     without_a = forgotten.replace(MEMBERS.split("\nresource")[0] + "\n", "")
     assert without_a != forgotten
     result = good(plan(without_a, state))
@@ -155,10 +152,7 @@ def test_on_a_member_that_is_only_forgotten_all_runs_on(state: State) -> None:
     forgotten = ALL.replace(member_a, "") + FORGET.format(A)
     assert forgotten != ALL + FORGET.format(A)
     result = good(plan(forgotten, state))
-    assert told(result) == {
-        ("binding", "forget", "cluster_left"): 1,
-        ("pod", "forget", "binding_removed"): 2,
-    }
+    assert told(result) == {("binding", "forget", "cluster_left"): 1, ("pod", "forget", "binding_removed"): 2}
     assert (total(result, "pod").forgotten, total(result, "pod").leaves) == (2, 0)
     assert list_broken_limits(apply_limits(result.plan, parse_limits("removed:0"))) == ("removed:0",)
     assert is_empty(good(plan(forgotten, applied(result, state))))

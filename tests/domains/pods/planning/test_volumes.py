@@ -135,12 +135,8 @@ def test_a_daemon_is_made_for_every_node_and_waits_where_its_volume_is_not() -> 
 
 def test_more_volumes_on_a_node_than_is_usual_are_told() -> None:
     def told(claims: int) -> set[str]:
-        templates = [
-            {"metadata": {"name": f"d{at}"}, "spec": {"storageClassName": "disks"}} for at in range(claims)
-        ]
-        disks = CLASS.replace('"local"', '"disks"').replace(
-            "kubernetes.io/no-provisioner", "disk.csi.azure.com"
-        )
+        templates = [{"metadata": {"name": f"d{at}"}, "spec": {"storageClassName": "disks"}} for at in range(claims)]
+        disks = CLASS.replace('"local"', '"disks"').replace("kubernetes.io/no-provisioner", "disk.csi.azure.com")
         database = deployment("db", 2, kind="StatefulSet", volumeClaimTemplates=templates)
         result = good(plan(RACKS + workers(1) + manifest("m", disks, database)))
         return {diagnostic.id for diagnostic in result.plan.diagnostics}

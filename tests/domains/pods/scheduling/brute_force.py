@@ -145,9 +145,7 @@ class Cluster:
         selector = constraint.selector
         if selector is None or (not selector.match_labels and not selector.match_expressions):
             return 0
-        return sum(
-            p.namespace == pod.namespace and is_selected(selector, dict(p.labels)) for p in self.on(node)
-        )
+        return sum(p.namespace == pod.namespace and is_selected(selector, dict(p.labels)) for p in self.on(node))
 
     def spread(self, pod: PodSpec, node: Node) -> str | None:
         hard = [c for c in pod.spread if c.is_hard]
@@ -157,9 +155,7 @@ class Cluster:
                 return "node(s) didn't match pod topology spread constraints (missing required label)"
             domains = {}
             for other in self.nodes.values():
-                if all(c.topology_key in other.labels for c in hard) and self.included(
-                    constraint, pod, other
-                ):
+                if all(c.topology_key in other.labels for c in hard) and self.included(constraint, pod, other):
                     at = other.labels[constraint.topology_key]
                     domains[at] = domains.get(at, 0) + self.counted(constraint, pod, other)
             least = min(domains.values(), default=0) if len(domains) >= constraint.min_domains else 0
@@ -174,15 +170,11 @@ class Cluster:
             return "node(s) didn't match pod affinity rules"
         for theirs, name in self.pods:
             for term in pod.anti_affinity:
-                if self.term_selects(term, theirs) and self.same_domain(
-                    term.topology_key, node, self.nodes[name]
-                ):
+                if self.term_selects(term, theirs) and self.same_domain(term.topology_key, node, self.nodes[name]):
                     return "node(s) didn't match pod anti-affinity rules"
         for theirs, name in self.pods:
             for term in theirs.anti_affinity:
-                if self.term_selects(term, pod) and self.same_domain(
-                    term.topology_key, node, self.nodes[name]
-                ):
+                if self.term_selects(term, pod) and self.same_domain(term.topology_key, node, self.nodes[name]):
                     return "node(s) didn't satisfy existing pods anti-affinity rules"
         return None
 
@@ -190,9 +182,7 @@ class Cluster:
         if any(term.topology_key not in node.labels for term in pod.affinity):
             return False
         company = [
-            self.nodes[name]
-            for p, name in self.pods
-            if all(self.term_selects(term, p) for term in pod.affinity)
+            self.nodes[name] for p, name in self.pods if all(self.term_selects(term, p) for term in pod.affinity)
         ]
         known = [n for n in company if any(term.topology_key in n.labels for term in pod.affinity)]
         if not known:
@@ -206,9 +196,7 @@ class Cluster:
         if not feasible:
             return {}
         taints = self.hundred([self.soft_taints(pod, n) for n in feasible])
-        affinity = self.hundred(
-            [sum(w for w, t in pod.preferred_nodes if self.node_term(t, n)) for n in feasible]
-        )
+        affinity = self.hundred([sum(w for w, t in pod.preferred_nodes if self.node_term(t, n)) for n in feasible])
         spread = self.spread_scores(pod, feasible)
         pods = self.inter_pod_scores(pod, feasible)
         return {
@@ -255,9 +243,7 @@ class Cluster:
         soft = [c for c in pod.spread if not c.is_hard]
         everything = pod.default_spread is not None and pod.default_spread == build_label_selector({})
         if not own and pod.default_spread is not None and not everything:
-            soft = [
-                SpreadConstraint(key, skew, False, pod.default_spread) for key, skew in ((HOST, 3), (ZONE, 5))
-            ]
+            soft = [SpreadConstraint(key, skew, False, pod.default_spread) for key, skew in ((HOST, 3), (ZONE, 5))]
         if not soft:
             return [0] * len(feasible)
 

@@ -79,21 +79,14 @@ selectors = st.sampled_from(
     )
 )
 namespaces = st.sampled_from(
-    (
-        (("one",), None),
-        (("two",), None),
-        ((), build_label_selector({})),
-        ((), build_label_selector({"k": "v"})),
-    )
+    ((("one",), None), (("two",), None), ((), build_label_selector({})), ((), build_label_selector({"k": "v"})))
 )
 
 
 @st.composite
 def terms(draw: Any, weight: int = 0) -> PodTerm:
     names, selector = draw(namespaces)
-    return PodTerm(
-        draw(st.sampled_from(KEYS)), draw(selectors), names, selector, weight and draw(st.integers(1, 100))
-    )
+    return PodTerm(draw(st.sampled_from(KEYS)), draw(selectors), names, selector, weight and draw(st.integers(1, 100)))
 
 
 @st.composite
@@ -137,8 +130,7 @@ def specs(draw: Any) -> PodSpec:
         requests=Requests(cpu, memory, draw(st.sampled_from(((), (("gpu", 1),))))),
         scored_requests=Requests(cpu or 100, memory or 200 << 20),
         node_selector=draw(st.sampled_from(((), (), ((ZONE, "x"),)))),
-        node_terms=draw(st.sampled_from((None, None, True)))
-        and draw(st.lists(node_terms, max_size=2).map(tuple)),
+        node_terms=draw(st.sampled_from((None, None, True))) and draw(st.lists(node_terms, max_size=2).map(tuple)),
         preferred_nodes=draw(few(st.tuples(st.integers(1, 100), node_terms), 2)),
         tolerations=draw(st.sampled_from(((), (Toleration("t", "Exists"),), (Toleration("", "Exists"),)))),
         affinity=draw(few(terms(), 2)),
@@ -163,9 +155,7 @@ class Case:
         self.cluster = Cluster("k", nodes, labels)
         self.specs = specs
         self.placed = [(specs[s % len(specs)], nodes[n % len(nodes)].name) for s, n in placed]
-        self.standing = [
-            ExistingPod(f"x/Pod/p{at}", 0, name, spec) for at, (spec, name) in enumerate(self.placed)
-        ]
+        self.standing = [ExistingPod(f"x/Pod/p{at}", 0, name, spec) for at, (spec, name) in enumerate(self.placed)]
 
 
 cases = st.builds(
@@ -187,9 +177,7 @@ def test_reasons_and_scores_agree(case: Case) -> None:
         view = session.get_scheduler(spec)
         for at, node in enumerate(case.cluster.nodes):
             assert [r.reason for r in view.list_rejections(at)] == peer.reasons(spec, node)
-        scored = {
-            case.cluster.nodes[at].name: sum(parts.values()) for at, parts in view.score_nodes().items()
-        }
+        scored = {case.cluster.nodes[at].name: sum(parts.values()) for at, parts in view.score_nodes().items()}
         assert scored == peer.totals(spec)
 
 
@@ -197,9 +185,7 @@ def test_reasons_and_scores_agree(case: Case) -> None:
 @given(cases, st.integers(1, 5))
 def test_every_choice_is_among_the_best(case: Case, replicas: int) -> None:
     """Pod by pod, also after the engine has kept its counters up over many pods."""
-    workloads = [
-        Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)
-    ]
+    workloads = [Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)]
     prediction = predict(case.cluster, case.standing, workloads)
     placed = list(case.placed)
     first_round = [outcome for outcome in prediction.outcomes if outcome.node]
@@ -223,9 +209,7 @@ def test_every_choice_is_among_the_best(case: Case, replicas: int) -> None:
 @given(cases, st.integers(1, 4))
 def test_pending_pods_are_refused_everywhere_and_placed_ones_obey(case: Case, replicas: int) -> None:
     """Whoever is Pending in the end fits nowhere; nobody takes more than a node has."""
-    workloads = [
-        Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)
-    ]
+    workloads = [Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)]
     prediction = predict(case.cluster, case.standing, workloads)
     after = [(p.spec, p.node) for p in prediction.list_existing_pods() if p.node]
     peer = brute_force.Cluster(case.cluster.nodes, after, case.cluster.namespaces)
@@ -234,18 +218,14 @@ def test_pending_pods_are_refused_everywhere_and_placed_ones_obey(case: Case, re
         assert all(peer.reasons(outcome.spec, node) for node in case.cluster.nodes)
         assert {r.candidate for r in outcome.rejections} == {node.name for node in case.cluster.nodes}
     for key, forecast in prediction.forecasts.items():
-        assert (
-            forecast.placeable_range.minimum <= running(prediction, key) <= forecast.placeable_range.maximum
-        )
+        assert forecast.placeable_range.minimum <= running(prediction, key) <= forecast.placeable_range.maximum
 
 
 @quick
 @given(cases, st.integers(1, 6))
 def test_buckets_by_counts_choose_as_buckets_by_domain(case: Case, replicas: int) -> None:
     """Keys with many domains are told apart by counts, keys with few by domain: nobody can see which."""
-    workloads = [
-        Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)
-    ]
+    workloads = [Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)]
     by_domain = predict(case.cluster, case.standing, workloads)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spec_scheduler, "_FEW_DOMAINS", 0)
@@ -257,9 +237,7 @@ def test_buckets_by_counts_choose_as_buckets_by_domain(case: Case, replicas: int
 @given(cases, st.integers(1, 5))
 def test_no_outcome_breaks_a_required_anti_affinity(case: Case, replicas: int) -> None:
     """From an empty cluster, no two pods stand together that one of them forbids."""
-    workloads = [
-        Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)
-    ]
+    workloads = [Workload("ReplicaSet", spec.namespace, f"w{at}", replicas, spec) for at, spec in enumerate(case.specs)]
     pods = [(p.spec, p.node) for p in predict(case.cluster, (), workloads).list_existing_pods() if p.node]
     peer = brute_force.Cluster(case.cluster.nodes, pods, case.cluster.namespaces)
     for at, (one, here) in enumerate(pods):
@@ -274,8 +252,7 @@ def test_many_nodes_against_every_nodes_score() -> None:
     nodes = tuple(
         Node(
             f"n{at:03}",
-            {HOST: f"n{at:03}", "CIS-node": f"m{at // 2}", ZONE: f"z{at % 3}"}
-            | ({} if at % 7 else {"rare": "r"}),
+            {HOST: f"n{at:03}", "CIS-node": f"m{at // 2}", ZONE: f"z{at % 3}"} | ({} if at % 7 else {"rare": "r"}),
             cpu=2000 + 1000 * (at % 4),
             memory=8 << 30,
         )
@@ -283,17 +260,13 @@ def test_many_nodes_against_every_nodes_score() -> None:
     )
 
     def workload(name: str, **more: Any) -> Workload:
-        spec = PodSpec(
-            labels=(("app", name),), requests=Requests(300, 1 << 28), scored_requests=Requests(300, 1 << 28)
-        )
+        spec = PodSpec(labels=(("app", name),), requests=Requests(300, 1 << 28), scored_requests=Requests(300, 1 << 28))
         return Workload("Deployment", "default", name, 60, replace(spec, template=name, **more))
 
     a, b = build_label_selector({"app": "a"}), build_label_selector({"app": "b"})
     workloads = [
         workload("a", anti_affinity=(PodTerm("CIS-node", a, ("default",)),), default_spread=a),
-        workload(
-            "b", preferred_anti_affinity=(PodTerm("CIS-node", a, ("default",), None, 50),), default_spread=b
-        ),
+        workload("b", preferred_anti_affinity=(PodTerm("CIS-node", a, ("default",), None, 50),), default_spread=b),
         workload("c", spread=(SpreadConstraint(ZONE, 1, True, b), SpreadConstraint("CIS-node", 1, False, a))),
         workload("d", preferred_affinity=(PodTerm(ZONE, b, ("default",), None, 9),), default_spread=a),
     ]
@@ -304,9 +277,7 @@ def test_many_nodes_against_every_nodes_score() -> None:
     for outcome in prediction.outcomes:
         assert outcome.spec is not None
         if outcome.number % 10 == 3:
-            totals = {
-                at: sum(p.values()) for at, p in session.get_scheduler(outcome.spec).score_nodes().items()
-            }
+            totals = {at: sum(p.values()) for at, p in session.get_scheduler(outcome.spec).score_nodes().items()}
             best = max(totals.values())
             assert best == totals[session.cache.index[outcome.node]]
             assert outcome.feasible_nodes == len(totals)

@@ -35,9 +35,7 @@ def deployment(text: str) -> Workload:
     asked = 99_000 if size == "hung" else int(size)
     spec = PodSpec(requests=Requests(cpu=asked), template=template)
     surge = (count + 1) // 2 if more else -(-count // 4)
-    return Workload(
-        "Deployment", "default", "web", count, spec, Strategy.ROLLING, surge, 0 if more else count // 4
-    )
+    return Workload("Deployment", "default", "web", count, spec, Strategy.ROLLING, surge, 0 if more else count // 4)
 
 
 def told(workload: Workload, found: Prediction) -> str:
@@ -81,10 +79,7 @@ STORIES = [
         "6 a 100; 6 b hung; 6 c hung; 12 d hung",
         ["6 run", "5 run of old, 3 wait", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old"],
     ),
-    (
-        "6 a 100; 6 b hung; 12 c hung",
-        ["6 run", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old"],
-    ),
+    ("6 a 100; 6 b hung; 12 c hung", ["6 run", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old"]),
     (
         "4 a 100; 4 b hung; 4 c hung; 9 d hung",
         ["4 run", "3 run of old, 2 wait", "3 run of old, 2 wait", "3 run of old, 5 wait, 4 wait of old"],
@@ -105,21 +100,11 @@ STORIES = [
     ),
     (
         "6 a 100; 6 b hung; 12 c hung; 7 c hung",
-        [
-            "6 run",
-            "5 run of old, 3 wait",
-            "5 run of old, 6 wait, 4 wait of old",
-            "3 run of old, 4 wait, 2 wait of old",
-        ],
+        ["6 run", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old", "3 run of old, 4 wait, 2 wait of old"],
     ),
     (
         "6 a 100; 6 b hung; 12 c hung; 2 c hung",
-        [
-            "6 run",
-            "5 run of old, 3 wait",
-            "5 run of old, 6 wait, 4 wait of old",
-            "1 run of old, 1 wait, 1 wait of old",
-        ],
+        ["6 run", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old", "1 run of old, 1 wait, 1 wait of old"],
     ),
     (
         "6 a 100; 6 b hung; 12 c hung; 12 d 100",
@@ -146,17 +131,10 @@ STORIES = [
     ("9 a 4000; 9 b 3000", ["3 run, 6 wait", "3 run of old, 5 wait, 4 wait of old"]),
     ("3 a 4000; 6 b 4000", ["3 run", "3 run of old, 3 wait, 2 wait of old"]),
     ("3 a 4000; 8 b 3000", ["3 run", "3 run of old, 4 wait, 3 wait of old"]),
-    (
-        "3 a 4000; 12 b 4000; 12 c 4000",
-        ["3 run", *["3 run of old, 6 wait, 6 wait of old"] * 2],
-    ),
+    ("3 a 4000; 12 b 4000; 12 c 4000", ["3 run", *["3 run of old, 6 wait, 6 wait of old"] * 2]),
     (
         "8 a 4000; 8 b hung; 10 c hung",
-        [
-            "3 run, 5 wait",
-            "3 run of old, 4 wait, 3 wait of old",
-            "3 run of old, 5 wait, 5 wait of old",
-        ],
+        ["3 run, 5 wait", "3 run of old, 4 wait, 3 wait of old", "3 run of old, 5 wait, 5 wait of old"],
     ),
 ]
 

@@ -35,9 +35,7 @@ def two_cells(policy: TopologyPolicy = SINGLE, gpus: tuple[int, ...] = (1, 1)) -
     return Node("n", cpu=7000, memory=64 << 30, other_resources={GPU: sum(gpus)}, policy=policy, cells=cells)
 
 
-def run(
-    spec: PodSpec, *nodes: Node, standing: tuple[ExistingPod, ...] = (), pods: int = 1
-) -> list[PodOutcome]:
+def run(spec: PodSpec, *nodes: Node, standing: tuple[ExistingPod, ...] = (), pods: int = 1) -> list[PodOutcome]:
     kind = "Pod" if pods == 1 else "ReplicaSet"
     return list(predict(Cluster("c", nodes), standing, [Workload(kind, "default", "p", pods, spec)]).outcomes)
 
@@ -51,11 +49,7 @@ def states(spec: PodSpec, *nodes: Node, **more: Any) -> list[str]:
     [
         (PodSpec(requests=Requests(cpu=5000)), {}, "OutOfcpu"),
         (PodSpec(requests=Requests(memory=5 << 30)), {}, "OutOfmemory"),
-        (
-            PodSpec(requests=Requests(other_resources=((GPU, 2),))),
-            {"other_resources": {GPU: 1}},
-            f"OutOf{GPU}",
-        ),
+        (PodSpec(requests=Requests(other_resources=((GPU, 2),))), {"other_resources": {GPU: 1}}, f"OutOf{GPU}"),
         (PodSpec(node_selector=(("disk", "ssd"),)), {}, "NodeAffinity"),
         (PodSpec(node_selector=(("kubernetes.io/os", "windows"),)), {}, "PodOSSelectorNodeLabelDoesNotMatch"),
         (PodSpec(), {"taints": (Taint("t", "", "NoExecute"),)}, "TaintToleration"),

@@ -56,9 +56,9 @@ def test_a_toleration_for_a_time_lets_pods_come_back_only_where_no_other_node_is
     back = predict(where, [*standing(busy, "n2"), *standing(work, "n1")], [work]).list_outcomes(work.key)
     assert [(each.action, each.node, each.trigger) for each in back] == [("keep", "n1", "")]
     at_once = workload("web", 1, cpu=100, pod=tolerating(0))
-    assert [
-        each.action for each in predict(where, standing(at_once, "n1"), [at_once]).list_outcomes(work.key)
-    ] == ["move"]
+    assert [each.action for each in predict(where, standing(at_once, "n1"), [at_once]).list_outcomes(work.key)] == [
+        "move"
+    ]
 
 
 def test_others_are_evicted_too_and_come_to_rest() -> None:
@@ -97,7 +97,6 @@ def test_it_is_said_who_is_evicted_by_what_and_when() -> None:
             for each in collect_warnings(where, result)
             if each.kind == risks.NO_EXECUTE_EVICTS and each.workload == work.key
         ]
-        assert (
-            f"1 of its pods is evicted by NoExecute taints: web-0 from n1 (maintenance=yes:NoExecute{more})"
-            in (told.detail)
+        assert f"1 of its pods is evicted by NoExecute taints: web-0 from n1 (maintenance=yes:NoExecute{more})" in (
+            told.detail
         )

@@ -36,11 +36,7 @@ def node(number: int, zone: str, machine: str, pods: int) -> Node:
 
 
 nodes = st.lists(
-    st.tuples(
-        st.sampled_from(("x", "y", "x", "y", "")),
-        st.sampled_from(("p", "q", "p", "q", "")),
-        st.integers(0, 3),
-    ),
+    st.tuples(st.sampled_from(("x", "y", "x", "y", "")), st.sampled_from(("p", "q", "p", "q", "")), st.integers(0, 3)),
     min_size=1,
     max_size=4,
 ).map(lambda rows: tuple(node(at, *row) for at, row in enumerate(rows)))
@@ -97,9 +93,7 @@ def test_reach_covers_every_outcome(
     placed = tuple((spec if own else other, nodes[at % len(nodes)].name) for own, at in standing)
     cluster = Cluster("k", nodes)
     pods = [ExistingPod("d/Pod/x", at, name, what) for at, (what, name) in enumerate(placed)]
-    reach = pod_outcomes.compute_placeable_range(
-        SchedulingSession(cluster, pods, 8).get_scheduler(spec), further
-    )
+    reach = pod_outcomes.compute_placeable_range(SchedulingSession(cluster, pods, 8).get_scheduler(spec), further)
     placed_pods = outcomes(cluster, spec, placed, further)
     assert reach.minimum <= min(placed_pods)
     assert max(placed_pods) <= reach.maximum

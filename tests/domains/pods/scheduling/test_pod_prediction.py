@@ -95,11 +95,7 @@ def test_pods_that_stand_stay_even_where_rules_would_refuse_them_now() -> None:
 
 
 def test_a_second_prediction_changes_nothing() -> None:
-    workloads = [
-        workload("web", 5, cpu=300),
-        workload("db", 4, apart=True),
-        workload("agent", kind="DaemonSet"),
-    ]
+    workloads = [workload("web", 5, cpu=300), workload("db", 4, apart=True), workload("agent", kind="DaemonSet")]
     first = predict(cluster(3), (), workloads)
     again = predict(cluster(3), first.list_existing_pods(), workloads)
     assert {o.action for o in again.outcomes} == {"keep"}
@@ -108,9 +104,7 @@ def test_a_second_prediction_changes_nothing() -> None:
 
 def test_the_same_seed_gives_the_same_nodes_and_another_one_others() -> None:
     workloads = [workload("web", 8)]
-    nodes = [
-        tuple(o.node for o in predict(cluster(9), (), workloads, seed=seed).outcomes) for seed in (1, 1, 2, 3)
-    ]
+    nodes = [tuple(o.node for o in predict(cluster(9), (), workloads, seed=seed).outcomes) for seed in (1, 1, 2, 3)]
     assert nodes[0] == nodes[1]
     assert len(set(nodes)) > 1
 
@@ -217,28 +211,18 @@ def test_a_full_node_leaves_its_daemon_pending_there() -> None:
     full = workload("full", cpu=800)
     prediction = predict(cluster(2), standing(full, "n1"), [agent])
     waiting = pending(prediction)
-    assert [(o.rejections[0].candidate, o.rejections[0].reason) for o in waiting] == [
-        ("n1", "Insufficient cpu")
-    ]
+    assert [(o.rejections[0].candidate, o.rejections[0].reason) for o in waiting] == [("n1", "Insufficient cpu")]
 
 
 @pytest.mark.parametrize(("effect", "action"), [("NoSchedule", "keep"), ("NoExecute", "remove")])
-def test_a_daemon_stays_under_a_taint_that_evicts_nobody_until_its_template_changes(
-    effect: str, action: str
-) -> None:
+def test_a_daemon_stays_under_a_taint_that_evicts_nobody_until_its_template_changes(effect: str, action: str) -> None:
     agent = workload("agent", kind="DaemonSet", cpu=400, template="1")
     n1, n2 = cluster(2).nodes
     here = Cluster("k", (replace(n1, taints=(Taint("k", "", effect),)), n2))
     stands = standing(agent, "n1", "n2")
-    assert set(moves(predict(here, stands, [agent]))) == {
-        ("agent-0", action, "n1"),
-        ("agent-1", "keep", "n2"),
-    }
+    assert set(moves(predict(here, stands, [agent]))) == {("agent-0", action, "n1"), ("agent-1", "keep", "n2")}
     changed = replace(agent, pod=replace(agent.pod, template="2"))
-    assert set(moves(predict(here, stands, [changed]))) == {
-        ("agent-0", "remove", "n1"),
-        ("agent-1", "move", "n2"),
-    }
+    assert set(moves(predict(here, stands, [changed]))) == {("agent-0", "remove", "n1"), ("agent-1", "move", "n2")}
 
 
 @pytest.mark.parametrize(("written", "replaced"), [("1", 1), ("2", 2), ("25%", 1), ("50%", 2)])
@@ -248,10 +232,7 @@ def test_an_update_of_daemons_stops_where_successors_hang(written: str, replaced
     here = cluster(4)
     prediction = predict(here, standing(old, "n1", "n2", "n3", "n4"), [new])
     assert len(pending(prediction)) == replaced
-    assert (
-        sum(pod.spec.template == "1" and bool(pod.node) for pod in prediction.list_existing_pods())
-        == 4 - replaced
-    )
+    assert sum(pod.spec.template == "1" and bool(pod.node) for pod in prediction.list_existing_pods()) == 4 - replaced
     assert prediction.forecasts[new.key].is_blocked
     again = predict(here, prediction.list_existing_pods(), [new])
     assert {outcome.action for outcome in again.outcomes} == {"keep"}
@@ -262,11 +243,7 @@ def test_with_max_surge_an_old_daemon_stays_until_its_successor_runs() -> None:
     new = replace(workload("agent", kind="DaemonSet", cpu=600, template="2"), max_surge_text="1")
     here, stands = cluster(2), standing(old, "n1", "n2")
     prediction = predict(here, stands, [new])
-    assert moves(prediction) == [
-        ("agent-0", "keep", "n1"),
-        ("agent-1", "keep", "n2"),
-        ("agent-2", "place", ""),
-    ]
+    assert moves(prediction) == [("agent-0", "keep", "n1"), ("agent-1", "keep", "n2"), ("agent-2", "place", "")]
     again = predict(here, prediction.list_existing_pods(), [new])
     assert {outcome.action for outcome in again.outcomes} == {"keep"}
     smaller = replace(new, pod=replace(new.pod, requests=Requests(100, 1)))
@@ -314,17 +291,10 @@ def test_a_paused_deployment_makes_and_replaces_nothing_and_is_scaled() -> None:
     here = cluster(2)
     assert predict(here, (), [paused]).outcomes == ()
     prediction = predict(here, standing(old, "n1", "n2"), [paused])
-    assert [(o.action, o.trigger) for o in prediction.outcomes] == [
-        ("keep", ""),
-        ("keep", ""),
-        ("place", "scale_out"),
-    ]
+    assert [(o.action, o.trigger) for o in prediction.outcomes] == [("keep", ""), ("keep", ""), ("place", "scale_out")]
     assert {pod.spec.template for pod in prediction.list_existing_pods()} == {"1"}
     fewer = replace(paused, replicas=1)
-    assert sorted(o.action for o in predict(here, standing(old, "n1", "n2"), [fewer]).outcomes) == [
-        "keep",
-        "remove",
-    ]
+    assert sorted(o.action for o in predict(here, standing(old, "n1", "n2"), [fewer]).outcomes) == ["keep", "remove"]
 
 
 def test_a_rolling_update_without_room_for_one_more_hangs() -> None:
@@ -346,9 +316,7 @@ def test_a_template_that_comes_back_leaves_no_pod_too_many() -> None:
     pods = (*standing(old, "n1", "n1"), ExistingPod(old.key, 2, "n1", new.pod))
     prediction = predict(cluster(2), pods, [old])
     assert len(prediction.list_existing_pods()) == 1
-    assert {o.action for o in predict(cluster(2), prediction.list_existing_pods(), [old]).outcomes} == {
-        "keep"
-    }
+    assert {o.action for o in predict(cluster(2), prediction.list_existing_pods(), [old]).outcomes} == {"keep"}
 
 
 def test_replica_sets_and_on_delete_keep_their_old_pods() -> None:
@@ -369,18 +337,10 @@ def test_a_statefulset_that_hangs_keeps_the_rest_and_stays_so() -> None:
     old = workload("db", 3, kind="StatefulSet", cpu=800, template="1", is_ordered=True)
     new = replace(old, pod=replace(old.pod, template="2", node_selector=(("disk", "ssd"),)))
     first = predict(cluster(3), standing(old, "n1", "n2", "n3"), [new])
-    assert [(o.action, bool(o.node)) for o in first.outcomes] == [
-        ("keep", True),
-        ("keep", True),
-        ("move", False),
-    ]
+    assert [(o.action, bool(o.node)) for o in first.outcomes] == [("keep", True), ("keep", True), ("move", False)]
     assert first.forecasts[new.key].is_blocked
     again = predict(cluster(3), first.list_existing_pods(), [new])
-    assert [(o.action, bool(o.node)) for o in again.outcomes] == [
-        ("keep", True),
-        ("keep", True),
-        ("keep", False),
-    ]
+    assert [(o.action, bool(o.node)) for o in again.outcomes] == [("keep", True), ("keep", True), ("keep", False)]
     assert again.forecasts[new.key].is_blocked
 
 

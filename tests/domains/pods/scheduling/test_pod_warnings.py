@@ -72,10 +72,7 @@ def test_hostname_tells_workers_apart_and_not_machines() -> None:
     over_host = web(over=HOST)
     small = replace(over_host, pod=replace(over_host.pod, requests=Requests(100)))
     (warning,) = warnings_about(machines, full, small)
-    assert (
-        f"Its rules use {HOST}, which does not distinguish machines. Use topologyKey: {BARE}."
-        in warning.detail
-    )
+    assert f"Its rules use {HOST}, which does not distinguish machines. Use topologyKey: {BARE}." in warning.detail
 
 
 def test_anti_affinity_is_no_advice_where_it_would_leave_pods_pending() -> None:
@@ -121,10 +118,7 @@ def test_the_proposed_key_is_one_that_the_nodes_have() -> None:
     def machine(node: Node) -> str:
         return node.machine
 
-    both = [
-        node("w1", "m1", **{"CIS-node": "m1", "x": "1"}),
-        node("w2", "m2", **{"CIS-node": "m2", "x": "1"}),
-    ]
+    both = [node("w1", "m1", **{"CIS-node": "m1", "x": "1"}), node("w2", "m2", **{"CIS-node": "m2", "x": "1"})]
     assert find_hardware_key(both, machine) == "CIS-node"
     assert find_hardware_key([*both, node("w3", "m3")], machine) == ""
     custom = [node("w1", "m1", host="a"), node("w2", "m1", host="a"), node("w3", "m2", host="b")]
@@ -134,11 +128,7 @@ def test_the_proposed_key_is_one_that_the_nodes_have() -> None:
 
 
 def test_all_pods_in_one_rack_when_others_were_open() -> None:
-    nodes = [
-        node("w1", "m1", "r1", zone="1"),
-        node("w2", "m2", "r1", zone="1"),
-        node("w3", "m3", "r2", zone="2"),
-    ]
+    nodes = [node("w1", "m1", "r1", zone="1"), node("w2", "m2", "r1", zone="1"), node("w3", "m3", "r2", zone="2")]
     full = replace(web(1), name="full", pod=PodSpec(node_name="w3", requests=Requests(4000)))
     small = web(pod=replace(web(over=HOST).pod, requests=Requests(100)))
     (warning,) = warnings_about(nodes, full, small)

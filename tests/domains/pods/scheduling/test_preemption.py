@@ -37,12 +37,7 @@ def node(name: str, **more: Any) -> Node:
 def spec(app: str, cpu: int, priority: int = 0, **more: Any) -> PodSpec:
     requests = Requests(cpu, 0)
     return PodSpec(
-        labels=(("app", app),),
-        requests=requests,
-        scored_requests=requests,
-        priority=priority,
-        template=app,
-        **more,
+        labels=(("app", app),), requests=requests, scored_requests=requests, priority=priority, template=app, **more
     )
 
 
@@ -55,9 +50,7 @@ def standing(pod: PodSpec, *places: tuple[str, int]) -> list[ExistingPod]:
     return [ExistingPod(key, at, name, pod, age) for at, (name, age) in enumerate(places)]
 
 
-def decide(
-    cluster: Cluster, pods: list[ExistingPod], *works: Workload, **more: Any
-) -> dict[str, tuple[str, str]]:
+def decide(cluster: Cluster, pods: list[ExistingPod], *works: Workload, **more: Any) -> dict[str, tuple[str, str]]:
     """Pod -> (node or "", trigger), of all that something happens to."""
     outcomes = predict(cluster, pods, works, **more)
     every = (*outcomes.outcomes, *outcomes.displaced_outcomes)
@@ -115,10 +108,7 @@ def test_who_stays_is_evicted_for_nobody() -> None:
     on_n0, on_n1 = standing(low, ("n0", 1), ("n1", 2))
     waits = {"high-0": ("", "new")}
     works = (deployment(high), deployment(low, 2))
-    assert (
-        decide(cluster, [replace(on_n0, is_protected=True), replace(on_n1, is_protected=True)], *works)
-        == waits
-    )
+    assert decide(cluster, [replace(on_n0, is_protected=True), replace(on_n1, is_protected=True)], *works) == waits
     chosen = decide(cluster, [on_n0, replace(on_n1, is_protected=True)], *works)
     assert chosen == {"high-0": ("n0", "new"), "low-0": ("", "preempted")}
 
@@ -132,10 +122,7 @@ def test_a_budget_turns_the_choice() -> None:
     budget = DisruptionBudget("default", "cheap", build_label_selector({"app": "cheap"}), min_available="1")
     assert decide(Cluster("k", two, budgets=(budget,)), pods, *works)["high-0"][0] == "n1"
     # A budget is no wall: where every candidate breaks one, the rest decides.
-    both = (
-        budget,
-        DisruptionBudget("default", "dear", build_label_selector({"app": "dear"}), max_unavailable="0"),
-    )
+    both = (budget, DisruptionBudget("default", "dear", build_label_selector({"app": "dear"}), max_unavailable="0"))
     assert decide(Cluster("k", two, budgets=both), pods, *works)["high-0"][0] == "n0"
     # One that selects everything protects nobody from preemption.
     everybody = DisruptionBudget("default", "all", build_label_selector(), min_available="100%")
@@ -293,9 +280,7 @@ def random_spec(chance: Random) -> PodSpec:
             return ()
         return (PodTerm(chance.choice((HOST, ZONE)), chance.choice(SELECTORS), ("one", "two")),)
 
-    spread = SpreadConstraint(
-        chance.choice((HOST, ZONE)), chance.randint(1, 2), True, chance.choice(SELECTORS)
-    )
+    spread = SpreadConstraint(chance.choice((HOST, ZONE)), chance.randint(1, 2), True, chance.choice(SELECTORS))
     return PodSpec(
         namespace=chance.choice(("one", "two")),
         labels=tuple(sorted(labels.items())),
@@ -329,8 +314,7 @@ def compare(world: World) -> str:
         covered = [
             kind
             for _, kind, _, _ in tenants
-            if kind.namespace == budget.namespace
-            and brute_force.is_selected(budget.selector, dict(kind.labels))
+            if kind.namespace == budget.namespace and brute_force.is_selected(budget.selector, dict(kind.labels))
         ]
         text, total = budget.min_available, len(covered)
         least = -(-total * int(text[:-1]) // 100) if text.endswith("%") else int(text)
@@ -358,7 +342,6 @@ def compare(world: World) -> str:
 
 def guard_pods(budget: DisruptionBudget, pods: list[ExistingPod]) -> int:
     return sum(
-        pod.spec.namespace == budget.namespace
-        and brute_force.is_selected(budget.selector, dict(pod.spec.labels))
+        pod.spec.namespace == budget.namespace and brute_force.is_selected(budget.selector, dict(pod.spec.labels))
         for pod in pods
     )

@@ -53,11 +53,7 @@ Case = tuple[tuple[Node, ...], tuple[ExistingPod, ...], PodSpec]
 CASES: Final[Mapping[tuple[str, str], Case]] = {
     ("NODE_FILTERS", "node_unschedulable"): ((node("n0", "x", unschedulable=True), TWO[1]), (), SMALL),
     ("NODE_FILTERS", "node_name"): (TWO, (), asks(node_name="n1")),
-    ("NODE_FILTERS", "taints"): (
-        (node("n0", "x", taints=(Taint("t", "", "NoSchedule"),)), TWO[1]),
-        (),
-        SMALL,
-    ),
+    ("NODE_FILTERS", "taints"): ((node("n0", "x", taints=(Taint("t", "", "NoSchedule"),)), TWO[1]), (), SMALL),
     ("NODE_FILTERS", "node_affinity"): (TWO, (), asks(node_selector=((ZONE, "y"),))),
     ("POD_FILTERS", "volumes_to_be"): (TWO, (), asks(missing_objects=("the claim is not there",))),
     ("NODE_FILTERS", "node_names"): (TWO, (), asks(node_terms=(NodeTerm(fields=(ON_N1,)),))),
@@ -95,11 +91,7 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         (on_n0(asks(2000)), ExistingPod("default/Deployment/other", 1, "n1", asks(1000, GIB))),
         asks(400, 4 * GIB // 10),
     ),
-    ("NODE_SCORES", "taints"): (
-        (node("n0", "x", taints=(Taint("t", "", "PreferNoSchedule"),)), TWO[1]),
-        (),
-        SMALL,
-    ),
+    ("NODE_SCORES", "taints"): ((node("n0", "x", taints=(Taint("t", "", "PreferNoSchedule"),)), TWO[1]), (), SMALL),
     ("NODE_SCORES", "node_affinity"): (TWO, (), asks(preferred_nodes=((10, IN_Y),))),
     ("NODE_SCORES", "image_locality"): (
         (node("n0", "x", images={}), node("n1", "y", images={"i:1": GIB})),

@@ -44,10 +44,7 @@ def foretold(quotas: list[Quota], *works: Workload, standing: tuple[ExistingPod,
 
 
 def made(prediction: Prediction) -> dict[str, tuple[int, int]]:
-    return {
-        f.workload.name: (running(prediction, f.workload.key), f.uncreated)
-        for f in prediction.forecasts.values()
-    }
+    return {f.workload.name: (running(prediction, f.workload.key), f.uncreated) for f in prediction.forecasts.values()}
 
 
 @pytest.mark.parametrize(
@@ -146,9 +143,7 @@ def test_a_daemonset_without_any_node_is_said() -> None:
 # --- rollouts -------------------------------------------------------------------------------------------
 
 
-def rolled(
-    most: int, kind: str = "Deployment", strategy: Strategy = Strategy.ROLLING, **more: Any
-) -> Prediction:
+def rolled(most: int, kind: str = "Deployment", strategy: Strategy = Strategy.ROLLING, **more: Any) -> Prediction:
     """Two pods of an older template, where so many may be in their namespace."""
     work = replace(web(replicas=2, template="2"), kind=kind, strategy=strategy, **more)
     old = replace(work.pod, template="1")

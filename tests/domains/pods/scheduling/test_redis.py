@@ -88,11 +88,11 @@ def test_two_servers_take_one_pod_each(seed: int) -> None:
     prediction = predict(cluster, (), redis(), seed=seed)
     forecast = prediction.forecasts[KEY]
     assert forecast.per_machine == {"Compute01": 1, "Compute02": 1}
-    assert (
-        forecast.placeable_range.minimum,
-        forecast.placeable_range.maximum,
-        forecast.placeable_range.is_exact,
-    ) == (2, 2, True)
+    assert (forecast.placeable_range.minimum, forecast.placeable_range.maximum, forecast.placeable_range.is_exact) == (
+        2,
+        2,
+        True,
+    )
     assert [o.name for o in prediction.outcomes] == ["redis-cache-0", "redis-cache-1"]
     # Which one goes where is a lot that kube-scheduler draws.
     assert [o.is_certain for o in prediction.outcomes] == [False, False]
@@ -107,11 +107,11 @@ def test_one_server_leaves_the_second_pod_pending(seed: int) -> None:
     assert waiting.name == "redis-cache-1"
     assert waiting.reason == "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
     forecast = prediction.forecasts[KEY]
-    assert (
-        forecast.placeable_range.minimum,
-        forecast.placeable_range.maximum,
-        forecast.placeable_range.is_exact,
-    ) == (1, 1, True)
+    assert (forecast.placeable_range.minimum, forecast.placeable_range.maximum, forecast.placeable_range.is_exact) == (
+        1,
+        1,
+        True,
+    )
     assert {w.kind for w in collect_warnings(cluster, prediction)} == {TOO_MANY, DEADLOCK, PENDING}
 
 
@@ -131,9 +131,7 @@ def test_the_preferred_form_uses_the_second_server() -> None:
 
 def test_anti_affinity_over_hostname_is_what_the_specification_warns_of() -> None:
     cluster = workers("Compute01", "Compute01")
-    by_host = redis(
-        REQUIRED.replace("topologyKey: kubernetes.io/zone", "topologyKey: kubernetes.io/hostname")
-    )
+    by_host = redis(REQUIRED.replace("topologyKey: kubernetes.io/zone", "topologyKey: kubernetes.io/hostname"))
     prediction = predict(cluster, (), by_host)
     assert pending(prediction) == []
     warning = collect_warnings(cluster, prediction)[0]
@@ -163,10 +161,7 @@ def test_a_new_image_hangs_as_warned_and_goes_on_hanging_quietly() -> None:
     ("old", "new"),
     [
         ("  replicas: 2\n", "  replicas: 2\n  strategy: {rollingUpdate: {maxUnavailable: 1}}\n"),
-        (
-            "            topologyKey:",
-            "            matchLabelKeys: [pod-template-hash]\n            topologyKey:",
-        ),
+        ("            topologyKey:", "            matchLabelKeys: [pod-template-hash]\n            topologyKey:"),
     ],
 )
 def test_what_the_warning_proposes_helps(old: str, new: str) -> None:

@@ -39,15 +39,11 @@ def pod(app: str = "a", **more: object) -> PodSpec:
     return replace(PodSpec(labels=(("app", app),)), **more)  # type: ignore[arg-type]
 
 
-def near(
-    key: str, selector: object = A, namespaces: tuple[str, ...] = ("default",), **more: object
-) -> PodTerm:
+def near(key: str, selector: object = A, namespaces: tuple[str, ...] = ("default",), **more: object) -> PodTerm:
     return PodTerm(key, selector, namespaces, **more)  # type: ignore[arg-type]
 
 
-def reasons(
-    nodes: list[Node], standing: list[tuple[PodSpec, str]], new: PodSpec, **more: object
-) -> dict[str, str]:
+def reasons(nodes: list[Node], standing: list[tuple[PodSpec, str]], new: PodSpec, **more: object) -> dict[str, str]:
     """Per node the first reason, "" where it is feasible."""
     cluster = Cluster("k", tuple(nodes), **more)  # type: ignore[arg-type]
     pods = [ExistingPod("default/Pod/x", at, name, spec) for at, (spec, name) in enumerate(standing)]
@@ -74,9 +70,7 @@ def test_affinity_wants_its_company_in_the_domain() -> None:
 
 def test_affinity_does_not_see_other_namespaces() -> None:
     elsewhere = pod("b", namespace="other")
-    assert set(reasons(TWO_ZONES, [(elsewhere, "n1")], pod("a", affinity=(near("zone", B),))).values()) == {
-        AFFINITY
-    }
+    assert set(reasons(TWO_ZONES, [(elsewhere, "n1")], pod("a", affinity=(near("zone", B),))).values()) == {AFFINITY}
     wide = near("zone", B, ("default", "other"))
     assert reasons(TWO_ZONES, [(elsewhere, "n1")], pod("a", affinity=(wide,)))["n2"] == ""
 
@@ -100,9 +94,7 @@ def test_the_first_pod_of_a_group_may_go_anywhere_with_the_keys() -> None:
 
 
 def test_the_exception_needs_a_pod_that_matches_all_its_own_terms() -> None:
-    assert set(reasons(TWO_ZONES, [], pod("a", affinity=(near("zone"), near("zone", B)))).values()) == {
-        AFFINITY
-    }
+    assert set(reasons(TWO_ZONES, [], pod("a", affinity=(near("zone"), near("zone", B)))).values()) == {AFFINITY}
 
 
 def test_anti_affinity_refuses_the_domain_and_never_a_node_without_the_key() -> None:
@@ -158,9 +150,7 @@ def test_selectors_null_empty_and_over_namespaces() -> None:
     assert not refused(near("zone", EVERYTHING))
     assert refused(near("zone", EVERYTHING, (), namespace_selector=EVERYTHING))
     assert refused(near("zone", EVERYTHING, ("red",), namespace_selector=build_label_selector({"team": "x"})))
-    assert not refused(
-        near("zone", EVERYTHING, ("red",), namespace_selector=build_label_selector({"team": "y"}))
-    )
+    assert not refused(near("zone", EVERYTHING, ("red",), namespace_selector=build_label_selector({"team": "y"})))
     by_name = build_label_selector({"kubernetes.io/metadata.name": "blue"})
     assert refused(near("zone", EVERYTHING, (), namespace_selector=by_name))
 
@@ -270,9 +260,7 @@ def test_soft_spread_points() -> None:
 
 
 def test_soft_spread_gives_nothing_to_nodes_without_the_key() -> None:
-    by_node = points(
-        [*FOUR, node("bare")], [(pod("a"), "a1")], spreading(spread(is_hard=False)), "topology_spread"
-    )
+    by_node = points([*FOUR, node("bare")], [(pod("a"), "a1")], spreading(spread(is_hard=False)), "topology_spread")
     assert by_node == {"a1": 0, "a2": 0, "b1": 200, "b2": 200, "bare": 0}
 
 
@@ -355,9 +343,7 @@ def test_node_affinity_is_or_of_terms_and_of_expressions_in_a_term() -> None:
 
 def test_terms_that_no_node_can_satisfy_are_told_without_a_number_of_nodes() -> None:
     """A term that names two nodes at once; one that another term saves is no conflict."""
-    both = NodeTerm(
-        (), (Requirement("metadata.name", "In", ("n1",)), Requirement("metadata.name", "In", ("n2",)))
-    )
+    both = NodeTerm((), (Requirement("metadata.name", "In", ("n1",)), Requirement("metadata.name", "In", ("n2",))))
     new = pod(node_terms=(both,))
     outcomes = predict(Cluster("c", (node("n1"), node("n2"))), [], [Workload("Pod", "default", "p", 1, new)])
     (outcome,) = outcomes.outcomes
@@ -367,10 +353,7 @@ def test_terms_that_no_node_can_satisfy_are_told_without_a_number_of_nodes() -> 
 
 
 def test_preferred_node_affinity_points() -> None:
-    wish = (
-        (20, NodeTerm((Requirement("zone", "Exists"),))),
-        (80, NodeTerm((Requirement("disk", "Exists"),))),
-    )
+    wish = ((20, NodeTerm((Requirement("zone", "Exists"),))), (80, NodeTerm((Requirement("disk", "Exists"),))))
     nodes = [node("n1", zone="z"), node("n2", disk="d"), node("n3")]
     assert points(nodes, [], pod(preferred_nodes=wish), "node_affinity") == {"n1": 2 * 25, "n2": 200, "n3": 0}
 

@@ -33,9 +33,7 @@ def terms(text: str, **more: Any) -> list[dict[str, Any]]:
     return [term(chosen.strip(), key.strip(), **more) for chosen, key in parts]
 
 
-def wanting(
-    labels: str = "", near: str = "", away: str = "", namespace: str = "default", **more: Any
-) -> PodSpec:
+def wanting(labels: str = "", near: str = "", away: str = "", namespace: str = "default", **more: Any) -> PodSpec:
     """A pod that must be near some pods and away from others."""
     affinity = {"podAffinity": {HARD: terms(near, **more)}, "podAntiAffinity": {HARD: terms(away, **more)}}
     return pod_of(labels, namespace, affinity={key: each for key, each in affinity.items() if each[HARD]})
@@ -57,26 +55,16 @@ TWO = "service / zone; security / zone"
         (wanting(S1, NEAR_SCAN), STANDS, ""),
         (wanting(S1, "service not-in securityscan3,value3 / region"), STANDS, ""),
         # Pods of other namespaces are no company.
-        (
-            wanting(S1, NEAR_SCAN, namespaces=["diff-namespace"]),
-            wanting(SCAN, namespace="ns"),
-            "company",
-        ),
+        (wanting(S1, NEAR_SCAN, namespaces=["diff-namespace"]), wanting(SCAN, namespace="ns"), "company"),
         (wanting(SCAN, "service in antivirusscan,value2 / region"), STANDS, "company"),
         # All requirements of a term hold, and all terms.
         (
-            wanting(
-                S1,
-                "service and !wrongkey / region; service in securityscan and service not-in Wrong / region",
-            ),
+            wanting(S1, "service and !wrongkey / region; service in securityscan and service not-in Wrong / region"),
             STANDS,
             "",
         ),
         (
-            wanting(
-                S1,
-                "service and !wrongkey / region;service in securityscan2 and service not-in Wrong / region",
-            ),
+            wanting(S1, "service and !wrongkey / region;service in securityscan2 and service not-in Wrong / region"),
             STANDS,
             "company",
         ),
@@ -90,35 +78,15 @@ TWO = "service / zone; security / zone"
         (wanting(SCAN), wanting(SCAN, away=FAR_FROM_SCAN), "others"),
         (wanting(SCAN), wanting(SCAN, away="service not-in securityscan,value2 / zone"), ""),
         # Who is refused from both sides hears the own side first.
-        (
-            wanting(SCAN, away="service / region; security / region"),
-            wanting(S1, away="security / zone"),
-            "away",
-        ),
+        (wanting(SCAN, away="service / region; security / region"), wanting(S1, away="security / zone"), "away"),
         (wanting(SCAN, away=TWO), wanting(S1, away="security / zone"), "away"),
-        (
-            wanting(S1, away="security / zone"),
-            wanting(SCAN, away=TWO),
-            "others",
-        ),
-        (
-            wanting("abc xyz", away="abc / zone; def / zone"),
-            wanting("def xyz", away="abc / zone; def / zone"),
-            "away",
-        ),
-        (
-            wanting("def xyz", away="abc / zone; def / zone"),
-            wanting("abc xyz", away="abc / zone; def / zone"),
-            "away",
-        ),
+        (wanting(S1, away="security / zone"), wanting(SCAN, away=TWO), "others"),
+        (wanting("abc xyz", away="abc / zone; def / zone"), wanting("def xyz", away="abc / zone; def / zone"), "away"),
+        (wanting("def xyz", away="abc / zone; def / zone"), wanting("abc xyz", away="abc / zone; def / zone"), "away"),
         # Namespaces that are selected.
         (wanting(S1, NEAR_SCAN, **TEAM1), wanting(SCAN, namespace="team1a"), ""),
         (wanting(S1, NEAR_SCAN, **TEAM1), wanting(SCAN, namespace="team2a"), "company"),
-        (
-            wanting(S1, away=FAR_FROM_SCAN, namespace="team1a", **TEAM1),
-            wanting(SCAN, namespace="team1b"),
-            "away",
-        ),
+        (wanting(S1, away=FAR_FROM_SCAN, namespace="team1a", **TEAM1), wanting(SCAN, namespace="team1b"), "away"),
         (
             wanting(S1, away=FAR_FROM_SCAN, namespace="team1a", namespaceSelector={}),
             wanting(SCAN, namespace="team1b"),
@@ -139,11 +107,7 @@ def letter(reasons: list[Any]) -> str:
 
 
 CHINA = ("region=China", "region=China az=az1", "region=India")
-R1, TWO_ZONES, ONE_ZONE = (
-    ("region=r1",) * 2,
-    ("region=r1 zone=z1", "region=r1 zone=z2"),
-    ("region=r1 zone=z1",) * 2,
-)
+R1, TWO_ZONES, ONE_ZONE = (("region=r1",) * 2, ("region=r1 zone=z1", "region=r1 zone=z2"), ("region=r1 zone=z1",) * 2)
 BOTH_SERVICES = wanting("foo=bar service=securityscan", "foo in bar / zone; service in securityscan / zone")
 FAR_FROM_ABC = wanting(away="foo in abc / region")
 
@@ -167,27 +131,14 @@ FAR_FROM_ABC = wanting(away="foo in abc / region")
         (
             wanting("foo=123", away="foo in bar / region", namespace="ns1"),
             CHINA,
-            [
-                (0, wanting("foo=bar", namespace="ns1")),
-                (2, wanting(away="foo in 123 / region", namespace="ns2")),
-            ],
+            [(0, wanting("foo=bar", namespace="ns1")), (2, wanting(away="foo in 123 / region", namespace="ns2"))],
             "AA.",
         ),
         # A key that no node has keeps nobody away, from either side.
         (wanting("foo"), ONE_ZONE, [(0, wanting(away="foo / invalid-node-label"))], ".."),
         (wanting(away="foo / invalid-node-label"), ONE_ZONE, [(0, wanting("foo"))], ".."),
-        (
-            wanting("foo bar"),
-            TWO_ZONES,
-            [(0, wanting(away="foo / zone")), (0, wanting(away="bar / region"))],
-            "OO",
-        ),
-        (
-            wanting(away="foo / zone; bar / region"),
-            TWO_ZONES,
-            [(0, wanting("foo")), (1, wanting("bar"))],
-            "AA",
-        ),
+        (wanting("foo bar"), TWO_ZONES, [(0, wanting(away="foo / zone")), (0, wanting(away="bar / region"))], "OO"),
+        (wanting(away="foo / zone; bar / region"), TWO_ZONES, [(0, wanting("foo")), (1, wanting("bar"))], "AA"),
         (wanting("foo bar"), TWO_ZONES, [(0, wanting(away="foo / invalid-node-label; bar / zone"))], "O."),
         (wanting(away="foo / invalid-node-label; bar / zone"), TWO_ZONES, [(0, wanting("foo bar"))], "A."),
         (wanting("foo bar"), TWO_ZONES, [(0, wanting(away="foo / region; bar / zone"))], "OO"),
@@ -195,25 +146,15 @@ FAR_FROM_ABC = wanting(away="foo in abc / region")
         (
             wanting("foo bar"),
             (*TWO_ZONES, "region=r1 zone=z3"),
-            [
-                (0, wanting(away="foo / zone; labelA / zone")),
-                (1, wanting(away="bar / zone; labelB / zone")),
-            ],
+            [(0, wanting(away="foo / zone; labelA / zone")), (1, wanting(away="bar / zone; labelB / zone"))],
             "OO.",
         ),
         # One pod has to match all terms of affinity.
         (wanting(near="foo / region; bar / zone"), ONE_ZONE, [(0, wanting("foo bar"))], ".."),
-        (
-            wanting(near="foo / region; bar / zone"),
-            TWO_ZONES,
-            [(0, wanting("foo")), (1, wanting("bar"))],
-            "CC",
-        ),
+        (wanting(near="foo / region; bar / zone"), TWO_ZONES, [(0, wanting("foo")), (1, wanting("bar"))], "CC"),
     ],
 )
-def test_several_nodes(
-    pod: PodSpec, nodes: tuple[str, ...], there: list[tuple[int, PodSpec]], expected: str
-) -> None:
+def test_several_nodes(pod: PodSpec, nodes: tuple[str, ...], there: list[tuple[int, PodSpec]], expected: str) -> None:
     here = [node(f"n{at}", f"hostname=n{at} {labels}") for at, labels in enumerate(nodes)]
     pods = [(f"n{at}", spec) for at, spec in there]
     found = said("inter_pod_affinity", pod, here, pods)
@@ -273,11 +214,7 @@ def test_label_keys_in_filters(keys: dict[str, Any], there: list[str], expected:
         ([(0, "security in S1 / region"), (1, "security in S1 / region")], "default", [100, 100, 0]),
         ([(0, "security in S1 / region"), (1, "security in S2 / region")], "default", [100, 0, 0]),
         (
-            [
-                (0, "security in S1 / region"),
-                (0, "security in S1 / region"),
-                (1, "security in S1 / region"),
-            ],
+            [(0, "security in S1 / region"), (0, "security in S1 / region"), (1, "security in S1 / region")],
             "default",
             [100, 50, 0],
         ),
@@ -285,9 +222,7 @@ def test_label_keys_in_filters(keys: dict[str, Any], there: list[str], expected:
         ([(0, "security in S1 / region")], "team1a", [0, 0, 0]),
     ],
 )
-def test_points_for_those_that_want_company(
-    there: list[tuple[int, str]], namespace: str, expected: list[int]
-) -> None:
+def test_points_for_those_that_want_company(there: list[tuple[int, str]], namespace: str, expected: list[int]) -> None:
     here = [node(f"n{at}", each) for at, each in enumerate(("region=China", "region=India", "az=az1"))]
     pods = [(f"n{at}", wanting("security=S2", near=near)) for at, near in there]
     cluster = Cluster("k", tuple(here), namespaces=TEAMS)

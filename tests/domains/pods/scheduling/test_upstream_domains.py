@@ -12,14 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
-from nexusform.domains.pods.scheduling.workloads import (
-    Cluster,
-    ExistingPod,
-    Node,
-    PodSpec,
-    PodTerm,
-    SpreadConstraint,
-)
+from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec, PodTerm, SpreadConstraint
 from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, LabelSelector, Requirement
 
 HOST = "kubernetes.io/hostname"
@@ -98,19 +91,9 @@ TWO = (soft("zone"), soft(HOST, BAR))
             {"a": 44, "b": 66, "c": 77, "d": 100},
         ),
         # Pods on nodes that are no candidates count where the domain is looked at as a whole, not by host.
-        (
-            [soft(HOST)],
-            "a b x !y",
-            "a:foo,foo,foo,foo;b:foo,foo;x:foo;y:foo,foo,foo",
-            {"a": 33, "b": 83, "x": 100},
-        ),
+        ([soft(HOST)], "a b x !y", "a:foo,foo,foo,foo;b:foo,foo;x:foo;y:foo,foo,foo", {"a": 33, "b": 83, "x": 100}),
         # A node without the key gets nothing.
-        (
-            [soft(HOST)],
-            "a b? x !y",
-            "a:foo,foo,foo,foo;b:foo,foo;x:foo;y:foo,foo,foo",
-            {"a": 16, "b": 0, "x": 100},
-        ),
+        ([soft(HOST)], "a b? x !y", "a:foo,foo,foo,foo;b:foo,foo;x:foo;y:foo,foo,foo", {"a": 16, "b": 0, "x": 100}),
         (
             [soft("zone")],
             "a=z1 b=z1 x=z2 !y=z2",
@@ -134,9 +117,7 @@ TWO = (soft("zone"), soft(HOST, BAR))
         (TWO, "a=z1 b=z1 x=z2 !y=z2", "a:foo;b:foo bar;y:foo,bar", {"a": 50, "b": 25, "x": 100}),
     ],
 )
-def test_soft_spread(
-    constraints: list[SpreadConstraint], nodes: str, standing: str, expected: dict[str, int]
-) -> None:
+def test_soft_spread(constraints: list[SpreadConstraint], nodes: str, standing: str, expected: dict[str, int]) -> None:
     pod = labelled("foo bar", spread=tuple(constraints))
     assert scores(nodes_of(nodes), pods_of(standing), pod, "topology_spread") == expected
 
@@ -152,9 +133,7 @@ def test_pods_of_other_namespaces_and_those_that_terminate_do_not_count() -> Non
 def test_min_domains_says_nothing_of_a_soft_constraint() -> None:
     constraint = replace(soft("zone", skew=2), min_domains=10)
     standing = pods_of("a:foo,foo;b:foo,foo;c:foo")
-    found = scores(
-        nodes_of("a=1 b=2 c=3"), standing, labelled("foo", spread=(constraint,)), "topology_spread"
-    )
+    found = scores(nodes_of("a=1 b=2 c=3"), standing, labelled("foo", spread=(constraint,)), "topology_spread")
     assert found == {"a": 75, "b": 75, "c": 100}
 
 
@@ -164,9 +143,7 @@ S1, S2 = (("security", "S1"),), (("security", "S2"),)
 CHINA, INDIA, AZ1, AZ2 = {"region": "China"}, {"region": "India"}, {"az": "az1"}, {"az": "az2"}
 IN_S1 = LabelSelector(match_expressions=(Requirement("security", IN, ("S1",)),))
 IN_S2 = LabelSelector(match_expressions=(Requirement("security", IN, ("S2",)),))
-NOT_S1_BUT_S2 = LabelSelector(
-    match_expressions=(Requirement("security", NOT_IN, ("S1",)), *IN_S2.match_expressions)
-)
+NOT_S1_BUT_S2 = LabelSelector(match_expressions=(Requirement("security", NOT_IN, ("S1",)), *IN_S2.match_expressions))
 ANY = LabelSelector(
     match_expressions=(Requirement("security", EXISTS, ()), Requirement("wrongkey", DOES_NOT_EXIST, ()))
 )
@@ -224,18 +201,8 @@ Stands = list[tuple[int, PodSpec]]
             [20, 100, 0],
         ),
         # What those want that stand, too: preferred terms with their weight, required ones with one point.
-        (
-            secured(S2),
-            [CHINA, INDIA, AZ1],
-            [(0, secured(S1, **WITH_S1)), (1, secured(S2, **WITH_S2))],
-            [0, 100, 0],
-        ),
-        (
-            secured(S1),
-            [CHINA, INDIA, AZ1],
-            [(0, secured(S1, **HARD)), (1, secured(S2, **HARD))],
-            [100, 100, 0],
-        ),
+        (secured(S2), [CHINA, INDIA, AZ1], [(0, secured(S1, **WITH_S1)), (1, secured(S2, **WITH_S2))], [0, 100, 0]),
+        (secured(S1), [CHINA, INDIA, AZ1], [(0, secured(S1, **HARD)), (1, secured(S2, **HARD))], [100, 100, 0]),
         # Terms that select namespaces.
         (
             secured(S1, namespace="subteam1.team1"),
@@ -252,25 +219,13 @@ Stands = list[tuple[int, PodSpec]]
         # What is kept away from.
         (secured(S1, **FROM_S1), [AZ1, CHINA], [(0, secured(S1)), (1, secured(S2))], [0, 100]),
         (secured(S1, **FROM_S1), [AZ1, CHINA], [(0, secured(S1)), (1, secured(S1))], [0, 100]),
-        (
-            secured(S1, **FROM_S1),
-            [AZ1, INDIA],
-            [(0, secured(S1)), (0, secured(S1)), (1, secured(S2))],
-            [0, 100],
-        ),
-        (
-            secured(S2),
-            [AZ1, AZ2],
-            [(0, secured(S1, **FROM_S2)), (1, secured(S2, **FROM_S1))],
-            [0, 100],
-        ),
+        (secured(S1, **FROM_S1), [AZ1, INDIA], [(0, secured(S1)), (0, secured(S1)), (1, secured(S2))], [0, 100]),
+        (secured(S2), [AZ1, AZ2], [(0, secured(S1, **FROM_S2)), (1, secured(S2, **FROM_S1))], [0, 100]),
         # Both at once.
         (secured(S1, **BOTH), [CHINA, AZ1], [(0, secured(S1)), (1, secured(S1))], [100, 0]),
     ],
 )
-def test_preferred_company(
-    pod: PodSpec, nodes: list[dict[str, str]], standing: Stands, expected: list[int]
-) -> None:
+def test_preferred_company(pod: PodSpec, nodes: list[dict[str, str]], standing: Stands, expected: list[int]) -> None:
     here = [Node(f"n{at}", labels, cpu=64_000, memory=1 << 40) for at, labels in enumerate(nodes)]
     pods = [(f"n{at}", spec) for at, spec in standing]
     found = scores(here, pods, pod, "inter_pod_affinity", namespaces=NAMESPACES)

@@ -200,12 +200,7 @@ def test_resources(pod: PodSpec, there: str, refused: str) -> None:
 
 @pytest.mark.parametrize(
     ("pod", "there"),
-    [
-        (asking(), "10 20"),
-        (asking("1 1"), "5 5"),
-        (asking("5 1"), "5 19"),
-        (asking("5 1", first="5 1"), "5 19"),
-    ],
+    [(asking(), "10 20"), (asking("1 1"), "5 5"), (asking("5 1"), "5 19"), (asking("5 1", first="5 1"), "5 19")],
 )
 def test_as_many_pods_as_the_node_takes(pod: PodSpec, there: str) -> None:
     full = Node("n", cpu=10, memory=20, pods=1)

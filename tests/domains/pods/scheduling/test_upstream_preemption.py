@@ -50,9 +50,7 @@ def stands(text: str, **more: Any) -> list[ExistingPod]:
     return pods
 
 
-def decided(
-    spec: PodSpec, nodes: tuple[Node, ...], pods: list[ExistingPod], **more: Any
-) -> tuple[PodOutcome, str]:
+def decided(spec: PodSpec, nodes: tuple[Node, ...], pods: list[ExistingPod], **more: Any) -> tuple[PodOutcome, str]:
     """What becomes of a pod, and `n1: a b` where it goes to n1 when a and b have left."""
     found = predict(Cluster("k", nodes, **more), pods, [Workload("Pod", "default", "p", 1, spec)])
     (outcome,) = [each for each in found.outcomes if each.name == "p"]
@@ -88,12 +86,7 @@ def roomy(*names: str, amount: int = 500) -> tuple[Node, ...]:
         ),
         (spec_of("low", "large"), roomy("n1", "n2"), "a on n1: mid large; b on n2: mid large", ""),
         # The small one of low priority may stay, as there is room without its place.
-        (
-            spec_of("high", "large"),
-            roomy("n1"),
-            "a on n1: low small; b on n1: mid large",
-            "n1: b",
-        ),
+        (spec_of("high", "large"), roomy("n1"), "a on n1: low small; b on n1: mid large", "n1: b"),
         # Two small ones of low priority count less than one of middle priority, and one of high stays.
         (
             spec_of("high", "huge"),
@@ -177,10 +170,7 @@ def test_a_budget_that_is_broken_weighs_more_than_priorities() -> None:
     ],
 )
 def test_violations_are_counted(let_go: tuple[str, ...], expected: str) -> None:
-    budgets = (
-        guarding("foo", "app=foo", max_unavailable="1"),
-        guarding("bar", "app=bar", min_available="100%"),
-    )
+    budgets = (guarding("foo", "app=foo", max_unavailable="1"), guarding("bar", "app=bar", min_available="100%"))
     pods = stands("a on n1: mid medium app=foo; b on n1: mid medium app=foo; c on n2: high large app=bar")
     pods = [replace(pod, charged_budgets=("foo",)) if pod.name in let_go else pod for pod in pods]
     assert decided(spec_of("top", "huge"), roomy("n1", "n2"), pods, budgets=budgets)[1] == expected

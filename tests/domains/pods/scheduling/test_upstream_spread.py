@@ -22,9 +22,7 @@ FOO, BAR = "foo", "bar"
 GONE = "terminating"
 
 
-def spread(
-    key: str, chosen: str | None = FOO, skew: int = 1, hard: bool = True, **more: Any
-) -> dict[str, Any]:
+def spread(key: str, chosen: str | None = FOO, skew: int = 1, hard: bool = True, **more: Any) -> dict[str, Any]:
     when = "DoNotSchedule" if hard else "ScheduleAnyway"
     selected = {} if chosen is None else {"labelSelector": selector(chosen)}
     return {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when, **selected, **more}
@@ -98,9 +96,7 @@ def where(text: str) -> dict[str, Any]:
         (NODE, {}, "a+ b+ x+ y~", ONE_EACH, "!a !b x !y"),
     ],
 )
-def test_one_constraint(
-    constraint: dict[str, Any], pod: dict[str, Any], nodes: str, pods: str, expected: str
-) -> None:
+def test_one_constraint(constraint: dict[str, Any], pod: dict[str, Any], nodes: str, pods: str, expected: str) -> None:
     spec = pod_of(**{"labels": FOO, "topologySpreadConstraints": [constraint], **pod})
     assert answer(spec, nodes, pods) == expected
 
@@ -133,21 +129,9 @@ BY_FOO_AND_BAR = [ZONE, spread("node", BAR)]
         ([ZONE, spread("node", **IGNORED)], ON_FOO, "a/1+ b/1+ x/2+ y/2", ONE_EACH, "!a !b x !y"),
         ([spread("zone", **HONORED), NODE], {}, "a/1+ b/1+ x/2+ y/2+~", ONE_EACH, "!a !b x !y"),
         ([ZONE, NODE], ON_FOO, "a/1+ b/1 x/2+ y/2+~", ONE_EACH, "!a b x !y"),
-        (
-            [spread("zone", **HONORED), spread("node", **IGNORED)],
-            ON_FOO,
-            "a/1+ b/1 x/2+ y/2+~",
-            ONE_EACH,
-            "!a !b x !y",
-        ),
+        ([spread("zone", **HONORED), spread("node", **IGNORED)], ON_FOO, "a/1+ b/1 x/2+ y/2+~", ONE_EACH, "!a !b x !y"),
         # Two of one key.
-        (
-            [spread("zone", BAR), ZONE],
-            {},
-            FOUR,
-            "a: foo bar, foo; b: foo bar; y: foo, foo bar, foo",
-            "!a !b x y",
-        ),
+        ([spread("zone", BAR), ZONE], {}, FOUR, "a: foo bar, foo; b: foo bar; y: foo, foo bar, foo", "!a !b x y"),
         (
             [spread("zone", BAR), ZONE],
             {},
@@ -172,18 +156,8 @@ THREE_AND_TWO = "a: foo=a, foo=a; b: foo=a; y: foo=a, foo=a"
     ("constraint", "labels", "pods", "expected"),
     [
         # One pod of either zone has both.
-        (
-            spread("zone", matchLabelKeys=["bar"]),
-            "foo bar=a",
-            "a: foo, foo bar=a; b: foo; y: foo bar=a",
-            NODES,
-        ),
-        (
-            spread("zone", matchLabelKeys=["bar"]),
-            "foo bar=a",
-            "a: foo bar=b, foo bar=a; b: foo; y: bar",
-            "!a !b x y",
-        ),
+        (spread("zone", matchLabelKeys=["bar"]), "foo bar=a", "a: foo, foo bar=a; b: foo; y: foo bar=a", NODES),
+        (spread("zone", matchLabelKeys=["bar"]), "foo bar=a", "a: foo bar=b, foo bar=a; b: foo; y: bar", "!a !b x y"),
         (spread("zone", "", matchLabelKeys=["foo"]), "foo=a", THREE_AND_TWO, "!a !b x y"),
         # Keys that the pod does not have ask for nothing.
         (spread("zone", matchLabelKeys=["bar"]), "foo", THREE_AND_TWO, "!a !b x y"),
@@ -201,9 +175,7 @@ def test_label_keys_of_the_pod(constraint: dict[str, Any], labels: str, pods: st
         (spread("zone", "", matchLabelKeys=["country", "not-found"]), {"country": ("Japan",)}),
     ],
 )
-def test_label_keys_join_the_selector(
-    constraint: dict[str, Any], selected: dict[str, tuple[str, ...]]
-) -> None:
+def test_label_keys_join_the_selector(constraint: dict[str, Any], selected: dict[str, tuple[str, ...]]) -> None:
     pod = pod_of("country=Japan city=Tokyo", topologySpreadConstraints=[constraint])
     (read,) = pod.spread
     assert read.selector is not None
@@ -218,12 +190,7 @@ HOST = "kubernetes.io/hostname"
     ("zones", "hosts", "labels", "pods"),
     [
         (("", ["foo"]), ("", ["bar"]), "foo bar", "a: foo; b: foo bar; c: foo, bar"),
-        (
-            (FOO, []),
-            (BAR, ["baz"]),
-            "foo bar baz",
-            "a: foo; b: foo bar baz; c: foo, bar, bar baz",
-        ),
+        ((FOO, []), (BAR, ["baz"]), "foo bar baz", "a: foo; b: foo bar baz; c: foo, bar, bar baz"),
     ],
 )
 def test_label_keys_in_scores(

@@ -20,9 +20,7 @@ from nexusform.domains.pods.scheduling.rules import (
     taints,
 )
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
-from nexusform.domains.pods.scheduling.workloads import (
-    HOSTNAME as HOST,
-)
+from nexusform.domains.pods.scheduling.workloads import HOSTNAME as HOST
 from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
     DisruptionBudget,
@@ -152,9 +150,7 @@ def tainted(*pairs: tuple[tuple[str, str], str]) -> Node:
 
 
 def tolerating(*pairs: tuple[tuple[str, str], str]) -> PodSpec:
-    return PodSpec(
-        tolerations=tuple(Toleration(key, "Equal", value, effect) for (key, value), effect in pairs)
-    )
+    return PodSpec(tolerations=tuple(Toleration(key, "Equal", value, effect) for (key, value), effect in pairs))
 
 
 @pytest.mark.parametrize(
@@ -199,11 +195,7 @@ USER = ("dedicated", "user1")
         (tolerating(), tainted((USER, HARD)), True),
         (tolerating((USER, HARD)), tainted((USER, HARD)), False),
         (tolerating((("dedicated", "user2"), HARD)), tainted((USER, HARD)), True),
-        (
-            PodSpec(tolerations=(Toleration("foo", "Exists", "", HARD),)),
-            tainted((("foo", "bar"), HARD)),
-            False,
-        ),
+        (PodSpec(tolerations=(Toleration("foo", "Exists", "", HARD),)), tainted((("foo", "bar"), HARD)), False),
         (
             tolerating((("dedicated", "user2"), HARD), (("foo", "bar"), HARD)),
             tainted((("dedicated", "user2"), HARD), (("foo", "bar"), HARD)),
@@ -245,10 +237,7 @@ def test_preferred_nodes(
     wishes: tuple[tuple[int, NodeTerm], ...], nodes: list[dict[str, str]], scores: list[int]
 ) -> None:
     spec = PodSpec(preferred_nodes=wishes)
-    assert (
-        node_affinity.normalize_scores([node_affinity.score(spec, Node("n", labels)) for labels in nodes])
-        == scores
-    )
+    assert node_affinity.normalize_scores([node_affinity.score(spec, Node("n", labels)) for labels in nodes]) == scores
 
 
 # --- defaultpreemption: default_preemption_test.go, which node is chosen ---------------------------
@@ -269,22 +258,14 @@ def at_once(*pods: tuple[int, int]) -> list[tuple[int, int, int]]:
         ({"n1": at_once((MID, L)), "n2": at_once((MID, L))}, L, HIGH, "n1 n2"),
         # The lowest of the highest priorities,
         (
-            {
-                "n1": at_once((MID, M), (MID, L)),
-                "n2": at_once((MID, M), (LOW, M)),
-                "n3": at_once((LOW, M), (LOW, M)),
-            },
+            {"n1": at_once((MID, M), (MID, L)), "n2": at_once((MID, M), (LOW, M)), "n3": at_once((LOW, M), (LOW, M))},
             XL,
             HIGH,
             "n3",
         ),
         # then the smallest sum,
         (
-            {
-                "n1": at_once((MID, M), (MID, L)),
-                "n2": at_once((MID, L), (LOW, M)),
-                "n3": at_once((MID, M), (MID, M)),
-            },
+            {"n1": at_once((MID, M), (MID, L)), "n2": at_once((MID, L), (LOW, M)), "n3": at_once((MID, M), (MID, M))},
             XL,
             HIGH,
             "n2",
@@ -324,21 +305,13 @@ def at_once(*pods: tuple[int, int]) -> list[tuple[int, int, int]]:
         # Of equals the one whose most important victim started last.
         ({"n1": [(MID, M, 2)] * 2, "n2": [(MID, M, 3)] * 2, "n3": [(MID, M, 1)] * 2}, XL, HIGH, "n2"),
         (
-            {
-                "n1": [(MID, M, 4), (MID, M, 2)],
-                "n2": [(MID, M, 5), (MID, M, 1)],
-                "n3": [(MID, M, 3), (MID, M, 6)],
-            },
+            {"n1": [(MID, M, 4), (MID, M, 2)], "n2": [(MID, M, 5), (MID, M, 1)], "n3": [(MID, M, 3), (MID, M, 6)]},
             XL,
             HIGH,
             "n3",
         ),
         (
-            {
-                "n1": [(LOW, M, 4), (MID, M, 2)],
-                "n2": [(MID, M, 6), (LOW, M, 1)],
-                "n3": [(LOW, M, 3), (MID, M, 5)],
-            },
+            {"n1": [(LOW, M, 4), (MID, M, 2)], "n2": [(MID, M, 6), (LOW, M, 1)], "n3": [(LOW, M, 3), (MID, M, 5)]},
             XL,
             HIGH,
             "n2",
@@ -348,17 +321,13 @@ def at_once(*pods: tuple[int, int]) -> list[tuple[int, int, int]]:
 def test_whose_pods_are_evicted(stands: Stands, size: int, priority: int, chosen: str) -> None:
     nodes = tuple(Node(name, cpu=XL, memory=XL) for name in stands)
     standing = [
-        ExistingPod(
-            f"default/Pod/{name}-{at}", 0, name, replace(asking(size, size), priority=importance), start
-        )
+        ExistingPod(f"default/Pod/{name}-{at}", 0, name, replace(asking(size, size), priority=importance), start)
         for name, pods in stands.items()
         for at, (importance, size, start) in enumerate(pods)
     ]
     Random(7).shuffle(standing)
     comer = Workload("Pod", "default", "p", 1, replace(asking(size, size), priority=priority))
-    (outcome,) = [
-        each for each in predict(Cluster("k", nodes), standing, [comer]).outcomes if each.name == "p"
-    ]
+    (outcome,) = [each for each in predict(Cluster("k", nodes), standing, [comer]).outcomes if each.name == "p"]
     assert outcome.node in chosen.split()
     assert {pod.node for pod in outcome.victims} == {outcome.node}
     assert outcome.is_certain == (" " not in chosen)
@@ -382,9 +351,7 @@ def test_whose_pods_are_evicted(stands: Stands, size: int, priority: int, chosen
         ([(LOW, S, 5), (LOW, S, 4), (MID, M, 3), (HIGH, S, 2)], L, HIGH, {0, 2}),
     ],
 )
-def test_who_leaves_a_node(
-    stands: list[tuple[int, int, int]], size: int, priority: int, leave: set[int]
-) -> None:
+def test_who_leaves_a_node(stands: list[tuple[int, int, int]], size: int, priority: int, leave: set[int]) -> None:
     node = Node("n", cpu=XL, memory=XL)
     standing = [
         ExistingPod(f"default/Pod/{at}", 0, "n", replace(asking(its, its), priority=importance), start)
@@ -435,9 +402,7 @@ def test_what_a_budget_lets_go_is_used_up() -> None:
         ExistingPod(f"default/Pod/{at}", 0, node, replace(asking(M, M), labels=app, priority=MID))
         for at, node in enumerate(("n1", "n1"))
     ]
-    others = [
-        ExistingPod(f"default/Pod/{at}", 0, "n2", replace(asking(M, M), priority=HIGH)) for at in (2, 3)
-    ]
+    others = [ExistingPod(f"default/Pod/{at}", 0, "n2", replace(asking(M, M), priority=HIGH)) for at in (2, 3)]
     nodes = tuple(Node(name, cpu=XL, memory=XL) for name in ("n1", "n2"))
     comer = Workload("Pod", "default", "p", 1, replace(asking(XL, XL), priority=VERY_HIGH))
     outcome = predict(Cluster("k", nodes, budgets=(budget,)), [*pods, *others], [comer]).outcomes[0]

@@ -84,9 +84,7 @@ def verdict(claims: list[str], objects: list[dict[str, Any]], node: dict[str, st
     manifests = parse_manifests("m.yaml", text).manifests
     reading, offer = collect_workloads(manifests), collect_cluster_storage(manifests)
     here = Node(THERE, {HOST: THERE, **node}, cpu=4000, memory=8 << 30)
-    cluster = Cluster(
-        "k", (here,), volumes=offer.volumes, claims=offer.claims, invalid_claims=offer.invalid_claims
-    )
+    cluster = Cluster("k", (here,), volumes=offer.volumes, claims=offer.claims, invalid_claims=offer.invalid_claims)
     (outcome,) = predict(cluster, (), reading.workloads).outcomes
     return outcome.node or outcome.reason.removeprefix("0/1 nodes are available: ").removesuffix(".")
 
@@ -101,11 +99,7 @@ CASES: list[tuple[list[str], list[dict[str, Any]], str]] = [
     (["a"], [claim("a")], f"1 {NO_MATCH}"),
     # The volume is gone: told by the plugin of zones, which looks before any node is looked at.
     (["a"], [claim("a", bound="v")], 'persistentvolume "v" not found'),
-    (
-        ["a"],
-        [claim("a", bound="v", **LOST)],
-        'persistentvolumeclaim "a" bound to non-existent persistentvolume "v"',
-    ),
+    (["a"], [claim("a", bound="v", **LOST)], 'persistentvolumeclaim "a" bound to non-existent persistentvolume "v"'),
     (["a"], [claim("a", bound="v"), volume("v", AWAY)], f"1 {ELSEWHERE}"),
     # Asked for and not there yet.
     (["a"], [named("a", "v"), volume("v", spec={"claimRef": {"namespace": "shop", "name": "b"}})], UNBOUND),
@@ -126,11 +120,7 @@ CASES: list[tuple[list[str], list[dict[str, Any]], str]] = [
     (["b", "a"], [claim("a"), claim("b", size="5G"), volume("v", size="1G"), volume("w")], THERE),
     (["a", "b"], [claim("a"), claim("b", size="5G"), volume("v")], f"1 {NO_MATCH}"),
     (["a", "b"], [claim("a"), claim("b", bound="w"), volume("v"), volume("w", size="1G")], THERE),
-    (
-        ["a", "b"],
-        [claim("a"), claim("b", bound="w"), volume("x", AWAY, "1G"), volume("w", size="1G")],
-        f"1 {NO_MATCH}",
-    ),
+    (["a", "b"], [claim("a"), claim("b", bound="w"), volume("x", AWAY, "1G"), volume("w", size="1G")], f"1 {NO_MATCH}"),
     (["a", "b"], [claim("a"), claim("b", bound="w"), volume("w", AWAY)], f"1 {NO_MATCH}, 1 {ELSEWHERE}"),
     # Classes that bind at once.
     (["a"], [claim("a", "now", bound="v"), volume("v", of="now")], THERE),

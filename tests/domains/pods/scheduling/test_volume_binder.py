@@ -25,7 +25,6 @@ def test_the_volume_with_the_fewest_access_modes_is_bound_first() -> None:
 
 def test_among_equal_access_modes_the_smallest_volume_is_bound() -> None:
     volumes = [
-        Volume(name, size=size, storage_class="fast", modes=("ReadWriteOnce",))
-        for name, size in (("a", 5), ("b", 2))
+        Volume(name, size=size, storage_class="fast", modes=("ReadWriteOnce",)) for name, size in (("a", 5), ("b", 2))
     ]
     assert bound_volume(*volumes) == "b"

@@ -12,10 +12,7 @@ from nexusform.domains.pods.scheduling.profile import can_preempt
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec
 from nexusform.scheduling.decision import Rejection
 
-HARD, SOFT = (
-    "requiredDuringSchedulingIgnoredDuringExecution",
-    "preferredDuringSchedulingIgnoredDuringExecution",
-)
+HARD, SOFT = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 
 
 def labels_of(text: str) -> dict[str, str]:

@@ -140,10 +140,7 @@ def test_the_state_is_sent_while_an_apply_runs(
 
 
 def test_a_lost_machine_loses_no_more_than_since_the_last_checkpoint(
-    server: tuple[str, Store],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    server: tuple[str, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     address, store = server
     monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)

@@ -82,9 +82,7 @@ def test_credentials_go_to_no_other_host(status: int, tmp_path: Path) -> None:
     with bad_server(raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")) as other:
         with bad_server(redirect(status, f"{other.address}/lon1")) as server:
             service = HttpService(f"{server.address}/lon1", username="me", password="secret")
-            with pytest.raises(
-                BackendProblem, match=rf"a redirect to {re.escape(other.address)}\. It is not followed"
-            ):
+            with pytest.raises(BackendProblem, match=rf"a redirect to {re.escape(other.address)}\. It is not followed"):
                 HttpBackend(service, str(tmp_path)).read()
         assert other.heads == []
         assert len(server.heads) == 1
@@ -108,9 +106,7 @@ def test_a_read_follows_a_redirect_within_one_origin(tmp_path: Path) -> None:
             backend_of(server.address, tmp_path).read()
 
 
-@pytest.mark.parametrize(
-    "address", ["http://a b/", "http://h:port/", "http://[::1/", "gopher://h/", "http://h/\n"]
-)
+@pytest.mark.parametrize("address", ["http://a b/", "http://h:port/", "http://[::1/", "gopher://h/", "http://h/\n"])
 def test_an_address_that_is_none_is_said_so(address: str) -> None:
     with pytest.raises(WebError):
         send_request(WebRequest("GET", address))
@@ -141,9 +137,7 @@ def test_a_server_that_keeps_one_waiting_is_given_up(
 
 
 @pytest.mark.parametrize("text", ["0", "soon", "-1", "1e3", "999999"])
-def test_a_deadline_is_a_number_of_seconds(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deadline_is_a_number_of_seconds(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NF_NET_DEADLINE", text)
     with pytest.raises(BackendProblem, match="NF_NET_DEADLINE"):
         BACKENDS["http"].open_backend(

@@ -47,13 +47,7 @@ def elsewhere(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
 
 def test_a_bucket_of_another_region_is_said_to_be_so(elsewhere: tuple[str, str]) -> None:
     endpoint, region = elsewhere
-    settings = {
-        "bucket": "b",
-        "key": "k",
-        "region": "us-east-1",
-        "endpoint": endpoint,
-        "use_path_style": True,
-    }
+    settings = {"bucket": "b", "key": "k", "region": "us-east-1", "endpoint": endpoint, "use_path_style": True}
     backend = open_s3({**settings, "access_key": "a", "secret_key": "s"})
     with pytest.raises(BackendProblem) as told:
         backend.read()

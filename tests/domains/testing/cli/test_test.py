@@ -76,9 +76,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(
-    capsys: pytest.CaptureFixture[str], text: str | None = None, *arguments: str
-) -> tuple[int, str, str]:
+def told(capsys: pytest.CaptureFixture[str], text: str | None = None, *arguments: str) -> tuple[int, str, str]:
     if text is not None:
         Path("a.nftest.hcl").write_text(text)
     code = run_command_line(["test", *arguments])
@@ -114,14 +112,8 @@ def test_runs_are_judged_in_order_and_nothing_is_left(capsys: pytest.CaptureFixt
     assert sorted(p for p in here.iterdir() if p.name != "a.nftest.hcl") == before
 
 
-def test_a_failed_assertion_shows_the_values_and_the_next_run_goes_on(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    text = (
-        THREE
-        + a_run(asserting("output.machines == 5", "${output.machines} machines"), "bad")
-        + a_run("", "next")
-    )
+def test_a_failed_assertion_shows_the_values_and_the_next_run_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    text = THREE + a_run(asserting("output.machines == 5", "${output.machines} machines"), "bad") + a_run("", "next")
     code, out, err = told(capsys, text)
     assert code == 1
     assert 'run "bad"... fail\n  run "next"... pass' in out
@@ -193,9 +185,7 @@ def test_unknown_values_in_a_planned_assertion_ask_for_apply(capsys: pytest.Capt
 def test_a_wrong_assertion_is_an_error_at_its_place(
     capsys: pytest.CaptureFixture[str], condition: str, words: str
 ) -> None:
-    code, out, err = told(
-        capsys, THREE + a_run("", "first") + a_run(asserting(condition), "two") + a_run("", "end")
-    )
+    code, out, err = told(capsys, THREE + a_run("", "first") + a_run(asserting(condition), "two") + a_run("", "end"))
     assert code == 1
     assert words in err
     assert "on a.nftest.hcl line" in err
@@ -251,21 +241,14 @@ def test_providers_of_the_file_replace_those_of_the_configuration(capsys: pytest
     assert told(capsys, THREE + a_run(""))[0] == 1
     assert told(capsys, THREE + 'mock_provider "simulated" {}\n' + a_run(""))[0] == 0
     renamed = provider.replace('"simulated" {', '"simulated" {\n  alias = "bad"', 1)
-    text = (
-        THREE
-        + 'mock_provider "simulated" {}\n'
-        + renamed
-        + a_run("  providers = { simulated = simulated.bad }\n")
-    )
+    text = THREE + 'mock_provider "simulated" {}\n' + renamed + a_run("  providers = { simulated = simulated.bad }\n")
     assert "boom" in told(capsys, text)[2]
 
 
 @pytest.mark.of_domains("azure")
 def test_resources_data_and_modules_can_be_overridden(capsys: pytest.CaptureFixture[str]) -> None:
     Path("m").mkdir()
-    Path("m/main.nf.hcl").write_text(
-        'output "size" {\n  value = tonumber("x")\n}\noutput "other" {\n  value = 1\n}\n'
-    )
+    Path("m/main.nf.hcl").write_text('output "size" {\n  value = tonumber("x")\n}\noutput "other" {\n  value = 1\n}\n')
     Path("more.nf.hcl").write_text(
         'module "m" {\n  source = "./m"\n}\noutput "size" {\n  value = module.m.size\n}\n'
         'data "nexus_inventory" "i" {\n  directory = "./nowhere"\n}\n'
@@ -355,11 +338,7 @@ def test_json_events_of_what_is_skipped(capsys: pytest.CaptureFixture[str]) -> N
     assert run_command_line(["test", "-json"]) == 1
     events: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told_of_runs = [progress_of(e)[1:] for e in events if e["type"] == "test_run"]
-    assert told_of_runs[:3] == [
-        ("one", "starting", None),
-        ("one", "complete", "error"),
-        ("two", "complete", "skip"),
-    ]
+    assert told_of_runs[:3] == [("one", "starting", None), ("one", "complete", "error"), ("two", "complete", "skip")]
     assert events[-1]["test_summary"]["status"] == "error"
 
 
@@ -383,32 +362,15 @@ def test_json_events(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert events[1]["test_abstract"] == {"a.nftest.hcl": ["one", "two"]}
     assert events[5]["diagnostic"]["detail"] == "why"
-    assert events[-1]["test_summary"] == {
-        "status": "fail",
-        "passed": 1,
-        "failed": 1,
-        "errored": 0,
-        "skipped": 0,
-    }
+    assert events[-1]["test_summary"] == {"status": "fail", "passed": 1, "failed": 1, "errored": 0, "skipped": 0}
 
 
 def test_junit(capsys: pytest.CaptureFixture[str]) -> None:
-    text = (
-        THREE
-        + a_run(asserting("var.racks == 0", "why <so>"))
-        + a_run(asserting("nope"), "two")
-        + a_run("", "three")
-    )
+    text = THREE + a_run(asserting("var.racks == 0", "why <so>")) + a_run(asserting("nope"), "two") + a_run("", "three")
     assert told(capsys, text, "-junit-xml=out.xml")[0] == 1
     root = ET.parse("out.xml").getroot()
     (suite,) = root.findall("testsuite")
-    assert suite.attrib == {
-        "name": "a.nftest.hcl",
-        "tests": "3",
-        "failures": "1",
-        "errors": "1",
-        "skipped": "1",
-    }
+    assert suite.attrib == {"name": "a.nftest.hcl", "tests": "3", "failures": "1", "errors": "1", "skipped": "1"}
     kinds = [[child.tag for child in case] for case in suite.findall("testcase")]
     assert kinds == [["failure"], ["error"], ["skipped"]]
     failure = suite.find("testcase/failure")

@@ -21,23 +21,7 @@ from nexusform.domains.vnf.importers.vnf_reading import read_vnf
 CASES = Path(__file__).parent / "cases"
 TEXTS = sorted({path.read_text() for path in CASES.glob("*/*.yaml")})
 WORDS = sorted({word for text in TEXTS for word in text.replace(":", " ").split()})
-ODD = [
-    None,
-    True,
-    -1,
-    0,
-    3,
-    10**30,
-    1.5,
-    "",
-    "...",
-    "many",
-    [],
-    {},
-    [[]],
-    {"get_param": []},
-    {"get_input": "x"},
-]
+ODD = [None, True, -1, 0, 3, 10**30, 1.5, "", "...", "many", [], {}, [[]], {"get_param": []}, {"get_input": "x"}]
 
 
 def use(sources: VnfSources) -> None:
@@ -101,12 +85,7 @@ def replaced(data: Any, draw: st.DrawFn) -> Any:
 @st.composite
 def odd(draw: st.DrawFn) -> str:
     """A known document with well-formed, but wrong parts."""
-    names = [
-        "podaffinity/vnfd.yaml",
-        "levels/vnfd.yaml",
-        "zones-and-sizes/vnfd.yaml",
-        "podaffinity/base_hot.yaml",
-    ]
+    names = ["podaffinity/vnfd.yaml", "levels/vnfd.yaml", "zones-and-sizes/vnfd.yaml", "podaffinity/base_hot.yaml"]
     names += ["heat-groups/base_hot.yaml", "nested-troubles/base_hot.yaml"]
     data = yaml.safe_load((CASES / draw(st.sampled_from(names))).read_text())
     for _ in range(draw(st.integers(1, 3))):
@@ -116,9 +95,7 @@ def odd(draw: st.DrawFn) -> str:
 
 @settings(max_examples=150, deadline=None)
 @given(
-    odd(),
-    odd(),
-    st.dictionaries(st.sampled_from(["nfv", "policy", "size", "memory", "workers"]), st.sampled_from(ODD)),
+    odd(), odd(), st.dictionaries(st.sampled_from(["nfv", "policy", "size", "memory", "workers"]), st.sampled_from(ODD))
 )
 def test_odd_documents(one: str, two: str, parameters: dict[str, Any]) -> None:
     use(VnfSources(one, None, {}, parameters, "complex"))

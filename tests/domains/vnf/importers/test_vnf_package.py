@@ -81,11 +81,7 @@ def test_the_documents_of_a_flavour(form: Any, tmp_path: Path) -> None:
     [
         (PACKAGE, "", 'the deployment flavours "large", "small". Set flavour_id'),
         (PACKAGE, "smal", 'Did you mean "small"?'),
-        (
-            without("Definitions/large.yaml"),
-            "small",
-            'Definitions/top.yaml references "Definitions/large.yaml", which',
-        ),
+        (without("Definitions/large.yaml"), "small", 'Definitions/top.yaml references "Definitions/large.yaml", which'),
         ({"a/b.yaml": ""}, "", "has no TOSCA-Metadata/TOSCA.meta"),
         ({META: "CSAR-Version: 1.1\n"}, "", "has no Entry-Definitions"),
         ({META: "Entry-Definitions: ../secret.yaml\n"}, "", '"../secret.yaml" in it points outside'),

@@ -83,33 +83,17 @@ def test_reading(case: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        (
-            "vnfd",
-            "heat_template_version: 2018-08-31\nresources: {}\n",
-            "this is a HOT template: set it as base_hot.",
-        ),
+        ("vnfd", "heat_template_version: 2018-08-31\nresources: {}\n", "this is a HOT template: set it as base_hot."),
         ("vnfd", "vnfd:vnfd-catalog: {vnfd: [{id: x}]}\n", "older than SOL006"),
         ("vnfd", "etsi-nfv-descriptors:nsd: []\n", "network service descriptor (NSD)"),
         ("vnfd", "tosca_definitions_version: cloudify_dsl_1_3\nnode_templates: {}\n", "Cloudify"),
-        (
-            "vnfd",
-            "topology_template: {node_templates: {s: {type: tosca.nodes.nfv.NS}}}\n",
-            "network service in TOSCA",
-        ),
-        (
-            "vnfd",
-            "topology_template: {node_templates: {s: {type: org.openecomp.resource.vf.X}}}\n",
-            "ONAP's SDC",
-        ),
+        ("vnfd", "topology_template: {node_templates: {s: {type: tosca.nodes.nfv.NS}}}\n", "network service in TOSCA"),
+        ("vnfd", "topology_template: {node_templates: {s: {type: org.openecomp.resource.vf.X}}}\n", "ONAP's SDC"),
         ("vnfd", "AWSTemplateFormatVersion: '2010-09-09'\n", "CloudFormation"),
         ("vnfd", '{"$schema": "s", "contentVersion": "1.0.0.0", "resources": []}', "Azure Resource Manager"),
         ("vnfd", "apiVersion: apps/v1\nkind: Deployment\n", "Kubernetes manifest"),
         ("vnfd", "apiVersion: v2\nname: upf\nversion: 0.1.0\n", "Helm chart"),
-        (
-            "base_hot",
-            "tosca_definitions_version: tosca_simple_yaml_1_2\n",
-            "this is a VNFD: set it as vnfd.",
-        ),
+        ("base_hot", "tosca_definitions_version: tosca_simple_yaml_1_2\n", "this is a VNFD: set it as vnfd."),
         ("base_hot", "vnfd: {id: x, df: [], vdu: []}\n", "this is a VNFD: set it as vnfd."),
         ("base_hot", "apiVersion: v1\nkind: Pod\n", "Kubernetes manifest"),
     ],

@@ -14,12 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.domains.vnf.types.vnf_documents import (
-    format_sku,
-    list_block_problems,
-    read_documents,
-    resolve_size,
-)
+from nexusform.domains.vnf.types.vnf_documents import format_sku, list_block_problems, read_documents, resolve_size
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.snapshots.snapshot import OwnerKind
@@ -41,8 +36,7 @@ def document(case: str, name: str) -> str:
 
 def site(racks: int, machines: int) -> dict[str, Any]:
     made = {
-        f"r{n}": {"site_id": "${nexus_site.s.id}", "machine_count": machines, "name": f"r{n}"}
-        for n in range(racks)
+        f"r{n}": {"site_id": "${nexus_site.s.id}", "machine_count": machines, "name": f"r{n}"} for n in range(racks)
     }
     return {"nexus_site": {"s": {}}, "nexus_rack": made}
 
@@ -51,14 +45,10 @@ def configuration(vnf: Mapping[str, Any], racks: int = 2, machines: int = 4) -> 
     """A site and one VNF, as JSON configuration."""
     body = {"site_id": "${nexus_site.s.id}", **vnf}
     output = {"labels": {"value": "${{for n, v in tacker_vnf.v.vnfcs : n => v.labels}}"}}
-    return {
-        "main.nf.json": {"resource": {**site(racks, machines), "tacker_vnf": {"v": body}}, "output": output}
-    }
+    return {"main.nf.json": {"resource": {**site(racks, machines), "tacker_vnf": {"v": body}}, "output": output}}
 
 
-def planned(
-    vnf: Mapping[str, Any], state: State = EMPTY, racks: int = 2, machines: int = 4, **more: Any
-) -> PlanResult:
+def planned(vnf: Mapping[str, Any], state: State = EMPTY, racks: int = 2, machines: int = 4, **more: Any) -> PlanResult:
     return plan(configuration(vnf, racks, machines), state, **more)
 
 
@@ -159,11 +149,7 @@ class TestArguments:
             ({"base_hot": None}, "Missing required argument", "vnfd"),
             ({"vdu": {"masterNode": SMALL}}, "VDU without size", "base_hot:25"),
             ({"vdu": {**SPECIFICATION_HOT["vdu"], "workernode": SMALL}}, "Unknown VDU", 'mean "workerNode"'),
-            (
-                {"vdu": {"masterNode": SMALL, "workerNode": {**SMALL, "vcpus": 2}}},
-                "Conflicting arguments",
-                "vcpus",
-            ),
+            ({"vdu": {"masterNode": SMALL, "workerNode": {**SMALL, "vcpus": 2}}}, "Conflicting arguments", "vcpus"),
             ({"vdu": {"masterNode": SMALL, "workerNode": {"vm_sku_name": "NC_X"}}}, "Unknown VM SKU", "NC_X"),
             ({"scale_levels": {"workernode": 1}}, "Invalid scale level", 'mean "workerNode"'),
             ({"scale_levels": {"workerNode": 3}}, "Invalid scale level", "0 to 2"),
@@ -188,11 +174,7 @@ class TestArguments:
         }
         result = good(planned(given))
         sizes = {row.object: row.sku for row in result.plan.placements}
-        assert sizes == {
-            "v-amf-0": "4 vCPU / 8 GiB",
-            "v-smf-0": "2 vCPU / 2 GiB",
-            "v-upf-0": "16 vCPU / 64 GiB",
-        }
+        assert sizes == {"v-amf-0": "4 vCPU / 8 GiB", "v-smf-0": "2 vCPU / 2 GiB", "v-upf-0": "16 vCPU / 64 GiB"}
         found = vnfcs(applied(result))
         assert found["v-amf-0"]["rack"] != found["v-smf-0"]["rack"]
 
@@ -220,9 +202,7 @@ class TestArguments:
         given = {
             "vnfd": document("one-vm-in-both", "vnfd.yaml"),
             "base_hot": document("one-vm-in-both", "base_hot.yaml"),
-            "nested": {
-                name: document("one-vm-in-both", f"nested.{name}") for name in ("front.yaml", "back.yaml")
-            },
+            "nested": {name: document("one-vm-in-both", f"nested.{name}") for name in ("front.yaml", "back.yaml")},
             "vdu": dict.fromkeys(("front", "back"), SMALL),
         }
         result = good(planned(given))
@@ -378,10 +358,7 @@ class TestRequest:
             ({"instantiate_request": '{"a": NaN}'}, "NaN"),
             ({"instantiate_request": '{"flavourId": 1}'}, "flavourId is no text"),
             ({"instantiate_request": '{"additionalParams": []}'}, "additionalParams is no object"),
-            (
-                {"instantiate_request": REQUEST, "flavour_id": "x"},
-                'flavourId of the request is "podaffinity"',
-            ),
+            ({"instantiate_request": REQUEST, "flavour_id": "x"}, 'flavourId of the request is "podaffinity"'),
         ],
     )
     def test_mistakes(self, change: dict[str, Any], words: str) -> None:
@@ -414,41 +391,21 @@ def descriptor(numbers: list[int], rules: list[tuple[str, str, list[int]]]) -> s
     """A VNFD with VDUs d0, d1, ... that scale together, and rules (kind, scope, VDUs)."""
     names = [f"d{n}" for n in range(len(numbers))]
     policies: list[dict[str, Any]] = [
-        {f"rule{n}": rule(kind, scope, [names[v] for v in vdus])}
-        for n, (kind, scope, vdus) in enumerate(rules)
+        {f"rule{n}": rule(kind, scope, [names[v] for v in vdus])} for n, (kind, scope, vdus) in enumerate(rules)
     ]
     aspects = {name: {"max_scale_level": 1, "step_deltas": ["one"]} for name in names}
-    policies.append(
-        {"aspects": {"type": "tosca.policies.nfv.ScalingAspects", "properties": {"aspects": aspects}}}
-    )
+    policies.append({"aspects": {"type": "tosca.policies.nfv.ScalingAspects", "properties": {"aspects": aspects}}})
     for name, number in zip(names, numbers, strict=True):
         initial = {"initial_delta": {"number_of_instances": number}}
         policies.append(
-            {
-                f"{name}_i": {
-                    "type": "tosca.policies.nfv.VduInitialDelta",
-                    "properties": initial,
-                    "targets": [name],
-                }
-            }
+            {f"{name}_i": {"type": "tosca.policies.nfv.VduInitialDelta", "properties": initial, "targets": [name]}}
         )
         steps = {"aspect": name, "deltas": {"one": {"number_of_instances": 1}}}
         policies.append(
-            {
-                f"{name}_s": {
-                    "type": "tosca.policies.nfv.VduScalingAspectDeltas",
-                    "properties": steps,
-                    "targets": [name],
-                }
-            }
+            {f"{name}_s": {"type": "tosca.policies.nfv.VduScalingAspectDeltas", "properties": steps, "targets": [name]}}
         )
-    vdu = {
-        "type": "tosca.nodes.nfv.Vdu.Compute",
-        "properties": {"vdu_profile": {"max_number_of_instances": 9}},
-    }
-    return yaml.safe_dump(
-        {"topology_template": {"node_templates": dict.fromkeys(names, vdu), "policies": policies}}
-    )
+    vdu = {"type": "tosca.nodes.nfv.Vdu.Compute", "properties": {"vdu_profile": {"max_number_of_instances": 9}}}
+    return yaml.safe_dump({"topology_template": {"node_templates": dict.fromkeys(names, vdu), "policies": policies}})
 
 
 @st.composite
@@ -456,9 +413,7 @@ def worlds(draw: st.DrawFn) -> tuple[list[int], list[tuple[str, str, list[int]]]
     numbers = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3))
     some = st.lists(st.integers(0, len(numbers) - 1), min_size=1, max_size=3, unique=True)
     kinds = st.tuples(
-        st.sampled_from(["Affinity", "AntiAffinity", "AntiAffinity"]),
-        st.sampled_from(["nfvi_node", "zone"]),
-        some,
+        st.sampled_from(["Affinity", "AntiAffinity", "AntiAffinity"]), st.sampled_from(["nfvi_node", "zone"]), some
     )
     return numbers, draw(st.lists(kinds, max_size=3)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
 
@@ -483,15 +438,13 @@ def test_rules_hold_through_the_life_of_a_vnf(
     vnf: dict[str, Any] = {"vnfd": descriptor(numbers, rules), "vdu": vdus}
     result = planned(vnf, racks=racks, machines=machines)
     if result.plan.errored:
-        assert {d.summary for d in errors(result)} <= {
-            "Unsatisfiable anti-affinity"
-        } or "do not fit" in texts(errors(result))
+        assert {d.summary for d in errors(result)} <= {"Unsatisfiable anti-affinity"} or "do not fit" in texts(
+            errors(result)
+        )
         assert rules
         return
     state = applied(result)
-    assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {
-        f"d{n}": c for n, c in enumerate(numbers) if c
-    }
+    assert Counter(vm["vdu"] for vm in vnfcs(state).values()) == {f"d{n}": c for n, c in enumerate(numbers) if c}
     assert holds(vnfcs(state), rules)
     which = data.draw(st.sampled_from(sorted(vdus)))
     out = planned({**vnf, "scale_levels": {which: 1}}, state, racks=racks, machines=machines)
@@ -529,10 +482,7 @@ def test_what_needs_a_vnf_in_error_is_not_called_unknown_too() -> None:
         },
     }
     files = configuration({"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}, racks=1, machines=2)
-    body = {
-        "cluster_id": "${tacker_vnf.v.id}",
-        "yaml_body": "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}",
-    }
+    body = {"cluster_id": "${tacker_vnf.v.id}", "yaml_body": "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}"}
     files["main.nf.json"]["resource"]["fleet_hub_manifest"] = {"m": body}
     assert [d.summary for d in errors(plan(files))] == ["Unsatisfiable anti-affinity"]
     body["cluster_id"] = "${uuid()}"
@@ -590,11 +540,7 @@ def test_smaller_vnf_reports_no_lost_preference() -> None:
 
 def test_memory_is_counted_in_mib() -> None:
     """512 MB of a flavor are half a GiB, not a whole one; whole figures stay whole numbers."""
-    for written, gib, label in (
-        ("512 MB", 0.5, "0.5"),
-        ("4 GB", 4, "4"),
-        ("1500 MiB", 1500 / 1024, "1.46484"),
-    ):
+    for written, gib, label in (("512 MB", 0.5, "0.5"), ("4 GB", 4, "4"), ("1500 MiB", 1500 / 1024, "1.46484")):
         text = (
             "tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  node_templates:\n"
             "    a:\n      type: tosca.nodes.nfv.Vdu.Compute\n      capabilities:\n        virtual_compute:\n"

@@ -196,13 +196,10 @@ def test_pods_that_find_no_hugepages_or_devices_elsewhere_hold_their_node(
         assert all(pod["then"] == pod["meanwhile"] for pod in followed)
 
 
-def test_rules_over_workloads_hold_for_whoever_is_re_created(
-    lab: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rules_over_workloads_hold_for_whoever_is_re_created(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two workloads on two nodes: a rule keeps these from coming to one machine, whatever else may."""
     selectors = [
-        f'group {{\n workload_selector {{\n match_labels = {{ app = "{app}" }}\n }}\n }}'
-        for app in ("upf", "web")
+        f'group {{\n workload_selector {{\n match_labels = {{ app = "{app}" }}\n }}\n }}' for app in ("upf", "web")
     ]
     rule = 'resource "nexus_separation_rule" "x" {\n scope = "machine"\n' + "\n".join(selectors) + "\n}\n"
     both = [

@@ -34,12 +34,7 @@ resource "nexus_kubernetes_cluster" "a" {
   }
 }
 """
-QUESTIONS = [
-    ["capacity"],
-    ["runtime-upgrade"],
-    ["kubernetes-upgrade", "a"],
-    ["failure", "-rack=lab/r1"],
-]
+QUESTIONS = [["capacity"], ["runtime-upgrade"], ["kubernetes-upgrade", "a"], ["failure", "-rack=lab/r1"]]
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +48,7 @@ def applied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def lab(
-    applied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Path:
+def lab(applied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
     shutil.copytree(applied, tmp_path / "lab")
     monkeypatch.chdir(tmp_path / "lab")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -107,11 +100,7 @@ def test_what_does_not_fit_is_a_finding(ask: Any) -> None:
 
 def test_the_order_of_racks_is_explained(ask: Any) -> None:
     text = ask("runtime-upgrade")
-    assert [line.split()[2] for line in text.splitlines() if line.startswith("Wave ")] == [
-        "r1,",
-        "r10,",
-        "r2,",
-    ]
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("Wave ")] == ["r1,", "r10,", "r2,"]
     assert "r10 is before r2" in text
     assert "every control plane keeps its quorum" in text
     assert "at most 10 minutes each" in re.sub(r"\s+", " ", text)
@@ -120,10 +109,7 @@ def test_the_order_of_racks_is_explained(ask: Any) -> None:
 def test_power_loss_and_pauses_in_words(ask: Any) -> None:
     text = re.sub(r"\s+", " ", ask("runtime-upgrade", "-drain=false", "-strategy=PauseAfterRack"))
     assert "After 1 minute without contact" in text
-    assert (
-        "before wave 1 (r1), wave 2 (r10) and wave 3 (r2), and after the last rack. Continue it each time"
-        in text
-    )
+    assert "before wave 1 (r1), wave 2 (r10) and wave 3 (r2), and after the last rack. Continue it each time" in text
     assert "continue-update-version --name CLUSTER --resource-group GROUP" in text
     assert "drained" not in text
 
@@ -235,9 +221,7 @@ def test_answers_do_not_depend_on_the_configuration(ask: Any, lab: Path) -> None
         (["runtime-upgrade", "-strategy=Row"], "is not one of"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_asked_is_refused(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["simulate", *words]) == 1
     assert told in " ".join(capsys.readouterr().err.replace("│", " ").split())
 

@@ -67,9 +67,7 @@ def site_with_history(
     return view(scheduler, pools, known=known)
 
 
-def _place(
-    scheduler: RackScheduler, number: int, sku: VmSku, terms: PlacementConstraints, count: int
-) -> list[int]:
+def _place(scheduler: RackScheduler, number: int, sku: VmSku, terms: PlacementConstraints, count: int) -> list[int]:
     from nexusform.scheduling.racks.vms import Demand
 
     handles = []
@@ -82,10 +80,7 @@ def _place(
 
 
 def view(
-    scheduler: RackScheduler,
-    pools: Mapping[int, tuple[VmSku, PlacementConstraints, list[int]]],
-    *,
-    known: bool = True,
+    scheduler: RackScheduler, pools: Mapping[int, tuple[VmSku, PlacementConstraints, list[int]]], *, known: bool = True
 ) -> SiteSnapshot:
     """The site as questions see it, every pool a cluster of its own."""
     standing = {vm.handle: vm for vm in scheduler.list_vms()}
@@ -107,13 +102,7 @@ def view(
 
 
 def _cluster(
-    scheduler: RackScheduler,
-    number: int,
-    sku: VmSku,
-    terms: PlacementConstraints,
-    vms: list[CurrentVm],
-    *,
-    known: bool,
+    scheduler: RackScheduler, number: int, sku: VmSku, terms: PlacementConstraints, vms: list[CurrentVm], *, known: bool
 ) -> ClusterSnapshot:
     name = f"c{number}"
     names = tuple(f"{name}-p-{vm}" for vm in range(len(vms)))

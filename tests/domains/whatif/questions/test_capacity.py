@@ -127,10 +127,7 @@ def test_the_nearly_full_document_has_no_extra_large_cell_left_in_racks_7_and_8(
     by_zone = {zone.zone: zone.current for zone in answer.sku_capacities[0].zones}
     assert (by_zone["7"], by_zone["8"]) == (exactly(0), exactly(0))
     cells = answer.fragmentation
-    assert (exactly(cells.open), cells.taken) == (
-        answer.sku_capacities[0].current,
-        140,
-    )  # 140 extra-large VMs stand
+    assert (exactly(cells.open), cells.taken) == (answer.sku_capacities[0].current, 140)  # 140 extra-large VMs stand
     assert cells.open + cells.taken + cells.broken == cells.cells == 256
 
 
@@ -183,9 +180,7 @@ def test_machines_that_take_no_vm_are_left_out() -> None:
 
 @SLOW
 @given(SITES, POOLS)
-def test_every_cell_is_of_one_kind_and_what_is_free_adds_up(
-    machines: list[int], pools: list[tuple[str, int]]
-) -> None:
+def test_every_cell_is_of_one_kind_and_what_is_free_adds_up(machines: list[int], pools: list[tuple[str, int]]) -> None:
     files = crowded(machines, pools)
     if files is None:
         return
@@ -222,20 +217,12 @@ def _opens(usage: Usage, demand: Demand) -> RejectionCheck | None:
     return (lambda rack: "full" if usage.pool.racks[rack] >= most else None) if most else None
 
 
-def test_a_mix_obeys_what_all_pools_of_a_sku_ask_as_single_skus_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_mix_obeys_what_all_pools_of_a_sku_ask_as_single_skus_do(monkeypatch: pytest.MonkeyPatch) -> None:
     rule = CountFilter(
-        name="at_most",
-        item=Item.RACK,
-        build_check=_opens,
-        describe_shortage=lambda _: "full",
-        is_monotonic=True,
+        name="at_most", item=Item.RACK, build_check=_opens, describe_shortage=lambda _: "full", is_monotonic=True
     )
     monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
-    monkeypatch.setattr(
-        nks_pools, "build_constraints", lambda values: _AtMost(get_zones(values), most_on_rack=2)
-    )
+    monkeypatch.setattr(nks_pools, "build_constraints", lambda values: _AtMost(get_zones(values), most_on_rack=2))
     site = site_of(standing(racks(4, 4) + cluster("a", plane=G12.name, pools=pool("p", 4, P46.name))))
     assert room(site, P46) == 4
     mix = compute_capacity(site, mix=[MixPart(1, P46)]).mix

@@ -7,10 +7,7 @@ from itertools import product
 import pytest
 
 from nexusform.domains.whatif.questions.failure import Failure, FailureScope, simulate_machine_loss
-from nexusform.domains.whatif.questions.kubernetes_upgrade import (
-    KubernetesUpgrade,
-    simulate_kubernetes_upgrade,
-)
+from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
 from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
     KUBERNETES_UPGRADE,
@@ -105,10 +102,7 @@ def test_a_failure_says_in_how_many_draws_everything_fits() -> None:
     outline = build_failure_report(failure, "state")
     for text in (render_report_text(outline, colour=False, width=100), render_report_markdown(outline)):
         words = " ".join(text.split())
-        assert (
-            f"0 to 2 VMs fit nowhere else; everything fits in {fitting} of 100 samples (NUMA use unknown)"
-            in words
-        )
+        assert f"0 to 2 VMs fit nowhere else; everything fits in {fitting} of 100 samples (NUMA use unknown)" in words
         assert f"not known on 2 machines; everything fits in {fitting} of 100 draws of them" in words
         assert "0 to 2 of 2" in words
         assert "others / o2" in words

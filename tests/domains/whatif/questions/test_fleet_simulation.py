@@ -29,9 +29,7 @@ def simulated(state: State, **flags: str | Sequence[str]) -> FleetSimulation:
     }
     edits, problems = parse_edits(texts)
     assert not problems
-    simulation = simulate_fleet(
-        build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
-    )
+    simulation = simulate_fleet(build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits)
     assert not isinstance(simulation, list), simulation
     return simulation
 
@@ -39,9 +37,7 @@ def simulated(state: State, **flags: str | Sequence[str]) -> FleetSimulation:
 def refused(state: State, flags: Mapping[EditKind, Sequence[str]]) -> list[str]:
     edits, problems = parse_edits(flags)
     if not problems:
-        answer = simulate_fleet(
-            build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
-        )
+        answer = simulate_fleet(build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits)
         assert isinstance(answer, list)
         problems = answer
     assert {problem.id for problem in problems} == {"invalid-simulation"}
@@ -210,12 +206,8 @@ def test_all_mistakes_are_told_at_once(two_of_four: State) -> None:
     assert len(refused(two_of_four, {EditKind.LEAVE: ["c4:x"], EditKind.HEALTH: ["c3"]})) == 2
 
 
-@pytest.mark.parametrize(
-    "flags", [{EditKind.LEAVE: ["c4", "c4"]}, {EditKind.LEAVE: ["c4"], EditKind.DRAIN: ["c4"]}]
-)
-def test_nothing_more_happens_to_one_that_leaves(
-    two_of_four: State, flags: Mapping[EditKind, Sequence[str]]
-) -> None:
+@pytest.mark.parametrize("flags", [{EditKind.LEAVE: ["c4", "c4"]}, {EditKind.LEAVE: ["c4"], EditKind.DRAIN: ["c4"]}])
+def test_nothing_more_happens_to_one_that_leaves(two_of_four: State, flags: Mapping[EditKind, Sequence[str]]) -> None:
     (detail,) = refused(two_of_four, flags)
     assert "c4 already leaves the fleet" in detail
 
@@ -323,8 +315,7 @@ SORTED = pick_n(
 
 def with_nodes(*names: str) -> str:
     members = [
-        member(name, more=f'kubernetes_cluster_id = nexus_kubernetes_cluster.all["{name}"].id')
-        for name in names
+        member(name, more=f'kubernetes_cluster_id = nexus_kubernetes_cluster.all["{name}"].id') for name in names
     ]
     return NODES + "".join(members) + placement(SORTED) + placement(SORTED, name="q")
 
@@ -422,10 +413,7 @@ def _placement(draw: random.Random, name: str) -> str:
 def test_what_happens_without_the_edits_too_is_said(two_of_four: State) -> None:
     gone = next(each for each in two_of_four.instances if each.name == "c4")
     simulation = simulated(two_of_four.replace_instance(gone, None), label="c1:ring=9")
-    assert [(row.object, row.action) for row in outcome(simulation).unrelated] == [
-        ("c4", "remove"),
-        ("c2", "place"),
-    ]
+    assert [(row.object, row.action) for row in outcome(simulation).unrelated] == [("c4", "remove"), ("c2", "place")]
     why = next(part for part in build_fleet_report(simulation, "").sections if part.title == "Why")
     assert why.lines[0].startswith("p removed from c4, with and without this change: ")
 

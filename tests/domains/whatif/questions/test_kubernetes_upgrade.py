@@ -2,10 +2,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nexusform.domains.whatif.questions.kubernetes_upgrade import (
-    KubernetesUpgrade,
-    simulate_kubernetes_upgrade,
-)
+from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
 from nexusform.state.objects import State
 from tests.planning.harness import agent_pool, cluster, plan, pool, rows
 from tests.worlds.small_worlds import document, racks, site_of, standing

@@ -134,8 +134,7 @@ def test_a_hop_that_does_not_fit_is_bad_and_moves_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "said"),
-    [("x", "is not a version"), ("1.28", "cannot be upgraded to"), ("2.0", "cannot be upgraded to")],
+    ("to", "said"), [("x", "is not a version"), ("1.28", "cannot be upgraded to"), ("2.0", "cannot be upgraded to")]
 )
 def test_versions_that_no_upgrade_leads_to(to: str, said: str) -> None:
     state = standing(racks(2, 2) + cluster("a", arguments=OLD, count=1))
@@ -168,9 +167,7 @@ def test_there_is_nothing_to_do_at_the_version() -> None:
 
 
 def test_several_clusters_go_in_an_order_that_fits() -> None:
-    state = standing(
-        racks(3, 3) + cluster("a", arguments=OLD, count=1) + cluster("b", arguments=OLD, count=1)
-    )
+    state = standing(racks(3, 3) + cluster("a", arguments=OLD, count=1) + cluster("b", arguments=OLD, count=1))
     found = path_of(state, "b a", "1.30")
     assert [one.cluster for one in found.clusters] == ["b", "a"]
     assert all(hop.has_surge_capacity for one in found.clusters for hop in one.hops)

@@ -68,9 +68,7 @@ def upf_on(name: str) -> dict[str, Any]:
     found = pod(f"upf-1-{name}", f"core-workers-{name[-1]}", owner=("ReplicaSet", "upf-1"))
     found["metadata"] |= {"namespace": "core", "labels": {"app": "upf", "pod-template-hash": "1"}}
     asked = {"requests": {"cpu": "1", "memory": "1Gi"}}
-    found["spec"]["containers"] = [
-        {"name": "upf", "image": "registry.example.com/upf:2.3", "resources": asked}
-    ]
+    found["spec"]["containers"] = [{"name": "upf", "image": "registry.example.com/upf:2.3", "resources": asked}]
     return found
 
 
@@ -117,9 +115,7 @@ def test_pods_are_where_they_were_seen_until_a_plan_says_otherwise(lab: Path, as
     # Two pods of which one has to stay let one go, unless their controller says that one is not ready.
     [({}, False), ({"disruptionsAllowed": 1, "expectedPods": 2}, False), ({"disruptionsAllowed": 0}, True)],
 )
-def test_a_drain_asks_a_budget_what_it_lets_go(
-    lab: Path, ask: Asked, stated: dict[str, Any], held: bool
-) -> None:
+def test_a_drain_asks_a_budget_what_it_lets_go(lab: Path, ask: Asked, stated: dict[str, Any], held: bool) -> None:
     main = (lab / "main.nf.hcl").read_text()
     (lab / "main.nf.hcl").write_text(main.replace("default     = 1", "default     = 2"))
     budget = {
@@ -181,9 +177,7 @@ def test_a_fleet_counts_what_runs_on_its_members(lab: Path, ask: Asked) -> None:
         assert member["before"]["available"]["cpu"] == cpu
 
 
-def test_capacity_names_nodes_whose_room_it_cannot_count(
-    lab: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_capacity_names_nodes_whose_room_it_cannot_count(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ask = Asked(capsys)
     (lab / "nodes.json").write_bytes(printed(*WORKERS, node("other-1"), node("other-2")))
     ask("apply", "-auto-approve")
@@ -191,9 +185,7 @@ def test_capacity_names_nodes_whose_room_it_cannot_count(
     for words in ((), ("-plan=p.nfplan",)):
         ask("simulate", "capacity", "-format=json", *words)
         warning = " ".join(ask.told.replace("│", " ").split())
-        assert (
-            '2 nodes of the cluster "lab/core" (other-1, other-2) match no VM by name or provider id'
-        ) in warning
+        assert ('2 nodes of the cluster "lab/core" (other-1, other-2) match no VM by name or provider id') in warning
     (lab / "nodes.json").write_bytes(printed(*WORKERS))
     ask("simulate", "capacity", "-format=json")
     assert ask.told == ""

@@ -9,19 +9,11 @@ import pytest
 
 from nexusform.domains.pods.scheduling.preemption import compute_allowed_disruptions
 from nexusform.domains.pods.scheduling.workloads import DisruptionBudget
-from nexusform.domains.whatif.questions.failure import (
-    FailureScope,
-    simulate_cluster_loss,
-    simulate_machine_loss,
-)
+from nexusform.domains.whatif.questions.failure import FailureScope, simulate_cluster_loss, simulate_machine_loss
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.pod_view import build_pods
 from nexusform.domains.whatif.questions.pods_down import ClusterPods, PodsOutcome, WorkloadVerdict
-from nexusform.domains.whatif.questions.runtime_upgrade import (
-    RuntimeUpgrade,
-    UpgradeOptions,
-    simulate_runtime_upgrade,
-)
+from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade, UpgradeOptions, simulate_runtime_upgrade
 from nexusform.kubernetes.matching import build_label_selector
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.resources.address import parse_address
@@ -212,10 +204,7 @@ spec: {containers: [{name: lonely, image: lonely, resources: {requests: {cpu: 4}
     lost = [left for wave in by_wave for left in wave.values()]
     assert all(left.running == 2 for left in lost if left.workload == "shop/Deployment/urgent")
     reasons = {move.reason for left in lost for move in left.moves if move.pod == "lonely"}
-    assert reasons <= {
-        "a bare Pod waits for its node",
-        "a bare Pod is evicted and not re-created",
-    }
+    assert reasons <= {"a bare Pod waits for its node", "a bare Pod is evicted and not re-created"}
     evicted = [move for left in lost for move in left.moves if move.pod in ("lonely", "web-0")]
     assert any(not move.node for move in evicted)
 
@@ -268,12 +257,7 @@ def test_a_failure_names_what_falls_over_and_where_it_goes() -> None:
     node = next(vm for p in site.clusters[0].pools for vm in p.vms if vm.name == before.node)
     found = simulate_machine_loss(site, FailureScope.MACHINE, "m", [node.placement.machine], pods)
     [left] = found.workloads
-    assert (left.before, left.at_once, left.moves[0].pod, left.moves[0].old_node) == (
-        3,
-        2,
-        "web-0",
-        node.name,
-    )
+    assert (left.before, left.at_once, left.moves[0].pod, left.moves[0].old_node) == (3, 2, "web-0", node.name)
     assert not found.lost_workloads
     gone = simulate_cluster_loss(site, site.clusters[0], pods)
     assert [(w.running, w.pending) for w in gone.lost_workloads] == [(0, 3)]

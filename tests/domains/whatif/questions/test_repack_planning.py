@@ -22,17 +22,8 @@ from nexusform.domains.whatif.questions.repack_context import (
     rebuild_scheduler,
 )
 from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus, plan_repack
-from nexusform.domains.whatif.questions.repack_program import (
-    NoSolution,
-    RepackProgram,
-    Solution,
-    SolverLimits,
-)
-from nexusform.domains.whatif.questions.repack_separation import (
-    RuleGroup,
-    SeparationRule,
-    build_separation_rules,
-)
+from nexusform.domains.whatif.questions.repack_program import NoSolution, RepackProgram, Solution, SolverLimits
+from nexusform.domains.whatif.questions.repack_separation import RuleGroup, SeparationRule, build_separation_rules
 from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
 from nexusform.domains.whatif.rendering.repack_report import build_repack_report
 from nexusform.scheduling.racks import profile
@@ -175,9 +166,7 @@ def test_what_keeps_a_choice_from_an_order_is_named() -> None:
     assert (one.constraint, one.recreations) == (Constraint.MAX_UNAVAILABLE, 5)
 
 
-def fewest_of_whole_machines(
-    site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, most: int
-) -> int | None:
+def fewest_of_whole_machines(site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, most: int) -> int | None:
     """The fewest VMs whose going makes room where machines are emptied as a whole, by trying every choice."""
     crews = [host.loose for host in ground.hosts if host.loose]
     choices = [
@@ -185,15 +174,11 @@ def fewest_of_whole_machines(
         for count in range(1, len(crews) + 1)
         for chosen in combinations(crews, count)
     ]
-    counts = [
-        len(chosen) for chosen in choices if len(chosen) <= most and _settles(site, ground, asked, chosen)
-    ]
+    counts = [len(chosen) for chosen in choices if len(chosen) <= most and _settles(site, ground, asked, chosen)]
     return min(counts, default=None)
 
 
-def _settles(
-    site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]
-) -> bool:
+def _settles(site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]) -> bool:
     """Whether these VMs find machines, the demand fitting in every split: every machine is tried for each.
 
     A machine that was emptied has known cells: VMs may come back to it, to either cell.
@@ -243,9 +228,7 @@ def _cells_for(scheduler: RackScheduler, machine: Machine, demand: Demand) -> li
     """The cells that take a VM; () where it fits whichever split it is."""
     if machine.name in scheduler.list_machines_with_unknown_cells():
         here = Hint(True, True, HintScope.MACHINE, frozenset({machine.name}), frozenset(), "here")
-        there = replace(
-            demand, constraints=replace(demand.constraints, hints=(*demand.constraints.hints, here))
-        )
+        there = replace(demand, constraints=replace(demand.constraints, hints=(*demand.constraints.hints, here)))
         return [()] if scheduler.count_free_slots(there).minimum else []
     free = [FreeCell(machine.cpus_per_cell, machine.memory_gib_per_cell * 1024, machine.vfs_per_cell)] * 2
     for vm in scheduler.list_vms():
@@ -372,8 +355,7 @@ def spread(site: SiteSnapshot, made: RepackResult) -> None:
 def test_most_small_sites_are_solved_and_proved() -> None:
     """The share that ends with a proof: it says when the search gets worse."""
     ends = Counter(
-        plan_repack(site_with_history(seed, 3, 3, filled=0.55 + 0.01 * seed), request(2)).status
-        for seed in range(20)
+        plan_repack(site_with_history(seed, 3, 3, filled=0.55 + 0.01 * seed), request(2)).status for seed in range(20)
     )
     assert ends[RepackStatus.GAP] <= 2, ends
 
@@ -431,9 +413,7 @@ def test_places_are_given_out_so_that_no_rack_is_crowded_without_need() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("seed", range(6))
-def test_machines_that_stand_for_themselves_forbid_nothing_where_disk_is_plenty(
-    seed: int, known: bool
-) -> None:
+def test_machines_that_stand_for_themselves_forbid_nothing_where_disk_is_plenty(seed: int, known: bool) -> None:
     """A machine that is emptied gives its disk back, and one that nobody may leave has disk, too."""
     site = site_with_history(seed, 3, 2, filled=0.6 + 0.03 * seed, known=known, disk=99_000)
     asked = request(site.scheduler.count_free_slots(request(1).demand).minimum + 1)
@@ -552,10 +532,7 @@ def test_separation_rules_hold_for_whoever_is_re_created() -> None:
         keys = [(pool.owner.owner, pool.name) for pool in site.pools]
         rule = SeparationRule("machine", (RuleGroup(frozenset(keys[::4])), RuleGroup(frozenset(keys[1::4]))))
         want = site.scheduler.count_free_slots(request(1).demand).minimum + 2
-        free, bound = (
-            plan_repack(site, request(want)),
-            plan_repack(site, request(want, separation_rules=(rule,))),
-        )
+        free, bound = (plan_repack(site, request(want)), plan_repack(site, request(want, separation_rules=(rule,))))
         assert bound.recreations is None or bound.recreations >= (free.bound or 0)
         standing = {vm.handle: vm for vm in site.scheduler.list_vms()}
         for window in bound.windows:
@@ -563,9 +540,7 @@ def test_separation_rules_hold_for_whoever_is_re_created() -> None:
                 standing.pop(step.source.handle)
             for step in window.steps:
                 pool = site.pools[step.source.pool]
-                off = rule.find_forbidden(
-                    (pool.owner.owner, pool.name, step.source.vm.number), standing.values()
-                )
+                off = rule.find_forbidden((pool.owner.owner, pool.name, step.source.vm.number), standing.values())
                 assert step.target.machine not in off
                 landed += 1
     assert landed

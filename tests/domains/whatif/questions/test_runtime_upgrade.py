@@ -73,9 +73,7 @@ def test_fewer_machines_at_once_keep_it() -> None:
 
 def test_a_control_plane_of_one_or_two_cannot_keep_it() -> None:
     for count in (1, 2):
-        assert (
-            outcomes(upgrade(racks(2, 2) + cluster("a", count=count)))["a/control-plane"] is PoolOutcome.LOST
-        )
+        assert outcomes(upgrade(racks(2, 2) + cluster("a", count=count)))["a/control-plane"] is PoolOutcome.LOST
 
 
 def test_a_pool_of_one_node_is_lost_and_a_plain_vm_is_interrupted() -> None:

@@ -95,9 +95,7 @@ def view(site: Lived, scheduler: RackScheduler) -> SiteSnapshot:
 def occupied(site: Lived, scheduler: RackScheduler, sku: VmSku, surge: int) -> OccupiedSite:
     machines = {machine.name: machine for machine in scheduler.machines}
     numbers = tuple(range(surge))
-    pool = PoolDemand(
-        "x", numbers, tuple(map(str, numbers)), sku, max_surge=str(surge), count_path=("count",)
-    )
+    pool = PoolDemand("x", numbers, tuple(map(str, numbers)), sku, max_surge=str(surge), count_path=("count",))
     owner = VmDemand("s", "new", "new", (pool,))
     plan = SitePlan("s", "s", scheduler, machines, site.racks, frozenset(), {})
     return OccupiedSite(plan, pools=[(owner, pool)])
@@ -118,9 +116,7 @@ def questions(site: Lived, draw: random.Random) -> Iterator[tuple[str, Interval,
     yield "left over", seen.unusable_vcpus, true.unusable_vcpus
     yield "left over GiB", seen.unusable_memory_gib, true.unusable_memory_gib
     yield from _headroom(site, sku, draw.randint(1, 30))
-    for before, after in zip(
-        site.blind.explain(_new(sku)).filters, site.truth.explain(_new(sku)).filters, strict=True
-    ):
+    for before, after in zip(site.blind.explain(_new(sku)).filters, site.truth.explain(_new(sku)).filters, strict=True):
         yield f"explain {before.rule}", before.interval, after.interval
     parts = [MixPart(draw.randint(1, 3), one) for one in draw.sample(MENU, 2)]
     mix, exact = (compute_capacity(view(site, one), [sku], mix=parts).mix for one in (site.blind, site.truth))
@@ -147,8 +143,7 @@ def _headroom(site: Lived, sku: VmSku, surge: int) -> Iterator[tuple[str, Interv
     )
     # No surge room: 1, room: 0, perhaps: 0 to 1.
     verdict = Interval(
-        bool(seen.after.no_surge_clusters),
-        bool(seen.after.no_surge_clusters or seen.after.uncertain_surge_clusters),
+        bool(seen.after.no_surge_clusters), bool(seen.after.no_surge_clusters or seen.after.uncertain_surge_clusters)
     )
     yield "surge", verdict, Interval(bool(true.after.no_surge_clusters), bool(true.after.no_surge_clusters))
     demand = build_demand(*pair[0].pools[0], 0)

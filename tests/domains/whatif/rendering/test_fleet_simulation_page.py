@@ -64,9 +64,7 @@ def two_of_four() -> State:
 def page_of(state: State, **flags: str) -> str:
     edits, problems = parse_edits({verb: [flags[verb.value]] for verb in EditKind if verb.value in flags})
     assert not problems
-    simulation = simulate_fleet(
-        build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
-    )
+    simulation = simulate_fleet(build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits)
     assert not isinstance(simulation, list)
     return render_fleet_page(simulation, build_fleet_report(simulation, "state serial 1"))
 
@@ -125,9 +123,7 @@ def test_of_many_placements_those_that_change_are_told() -> None:
     state = applied(plan(hub() + members + many))
     edits, problems = parse_edits({EditKind.LEAVE: ["c4"]})
     assert not problems
-    simulation = simulate_fleet(
-        build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits
-    )
+    simulation = simulate_fleet(build_fleet_snapshot(list_state_objects(state), all_types(), state.catalogue), edits)
     assert not isinstance(simulation, list)
     changed = [each for each in simulation.placements if each.gained or each.lost]
     assert len(simulation.placements) == 30

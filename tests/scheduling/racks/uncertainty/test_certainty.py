@@ -29,9 +29,7 @@ def machines(racks: int, each: int) -> list[Machine]:
 
 
 def demand(number: int, sku: str = "NC_P46_224_v1", zones: str | None = None) -> Demand:
-    return Demand(
-        VmName("c", "c", "p", number), SKUS[sku], PlacementConstraints(frozenset(zones) if zones else None)
-    )
+    return Demand(VmName("c", "c", "p", number), SKUS[sku], PlacementConstraints(frozenset(zones) if zones else None))
 
 
 def test_a_forced_place_is_certain_and_a_free_choice_is_not() -> None:
@@ -50,9 +48,7 @@ def test_a_forced_place_is_certain_and_a_free_choice_is_not() -> None:
 
 
 def test_counts_per_rack_can_be_certain_where_no_vm_is() -> None:
-    answer = repeat_with_samples(
-        RackScheduler(machines(2, 4)), [PlaceOperation(n, demand(n)) for n in range(4)], 40
-    )
+    answer = repeat_with_samples(RackScheduler(machines(2, 4)), [PlaceOperation(n, demand(n)) for n in range(4)], 40)
     (pool,) = answer.pools
     assert all(certainty.rack < 1 for certainty in answer.vms.values())
     assert pool.certain_racks == ("r1", "r2")
@@ -66,8 +62,7 @@ def test_a_run_in_which_a_vm_does_not_fit_is_no_match_and_goes_on() -> None:
     operations = [
         PlaceOperation("small", demand(0, "NC_G2_8_v1")),
         PlaceOperation(
-            "large",
-            Demand(VmName("d", "d", "p", 0), SKUS["NC_E94_448_v1"], PlacementConstraints(frozenset("1"))),
+            "large", Demand(VmName("d", "d", "p", 0), SKUS["NC_E94_448_v1"], PlacementConstraints(frozenset("1")))
         ),
         PlaceOperation("last", Demand(VmName("e", "e", "p", 0), SKUS["NC_G2_8_v1"])),
     ]
@@ -96,11 +91,7 @@ def test_releases_and_pinned_vms_are_played_again() -> None:
         PlaceOperation("first", demand(0)),
         ReleaseOperation("first"),
         OccupyOperation(
-            "pinned",
-            VmName("x", "x", "x", 0),
-            SKUS["NC_P46_224_v1"],
-            Placement("r1-bm01", "r1", "1", ()),
-            True,
+            "pinned", VmName("x", "x", "x", 0), SKUS["NC_P46_224_v1"], Placement("r1-bm01", "r1", "1", ()), True
         ),
         PlaceOperation("second", demand(1)),
         PlaceOperation("third", demand(2)),
@@ -113,9 +104,7 @@ def test_releases_and_pinned_vms_are_played_again() -> None:
     assert [vm.handle for vm in base.list_vms()] == [old]
 
 
-@pytest.mark.parametrize(
-    ("vms", "runs"), [(0, 0), (1, 100), (2000, 100), (2001, 99), (20_000, 10), (20_001, 0)]
-)
+@pytest.mark.parametrize(("vms", "runs"), [(0, 0), (1, 100), (2000, 100), (2001, 99), (20_000, 10), (20_001, 0)])
 def test_how_often_a_plan_is_repeated(vms: int, runs: int) -> None:
     assert compute_default_runs(vms) == runs
 
@@ -156,12 +145,5 @@ def test_a_machine_is_drawn_where_it_hangs_on_unknown_cells_whether_a_vm_fits() 
     for number in range(2):  # in one cell together, or one in each
         place = Placement("r1-bm01", "r1", "1", ())
         base.add_existing(VmName("old", "old", "p", number), SKUS["NC_P22_112_v1"], place)
-    assert (
-        repeat_with_samples(
-            base, [PlaceOperation("small", demand(0, "NC_P22_112_v1"))], 10
-        ).uncertain_machines
-        == ()
-    )
-    assert repeat_with_samples(base, [PlaceOperation("large", demand(0))], 10).uncertain_machines == (
-        "r1-bm01",
-    )
+    assert repeat_with_samples(base, [PlaceOperation("small", demand(0, "NC_P22_112_v1"))], 10).uncertain_machines == ()
+    assert repeat_with_samples(base, [PlaceOperation("large", demand(0))], 10).uncertain_machines == ("r1-bm01",)

@@ -72,10 +72,7 @@ def test_the_width_is_that_of_every_labelled_assignment() -> None:
     while asked < MACHINES:
         host = machine(2, draw.choice([48, 56]), 224, 40_000)
         # The smaller ones more often: a machine takes many of them.
-        skus = [
-            min(draw.sample(MENU, 4), key=lambda sku: sku.memory_gib)
-            for _ in range(draw.randint(1, MOST_VMS))
-        ]
+        skus = [min(draw.sample(MENU, 4), key=lambda sku: sku.memory_gib) for _ in range(draw.randint(1, MOST_VMS))]
         legal = assignments(host, skus)
         if not legal:
             continue
@@ -127,9 +124,7 @@ def test_vms_that_cannot_lie_in_any_way_leave_nothing() -> None:
     assert scheduler.try_place(Demand(VmName("d", "d", "p", 0), SKUS["NC_G2_8_v1"])) is None
     scheduler.release(1)
     assert scheduler.list_overfull_machines() == ()
-    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G2_8_v1"])) == Interval(
-        11, 11
-    )  # by disk
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G2_8_v1"])) == Interval(11, 11)  # by disk
 
 
 def test_what_is_placed_there_has_no_cells_and_gives_its_room_back() -> None:

@@ -32,9 +32,7 @@ REASON = "cluster does not match with any of the required cluster affinity terms
 ASCENDING, DESCENDING = "Ascending", "Descending"
 
 
-def find_eligible(
-    request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks
-) -> Mask | Abort:
+def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask | Abort:
     """Return the members that match a required term; all without terms."""
     terms = request.policy.required_terms
     if not terms:
@@ -55,9 +53,7 @@ def _match_terms(terms: tuple[ClusterTerm, ...], member_list: MemberList) -> Mas
     aborts: list[tuple[int, Abort]] = []
     aborted: Mask = 0
     for term in terms:
-        term_members, unreadable = _match_term(
-            term, member_list, member_list.all_members & ~matched & ~aborted
-        )
+        term_members, unreadable = _match_term(term, member_list, member_list.all_members & ~matched & ~aborted)
         matched |= term_members
         for position, abort in unreadable:
             aborted |= 1 << position
@@ -65,17 +61,13 @@ def _match_terms(terms: tuple[ClusterTerm, ...], member_list: MemberList) -> Mas
     return min(aborts, key=lambda pair: pair[0])[1] if aborts else matched
 
 
-def _match_term(
-    term: ClusterTerm, member_list: MemberList, candidates: Mask
-) -> tuple[Mask, list[tuple[int, Abort]]]:
+def _match_term(term: ClusterTerm, member_list: MemberList, candidates: Mask) -> tuple[Mask, list[tuple[int, Abort]]]:
     """Return the members of `candidates` that match a term, and by position errors of unreadable values."""
     selected_members = member_list.select_by_labels(term.label_selector)
     if isinstance(selected_members, str):
         # An invalid selector stops the scheduler at the first member evaluated.
         first_positions = list(islice(iterate_ascending(candidates), 1))
-        return 0, [
-            (position, _build_abort(member_list, position, selected_members)) for position in first_positions
-        ]
+        return 0, [(position, _build_abort(member_list, position, selected_members)) for position in first_positions]
     candidates &= selected_members
     unreadable: list[tuple[int, Abort]] = []
     for requirement in term.property_selector or ():
@@ -95,9 +87,7 @@ def _build_abort(member_list: MemberList, position: int, message: str) -> Abort:
     return Abort(member_list.members[position].name, message)
 
 
-def _compare_members(
-    requirement: PropertyRequirement, member_list: MemberList
-) -> tuple[Mask, dict[int, str]]:
+def _compare_members(requirement: PropertyRequirement, member_list: MemberList) -> tuple[Mask, dict[int, str]]:
     """Compare every member with a requirement; return the matching ones and errors by position."""
     bound = _parse_bound(requirement)
     compare = COMPARISONS.get(requirement.operator)
@@ -140,9 +130,7 @@ def check_sorters(request: PlacementRequest, member_list: MemberList) -> Abort |
     return None
 
 
-def compute_scores(
-    request: PlacementRequest, member_list: MemberList
-) -> tuple[tuple[int, ...], dict[int, str]]:
+def compute_scores(request: PlacementRequest, member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
     """Return every member's affinity score in name order, and errors by position. Terms add up, each rounded
     on its own; a weight of 0 is skipped.
     """
@@ -150,16 +138,12 @@ def compute_scores(
     return member_list.get_cached(("preferred", terms), lambda: _sum_terms(terms, member_list))
 
 
-def _sum_terms(
-    terms: tuple[PreferredTerm, ...], member_list: MemberList
-) -> tuple[tuple[int, ...], dict[int, str]]:
+def _sum_terms(terms: tuple[PreferredTerm, ...], member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
     """Return the points of all terms for every member, and errors by position."""
     failing: dict[int, str] = {}
     columns: list[tuple[int, ...]] = []
     for term in terms:
-        column, failures = member_list.get_cached(
-            ("preference", term), partial(_score_term, term, member_list)
-        )
+        column, failures = member_list.get_cached(("preference", term), partial(_score_term, term, member_list))
         columns.append(column)
         failing = {**failures, **failing}
     if not columns:

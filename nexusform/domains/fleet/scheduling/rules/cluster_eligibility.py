@@ -13,14 +13,11 @@ _DISCONNECTED = "cluster is not connected to the fleet"
 _REASONS = {
     Health.LEAVING: "cluster has left the fleet",
     Health.NO_AGENT: f"{_DISCONNECTED}: member agent not online yet",
-    Health.NO_HEARTBEAT: (
-        f"{_DISCONNECTED}: no recent heartbeat signals (last received more than 5 minutes ago)"
-    ),
+    Health.NO_HEARTBEAT: (f"{_DISCONNECTED}: no recent heartbeat signals (last received more than 5 minutes ago)"),
     Health.NOT_JOINED: f"{_DISCONNECTED}: member agent not joined yet",
     Health.NO_HEALTH: f"{_DISCONNECTED}: health condition from member agent is not available",
     Health.UNHEALTHY: (
-        f"{_DISCONNECTED}: unhealthy for a prolonged period of time (last transitioned more than 5 minutes "
-        f"ago)"
+        f"{_DISCONNECTED}: unhealthy for a prolonged period of time (last transitioned more than 5 minutes ago)"
     ),
 }
 

@@ -25,9 +25,7 @@ def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_m
         return member_list.all_members
     return member_list.get_cached(
         ("namespace", request.namespace),
-        lambda: member_list.select_members(
-            lambda member: explain_missing_namespace(member, request.namespace) is None
-        ),
+        lambda: member_list.select_members(lambda member: explain_missing_namespace(member, request.namespace) is None),
     )
 
 

@@ -48,9 +48,7 @@ def build_domains(
 ) -> tuple[SpreadDomain, ...]:
     """Build the domains of a constraint; members without the label belong to none."""
     by_value = member_list.members_by_label.get(constraint.topology_key, {})
-    domain_counts = [
-        (members, (members & binding_masks.current).bit_count()) for members in by_value.values()
-    ]
+    domain_counts = [(members, (members & binding_masks.current).bit_count()) for members in by_value.values()]
     if not domain_counts:
         return ()
     counts = sorted(count for _, count in domain_counts)
@@ -65,9 +63,7 @@ def build_domains(
 
 def sort_constraints(request: PlacementRequest) -> tuple[SpreadConstraint, ...]:
     """Return the constraints in order of evaluation: hard ones first."""
-    return tuple(
-        sorted(request.policy.spread_constraints, key=lambda c: c.when_unsatisfiable == SCHEDULE_ANYWAY)
-    )
+    return tuple(sorted(request.policy.spread_constraints, key=lambda c: c.when_unsatisfiable == SCHEDULE_ANYWAY))
 
 
 def evaluate_constraints(
@@ -116,9 +112,7 @@ def explain_rejection(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
 ) -> str:
     """Return the first violated hard constraint."""
-    for constraint, members in evaluate_constraints(
-        request, member_list, binding_masks
-    ).rejected_by_constraint:
+    for constraint, members in evaluate_constraints(request, member_list, binding_masks).rejected_by_constraint:
         if members >> position & 1:
             return (
                 f'violated doNotSchedule topology spread constraint "{constraint.topology_key}"'

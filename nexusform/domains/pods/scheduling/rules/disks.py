@@ -16,11 +16,7 @@ def reject(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
         return None
     return (
         REASON
-        if any(
-            (a.name == b.name and (not (a.is_read_only and b.is_read_only)))
-            for a in pod.disks
-            for b in usage.disks
-        )
+        if any((a.name == b.name and (not (a.is_read_only and b.is_read_only))) for a in pod.disks for b in usage.disks)
         else None
     )
 

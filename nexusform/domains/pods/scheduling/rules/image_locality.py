@@ -43,12 +43,8 @@ def compute_image_values(sizes: Sequence[Mapping[str, int] | None]) -> list[Mapp
     for image, size in _list_entries(sizes):
         size_by_image.setdefault(image, size)
         node_counts[image] = node_counts.get(image, 0) + 1
-    value_by_image = {
-        image: int(size * (node_counts[image] / len(sizes))) for image, size in size_by_image.items()
-    }
-    return [
-        None if images is None else {image: value_by_image[image] for image in images} for images in sizes
-    ]
+    value_by_image = {image: int(size * (node_counts[image] / len(sizes))) for image, size in size_by_image.items()}
+    return [None if images is None else {image: value_by_image[image] for image in images} for images in sizes]
 
 
 def _list_entries(sizes: Iterable[Mapping[str, int] | None]) -> Iterable[tuple[str, int]]:

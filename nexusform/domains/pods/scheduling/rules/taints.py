@@ -70,12 +70,9 @@ def score(pod: PodSpec, node: Node) -> int:
     """Return the number of untolerated PreferNoSchedule taints of the node."""
     if not node.taints:
         return 0
-    soft_tolerations = [
-        toleration for toleration in pod.tolerations if toleration.effect in ("", PREFER_NO_SCHEDULE)
-    ]
+    soft_tolerations = [toleration for toleration in pod.tolerations if toleration.effect in ("", PREFER_NO_SCHEDULE)]
     return sum(
-        taint.effect == PREFER_NO_SCHEDULE and not is_tolerated(taint, soft_tolerations)
-        for taint in node.taints
+        taint.effect == PREFER_NO_SCHEDULE and not is_tolerated(taint, soft_tolerations) for taint in node.taints
     )
 
 

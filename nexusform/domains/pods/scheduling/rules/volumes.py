@@ -14,8 +14,7 @@ NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
 OTHER_ZONE: Final = "node(s) had no available volume zone"
 UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 IN_USE: Final = (
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by "
-    "another pod"
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
 )
 # Zone and region labels of volumes and nodes, each with its current name.
 ZONE_LABELS: Final = {
