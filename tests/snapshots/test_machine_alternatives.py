@@ -103,7 +103,7 @@ def test_a_rule_about_the_vms_that_stand_is_named(monkeypatch: pytest.MonkeyPatc
     assert (own.requirements, own.rule) == ((Requirement.RULE,), "1 VMs of p already")
     assert other.requirements == ()
     lines = describe_alternatives([own], asked, 1)
-    assert lines == [f"1 machine has room, but a rule refuses: {own.machine} (1 VMs of p already)."]
+    assert lines == [f"1 machine has capacity, but a rule rejects the VM: {own.machine} (1 VMs of p already)."]
     # The VM itself is no reason for it to stay away.
     assert all(way.requirements == () for way in find_alternatives(site, replace(asked, vm=stands.vm), ""))
 
@@ -118,12 +118,12 @@ def test_in_words() -> None:
         MachineAlternative("f", "r1", "1", (Requirement.ZONE, Requirement.OPEN)),
     ]
     assert describe_alternatives(found, demand("NC_P46_224_v1", "2"), 3) == [
-        "1 machine has room, and the rule only ranks others first: e.",
+        "1 machine has capacity but a lower rank: e.",
         (
-            "1 machine has room in zones that are not among {2}: r1 (1). A wider availability_zones would "
-            "let it go there; that re-places all 3 VMs of the pool."
+            "1 machine has capacity in zones outside {2}: r1 (1). A wider availability_zones allows them; that "
+            "re-places all 3 VMs of the pool."
         ),
-        "1 machine has room once it takes VMs: d (cordoned).",
-        "1 machine would have room if 1 VM left: c (z); 1 more if several did.",
-        "1 machine would need more than one such change.",
+        "1 machine has capacity once it takes VMs: d (cordoned).",
+        "1 machine would have capacity with 1 VM fewer: c (z); 1 more if several were removed.",
+        "1 machine would need several such changes.",
     ]

@@ -154,7 +154,7 @@ def test_room_that_hangs_on_whom_a_scale_in_takes_is_not_sure(narrow: int, hangs
     by_pool = {each.pool: each.scale_in_pools for each in upgrade.pools}
     assert by_pool["p"] == hangs
     assert upgrade.is_feasible == (not hangs)
-    said = "may find no room: that hangs on which VMs of b/q the platform takes"
+    said = "may lack surge capacity, depending on the VMs of b/q that Azure removes"
     assert (said in describe_upgrade_course(upgrade)) == bool(hangs)
 
 
@@ -184,8 +184,8 @@ def test_an_upgrade_that_is_held_up_is_warned_of() -> None:
 @pytest.mark.of_domains("fleet")
 def test_a_headline_does_not_promise_an_upgrade_that_comes_to_a_halt() -> None:
     upgrade = upgrade_of(text(OLD, SHOP), text(NEW, SHOP))
-    assert describe_upgrades([upgrade]) == ["the upgrade of a to 1.30.1 is held up"]
+    assert describe_upgrades([upgrade]) == ["the upgrade of a to 1.30.1 is blocked"]
     stops = replace(upgrade, budgets=(), pools=(replace(upgrade.pools[1], failed_batch=2),))
     assert describe_upgrades([stops]) == ["the upgrade of a to 1.30.1 stops at batch 2 of p"]
     assert describe_upgrades([replace(upgrade, budgets=())]) == ["a is upgraded to 1.30.1"]
-    assert describe_upgrades([upgrade] * 3) == ["the upgrades of 3 clusters do not go through"]
+    assert describe_upgrades([upgrade] * 3) == ["the upgrades of 3 clusters cannot complete"]

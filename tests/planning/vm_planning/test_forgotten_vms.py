@@ -163,4 +163,4 @@ def test_vms_that_come_under_forgotten_names_are_others() -> None:
 def test_tiles_say_that_forgotten_vms_lose_their_machine() -> None:
     made = add_capacity(good(plan('resource "nexus_site" "s" {}', forgotten())), all_types()).plan
     page = render_html(made, {}, all_types())
-    assert re.search(r"<h2>What moves</h2><p class=\"large\">3 forgotten VMs lose their machine</p>", page)
+    assert re.search(r"<h2>Moves</h2><p class=\"large\">3 forgotten VMs lose their machine</p>", page)

@@ -70,9 +70,9 @@ def test_a_plan_is_made_in_the_first_draw_in_which_everything_fits() -> None:
     assert (draws.machines, draws.sample_count) == (1, 50)
     assert 0 < draws.fitting_count < 50
     assert describe_samples(draws) == (
-        f"not known on 1 machine; everything fits in {draws.fitting_count} of 50 draws of them, "
-        f"draw {draws.displayed_sample} is shown. Shares are of these draws, samples that make no place "
-        f"there sure."
+        f"unknown on 1 machine; everything fits in {draws.fitting_count} of 50 sampled layouts, "
+        f"sample {draws.displayed_sample} is shown. Shares are of these samples; no location there is "
+        f"certain."
     )
     [row] = rows(result).values()
     assert row.target == Placement("m", "r", "r", ())
@@ -87,7 +87,7 @@ def test_without_repetitions_a_fitting_draw_is_looked_for_all_the_same() -> None
     assert draws is not None
     assert draws == NumaSampling(1, draws.displayed_sample, fits_packed=True)
     assert isinstance(draws.displayed_sample, int)
-    assert describe_samples(result.plan.numa_sampling).endswith("no others were tried.")
+    assert describe_samples(result.plan.numa_sampling).endswith("no other layout was sampled.")
 
 
 def test_what_fits_in_no_draw_is_refused() -> None:
@@ -190,7 +190,7 @@ def test_what_fits_in_some_draws_only_is_a_warning_of_its_own() -> None:
     [detail] = some_draws(result)
     assert f"in {draws.fitting_count} of 50 samples" in detail
     comment = render_markdown(result.plan, {})
-    assert f"> Everything fits in {draws.fitting_count} of 50 draws of unknown NUMA cells, not in all." in comment
+    assert f"> Everything fits in {draws.fitting_count} of 50 samples of unknown NUMA cells." in comment
     assert "Before this plan s takes 0 to 1 x NC_P46_224_v1, each SKU alone." in detail
     # What surely fits is no warning; that it is not shown in the first draw says enough without repetitions.
     assert not some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), samples=50))
@@ -305,5 +305,5 @@ def test_the_ways_of_a_plan_are_data() -> None:
         "spread": False,
     }
     assert describe_samples(result.plan.numa_sampling).startswith(
-        "not known on 8 machines; everything fits in 0 of 20 draws of them, the run `packed` is shown."
+        "unknown on 8 machines; everything fits in 0 of 20 sampled layouts, layout `packed` is shown."
     )
