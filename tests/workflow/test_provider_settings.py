@@ -63,5 +63,5 @@ def test_the_answers_of_all_planted_faults_are_read(
     Path("main.nf.hcl").write_text(f'provider "simulated" {{\n{blocks}}}\n')
     assert run_command_line(["plan"]) == 1
     said = capsys.readouterr().err
-    assert 'answer names "a b"' in said
-    assert 'answer names "c d"' in said
+    assert 'answer "a b" is not an attribute path' in said
+    assert 'answer "c d" is not an attribute path' in said

@@ -78,11 +78,11 @@ def test_a_plan_becomes_what_it_said_and_nothing_is_sent_twice(hub: Front, told:
     code, said = told("apply", "-auto-approve")
     assert code == 0
     assert "+ 2 clusters -> lon1, par1" in said
-    assert f"Judged: The hub {hub.url} takes 2 of 2 changes (dry runs). Validated only during" in said
+    assert f"Dry run: The hub {hub.url} takes 2 of 2 changes (dry runs). Validated only during" in said
     assert "ConfigMap web/settings (its namespace comes with this plan)" in said
     assert "not-checked" not in said
     assert "Resources: 2 added" in said
-    assert "2 of 2 predictions came true." in said
+    assert "2 of 2 predictions correct" in said
     assert [path.rpartition("/")[2] for _, path in written(hub)] == ["web", "settings", "web"]
     hub.log.clear()
     code, said = told("plan", "-detailed-exitcode")
@@ -160,7 +160,7 @@ def test_what_others_write_into_an_object_is_content_and_stays(hub: Front, told:
     write(content="2")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
-    assert "2 of 2 predictions came true." in said
+    assert "2 of 2 predictions correct" in said
     settings = hub.get("ConfigMap", "settings", "web")
     assert settings is not None
     assert settings["data"] == {"a": "2", "b": "theirs"}
@@ -176,14 +176,14 @@ def test_what_was_sure_and_the_hub_decides_otherwise_is_an_alarm(
     code, said = told("apply", "-auto-approve")
     assert code == 2
     assert "Apply complete!" in said
-    assert "1 prediction missed, 1 came true" in said
-    assert "bindings.lon1 was predicted, and is not there" in said
+    assert "1 prediction wrong, 1 correct" in said
+    assert "bindings.lon1 was predicted but does not exist" in said
     assert "lon1 was predicted as picked, but is not picked: no figure changed" in said
     assert "web: lon1 was sure to be picked, and is not picked" in said
     assert "No changes." in told("plan")[1]
     write(number=3)
     said = told("plan")[1]
-    assert "Predictions on web: 3 of 5 settled claims held" in said
+    assert "Predictions on web: 3 of 5 verified predictions correct" in said
 
 
 def test_a_hub_that_selects_nothing_is_waited_for_and_told(
@@ -260,7 +260,7 @@ def test_state_is_reconciled_with_a_hub(hub: Front, controller: Controller, told
     code, said = told("reconcile", "-from=hub")
     assert code == 0, said
     assert "1 placement on 2 clusters: each equals the state." in said
-    assert "6 of 6 settled claims held" in said
+    assert "6 of 6 verified predictions correct" in said
     controller.picks["web"] = ["ams1", "par1"]
     hub.act()
     hub.log.clear()
@@ -286,8 +286,8 @@ def test_what_came_true_counts_in_the_score(hub: Front, told: Told) -> None:
     assert (score["claims"]["verified"], score["claims"]["correct"]) == (6, 6)
     write(number=3)
     assert told("plan", "-report=markdown:plan.md", "-report=html:plan.html")[0] == 0
-    assert "Of 6 earlier claims 6 held" in Path("plan.md").read_text()
-    assert "6 of 6 settled claims held" in Path("plan.html").read_text()
+    assert "6 of 6 earlier predictions correct" in Path("plan.md").read_text()
+    assert "6 of 6 verified predictions correct" in Path("plan.html").read_text()
 
 
 def test_a_plan_that_the_hub_refuses_says_who_and_why(hub: Front, told: Told) -> None:

@@ -28,7 +28,7 @@ def test_credentials_that_are_renewed_in_the_middle_are_read_anew(hub: Front, to
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert hub.tokens == {"renewed-token"}
-    assert "2 of 2 predictions came true." in said
+    assert "2 of 2 predictions correct" in said
 
 
 PLUG_IN = """#!/bin/sh
@@ -88,7 +88,7 @@ def test_a_hub_with_sensitive_settings_judges_and_its_words_are_not_passed_on(hu
     main.write_text(main.read_text().replace('"30m"', "var.t") + secret)
     code, said = told("plan")
     assert code == 0, said
-    assert "Judged: The message of the provider is hidden" in said
+    assert "Dry run: The message of the provider is hidden" in said
     hub.faults = lambda method, _path: 403 if method == "PATCH" else None
     code, said = told("plan")
     assert (code, "Hub rejection" in said) == (1, True), said
@@ -96,4 +96,4 @@ def test_a_hub_with_sensitive_settings_judges_and_its_words_are_not_passed_on(hu
     hub.faults = lambda _method, _path: None
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
-    assert "2 of 2 predictions came true." in said
+    assert "2 of 2 predictions correct" in said

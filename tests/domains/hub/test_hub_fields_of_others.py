@@ -79,7 +79,7 @@ def test_a_change_of_ours_leaves_what_others_set_and_is_foretold_beside_it(hub: 
     write(number=3, content="2")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
-    assert "3 of 3 predictions came true." in said
+    assert "3 of 3 predictions correct" in said
     spec = (hub.get("ClusterResourcePlacement", "web") or {})["spec"]
     assert spec["policy"] == {"placementType": "PickN", "numberOfClusters": 3, "tolerations": [THEIRS]}
     assert spec["strategy"]["rollingUpdate"].items() >= rolling.items()

@@ -56,7 +56,7 @@ def test_many_placements_are_followed_by_one_list_and_one_watch(hub: Front, told
     hub.log.clear()
     code, said = told("apply", "x.nfplan")
     assert code == 0, said
-    assert "24 of 24 predictions came true" in said
+    assert "24 of 24 predictions correct" in said
     assert (PLACEMENTS, 200) in hub.watches
     of_one = [number for path, number in asked(hub).items() if path.startswith(f"{PLACEMENTS}/")]
     # Each is written once; the first few are looked at one by one, until the list is there.
@@ -76,7 +76,7 @@ def test_where_a_collection_may_not_be_watched_each_is_asked_for(hub: Front, tol
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert {status for _, status in hub.watches} == {403}
-    assert "16 of 16 predictions came true" in said
+    assert "16 of 16 predictions correct" in said
 
 
 def test_a_watch_that_grew_too_old_begins_with_a_list(

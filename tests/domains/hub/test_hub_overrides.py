@@ -165,7 +165,7 @@ def test_a_decision_that_comes_late_is_no_miss(
     controller.late = 12
     code, said = told("apply", "x.nfplan")
     assert code == 0, said
-    assert "1 of 1 predictions came true" in said
+    assert "1 of 1 predictions correct" in said
     assert len(hub.all("ClusterResourceBinding")) == 3
 
 
@@ -227,5 +227,5 @@ def test_an_override_of_somebody_else_stands_and_is_foretold(hub: Front, told: T
     write(content="2")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
-    assert "2 of 2 predictions came true." in said
+    assert "2 of 2 predictions correct" in said
     assert told("plan", "-detailed-exitcode")[0] == 0
