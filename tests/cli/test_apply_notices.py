@@ -114,10 +114,10 @@ def test_outputs_follow_a_missed_prediction(project: Project) -> None:
     )
     code, said = project.apply(text)
     assert code == 0
-    assert "1 prediction missed" in said
-    assert "nexus_virtual_machine.v: machine was predicted as r0-bm02, and is r0-bm01" in said
-    assert "output: where was predicted as at r0-bm02, and is at r0-bm01" in said
-    assert "output: hush was predicted as (sensitive value)" in said
+    assert "1 prediction wrong:" in said
+    assert "nexus_virtual_machine.v: machine predicted r0-bm02, observed r0-bm01" in said
+    assert "output: where predicted at r0-bm02, observed at r0-bm01" in said
+    assert "output: hush predicted (sensitive value), observed (sensitive value)" in said
     assert project.outputs() == {"where": "at r0-bm01", "hush": "at r0-bm01", "site": "s"}
     assert project.run("plan", "-detailed-exitcode") == 0
 

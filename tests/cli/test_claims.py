@@ -109,14 +109,14 @@ def test_shares_are_lowered_to_what_held(operator: Operator) -> None:
     (operator.directory / "platform.nf.hcl").unlink()
     (operator.directory / "next.nf.hcl").write_text(cluster("next"))
     assert operator("plan", "-out=next.nfplan") == 0
-    assert "claims held" in operator.printed
-    assert "shares are stated as low as they held" in operator.printed, operator.printed
+    assert " of 90 verified predictions correct, " in operator.printed
+    assert "shares are lowered to the measured accuracy" in operator.printed, operator.printed
     assert operator("show", "-json", "next.nfplan") == 0
     plan = json.loads(operator.printed)
     assert {row["certainty"]["rack_count"] for row in plan["placement_changes"] if "np" in row["object"]} == {0.0}
     scores = plan["prediction_scores"][0]["claims"]
-    assert scores["settled"] == 6 * 15
-    assert scores["sure_held"] < scores["sure"] / 2
+    assert scores["verified"] == 6 * 15
+    assert scores["certain_correct"] < scores["certain"] / 2
     assert scores["brier_score"] > 0.25
 
 

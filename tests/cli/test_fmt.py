@@ -103,7 +103,7 @@ def test_mistakes_are_told_and_the_other_files_formatted(here: Path, capsys: pyt
     assert (here / "a.nf.hcl").read_text() == BROKEN
 
 
-@pytest.mark.parametrize(("path", "words"), [("none", "There is no file"), ("x.tf", "can be formatted")])
+@pytest.mark.parametrize(("path", "words"), [("none", "There is no file"), ("x.tf", "that nexusform can format: ")])
 def test_a_path_that_cannot_be_formatted_gives_2(
     here: Path, capsys: pytest.CaptureFixture[str], path: str, words: str
 ) -> None:

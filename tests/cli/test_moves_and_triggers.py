@@ -63,7 +63,7 @@ def record(steps: Sequence[Step], tool: Tool) -> str:
 
 
 def paragraph(step: Step, tool: Tool) -> str:
-    """One plan: what it does and why, and current placement once it was applied; or why it was refused."""
+    """One plan: what it does and why, and current placement once it was applied; or why it was rejected."""
     tool.write(step.files)
     lines = [" ".join(["plan", *step.options])]
     code, _, complaint = tool.call("plan", "-no-color", "-out=p", *step.options)

@@ -76,7 +76,7 @@ def test_only_yes_approves(nf: Callable[..., Told], answer: str, code: int) -> N
     assert "Do you want to perform these actions?" in out
     assert "Only 'yes' will be accepted to approve." in out
     assert ("Apply cancelled." in out) == bool(code)
-    assert ("nobody to answer. Add -auto-approve" in out) == (answer == "")
+    assert ("No answer on stdin. Add -auto-approve" in out) == (answer == "")
     assert Path("state/nexusform.nfstate").exists() == (not code)
 
 
@@ -239,7 +239,7 @@ def test_planning_flags_do_not_go_with_a_saved_plan(nf: Callable[..., Told]) -> 
     saved(nf)
     code, _, err = nf("apply", "p.nfplan", "-destroy")
     assert code == 1
-    assert "-destroy shapes a plan" in err
+    assert "-destroy is a planning flag, and p.nfplan is a saved plan." in err
 
 
 def test_a_damaged_plan_is_refused(nf: Callable[..., Told]) -> None:
