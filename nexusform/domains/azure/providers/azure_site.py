@@ -403,7 +403,7 @@ class AzureSites(ObservedSites):
         reason = read_status_message(arm.get_body(target))
         present_text = f"{len(nodes) - len(missing_nodes)} of {format_count(len(nodes), 'node')} of {request.key.id}"
         names = format_first(missing_nodes, _MAX_NAMES)
-        message = f"Azure shows {present_text} instead of {names}{f' ({reason})' if reason else ''}."
+        message = f"Azure shows {present_text}; missing: {names}{f' ({reason})' if reason else ''}."
         change = ArmChange(Verb.UPDATE, target, {"properties": {part: None}}, {part: None})
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)

@@ -48,7 +48,7 @@ def test_nodes_that_never_come_are_an_error_and_due(
     write(SCALED)
     server.site.faults = Faults(short=2)
     assert nexusform("apply", "-auto-approve") == 1
-    assert "Azure shows 5 of 7 nodes of lab/c and not c-np1-2, c-np1-3 (Available)." in nexusform.said
+    assert "Azure shows 5 of 7 nodes of lab/c; missing: c-np1-2, c-np1-3 (Available)." in nexusform.said
     assert nexusform("plan", "-detailed-exitcode") == 2
     assert "It is pending: apply sends it again" in nexusform.said
     assert nexusform("apply", "-auto-approve") == 1

@@ -131,7 +131,7 @@ HISTORIES |= {
     "scale-out, nodes never come": History(
         change="scale-out",
         faults=Faults(short=2),
-        said=("Azure shows 5 of 7 nodes of lab/c and not c-np1-2, c-np1-3 (Available).",),
+        said=("Azure shows 5 of 7 nodes of lab/c; missing: c-np1-2, c-np1-3 (Available).",),
     ),
     "new, failed": History(change="new", faults=Faults(fails=1), said=("Azure could not make d (Failed)",), sent=2),
     "new, the line is cut": History(change="new", faults=Faults(resets=3, polls=3), said=(), code=0, sent=3),

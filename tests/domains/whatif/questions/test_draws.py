@@ -103,7 +103,7 @@ def test_a_failure_says_in_how_many_draws_everything_fits() -> None:
     for text in (render_report_text(outline, colour=False, width=100), render_report_markdown(outline)):
         words = " ".join(text.split())
         assert f"0 to 2 VMs fit nowhere else; everything fits in {fitting} of 100 samples (NUMA use unknown)" in words
-        assert f"not known on 2 machines; everything fits in {fitting} of 100 draws of them" in words
+        assert f"unknown on 2 machines; everything fits in {fitting} of 100 sampled layouts" in words
         assert "0 to 2 of 2" in words
         assert "others / o2" in words
         assert "o2 /" not in words
