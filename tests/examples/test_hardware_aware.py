@@ -126,10 +126,7 @@ def test_places_of_vnfcs_are_called_decided_by_every_report(here: Path) -> None:
     assert "VM placement on lab (decided by nexusform):" in done.stdout
     assert "exact; nexusform decides every location." in done.stdout
     assert "Decided by nexusform and sent to the sites." in details
-    assert (
-        "**VMs**: 3 placed. Sure of every place, as it is decided here and not predicted."
-        in (here / "c.md").read_text()
-    )
+    assert "**VMs**: 3 to place. Confidence: exact; nexusform decides every location." in (here / "c.md").read_text()
     page = (here / "p.html").read_text()
-    assert "VMs are placed as decided here" in page
+    assert "nexusform decides the placements and sends them to the sites." in page
     assert "Placements are predicted" not in page
