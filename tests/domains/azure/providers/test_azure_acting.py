@@ -52,7 +52,7 @@ def test_a_scale_out_is_sent_once_and_read_back(nexusform: Told, server: ArmServ
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert nexusform.changes() == [("PATCH", "agentPools/np1")]
     assert server.site.bodies == [{"properties": {"count": 4}}]
-    assert "predictions missed" in nexusform.said or "prediction missed" in nexusform.said
+    assert "predictions wrong" in nexusform.said or "prediction wrong" in nexusform.said
     state = json.loads(Path("state/nexusform.nfstate").read_text())
     attributes = next(r for r in state["resources"] if r["type"] == "nexus_kubernetes_cluster")
     shown = attributes["instances"][0]["attributes"]["nodes"].values()

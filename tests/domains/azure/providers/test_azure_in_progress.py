@@ -21,7 +21,7 @@ from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, proj
 
 UPGRADED = 'resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n'
 FOREVER = 10_000  # looks that an operation takes
-GOES_ON = "what an earlier apply began goes on"
+GOES_ON = "continues an earlier apply"
 VM = NEW[NEW.index('resource "nexus_virtual_machine"') :]
 
 
