@@ -243,11 +243,13 @@ class S3Backend(LineJournal):
             raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
     def _describe_redirect(self, problem: Exception) -> str:
-        headers = getattr(problem, "response", {}).get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
+        headers, status = metadata.get("HTTPHeaders", {}), metadata.get("HTTPStatusCode")
         region, client_region = headers.get("x-amz-bucket-region"), self._client.meta.region_name
         location = f'in the region "{region}"' if region else "in another region or at another address"
         return (
-            f'the bucket "{self._bucket}" is {location}, not in "{client_region}". Set region = '
+            f"the server answered {status} (redirect). "
+            f'The bucket "{self._bucket}" is {location}, not in "{client_region}". Set region = '
             f'"{region or "REGION"}", and the endpoint of that region if one is set.'
         )
 

@@ -52,6 +52,6 @@ def test_a_bucket_of_another_region_is_said_to_be_so(elsewhere: tuple[str, str])
     with pytest.raises(BackendProblem) as told:
         backend.read()
     words = str(told.value)
-    assert 'the bucket "b" is in' in words
+    assert 'the server answered 301 (redirect). The bucket "b" is in' in words
     assert 'not in "us-east-1"' in words
     assert f'region = "{region or "REGION"}"' in words
