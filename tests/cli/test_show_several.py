@@ -51,9 +51,9 @@ def test_several_plans_are_one_summary(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["lab.nfplan", "nexus_site.lab"], '"nexus_site.lab" is no saved plan'),
-        (["-json", "lab.nfplan", "par.nfplan"], "as text or Markdown"),
-        (["-report=svg:x.svg", "lab.nfplan", "par.nfplan"], "as text or Markdown"),
+        (["lab.nfplan", "nexus_site.lab"], '"nexus_site.lab" is not a saved plan'),
+        (["-json", "lab.nfplan", "par.nfplan"], "support text and Markdown only"),
+        (["-report=svg:x.svg", "lab.nfplan", "par.nfplan"], "support text and Markdown only"),
     ],
 )
 def test_only_plans_are_shown_together(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:

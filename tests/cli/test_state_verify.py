@@ -80,7 +80,7 @@ def test_what_state_rm_takes_away_is_depended_on_no_more(capsys: pytest.CaptureF
     told = " ".join((captured.out + captured.err).replace("│", " ").split())
     assert told.count("Warning:") == 1
     assert "No rack or machine of the state offers r-bm" in told
-    assert 'where these stand: the VM "v" of nexus_virtual_machine.v.' in told
+    assert 'VM "v" of nexus_virtual_machine.v' in told
 
 
 def test_a_rule_that_is_not_kept_and_what_the_site_has_otherwise_are_named(capsys: pytest.CaptureFixture[str]) -> None:

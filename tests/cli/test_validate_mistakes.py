@@ -174,7 +174,7 @@ def test_a_figure_beside_the_list_that_it_counts_agrees_with_it(
     assert run_command_line(["plan"]) == (1 if line else 0)
     err = capsys.readouterr().err
     assert (f'on main.nf.hcl line {line}, in resource "nexus_bare_metal_machine"' in err) == bool(line)
-    assert ('"cells" lists 2 and "numa_cells" says' in err) == bool(line)
+    assert ('"cells" has 2 elements, but "numa_cells" is' in err) == bool(line)
 
 
 OCCUPIED = """\
@@ -210,7 +210,7 @@ resource "nexus_bare_metal_machine" "m" {
         ("1 in [1]", "contains(list, value)"),
         ("1 if true else 2", '"b ? a : c"'),
         ("var.n++", '"++"'),
-        ("${var.n}", "within quotes only"),
+        ("${var.n}", "valid only inside quotes"),
         ("True", "Did you mean true?"),
         ("[False]", "Did you mean false?"),
         ("var.n == None", "Did you mean null?"),

@@ -122,7 +122,7 @@ def test_only_literals_are_written_and_only_what_was_shown(exploration: Explorat
     assert "+  machine_count = 0 # as bought\n" in change.difference
     assert len(change.left_out) == 1
     assert "agent_pool.workers.count is not a literal value" in change.left_out[0]
-    with pytest.raises(ExplorationRequestError, match="not the change that was shown"):
+    with pytest.raises(ExplorationRequestError, match="differs from the one shown"):
         exploration.write_files(ExplorationRequest(counts={LARGE: 6}), change.digest)
     assert Path("main.nf.hcl").read_text() == MAIN
     assert exploration.write_files(wish, change.digest) == ("main.nf.hcl",)
@@ -206,7 +206,7 @@ def test_a_person_plays_with_counts_and_racks(width: int, server: ExplorerServer
         browser.click('button[aria-label="lose right"]')
         browser.wait_for("document.querySelectorAll('.machine.going').length === 4")
         assert browser.text(".chip.lost b") == "right"
-        assert "Room on lab" in browser.text("#verdict")
+        assert "Spare capacity" in browser.text("#verdict")
         assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         assert AXE is None or browser.violations() == []
         assert browser.console() == []
