@@ -113,17 +113,18 @@ def test_vms_of_what_failed_while_it_was_made_never_stood(nexusform: Told, serve
     server.site.faults = Faults(fails=2)
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
     assert nexusform("plan") == 0
-    assert "nexus_kubernetes_cluster.d 3 VMs placed (tainted)" in nexusform.said, nexusform.said
-    assert "re-created" not in nexusform.said
+    assert "nexus_kubernetes_cluster.d 3 VMs to place (tainted)" in nexusform.said, nexusform.said
+    warning = "None is re-created automatically."
+    assert "re-create" not in nexusform.said.replace(warning, "")
 
 
 @pytest.mark.parametrize(
     ("version", "code", "said"),
     [
-        ("v1.28", 1, "v1.29 -> v1.28 goes back"),
+        ("v1.28", 1, "v1.29 -> v1.28 is a downgrade; Kubernetes clusters cannot be downgraded."),
         ("v1.32", 1, "Set and apply each version in turn: v1.29 -> v1.30 -> v1.31 -> v1.32."),
-        ("v1.99", 1, "leaves out v1.30, v1.31, v1.32, v1.33 and"),
-        ("v1.30.9", 0, ("the platform offers v1.30.3-1, v1.30.4-1 for this cluster and may reject other versions.")),
+        ("v1.99", 1, "skips v1.30, v1.31, v1.32, v1.33 and 65 more: upgrade one minor version at a time."),
+        ("v1.30.9", 0, "Azure offers v1.30.3-1, v1.30.4-1 for this cluster and may reject other versions."),
         ("v1.30", 0, ""),
     ],
 )
@@ -144,7 +145,7 @@ def test_reconcile_reads_azure_itself(nexusform: Told, server: ArmServer) -> Non
     server.site.resources[CLUSTER]["properties"]["nodes"][0]["bareMetalMachineId"] = machine_id("m6")
     assert nexusform("reconcile", "-from=azure", "-replay") == 2, nexusform.said
     assert name in nexusform.said or "m6" in nexusform.said
-    assert "by chance alone" in nexusform.said
+    assert "expected for random machines with capacity: 59.4 %" in nexusform.said
 
 
 def test_a_server_that_keeps_silent_holds_up_nobody_for_long(
@@ -160,4 +161,4 @@ def test_a_server_that_keeps_silent_holds_up_nobody_for_long(
     assert "Azure cannot be read" in nexusform.said
     monkeypatch.setenv("NF_NET_DEADLINE", "soon")
     assert nexusform("plan") == 1
-    assert 'NF_NET_DEADLINE="soon": a whole number of seconds' in nexusform.said
+    assert 'NF_NET_DEADLINE="soon" must be a whole number of seconds' in nexusform.said

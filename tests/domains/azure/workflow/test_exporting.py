@@ -783,7 +783,7 @@ def test_a_plan_without_anything_of_the_kind_says_so(capsys: pytest.CaptureFixtu
     assert run_command_line(["export", "-format=az", "p.nfplan"]) == 0
     told = capsys.readouterr()
     assert told.out == ""
-    assert "The plan holds nothing for -format=az" in told.err
+    assert "The plan has no data for -format=az." in told.err
     assert run_command_line(["export", "-format=azapi", "-out=nowhere/x.json", "p.nfplan"]) == 1
 
 

@@ -126,9 +126,8 @@ def test_shares_are_lowered_by_what_reconcile_settled(operator: Operator) -> Non
     Path("next.nf.hcl").write_text(CLUSTER.replace("cN", "next"))
     assert operator("plan", "-out=next.nfplan", "-report=markdown:comment.md") == 0
     comment = Path("comment.md").read_text()
-    assert "of the 27 that were sure." in comment
-    assert "Of 90 earlier claims " in comment
-    assert "shares are stated as low as they held" in operator.said, operator.said
+    assert "12 of 90 earlier predictions correct, 2 of 27 certain ones." in comment
+    assert "shares are lowered to the measured accuracy" in operator.said, operator.said
 
 
 def test_what_was_not_captured_stays_open(operator: Operator) -> None:

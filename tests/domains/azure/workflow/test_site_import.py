@@ -215,7 +215,7 @@ def test_the_platforms_names_are_taken_wherever_a_name_is(capsys: pytest.Capture
     assert (row["action"], row["trigger"], row["platform_name"]) == ("move", "heal", name)
     code, out, _ = told(capsys, "explain", cluster, name)
     assert code == 0
-    assert "ssh-test-3d38-ssh-test-3d38-pool1-0 stands on" in out
+    assert "ssh-test-3d38-ssh-test-3d38-pool1-0 runs on" in out
     code, _, err = told(capsys, "explain", cluster, name[:-1] + "9")
     assert code == 1
     assert f'Did you mean\n│ "{name}"' in err
