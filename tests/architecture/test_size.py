@@ -6,6 +6,7 @@ its lines to `growth` in the same file, with the decision record that names the 
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 from collections import Counter
@@ -84,3 +85,14 @@ def test_growth_is_in_its_decision_record() -> None:
         missing = [f"{package}: {lines} lines" for package, lines in growth.items()]
         missing = [line for line in missing if line not in decision.replace("`", "")]
         assert not missing, f"{name} does not name {missing}"
+
+
+def test_the_product_uses_the_requested_packages() -> None:
+    imports = {
+        name.split(".")[0]
+        for path in (ROOT / "nexusform").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    }
+    assert {"hcl2", "click", "deepdiff", "networkx", "yaml"} - imports == set()
