@@ -90,7 +90,7 @@ def test_other_moves_single_racks_warnings_and_lax_rules_fail(judged: dict[str, 
     moves = pinned[f"CKV_NEXUSFORM_1 {web}"]
     assert len(moves) == 4
     assert all(move.startswith("web-workers-") and move.endswith("(zones_changed)") for move in moves)
-    assert pinned[f"CKV_NEXUSFORM_2 {web}"] == ["all of workers stands on r1"]
+    assert pinned[f"CKV_NEXUSFORM_2 {web}"] == ["all VMs of workers are on r1"]
     assert pinned["CKV_NEXUSFORM_4 nexus_separation_rule.web"][0].startswith("Separation rule does not")
 
 
