@@ -171,5 +171,10 @@ def _add_block(
     dynamic = read_dynamic(block, labels, problems)
     if dynamic is not None:
         inner = schema.blocks[dynamic.type].schema
-        body = _prepare(dynamic.content, inner, block.header_span, problems, build_body_schema(inner))
+        body_schema = build_body_schema(inner)
+        if dynamic.lacks_label:
+            # The label as an argument of the content is the same mistake.
+            misplaced_label = {labels[dynamic.type]: False}
+            body_schema = replace(body_schema, attributes={**body_schema.attributes, **misplaced_label})
+        body = _prepare(dynamic.content, inner, block.header_span, problems, body_schema)
         items[dynamic.type].append(RepeatedBlock(dynamic, body))

@@ -42,12 +42,15 @@ _SUMMARY = "invalid-dynamic-for-each-value"
 
 
 class DynamicBlock(Struct, frozen=True):
-    """Parts of `dynamic "type" { for_each, iterator, labels, content }`."""
+    """Parts of `dynamic "type" { for_each, iterator, labels, content }`. `lacks_label`: the blocks need a
+    label, and a missing or invalid one was reported.
+    """
 
     type: str
     for_each: Expression
     iterator: str
     label: Expression | None
+    lacks_label: bool
     content: Body | JsonBody
     span: Span
     header_span: Span
@@ -110,7 +113,11 @@ def read_dynamic(block: Block, label_names: Mapping[str, str], problems: list[Di
             )
         )
     for_each = parts.attributes.get("for_each")
-    label = _read_label(parts.attributes.get("labels"), block, label_names[kind], problems)
+    label_attribute = parts.attributes.get("labels")
+    is_misspelled = any(problem.id == "unsupported-argument" for problem in new_problems)
+    label = None
+    if label_attribute is not None or not is_misspelled:
+        label = _read_label(label_attribute, block, label_names[kind], problems)
     iterator = _read_iterator(parts.attributes.get("iterator"), kind, problems)
     if for_each is None or not bodies or iterator is None:
         return None
@@ -119,6 +126,7 @@ def read_dynamic(block: Block, label_names: Mapping[str, str], problems: list[Di
         for_each=for_each.expression,
         iterator=iterator,
         label=label,
+        lacks_label=label is None and bool(label_names[kind]),
         content=bodies[0].body,
         span=block.span,
         header_span=block.header_span,

@@ -268,7 +268,7 @@ class BlockGroup:
             return False
         is_known = True
         for item_scope in scopes:
-            label: str | None = ""
+            label: str | None = None if item.dynamic.lacks_label else ""
             if item.dynamic.label is not None:
                 label, problems = evaluate_label(item.dynamic.label, item_scope)
                 notes.problems.extend(problems)

@@ -111,7 +111,12 @@ def _plan_once(request: PlanRequest) -> PlanResult:
         *changes.check_import_targets(blocks),
         *check_unmatched(start.selection, start.order, blocks.instances, prior_addresses, prior_names),
         *condition_results.problems,
-        *filter_causes(phase_diagnostics, start.order, has_earlier_errors=start.is_flawed),
+        *filter_causes(
+            phase_diagnostics,
+            start.order,
+            has_earlier_errors=start.is_flawed,
+            has_rejected_variables=bool(outcome.evaluation.rejected_values),
+        ),
     ]
     return plan_assembly.build_plan(blocks, outcome, condition_results.checks, outputs, diagnostics)
 

@@ -165,7 +165,9 @@ class Console:
         def list_functions() -> Mapping[str, Any]:
             return {**base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION}
 
-        evaluation.settings = replace(evaluation.settings, functions=list_functions, is_applying=False)
+        evaluation.settings = replace(
+            evaluation.settings, functions=list_functions, is_applying=False, validates_variables=False
+        )
         return evaluation
 
     def list_names(self) -> list[str]:

@@ -230,3 +230,37 @@ def test_what_only_looks_like_another_language(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, expression: str
 ) -> None:
     assert _found(capfd, tmp_path, f'output "o" {{\n  value = {expression}\n}}\n') == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "content", "kind"),
+    [
+        ("", "cordoned = true", "insufficient-dynamic-block-labels"),
+        ("", "name = machine_override.value", "insufficient-dynamic-block-labels"),
+        ('label = ["rack1-bm01"]', "cordoned = true", "unsupported-argument"),
+        ("labels = []", "cordoned = true", "invalid-dynamic-block-labels"),
+        ("labels = [machine_override.value, 1]", "cordoned = true", "invalid-dynamic-block-labels"),
+    ],
+)
+def test_a_wrong_label_of_a_dynamic_block_is_one_error(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, labels: str, content: str, kind: str
+) -> None:
+    text = f"""
+resource "nexus_site" "lab" {{
+}}
+resource "nexus_rack" "r" {{
+  site_id       = nexus_site.lab.id
+  name          = "rack1"
+  machine_count = 4
+  dynamic "machine_override" {{
+    for_each = ["rack1-bm01", "rack1-bm02"]
+    {labels}
+    content {{
+      {content}
+    }}
+  }}
+}}
+"""
+    assert [kind for kind, _ in _found(capfd, tmp_path, text)] == [kind]
+    assert run_command_line([f"-chdir={tmp_path}", "plan"]) == 1
+    assert capfd.readouterr().err.count("Error:") == 1

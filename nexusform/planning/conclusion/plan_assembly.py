@@ -25,7 +25,7 @@ from nexusform.planning.conclusion.steps import build_steps
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.condition_verdicts import ID_OF_CONDITION
 from nexusform.planning.instances.instance import UNKNOWN_PLACEMENT, Instance
-from nexusform.planning.modules.conditions import evaluate_current_conditions
+from nexusform.planning.modules.conditions import check_variables, evaluate_current_conditions
 from nexusform.planning.modules.outputs import (
     RootOutputs,
     collect_variable_values,
@@ -82,6 +82,9 @@ T = TypeVar("T")
 _CONSEQUENCES = frozenset(
     {"unknown-site", "unknown-rack", "unknown-cluster", "unknown-availability-zone", UNKNOWN_PLACEMENT}
 )
+
+# Possible consequences of a variable with a rejected value, which everything else reads as unknown.
+_UNKNOWN_VALUES = frozenset({*UNKNOWN_REPETITION.values(), "data-source-argument-unknown"})
 
 # Advice on placements is dropped if the plan has errors.
 _PLACEMENT_ADVICE = frozenset(
@@ -264,6 +267,7 @@ def build_refresh_plan(
     rows = (*list_lost_rows(prior, types, sites), *collect_lost_rows(prior, request.registries))
     placement_totals = compute_totals(build_unchanged_changes(prior.instances), rows, types, sites)
     outputs = plan_current_outputs(request, evaluation)
+    variable_results = check_variables(request.configuration, evaluation)
     condition_results = evaluate_current_conditions(request, evaluation)
     plan = Plan(
         mode=request.mode,
@@ -275,12 +279,13 @@ def build_refresh_plan(
         placement_totals=placement_totals.totals,
         unchanged_count=sum(total.stays for total in placement_totals.totals),
         address_moves=tuple((old, new) for new, old in prior.previous.items()),
-        checks=tuple(condition_results.checks),
+        checks=(*variable_results.checks, *condition_results.checks),
         basis=evaluation.settings.reads.build_basis(request.commit),
     )
     all_diagnostics = [
         *diagnostics,
         *report_unfinished_changes(prior),
+        *variable_results.problems,
         *outputs.diagnostics,
         *condition_results.problems,
     ]
@@ -470,12 +475,19 @@ def _list_observed_changes(request: PlanRequest) -> dict[Address, ObjectState | 
 
 
 def filter_causes(
-    diagnostics: Sequence[Diagnostic], order: PlanningOrder, *, has_earlier_errors: bool
+    diagnostics: Sequence[Diagnostic],
+    order: PlanningOrder,
+    *,
+    has_earlier_errors: bool,
+    has_rejected_variables: bool = False,
 ) -> list[Diagnostic]:
     """Return the diagnostics of the phases without consequences. Consequences follow from a referenced block
-    with errors, from errors before the phases (`has_earlier_errors`), or from an unknown value in the
-    description of a rack or site.
+    with errors, from errors before the phases (`has_earlier_errors`), from a variable with a rejected value,
+    or from an unknown value in the description of a rack or site.
     """
+    if has_rejected_variables:
+        has_earlier_errors = True
+        diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in _UNKNOWN_VALUES]
     remaining = _remove_dependents_of_errors(diagnostics, order)
     has_unknown_placements = any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in remaining)
     if not has_earlier_errors and not has_unknown_placements:

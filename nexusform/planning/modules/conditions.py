@@ -49,11 +49,7 @@ class ConditionResults(Struct):
 def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> ConditionResults:
     """Check all conditions; only variables with mode destroy or a partial selection."""
     configuration = request.configuration
-    results = ConditionResults()
-    for instance in _iterate_module_instances(configuration, evaluation):
-        for variable in instance.module.variables.values():
-            evaluation.get_variable(instance, variable)  # check its type, even if it is unused
-            results.add_results(_check_variable(variable, instance, evaluation))
+    results = check_variables(configuration, evaluation)
     if request.mode is Mode.DESTROY or selection.is_partial:
         return results
     for instance in _iterate_module_instances(configuration, evaluation):
@@ -64,6 +60,15 @@ def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection
     for instance in _iterate_module_instances(configuration, evaluation):
         for check in instance.module.checks:
             results.add_results(_check_block(check, instance, evaluation))
+    return results
+
+
+def check_variables(configuration: Configuration, evaluation: Evaluation) -> ConditionResults:
+    """Check the validation rules of all variables."""
+    results = ConditionResults()
+    for instance in _iterate_module_instances(configuration, evaluation):
+        for variable in instance.module.variables.values():
+            results.add_results(_check_variable(variable, instance, evaluation))
     return results
 
 
@@ -121,9 +126,13 @@ def _check_variable(variable: Variable, instance: ModuleInstance, evaluation: Ev
         "input_variable", _build_address(instance, f"var.{variable.name}"), f'variable "{variable.name}"'
     )
     scope = evaluation.build_scope(instance)
-    results = _evaluate_conditions(
-        subject, [("variable", condition, scope) for condition in variable.validations], evaluation
-    )
+    value = evaluation.get_variable(instance, variable)
+    rejected_value = evaluation.rejected_values.get((instance.path, variable.name))
+    if rejected_value is not None:
+        evaluation.set_variable(instance, variable.name, rejected_value)
+    conditions = [("variable", condition, scope) for condition in variable.validations]
+    results = _evaluate_conditions(subject, conditions, evaluation)
+    evaluation.set_variable(instance, variable.name, value)
     problems = [_move_to_call(problem, variable, subject, instance) for problem in results.problems]
     return ConditionResults(problems, results.checks)
 

@@ -83,6 +83,8 @@ class Evaluation:
         self.diagnostics: list[Diagnostic] = []
         self.resources: MutableMapping[ResourceKey, ResourceView] = {} if resources is None else resources
         self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {} if cache is None else cache
+        # Values that the validation of their variable rejects; everything else reads them as unknown.
+        self.rejected_values: dict[tuple[ModulePath, str], Value] = {}
         self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}
         self._module_shapes: dict[tuple[ModulePath, str], Expansion] = {}
         self._by_path: dict[ModulePath, ModuleInstance] = {ROOT_MODULE: self.root}
@@ -90,7 +92,9 @@ class Evaluation:
 
     def create_fork(self) -> Evaluation:
         """Return a pass that starts with the known values and keeps new values and diagnostics to itself."""
-        return Evaluation(self.settings, ChainMap({}, self._cache), ChainMap({}, self.resources))
+        fork = Evaluation(self.settings, ChainMap({}, self._cache), ChainMap({}, self.resources))
+        fork.rejected_values = self.rejected_values
+        return fork
 
     def create_reporting_copy(self, diagnostics: Iterable[Diagnostic] = ()) -> Evaluation:
         """Return an evaluation of the same names, with its own diagnostics starting with these."""
@@ -169,12 +173,31 @@ class Evaluation:
         )
 
     def get_variable(self, instance: ModuleInstance, declared: Variable) -> Value:
-        """Return an input variable's value: set, passed by the module call, or its default."""
+        """Return an input variable's value: set, passed by the module call, or its default. A rejected value
+        is unknown.
+        """
         key = (instance.path, "var", declared.name)
         if key not in self._cache:
             value = self._resolve_variable(instance, declared)
             self._cache[key] = value.add_marks(SENSITIVE) if declared.sensitive else value
+            try:
+                is_valid = self._is_valid_variable(instance, declared)
+            except _DepthExceeded:
+                del self._cache[key]
+                raise
+            if not is_valid:
+                self.rejected_values[instance.path, declared.name] = self._cache[key]
+                self._cache[key] = build_unknown(declared.type)
         return self._cache[key]
+
+    def _is_valid_variable(self, instance: ModuleInstance, declared: Variable) -> bool:
+        """Return whether no validation rule rejects the variable; the plan reports the reasons later."""
+        scope = self.build_scope(instance)
+        for validation in declared.validations if self.settings.validates_variables else ():
+            value = self.evaluate_expression(validation.condition, scope)
+            if value is None or (value.is_known and value.raw is not True and value.raw != "true"):
+                return False
+        return True
 
     def _resolve_variable(self, instance: ModuleInstance, declared: Variable) -> Value:
         """Return the value of a variable: external for the root module, otherwise passed by the call."""

@@ -63,8 +63,8 @@ class RecordedReads(Struct):
 
 class EvaluationSettings(Struct, frozen=True):
     """Settings shared by all passes of one plan. `is_tentative`: unset values are unknown, so that an unknown
-    repetition is no error. `reads` records reads as they happen. `files` are those named by arguments of
-    resources.
+    repetition is no error. `validates_variables`: rejected values are unknown. `reads` records reads as
+    they happen. `files` are those named by arguments of resources.
     """
 
     configuration: Configuration
@@ -77,6 +77,7 @@ class EvaluationSettings(Struct, frozen=True):
     workspace: str
     is_applying: bool = False
     is_tentative: bool = False
+    validates_variables: bool = True
     reads: RecordedReads = field(default_factory=RecordedReads)
     maximum_instances: int = DEFAULT.instances
     files: Files | None = None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.plans.plan import CheckResult
+from nexusform.plans.plan import CheckResult, Mode
 from nexusform.values.value import UNKNOWN
 from tests.planning.harness import Unreadable, errors, plan, warnings
 
@@ -204,3 +204,62 @@ def test_what_targeting_leaves_out_is_unknown_rather_than_absent() -> None:
     assert result.plan.planned_outputs["machines"].value is UNKNOWN
     assert result.plan.planned_outputs["racks"].value == 2
     assert result.plan.checks == ()
+
+
+REJECTED = """
+variable "n" {
+  type    = number
+  default = 300
+  validation {
+    condition     = var.n <= 256
+    error_message = "At most 256."
+  }
+}
+locals {
+  names = toset([for i in range(var.n) : "r${i}"])
+}
+resource "nexus_site" "s" {}
+module "m" {
+  source   = "./inner"
+  for_each = local.names
+  zone     = each.key
+}
+resource "nexus_rack" "%s" {
+  site_id       = nexus_site.s.id
+  name          = "r"
+  machine_count = var.n
+}
+resource "nexus_rack" "many" {
+  count         = var.n / (var.n - 300)
+  site_id       = nexus_site.s.id
+  name          = "m${count.index}"
+  machine_count = 1
+  lifecycle {
+    precondition {
+      condition     = var.n == 1
+      error_message = "Not one."
+    }
+  }
+}
+output "o" {
+  value = 1 / (var.n - 300)
+}
+check "c" {
+  assert {
+    condition     = var.n == 2
+    error_message = "Not two."
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_what_depends_on_a_rejected_variable_is_not_evaluated(mode: Mode) -> None:
+    result = plan({"main.nf.hcl": REJECTED % "r", "inner/main.nf.hcl": INNER}, mode=mode)
+    assert [d.address for d in result.plan.diagnostics if d.id != "no-racks"] == ["var.n"]
+
+
+def test_a_mistake_beside_a_rejected_variable_is_reported_too() -> None:
+    text = REJECTED % "r" + 'resource "nexus_rack" "x" {\n  site_id = "lab"\n  name = 1 / 0\n  machine_count = 1\n}\n'
+    result = plan({"main.nf.hcl": text, "inner/main.nf.hcl": INNER})
+    assert [d.id for d in errors(result)] == ["division-by-zero", "invalid-value-for-variable"]

@@ -164,6 +164,13 @@ def test_expected_failures(
         assert "was expected to report an error but did not" in err
 
 
+def test_an_expected_failure_of_a_variable_is_the_only_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """What depends on the variable would fail too."""
+    inner = "  command = plan\n  variables {\n    racks = 300000\n  }\n  expect_failures = [var.racks]\n"
+    code, _, err = told(capsys, a_run(inner))
+    assert (code, err) == (0, "")
+
+
 def test_unknown_values_in_a_planned_assertion_ask_for_apply(capsys: pytest.CaptureFixture[str]) -> None:
     Path("more.nf.hcl").write_text('output "when" {\n  value = timestamp()\n}\n')
     code, _, err = told(capsys, THREE + a_run("  command = plan\n" + asserting('output.when != ""')))
