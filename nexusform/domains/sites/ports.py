@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, Task, TaskKind
@@ -11,7 +11,11 @@ OnResult: TypeAlias = Callable[[Task, SiteResult], None]
 
 
 class EngineError(Exception):
-    """Unusable engine, or failed; the message is for the user."""
+    """Unusable engine, or failed; the message is for the user. `running`: sites with a task that may still run."""
+
+    def __init__(self, message: str, running: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.running = frozenset(running)
 
 
 class Engine(Protocol):

@@ -42,12 +42,13 @@ STALE_LOCK_TAKEN: Final = "stale-lock-removed"
 
 class LockOptions(Struct, frozen=True):
     """Whether to lock, and the seconds to wait for another process's lock. `is_exclusive`: no other process
-    can reach the state, so no lock is needed.
+    can reach the state, so no lock is needed. `info` is recorded in the lock.
     """
 
     enabled: bool = True
     timeout: float = 0.0
     is_exclusive: bool = False
+    info: str = ""
 
 
 class StateLock(Struct):
@@ -65,7 +66,9 @@ class StateLock(Struct):
         return []
 
 
-def build_lock_info(operation: str, backend: StateBackend, clock: Clock, environment: Mapping[str, str]) -> LockInfo:
+def build_lock_info(
+    operation: str, backend: StateBackend, clock: Clock, environment: Mapping[str, str], info: str = ""
+) -> LockInfo:
     """Build the description of this process for others that wait for the lock."""
     host = socket.gethostname()
     return LockInfo(
@@ -77,6 +80,7 @@ def build_lock_info(operation: str, backend: StateBackend, clock: Clock, environ
         path=backend.describe(),
         host=host,
         pid=os.getpid(),
+        info=info,
         link=_find_job_link(environment),
     )
 
@@ -96,7 +100,7 @@ def acquire_lock(
     """
     if not locking.enabled:
         return None, [] if locking.is_exclusive else [build_warning("unlocked-state", _NOT_LOCKED)]
-    info = build_lock_info(operation, backend, clock, environment)
+    info = build_lock_info(operation, backend, clock, environment, locking.info)
     started = clock.read_time().timestamp()
     pause, is_notified = _FIRST_PAUSE, False
     while True:

@@ -131,7 +131,7 @@ def test_a_lock_held_elsewhere_stops_the_wave_and_lets_go_of_the_others(fleet: F
     lock.write_text(json.dumps({"ID": "1", "Operation": "apply", "Who": "eve@elsewhere", "Info": ""}))
     code, _, err = command("apply", "f.nfsites")
     assert code == 1
-    assert "eve@elsewhere holds it. No changes were made." in plain(err)
+    assert "eve@elsewhere holds it. No changes were made in this wave." in plain(err)
     assert not Path("states/par1.nfstate").exists()
     assert not Path("states/par1.nfstate.lock.info").exists()
     lock.unlink()

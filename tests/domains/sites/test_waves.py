@@ -165,7 +165,7 @@ def test_another_plan_or_a_lock_stops_it_whatever_it_tolerates(answer: SiteResul
     fixture = Fixture(tmp_path, Wave("one", max_failures=9), {(TaskKind.PREPARE, "c"): answer})
     stop = fixture.go()
     assert stop is not None
-    assert "No changes were made." in stop.reason
+    assert "No changes were made in this wave." in stop.reason
     assert fixture.applied() == []
     assert (TaskKind.RELEASE, "a") in fixture.engine.asked
     assert (TaskKind.RELEASE, "b") in fixture.engine.asked
@@ -248,7 +248,7 @@ def test_nobody_is_asked_about_a_wave_that_cannot_begin(tmp_path: Path) -> None:
     fixture.sites[0] = PlannedSite("one", SiteResult("a", SiteStatus.REFUSED, "broken"))
     stop = fixture.go()
     assert stop is not None
-    assert "max_failures is 0. No changes were made." in stop.reason
+    assert "max_failures is 0. No changes were made in this wave." in stop.reason
 
 
 def test_two_reasons_have_two_digests() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Final
 
 import click
@@ -21,6 +23,8 @@ from nexusform.diagnostics.phrases import format_count, select_form
 from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.sites.cli.plan import FORMATS
 from nexusform.domains.sites.cli.site_flags import EngineFlags
+from nexusform.domains.sites.engines.engine_choice import PROCESSES, make_engine
+from nexusform.domains.sites.ports import EngineError
 from nexusform.domains.sites.rendering.apply_report import build_apply_report
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan
@@ -29,7 +33,13 @@ from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, OpenedFleet, open_fleet
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_states
 from nexusform.domains.sites.workflow.wave_progress import ApplyProgress, read_progress
-from nexusform.domains.sites.workflow.wave_runner import ApplyObserver, FleetApply, WaveStop, apply_waves
+from nexusform.domains.sites.workflow.wave_runner import (
+    ApplyObserver,
+    FleetApply,
+    WaveStop,
+    apply_waves,
+    stop_after_lost_engine,
+)
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.rendering.answers.answer_report import render_report_text
 from nexusform.workflow.opening.command_context import parse_confinement
@@ -94,8 +104,9 @@ def apply(arguments: ApplyArguments) -> int:
         report_sections = build_apply_report(outcome, is_stopped=stop is not None)
         screen.print_text(render_report_text(report_sections, colour=screen.colour, width=screen.width), end="")
     if stop is not None:
-        resume_hint = f" `nexusform sites apply -resume {arguments.planfile}` continues once that is fixed."
-        screen.print_diagnostics([build_error(stop.id, f"{stop.reason}{resume_hint if stop.is_resumable else ''}")], {})
+        separator = "\n\n" if "\n" in stop.reason else " "
+        hint = f"{separator}`nexusform sites apply -resume {arguments.planfile}` continues once that is fixed."
+        screen.print_diagnostics([build_error(stop.id, f"{stop.reason}{hint if stop.is_resumable else ''}")], {})
         return 1
     return 1 if outcome.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED) else 0
 
@@ -195,7 +206,11 @@ def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tup
         observer = _build_observer(job, arguments, screen, interrupts.is_stopping)
         fleet_apply = FleetApply(job.plan, job.opened.fleet, engine, job.progress, SystemClock(), observer)
         try:
-            return fleet_apply, apply_waves(fleet_apply, job.waves)
+            try:
+                return fleet_apply, apply_waves(fleet_apply, job.waves)
+            except EngineError as lost:
+                with closing(make_engine(PROCESSES, os.environ)) as local_engine:
+                    return fleet_apply, stop_after_lost_engine(fleet_apply, local_engine, lost)
         except FileProblem as problem:
             screen.print_diagnostics([build_error("stopped-wave", str(problem))], {})
     return None, None

@@ -11,6 +11,7 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
     "sign": CommandEntry("nexusform.domains.sites.cli.sign:sign", "Sign an approved plan of sites"),
     "apply": CommandEntry("nexusform.domains.sites.cli.apply:apply", "Apply a plan of sites, wave by wave"),
     "status": CommandEntry("nexusform.domains.sites.cli.status:status", "Show the status of all sites"),
+    "unlock": CommandEntry("nexusform.domains.sites.cli.unlock:unlock", "Release the locks of a dead host"),
     "replay": CommandEntry("nexusform.domains.sites.cli.ask:replay", "Compare predicted and observed placement"),
 }
 

@@ -21,6 +21,7 @@ from nexusform.domains.sites.workflow.fleet_status import read_fleet_status
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_states
 from nexusform.rendering.answers.answer_report import render_report_text
 from nexusform.rendering.json.json_document import encode_document
+from nexusform.workflow.opening.system_io import SystemClock
 
 
 class StatusArguments(Struct, frozen=True, kw_only=True):
@@ -68,8 +69,7 @@ def status(arguments: StatusArguments) -> int:
     if arguments.as_json:
         write_to_stdout(encode_document(build_status_document(plan, results)) + b"\n", "json")
     else:
-        screen.print_text(
-            render_report_text(build_status_report(plan, results), colour=screen.colour, width=screen.width), end=""
-        )
+        report = build_status_report(plan, SystemClock().read_time(), results)
+        screen.print_text(render_report_text(report, colour=screen.colour, width=screen.width), end="")
     failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
     return 1 if failed or select_failed_results(results) or len(plan.sites) < len(names) else 0

@@ -5,6 +5,7 @@ states and providers; tasks contain neither.
 from __future__ import annotations
 
 import ipaddress
+import logging
 import queue
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -62,9 +63,18 @@ def check_cluster(engine_name: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import distributed
+
+        _silence_library()
     except ImportError:
         raise EngineError("The engine dask needs the package distributed: pip install 'nexusform[cluster]'.") from None
     return distributed
+
+
+def _silence_library() -> None:
+    """Turn off the log of the library, which prints tracebacks of connections that this module reports."""
+    for name in ["asyncio", *logging.Logger.manager.loggerDict]:
+        if name.partition(".")[0] in ("asyncio", "distributed", "tornado"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 class _SubmittedTask(Struct, frozen=True):
@@ -126,15 +136,19 @@ class DaskCluster:
         running: dict[str, _SubmittedTask] = {}
         last_progress = monotonic()
         while pending or running:
-            while pending and not is_stopping() and len(running) < self._compute_limit(pending[-1], max_running()):
-                self._submit(pending.pop(), running)
-            if not running and (is_stopping() or not max_running()):
-                break
             try:
-                key = self._finished.get(timeout=_POLL_SECONDS)
-            except queue.Empty:
-                last_progress = self._check_cluster(last_progress, running)
-                continue
+                while pending and not is_stopping() and len(running) < self._compute_limit(pending[-1], max_running()):
+                    self._submit(pending.pop(), running)
+                if not running and (is_stopping() or not max_running()):
+                    break
+                try:
+                    key = self._finished.get(timeout=_POLL_SECONDS)
+                except queue.Empty:
+                    last_progress = self._check_cluster(last_progress, running)
+                    continue
+            except (OSError, RuntimeError) as problem:  # the connection closed in the middle of a call
+                reason = f"The cluster at {self._address} failed: {type(problem).__name__}."
+                raise EngineError(reason, _list_sites(running)) from None
             submitted = running.pop(key, None)
             if submitted is not None:  # cancelled tasks end, too
                 last_progress = monotonic()
@@ -199,14 +213,13 @@ class DaskCluster:
             self._send_heartbeat(submitted.task)
             break
         if self._client.status != "running":
-            raise EngineError(f"{self._address} is gone; -resume continues.")
+            raise EngineError(f"The scheduler at {self._address} is gone.", _list_sites(running))
         self._submit_lost_again(running)
         if self._client.nthreads():
             return monotonic() if self._client.processing() else last_progress
         if monotonic() - last_progress > _NO_WORKERS_TIMEOUT:
             raise EngineError(
-                f"The cluster at {self._address} has had no worker for two minutes. Start workers; "
-                "`sites apply -resume` continues."
+                f"The cluster at {self._address} has had no worker for two minutes.", _list_sites(running)
             )
         return last_progress
 
@@ -216,6 +229,10 @@ class DaskCluster:
             return
         self._last_heartbeat = monotonic()
         self._client.run(record_heartbeat, task.fleet.session, on_error="ignore")
+
+
+def _list_sites(running: Mapping[str, _SubmittedTask]) -> list[str]:
+    return [submitted.task.site for submitted in running.values()]
 
 
 def _build_label(task: Task) -> str:

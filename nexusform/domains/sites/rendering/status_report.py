@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.sites.rendering.fleet_summary import group_by_reason
+from nexusform.domains.sites.rendering.lock_text import format_age
 from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.rendering.question_report import (
     build_question_document,
@@ -15,7 +17,7 @@ from nexusform.domains.sites.rendering.question_report import (
 )
 from nexusform.domains.sites.rendering.undeclared_report import build_undeclared_document, build_undeclared_sections
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteResult, SiteStatus
+from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteLock, SiteResult, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
 
@@ -27,8 +29,8 @@ _STATUS_TEXTS = {
 }
 
 
-def build_status_report(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -> AnswerReport:
-    """Build the report: counts by wave, problems, and certainty of placements if requested."""
+def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[SiteResult] = ()) -> AnswerReport:
+    """Build the report: counts by wave, problems, locks, and certainty of placements if requested."""
     failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
     sections = []
     if failed:
@@ -42,6 +44,7 @@ def build_status_report(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -
         figures = [len(statuses), *(statuses.count(status) for status in _STATUS_TEXTS)]
         rows.append(Row((wave.name, *(f"{figure:,}" for figure in figures))))
     sections.append(Section("Waves", table=Table(heads, tuple(rows), frozenset(range(1, len(heads))))))
+    sections += _build_lock_section(plan.sites, now)
     figures_text = [
         f"{len(plan.select_by_status(status)):,} {status_text}"
         for status, status_text in _STATUS_TEXTS.items()
@@ -57,17 +60,33 @@ def build_status_report(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -
     return AnswerReport(title, f"{', '.join(figures_text)}.", bool(failed or failed_questions), (), tuple(sections))
 
 
+def _build_lock_section(sites: Sequence[PlannedSite], now: datetime) -> list[Section]:
+    """Build the section with one row per lock, none without locks."""
+    rows = []
+    for site in sites:
+        lock = site.result.lock
+        if lock is not None:
+            progress = "started" if lock.has_started else "not started"
+            rows.append(Row((site.name, lock.id, lock.host, lock.who, format_age(lock.created, now), progress)))
+    table = Table(("site", "lock ID", "host", "who", "age", "apply"), tuple(rows))
+    return [Section("Locks", table=table)] if rows else []
+
+
 _SITE: Final = RecordForm(
     PlannedSite,
     "name wave status=result.status reason=result.reason serial=result.serial state=result.state_location labels",
 )
+_LOCK: Final = RecordForm(SiteLock, "id host who created started=has_started unlock_command")
 
 
 def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ()) -> dict[str, Any]:
     """Build the report as JSON data."""
     document = {
         "format_version": "1.0",
-        "sites": [_SITE(site) for site in plan.sites],
+        "sites": [
+            {**_SITE(site), "lock": _LOCK(site.result.lock) if site.result.lock is not None else None}
+            for site in plan.sites
+        ],
         "undeclared": build_undeclared_document(plan.undeclared),
     }
     if certainty:

@@ -16,13 +16,14 @@ from nexusform.plans.impact.effects import EffectCount
 
 class TaskKind(StrEnum):
     """Kind of a task. `prepare` locks the site, plans again, compares, and keeps both for `apply`; `release`
-    unlocks it. `status` and `ask` only read.
+    unlocks it. `unlock` removes a lock that a dead process left. `status` and `ask` only read.
     """
 
     PLAN = "plan"
     PREPARE = "prepare"
     APPLY = "apply"
     RELEASE = "release"
+    UNLOCK = "unlock"
     STATUS = "status"
     ASK = "ask"
 
@@ -58,6 +59,21 @@ class FleetContext(Struct, frozen=True):
     lock_timeout: float = 0.0
 
 
+class SiteLock(Struct, frozen=True):
+    """Lock of a site. `has_started`: its journal has steps of an apply. `is_running`: the process lives on
+    this machine. `unlock_command` removes it.
+    """
+
+    id: str
+    host: str
+    who: str
+    created: str
+    has_started: bool
+    unlock_command: str
+    info: str = ""
+    is_running: bool = False
+
+
 class QuestionKind(StrEnum):
     """Kind of a question."""
 
@@ -89,7 +105,7 @@ class QuestionFinding(Struct, frozen=True):
 
 class Task(Struct, frozen=True):
     """One task for one site. `digest`: approved digest of its plan; `plan`: approved digest of its plan
-    file.
+    file. `unlock_host`: host of the locks to release ("": those of this run).
     """
 
     kind: TaskKind
@@ -98,6 +114,7 @@ class Task(Struct, frozen=True):
     digest: str = ""
     plan_digest: str = ""
     question: Question | None = None
+    unlock_host: str = ""
 
     @property
     def identity(self) -> tuple[str, int]:
@@ -128,7 +145,7 @@ class SiteResult(Struct, frozen=True):
     quorums, last replicas and ended separation rules. `lost` and `forgotten` are included in `moved` and
     `removed`. `state_location`: its state; `read_states`: states of other sites read. `plan_digest`: digest
     of the plan file. `is_locked`: the lock is kept. `wrong_certain`: wrong predictions reported as certain.
-    `findings`: answers of a question.
+    `findings`: answers of a question. `lock`: the lock of its state.
     """
 
     site: str
@@ -157,6 +174,7 @@ class SiteResult(Struct, frozen=True):
     machines: int = 0
     vms: int = 0
     findings: tuple[QuestionFinding, ...] = ()
+    lock: SiteLock | None = None
 
 
 _TASK_DECODER: Final = msgspec.json.Decoder(Task)

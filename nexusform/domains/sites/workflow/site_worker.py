@@ -25,6 +25,12 @@ from nexusform.domains.sites.types.fleet_definition import FILE_NAME, FleetDefin
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
+from nexusform.domains.sites.workflow.site_locks import (
+    describe_session,
+    read_site_lock,
+    release_session_lock,
+    unlock_site,
+)
 from nexusform.domains.sites.workflow.site_project import (
     load_cached_configuration,
     make_fleet_location,
@@ -40,6 +46,7 @@ from nexusform.domains.sites.workflow.site_results import (
     describe_state_location,
 )
 from nexusform.domains.sites.workflow.unsaved_state import check_unsaved_state, save_unsaved_state
+from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved import plan_file
 from nexusform.workflow.opening.stored_state import read_stored_state
@@ -130,7 +137,9 @@ class SiteWorker:
             case TaskKind.APPLY:
                 return self._apply_site(task, site)
             case TaskKind.RELEASE:
-                return self._release_task(task)
+                return self._release_task(task, site)
+            case TaskKind.UNLOCK:
+                return unlock_site(task, site)
             case TaskKind.STATUS:
                 return _read_status(task, site)
             case TaskKind.ASK:
@@ -148,7 +157,7 @@ class SiteWorker:
         if opened.project is None:
             return build_rejected_result(site.name, opened.diagnostics)
         exit_stack = ExitStack()
-        locking = LockOptions(timeout=task.fleet.lock_timeout)
+        locking = LockOptions(timeout=task.fleet.lock_timeout, info=describe_session(task.fleet.session))
         if check_unsaved_state(opened.project.context):
             with begin_run(opened.project, "OperationTypeApply", locking) as run:
                 problems = save_unsaved_state(run) if run.is_ready else list(run.diagnostics)
@@ -169,15 +178,18 @@ class SiteWorker:
 
     def _apply_site(self, task: Task, site: SiteEntry) -> SiteResult:
         """Apply a prepared site; prepare it here if the preparing worker is lost."""
-        if (task.fleet.session, site.name) not in self._prepared_sites:
-            result = self._prepare_site(task, site)  # the preparing worker is lost
+        if (task.fleet.session, site.name) not in self._prepared_sites:  # the preparing worker is lost
+            release_session_lock(task, site)
+            result = self._prepare_site(task, site)
             if not result.is_locked:
                 return result
         prepared = self._prepared_sites.pop((task.fleet.session, site.name))
         with prepared.exit_stack:
             return _apply_prepared(task, site, prepared)
 
-    def _release_task(self, task: Task) -> SiteResult:
+    def _release_task(self, task: Task, site: SiteEntry) -> SiteResult:
+        if (task.fleet.session, task.site) not in self._prepared_sites:  # the preparing worker is lost
+            release_session_lock(task, site)
         self._release_lock(task)
         return SiteResult(task.site, SiteStatus.SKIPPED)
 
@@ -386,6 +398,10 @@ def _read_status(task: Task, site: SiteEntry) -> SiteResult:
     stored, read_problems = read_stored_state(backend, checks_objects=False)
     if stored is None:
         return build_rejected_result(site.name, [*problems, *read_problems])
+    try:
+        lock = read_site_lock(backend, site, task.fleet)
+    except BackendProblem as problem:
+        return build_rejected_result(site.name, [build_error("unreadable-lock", str(problem))])
     state = stored.state
     reason = ""
     status = SiteStatus.APPLIED if state.lineage else SiteStatus.SKIPPED
@@ -400,4 +416,5 @@ def _read_status(task: Task, site: SiteEntry) -> SiteResult:
         plan_digest=state.applied_plans[-1] if state.applied_plans else "",
         state_location=normalize_state_location(site.backend, backend.describe()),
         serial=state.serial,
+        lock=lock,
     )

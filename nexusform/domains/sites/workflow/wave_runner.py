@@ -12,10 +12,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_duration, format_first, format_list, select_form
-from nexusform.domains.sites.ports import Engine
+from nexusform.domains.sites.ports import Engine, EngineError
+from nexusform.domains.sites.rendering.lock_text import format_locked_sites
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
+from nexusform.domains.sites.workflow.locked_sites import read_locked_sites, release_locks
 from nexusform.domains.sites.workflow.site_order import split_into_rounds
 from nexusform.domains.sites.workflow.site_results import LOCKED
 from nexusform.domains.sites.workflow.wave_progress import ApplyProgress, ProgressEvent, ProgressLine
@@ -90,7 +92,7 @@ def _check_rejected(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     if not tally.stop_reason:
         return None
     tally.is_resumable = False
-    return _build_stop(fleet_apply, tally, f"{tally.explain_stop()} No changes were made.")
+    return _build_stop(fleet_apply, tally, f"{tally.explain_stop()} No changes were made in this wave.")
 
 
 def _count_rejected(fleet_apply: FleetApply, wave: Wave, tally: _Tally) -> None:
@@ -218,10 +220,11 @@ def _format_counts(fleet_apply: FleetApply, names: Mapping[str, PlannedSite]) ->
 
 def _apply_round(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _Tally, *, is_first: bool) -> str:
     """Prepare sites, and apply them if all are as approved; return the reason of a stop."""
-    prepared = _prepare_sites(fleet_apply, sites, tally, is_first=is_first)
+    prepared = _prepare_sites(fleet_apply, sites, tally)
     if tally.stop_reason:
         _release_sites(fleet_apply, prepared)
-        return tally.stop_reason
+        no_changes_note = _describe_no_changes(fleet_apply, tally.wave) if is_first else ""
+        return f"{tally.stop_reason}{no_changes_note}{_describe_locks(fleet_apply, tally)}"
 
     def is_stopping() -> bool:
         return bool(tally.stop_reason) or not tally.compute_limit() or fleet_apply.observer.is_stopping()
@@ -242,9 +245,7 @@ def _apply_round(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _
     return f"{format_count(tally.failure_count, 'site')} failed; max_unavailable is {tally.wave.max_unavailable}."
 
 
-def _prepare_sites(
-    fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _Tally, *, is_first: bool
-) -> list[PlannedSite]:
+def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _Tally) -> list[PlannedSite]:
     """Lock and plan all sites again; return those to apply now."""
     by_name = {site.name: site for site in sites}
     prepared: list[PlannedSite] = []
@@ -266,21 +267,44 @@ def _prepare_sites(
         tasks, record_result, max_running=lambda: fleet_apply.engine.parallelism, is_stopping=is_stopping
     )
     final = [result for result in rejected if _is_final(result)]
-    no_changes_note = " No changes were made." if is_first else ""
     if final:
         names = format_list((result.site for result in final), _MAX_NAMES)
-        tally.stop_reason = f"{names}: {final[0].reason}{no_changes_note}"
+        tally.stop_reason = f"{names}: {final[0].reason}"
         tally.is_resumable = not any(result.digest for result in final)
     elif remaining:
-        tally.stop_reason = f"The run was interrupted.{no_changes_note}"
-    elif tally.stop_reason:
-        tally.stop_reason += no_changes_note
+        tally.stop_reason = "The run was interrupted."
     return prepared
+
+
+def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
+    """Describe a wave stopped before the first write of this run."""
+    results = [fleet_apply.results.get(site.name) for site in fleet_apply.plan.select_wave(wave.name)]
+    applied = sum(result is not None and result.status is SiteStatus.APPLIED for result in results)
+    if not applied:
+        return " No changes were made in this wave."
+    verb = select_form(applied, "was", "were")
+    return f" This run made no changes; {format_count(applied, 'site')} of the wave {verb} applied before."
+
+
+def _describe_locks(fleet_apply: FleetApply, tally: _Tally) -> str:
+    """Describe all locks in a wave that a lock stopped, and how to release them."""
+    if not any(_has_lock_error(result) for result in fleet_apply.results.values()):
+        return ""
+    names = [site.name for site in fleet_apply.plan.select_wave(tally.wave.name)]
+    locked = read_locked_sites(fleet_apply.engine, fleet_apply.fleet, names)
+    for result in locked:
+        reason = f"{result.lock.who} holds its lock." if result.lock is not None else result.reason
+        fleet_apply.results[result.site] = replace(result, status=SiteStatus.REFUSED, reason=reason)
+    return format_locked_sites(locked, fleet_apply.clock.read_time())
 
 
 def _is_final(result: SiteResult) -> bool:
     """Return True if a rejection stops the wave in any case: another plan than approved, or a lock."""
-    return bool(result.digest) or any(site_diagnostic.id == LOCKED for site_diagnostic in result.diagnostics)
+    return bool(result.digest) or _has_lock_error(result)
+
+
+def _has_lock_error(result: SiteResult) -> bool:
+    return any(site_diagnostic.id == LOCKED for site_diagnostic in result.diagnostics)
 
 
 def _record_result(fleet_apply: FleetApply, tally: _Tally, result: SiteResult) -> None:
@@ -300,6 +324,28 @@ def _release_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -> Non
         max_running=lambda: fleet_apply.engine.parallelism,
         is_stopping=lambda: False,
     )
+
+
+def stop_after_lost_engine(fleet_apply: FleetApply, engine: Engine, problem: EngineError) -> WaveStop:
+    """Release the locks of sites that a lost engine did not start, on another engine; return the stop. Raises
+    EngineError, FileProblem.
+    """
+    wave = fleet_apply.progress.find_unfinished()
+    sites = [site.name for site in fleet_apply.plan.select_wave(wave)]
+    for name in problem.running:
+        reason = "The engine was lost while this site was in progress; its result is not known."
+        fleet_apply.results[name] = SiteResult(name, SiteStatus.FAILED, reason)
+    names = [name for name in sites if name not in fleet_apply.results]
+    released = release_locks(engine, fleet_apply.fleet, names)
+    count = sum(result.status is SiteStatus.APPLIED for result in released)
+    for name in names:
+        fleet_apply.results[name] = SiteResult(name, SiteStatus.SKIPPED, "Its wave was stopped.")
+    locked = read_locked_sites(engine, fleet_apply.fleet, sites)
+    reason = f'The wave "{wave}" was stopped: {problem}'
+    if count:
+        reason += f" Released {format_count(count, 'lock')} of sites that were not started."
+    fleet_apply.record_event(ProgressEvent.STOPPED, wave, reason=reason)
+    return WaveStop(reason + format_locked_sites(locked, fleet_apply.clock.read_time()))
 
 
 def _build_task(fleet_apply: FleetApply, kind: TaskKind, site: PlannedSite) -> Task:

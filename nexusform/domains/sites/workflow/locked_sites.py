@@ -1,0 +1,35 @@
+"""Locks of many sites: read them, and release them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nexusform.domains.sites.ports import Engine
+from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, Task, TaskKind
+
+
+def read_locked_sites(engine: Engine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
+    """Return the status of the locked sites, in the order of the names. Raises EngineError."""
+    return [result for result in _run_all(engine, fleet, names, TaskKind.STATUS) if result.lock is not None]
+
+
+def release_locks(engine: Engine, fleet: FleetContext, names: Sequence[str], unlock_host: str = "") -> list[SiteResult]:
+    """Release the locks of a host, or of this run without one, whose apply has not started. The status of a
+    result is `applied` if its lock was released, `skipped` if not, and `refused` if it cannot be read. Raises
+    EngineError.
+    """
+    return _run_all(engine, fleet, names, TaskKind.UNLOCK, unlock_host)
+
+
+def _run_all(
+    engine: Engine, fleet: FleetContext, names: Sequence[str], kind: TaskKind, unlock_host: str = ""
+) -> list[SiteResult]:
+    results: dict[str, SiteResult] = {}
+    tasks = [Task(kind, name, fleet, unlock_host=unlock_host) for name in names]
+    engine.run_tasks(
+        tasks,
+        lambda task, result: results.update({task.site: result}),
+        max_running=lambda: engine.parallelism,
+        is_stopping=lambda: False,
+    )
+    return [results[name] for name in names if name in results]

@@ -1,0 +1,103 @@
+"""Locks of sites: read one, and release one whose apply has not started."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from nexusform.diagnostics.diagnostic import build_error
+from nexusform.domains.sites.types.fleet_definition import SiteEntry
+from nexusform.domains.sites.types.site_tasks import FleetContext, SiteLock, SiteResult, SiteStatus, Task
+from nexusform.domains.sites.workflow.site_project import load_cached_configuration, make_site_location, open_state
+from nexusform.domains.sites.workflow.site_results import build_rejected_result
+from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend
+
+
+def describe_session(session: str) -> str:
+    """Return the `Info` of locks that a run of `sites apply` takes."""
+    return f"sites apply, session {session}"
+
+
+def read_site_lock(backend: StateBackend, site: SiteEntry, fleet: FleetContext) -> SiteLock | None:
+    """Return the lock of a site's state, None without one. Raises BackendProblem."""
+    holder = backend.read_lock()
+    if holder is None:
+        return None
+    return SiteLock(
+        id=holder.id,
+        host=holder.host,
+        who=holder.who,
+        created=holder.created,
+        has_started=bool(backend.read_journal()),
+        unlock_command=_build_unlock_command(site, fleet, holder.id),
+        info=holder.info,
+        is_running=_is_running_here(holder),
+    )
+
+
+def _is_running_here(holder: LockInfo) -> bool:
+    """Return whether the process of the lock is a living process of this machine."""
+    if holder.host != socket.gethostname() or holder.pid <= 0:
+        return False
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _build_unlock_command(site: SiteEntry, fleet: FleetContext, lock_id: str) -> str:
+    """Return the `force-unlock` command for the state of a site, to be run next to nexusform.sites.hcl."""
+    words = ["nexusform", f"-chdir={site.source}", "force-unlock"]
+    if site.backend == "local":
+        path = Path(fleet.root, str(site.settings.get("path", "")))
+        words.append(f"-state={os.path.relpath(path, Path(fleet.root, site.source))}")
+    else:
+        words += [f"-backend-config={name}={value}" for name, value in site.settings.items()]
+    return shlex.join([*words, lock_id])
+
+
+def release_session_lock(task: Task, site: SiteEntry) -> None:
+    """Release the lock that a lost worker of this run left, if the apply of its site has not started. A lock
+    that remains is reported by the next attempt to take it.
+    """
+    backend, _ = _open_state_of(task, site)
+    if backend is None:
+        return
+    with suppress(BackendProblem):
+        lock = read_site_lock(backend, site, task.fleet)
+        if lock is not None and lock.info == describe_session(task.fleet.session) and not lock.has_started:
+            backend.force_unlock(lock.id)
+
+
+def unlock_site(task: Task, site: SiteEntry) -> SiteResult:
+    """Release the lock of a site if the host or the run of the task holds it and its apply has not started.
+    The result has the lock; its status is `applied` if the lock was released.
+    """
+    backend, rejected = _open_state_of(task, site)
+    if backend is None:
+        return rejected
+    try:
+        lock = read_site_lock(backend, site, task.fleet)
+        is_selected = lock is not None and (
+            lock.host == task.unlock_host if task.unlock_host else lock.info == describe_session(task.fleet.session)
+        )
+        if lock is None or not is_selected or lock.has_started or (task.unlock_host and lock.is_running):
+            return SiteResult(site.name, SiteStatus.SKIPPED, lock=lock)
+        backend.force_unlock(lock.id)
+    except BackendProblem as problem:
+        return build_rejected_result(site.name, [build_error("unreadable-lock", str(problem))])
+    return SiteResult(site.name, SiteStatus.APPLIED, lock=lock)
+
+
+def _open_state_of(task: Task, site: SiteEntry) -> tuple[StateBackend | None, SiteResult]:
+    """Open the state of a site; the result explains a state that cannot be opened."""
+    location = make_site_location(task.fleet, site, os.environ)
+    configuration, _ = load_cached_configuration(location)
+    backend, problems = open_state(task.fleet, location, site, configuration)
+    return backend, build_rejected_result(site.name, problems)
