@@ -44,6 +44,7 @@ def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
         "level": find_highest_level(_list_levels(plan)).value,
         "stake": compute_fleet_impact(plan).value,
         "waves": [wave.name for wave in plan.waves],
+        "blocked_wave": blocked.name if (blocked := plan.find_blocked_wave()) is not None else None,
         "groups": [{"rows": list(group.rows), "sites": list(group.sites)} for group in groups],
         "sites": [SITE(site) for site in plan.sites],
         "undeclared": build_undeclared_document(plan.undeclared),

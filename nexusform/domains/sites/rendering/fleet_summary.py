@@ -18,6 +18,7 @@ from nexusform.domains.sites.rendering.fleet_impact import (
 from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.rendering.site_change_rows import SITE_PLACEHOLDER, replace_site_name
 from nexusform.domains.sites.rendering.undeclared_report import build_undeclared_sections
+from nexusform.domains.sites.rendering.waiting_tree import build_waiting_sections
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table, render_report_markdown
@@ -67,12 +68,14 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> An
     groups = group_sites(site.result for site in plan.sites)
     rejected = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
     sections = [
+        *_build_blocked_section(plan),
         *_build_rejected_section(rejected, max_rows),
         *build_loss_sections(plan.sites, max_rows),
         *_build_redundancy_section(plan.sites, max_rows),
         *build_undeclared_sections(plan.undeclared, max_rows),
         *build_finding_sections(plan.sites, max_rows),
         *_build_group_sections(groups, max_rows),
+        *build_waiting_sections(plan),
         _build_wave_section(plan),
     ]
     title = f"Plan of {format_count(len(plan.sites), 'site')}"
@@ -118,6 +121,28 @@ def _truncate_reason(reason: str) -> str:
     summary = reason.split(": ", 2)
     short_reason = summary[1] if len(summary) > 1 and re.search(r":\d+$", summary[0]) else summary[0]
     return short_reason.rstrip(".")
+
+
+def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
+    """Build the section about the first wave that cannot start, with what `sites apply` would apply."""
+    wave = plan.find_blocked_wave()
+    if wave is None:
+        return
+    count = plan.count_rejected(wave.name)
+    verb = select_form(count, "is", "are")
+    title = (
+        f'The wave "{wave.name}" cannot start: {format_count(count, "site")} {verb} rejected, '
+        f"max_failures is {wave.max_failures}"
+    )
+    position = plan.waves.index(wave)
+    earlier = [item.name for item in plan.waves[:position] if plan.has_work(item.name)]
+    later = [item.name for item in plan.waves[position + 1 :] if plan.has_work(item.name)]
+    lines = [
+        f"Before it, `sites apply` would apply: {format_list(earlier)}." if earlier else "No site would be applied."
+    ]
+    if later:
+        lines.append(f"Later waves would not start: {format_list(later)}.")
+    yield Section(title, tuple(lines), is_finding=True)
 
 
 def _build_rejected_section(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:

@@ -82,6 +82,15 @@ class FleetPlan(Struct, frozen=True):
         """Return True if a site of the wave changes or cannot be planned."""
         return any(site.result.status is not SiteStatus.UNCHANGED for site in self.select_wave(wave))
 
+    def count_rejected(self, wave: str) -> int:
+        """Count the sites of a wave that cannot be planned; they count as failures of the wave."""
+        rejected = (SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+        return sum(site.result.status in rejected for site in self.select_wave(wave))
+
+    def find_blocked_wave(self) -> Wave | None:
+        """Find the first wave with more rejected sites than it allows."""
+        return next((wave for wave in self.waves if self.count_rejected(wave.name) > wave.max_failures), None)
+
 
 def compute_fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]) -> str:
     """Compute the approved digest: sites, their changes or rejections, waves and limits. It does not depend
