@@ -6,6 +6,7 @@ are never logged, only names, counts and times, so that a log can be shared.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from time import perf_counter
@@ -31,6 +32,8 @@ def start_log(environment: Mapping[str, str]) -> str:
     import logging
 
     path = environment.get("NF_LOG_PATH", "")
+    if os.path.islink(path) and not path.startswith("/dev/"):  # noqa: PTH114 - a pull request may add it
+        return f'NF_LOG_PATH: "{path}" is a link. Name the file itself.'
     try:
         handler = logging.FileHandler(path, encoding="utf-8") if path else logging.StreamHandler()
     except OSError as problem:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, ValidationError, convert
 
 from nexusform.diagnostics.phrases import format_list, select_form
+from nexusform.files.external_files import is_untrusted
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.providers.exec_plugin import ExecPlugin, build_auth
 
@@ -65,7 +66,7 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
     entries: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _SECTIONS}
     current = context
     for path in paths:
-        document = _read_document(path)
+        document = _read_document(path, trust)
         current = current or str(document.get("current-context") or "")
         for section in _SECTIONS:
             for name, entry in _iterate_entries(path, document, section):
@@ -80,7 +81,7 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
     if not cluster.get("server"):
         raise KubeconfigProblem(f"{source} cannot be used: the cluster {cluster_name} has no server.")
     account = Account(source, cluster, user, user_name)
-    untrusted_paths = [path for path in paths if trust.confinement.get_operator_confinement(path).root]
+    untrusted_paths = [path for path in paths if is_untrusted(path, trust.confinement)]
     if untrusted_paths:
         _check_untrusted_account(untrusted_paths, account, trust)
     return account
@@ -115,13 +116,13 @@ def _require_lightkube() -> None:
         raise KubeconfigProblem('Kubernetes access needs lightkube: pip install "nexusform[kubernetes]".') from None
 
 
-def _read_document(path: Path) -> Mapping[str, Any]:
+def _read_document(path: Path, trust: KubeconfigTrust) -> Mapping[str, Any]:
     import yaml
 
     from nexusform.files.regular_files import read_regular
 
     try:
-        document = yaml.safe_load(read_regular(path, _MAXIMUM_SIZE))
+        document = yaml.safe_load(read_regular(trust.confinement.resolve_operator_path(path), _MAXIMUM_SIZE))
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark is not None else 1
         raise KubeconfigProblem(f"{path} cannot be used: line {line}: {problem.problem}.") from None

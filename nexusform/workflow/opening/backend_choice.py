@@ -19,6 +19,7 @@ from nexusform.configuration.declarations.constants import EMPTY_SCOPE, evaluate
 from nexusform.configuration.variable_values import parse_variable_file
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
 from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.files.external_files import is_untrusted
 from nexusform.files.regular_files import PRIVATE, OutsideConfinement, read_regular, write_file
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
@@ -307,7 +308,7 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
         file_values: dict[str, str] = {}
         for setting in settings:
             problems += _add_setting(setting.name, setting.value, file_values)
-        if context.confinement.get_operator_confinement(flag).root:
+        if is_untrusted(flag, context.confinement):
             problems += _check_untrusted_settings(flag, file_values, kind, context)
         values |= file_values
     return values, problems

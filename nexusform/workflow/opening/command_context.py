@@ -18,6 +18,7 @@ from nexusform.configuration.loader import load_configuration, read_variables
 from nexusform.configuration.variable_values import Origin
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.source import SourceFile
+from nexusform.files.external_files import find_untrusted_files
 from nexusform.files.log import log_duration
 from nexusform.files.regular_files import UNCONFINED, Confinement, read_regular
 from nexusform.resource_types.registry import build_registries
@@ -221,13 +222,14 @@ def create_editor_context(
         confinement = parse_confinement(environment.get("NF_CONFINE", ""), environment, directory)
     except ValueError:
         confinement = Confinement(os.path.realpath(directory))
+    allow_remote = tuple(environment.get("NF_ALLOW_REMOTE", "").split())
     return CommandContext(
         environment=environment,
         directory=directory,
         unsaved_files=unsaved or {},
         confinement=confinement,
         confinement_source=detect_confinement_source(environment.get("NF_CONFINE", ""), environment),
-        allow_remote=tuple(environment.get("NF_ALLOW_REMOTE", "").split()),
+        allow_remote=() if find_untrusted_files(environment, confinement) else allow_remote,
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.encryption.keys import EncryptionProblem
 from nexusform.encryption.signatures import check_signature, sign_digest
-from nexusform.files.regular_files import Confinement
+from nexusform.files.external_files import explain_untrusted_file, is_untrusted
+from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import is_encrypted
 from nexusform.plans.saved import plan_file
@@ -22,8 +23,11 @@ _MAX_KEY_BYTES: Final = 1 << 16  # bytes
 
 def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | None, list[Diagnostic]]:
     """Create a signer with the key in a file, or return an error."""
+    if is_untrusted(key_file, confinement):
+        detail = explain_untrusted_file("The private key", key_file, "a pull request could replace it")
+        return None, [build_error("plan-signing-failed", detail)]
     try:
-        key = read_file(key_file, _MAX_KEY_BYTES, confinement.get_operator_confinement(key_file))
+        key = read_file(key_file, _MAX_KEY_BYTES, UNCONFINED)
         sign_digest("", key, key_file)
     except (FileProblem, EncryptionProblem) as problem:
         return None, [build_error("plan-signing-failed", str(problem))]
@@ -64,8 +68,11 @@ def verify_signature(
     signature: Mapping[str, Any] | None, signed_digest: str, key_file: str, confinement: Confinement
 ) -> list[Diagnostic]:
     """Return errors if a plan is not signed with the key of the public half in a file."""
+    if is_untrusted(key_file, confinement):
+        detail = explain_untrusted_file("The public key", key_file, "a pull request could replace it")
+        return [build_error("saved-plan-not-verified", f"{detail} No changes were made.")]
     try:
-        key = read_file(key_file, _MAX_KEY_BYTES, confinement.get_operator_confinement(key_file))
+        key = read_file(key_file, _MAX_KEY_BYTES, UNCONFINED)
         check_signature(signature, signed_digest, key, key_file)
     except (FileProblem, EncryptionProblem) as problem:
         return [build_error("saved-plan-not-verified", f"{problem} No changes were made.")]

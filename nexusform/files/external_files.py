@@ -1,0 +1,192 @@
+"""Files of a run besides its configuration, and their writers.
+
+A variable or default path may lead to settings with a server, a program or credentials. In a sandboxed run
+such a file must not be in the work tree: the author of a pull request controls it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.files.regular_files import Confinement
+
+
+class Writer(StrEnum):
+    """Allowed writer of a file in a sandboxed run."""
+
+    OPERATOR = "operator"  # a file of the work tree is rejected
+    LIMITED = "work tree, with limits"  # its reader rejects targets, programs and credentials
+    WORK_TREE = "work tree"  # data: a link must stay in the work tree
+
+
+class PathForm(StrEnum):
+    """Form of a value with file names."""
+
+    PATH = "path"
+    PATHS = "paths"  # separated as in PATH
+    COMMAND = "command"  # a program and its arguments
+    PROGRAM = "program"  # the name of a program, found through PATH
+    PARAMETERS = "parameters"  # a connection string of PostgreSQL
+    BUDGET = "budget"  # N:DIRECTORY
+    HOME = "home"  # a default path below the home directory
+    FLAG = "flag"
+
+
+class ExternalFile(Struct, frozen=True):
+    """A variable, default path or flag for a file, with its content and allowed writer."""
+
+    name: str
+    content: str
+    writer: Writer = Writer.OPERATOR
+    form: PathForm = PathForm.PATH
+
+
+_OPERATOR, _LIMITED, _WORK_TREE = Writer.OPERATOR, Writer.LIMITED, Writer.WORK_TREE
+_PATHS, _HOME, _PROGRAM, _FLAG = PathForm.PATHS, PathForm.HOME, PathForm.PROGRAM, PathForm.FLAG
+# Every variable, default path and flag that leads to a file; docs/security.md has the same table.
+EXTERNAL_FILES: Final = (
+    ExternalFile("NF_ENCRYPTION_COMMAND", "program that prints keys", form=PathForm.COMMAND),
+    ExternalFile("NF_CACHE_DIR", "parsed configuration"),
+    ExternalFile("NF_AZURE_REQUESTS", "times of requests to Azure", form=PathForm.BUDGET),
+    ExternalFile("NF_CLUSTER_CA", "certificate authority of workers"),
+    ExternalFile("NF_CLUSTER_CERT", "certificate for workers"),
+    ExternalFile("NF_CLUSTER_KEY", "private key for workers"),
+    ExternalFile("NF_LOG_PATH", "log; a link is rejected", _LIMITED),
+    ExternalFile("NF_DATA_DIR", "settings of init; ignored in the work tree", _LIMITED),
+    ExternalFile("NF_FLEET_KUBECONFIG", "server and credentials of a hub", _LIMITED),
+    ExternalFile("NF_KUBECONFIG_DIR", "servers and credentials of clusters", _LIMITED),
+    ExternalFile("KUBECONFIG", "server and credentials of a hub", _LIMITED, _PATHS),
+    ExternalFile("~/.kube/config", "server and credentials of a hub", _LIMITED, _HOME),
+    ExternalFile("ARM_OIDC_TOKEN_FILE_PATH", "token for Azure Storage"),
+    ExternalFile("AZURE_CLIENT_CERTIFICATE_PATH", "certificate and key for Azure"),
+    ExternalFile("AZURE_FEDERATED_TOKEN_FILE", "token for Azure"),
+    ExternalFile("AZURE_CONFIG_DIR", "sign-in and extensions of az"),
+    ExternalFile("AZURE_EXTENSION_DIR", "extensions of az"),
+    ExternalFile("AZD_CONFIG_DIR", "sign-in of azd"),
+    ExternalFile("~/.azure", "sign-in and extensions of az", form=_HOME),
+    ExternalFile("~/.azd", "sign-in of azd", form=_HOME),
+    ExternalFile("az", "program that signs in to Azure", form=_PROGRAM),
+    ExternalFile("azd", "program that signs in to Azure", form=_PROGRAM),
+    ExternalFile("pwsh", "program that signs in to Azure", form=_PROGRAM),
+    ExternalFile("AWS_CONFIG_FILE", "settings of AWS; may name a program"),
+    ExternalFile("AWS_SHARED_CREDENTIALS_FILE", "credentials of AWS; may name a program"),
+    ExternalFile("AWS_WEB_IDENTITY_TOKEN_FILE", "token for AWS"),
+    ExternalFile("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "token for AWS"),
+    ExternalFile("AWS_CA_BUNDLE", "certificate authorities"),
+    ExternalFile("AWS_DATA_PATH", "addresses of AWS", form=_PATHS),
+    ExternalFile("BOTO_CONFIG", "settings of AWS"),
+    ExternalFile("~/.aws", "settings and credentials of AWS; may name a program", form=_HOME),
+    ExternalFile("~/.boto", "settings of AWS", form=_HOME),
+    ExternalFile("PG_CONN_STR", "server, and files with credentials", form=PathForm.PARAMETERS),
+    ExternalFile("PGSERVICEFILE", "servers of PostgreSQL"),
+    ExternalFile("PGSYSCONFDIR", "servers of PostgreSQL"),
+    ExternalFile("PGPASSFILE", "passwords of PostgreSQL"),
+    ExternalFile("PGSSLCERT", "certificate for PostgreSQL"),
+    ExternalFile("PGSSLKEY", "private key for PostgreSQL"),
+    ExternalFile("PGSSLROOTCERT", "certificate authorities of PostgreSQL"),
+    ExternalFile("PGSSLCRL", "revoked certificates of PostgreSQL"),
+    ExternalFile("PGSSLCRLDIR", "revoked certificates of PostgreSQL"),
+    ExternalFile("~/.pg_service.conf", "servers of PostgreSQL", form=_HOME),
+    ExternalFile("~/.pgpass", "passwords of PostgreSQL", form=_HOME),
+    ExternalFile("~/.postgresql", "certificates and keys for PostgreSQL", form=_HOME),
+    ExternalFile("SSL_CERT_FILE", "certificate authorities"),
+    ExternalFile("SSL_CERT_DIR", "certificate authorities", form=_PATHS),
+    ExternalFile("REQUESTS_CA_BUNDLE", "certificate authorities"),
+    ExternalFile("CURL_CA_BUNDLE", "certificate authorities"),
+    ExternalFile("OPENSSL_CONF", "settings of TLS; may name a library"),
+    ExternalFile("SSLKEYLOGFILE", "session keys of TLS"),
+    ExternalFile("NETRC", "passwords of servers"),
+    ExternalFile("~/.netrc", "passwords of servers", form=_HOME),
+    ExternalFile("DASK_CONFIG", "settings of workers"),
+    ExternalFile("DASK_ROOT_CONFIG", "settings of workers"),
+    ExternalFile("~/.config/dask", "settings of workers", form=_HOME),
+    ExternalFile("-backend-config", "settings of the backend", _LIMITED, _FLAG),
+    ExternalFile("-verify", "public key of signers", form=_FLAG),
+    ExternalFile("-key", "private key of a signer", form=_FLAG),
+    ExternalFile("-sign", "private key of a signer", form=_FLAG),
+    ExternalFile("-state", "state", _WORK_TREE, _FLAG),
+    ExternalFile("-var-file", "values of variables", _WORK_TREE, _FLAG),
+    ExternalFile("-target-file", "addresses", _WORK_TREE, _FLAG),
+    ExternalFile("-plan", "plan, evaluated in the sandbox", _WORK_TREE, _FLAG),
+    ExternalFile("-diff", "changed lines", _WORK_TREE, _FLAG),
+    ExternalFile("-from", "inventory", _WORK_TREE, _FLAG),
+    ExternalFile("-inventory", "inventory", _WORK_TREE, _FLAG),
+    ExternalFile("-terraform-plan", "plan of Terraform", _WORK_TREE, _FLAG),
+    ExternalFile("-deployment-stack", "changes of ARM", _WORK_TREE, _FLAG),
+    ExternalFile("-arm-what-if", "changes of ARM", _WORK_TREE, _FLAG),
+    ExternalFile("-filter", "tests", _WORK_TREE, _FLAG),
+)
+_FILE_PARAMETER: Final = re.compile(
+    r"(?:passfile|servicefile|sslcert|sslkey|sslrootcert|sslcrl|sslcrldir)\s*=\s*'?([^\s&']+)"
+)
+
+
+def find_untrusted_files(environment: Mapping[str, str], confinement: Confinement) -> list[tuple[ExternalFile, str]]:
+    """Return the entries of the operator with a path into the work tree of a sandboxed run."""
+    if not confinement.root:
+        return []
+    return [
+        (entry, path)
+        for entry in EXTERNAL_FILES
+        if entry.writer is Writer.OPERATOR and not (entry.name == "NF_CACHE_DIR" and "NF_IN_AUTOMATION" in environment)
+        for path in _list_paths(entry, environment)
+        if is_untrusted(path, confinement)
+    ]
+
+
+def is_untrusted(path: str | Path, confinement: Confinement) -> bool:
+    """Return whether a path, or the target of its links, is in the work tree of a sandboxed run."""
+    return confinement.is_inside(path) or confinement.is_inside(os.path.realpath(path))
+
+
+def explain_untrusted_file(name: str, path: str, content: str) -> str:
+    """Explain why a sandboxed run rejects a file of the work tree."""
+    return (
+        f'{name}: "{path}" is in the work tree of a sandboxed run ({content}). '
+        "Use a file outside of the work tree, or -confine=false."
+    )
+
+
+def _list_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the paths of an entry; of a default path only if it exists."""
+    value = environment.get(entry.name, "")
+    if entry.form is PathForm.HOME:
+        path = os.path.join(environment.get("HOME") or os.path.expanduser("~"), entry.name[2:])  # noqa: PTH111, PTH118
+        if os.path.lexists(path):
+            yield path
+    elif entry.form is PathForm.PROGRAM:
+        path = shutil.which(entry.name, path=environment.get("PATH")) or ""
+        if path and not Path(path).is_relative_to(sys.prefix):  # a program of the job's own Python environment
+            yield path
+    elif entry.form is PathForm.FLAG or not value:
+        return
+    elif entry.form is PathForm.COMMAND:
+        yield from _list_command_paths(value, environment)
+    elif entry.form is PathForm.PARAMETERS:
+        yield from _FILE_PARAMETER.findall(value)
+    elif entry.form is PathForm.BUDGET:
+        yield value.partition(":")[2]
+    else:
+        yield from (value.split(os.pathsep) if entry.form is PathForm.PATHS else (value,))
+
+
+def _list_command_paths(command: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the program of a command, and the existing files of its arguments."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return  # reported where the command is run
+    program = shutil.which(words[0], path=environment.get("PATH")) if words else None
+    if program:
+        yield program
+    yield from (word for word in words[1:] if os.path.lexists(word))

@@ -1,0 +1,132 @@
+"""Every variable, default path and flag that leads to a file, in a sandboxed run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nexusform
+from nexusform.cli.main import run_command_line
+from nexusform.files.external_files import EXTERNAL_FILES, PathForm, Writer
+from tests.trust import untrusted_files
+from tests.trust.untrusted_files import BACKEND_CASES, KUBECONFIG_CASES, build_environment
+
+SOURCE = Path(nexusform.__file__).parent
+PAGE = SOURCE.parent / "docs" / "security.md"
+REJECTED = [entry for entry in EXTERNAL_FILES if entry.writer is Writer.OPERATOR]
+FLAGS = [entry for entry in EXTERNAL_FILES if entry.form is PathForm.FLAG]
+# Variables of the product that lead to no file.
+VALUES = (
+    re.compile(r"NF_(INPUT|CLI_ARGS_?|LIMIT_|VAR_|LOG|CONFINE|ALLOW_REMOTE|IN_AUTOMATION|WORKSPACE|NET_DEADLINE)"),
+    re.compile(
+        r"NF_(AZURE_ENDPOINT|AZURE_POLL_SECONDS|FLEET_CONTEXT|HTTP_USERNAME|HTTP_PASSWORD|LEASE_SECONDS|ENCRYPTION)?"
+    ),
+    re.compile(r"ARM_(ACCESS_KEY|SAS_TOKEN|CLIENT_ID|TENANT_ID|CLIENT_SECRET|USE_OIDC|USE_MSI|USE_CLI|OIDC_TOKEN)"),
+    re.compile(r"AZURE_SUBSCRIPTION_ID|KUBERNETES_(SERVICE_HOST|SERVICE_PORT|EXEC_INFO)|(GITHUB|CI|ACTIONS)_\w+"),
+)
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(untrusted_files.write_tree(tmp_path / "work"))
+    for name in [*os.environ]:
+        if name.startswith(("NF_", "AWS_", "AZURE_", "ARM_", "PG", "KUBE", "CI")):
+            monkeypatch.delenv(name)
+    return Path.cwd()
+
+
+@pytest.mark.parametrize("entry", REJECTED, ids=[entry.name for entry in REJECTED])
+def test_a_file_of_the_work_tree_is_rejected_where_the_operator_writes(
+    entry: untrusted_files.ExternalFile, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if entry.form is PathForm.FLAG:
+        commands = {
+            "-verify": ["apply", "-verify=key:evil", "reviewed.plan"],
+            "-key": ["sign", "-key=evil", "reviewed.plan"],
+            "-sign": ["plan", "-out=new.plan", "-sign=evil"],
+        }
+        assert run_command_line(["plan", "-out=reviewed.plan"]) == 0
+        assert run_command_line([*commands[entry.name], "-confine"]) == 1
+    else:
+        for name, value in build_environment(entry, tree).items():
+            monkeypatch.setenv(name, value)
+        assert run_command_line(["plan", "-confine"]) == 1
+    text = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "is in the work tree of a sandboxed run" in text
+    if entry.form is not PathForm.FLAG:
+        assert entry.name in text
+        assert run_command_line(["plan"]) == 0
+
+
+@pytest.mark.parametrize("case", KUBECONFIG_CASES)
+def test_a_kubeconfig_of_the_work_tree_runs_and_reads_nothing(
+    case: str, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    untrusted_files.use_kubeconfig(case, tree, monkeypatch.setenv)
+    assert run_command_line(["plan", "-confine"]) == 1
+    assert not (tree / "ran").exists()
+    text = " ".join(capsys.readouterr().err.split())
+    assert "cannot be reached" not in text
+    assert re.search("sandboxed run|-confine does not allow it|confined run|cannot be used", text), text
+
+
+@pytest.mark.of_domains("remote_state")
+@pytest.mark.parametrize("case", BACKEND_CASES)
+def test_a_settings_file_of_the_work_tree_reaches_nothing(
+    case: str, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = untrusted_files.use_backend_settings(case, tree)
+    assert run_command_line(["plan", "-confine", *arguments]) == 1
+    text = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert re.search('is a file of the work tree|needs "|-confine does not allow it', text), text
+
+
+@pytest.mark.of_domains("fleet", "hub", "remote_state")
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_the_kernel_saw_nothing_run_opened_or_contacted(tmp_path: Path) -> None:
+    log = tmp_path / "kernel.log"
+    calls = ["strace", "-f", "-qq", "-e", "trace=open,openat,execve,connect", "-o", str(log)]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCE.parent), "HOME": str(tmp_path)}
+    words = [*calls, sys.executable, "-m", "tests.trust.untrusted_files", str(tmp_path / "trees")]
+    subprocess.run(words, env=environment, cwd=SOURCE.parent, check=True, timeout=300, capture_output=True)
+    kernel = log.read_text(errors="replace")
+    assert kernel.count("execve(") == 1
+    assert "AF_INET" not in kernel
+    opened = [line for line in kernel.splitlines() if "evil" in line and "O_WRONLY" not in line]
+    assert opened == []
+    assert kernel.count("main.nf.hcl") > len(KUBECONFIG_CASES)
+
+
+def test_the_table_has_every_variable_and_flag_of_the_product() -> None:
+    names = {entry.name for entry in EXTERNAL_FILES}
+    texts = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py") if path.name != "external_files.py"]
+    constants = {
+        node.value
+        for text in texts
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    variables = {
+        value for value in constants if re.fullmatch(r"(NF|ARM|AWS|AZURE|PG|KUBE\w*|SSL|ACTIONS)_[A-Z_]+", value)
+    }
+    assert {name for name in variables - names if not any(value.fullmatch(name) for value in VALUES)} == set()
+    inputs = {
+        name
+        for text in texts
+        for name in re.findall(r"(\w+): [^=\n]+ = declare_texts?\(\s*\"(?:Read|Use)[^\"]*\",\s*metavar=\"\w*FILE", text)
+    }
+    assert {f"-{name.replace('_', '-')}" for name in inputs} - names == set()
+
+
+def test_the_page_has_the_table() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for writer in Writer:
+        section = page.partition(f"| {writer.value} | ")[2].partition("\n")[0]
+        assert re.findall(r"`([^`]+)`", section) == [entry.name for entry in EXTERNAL_FILES if entry.writer is writer]
