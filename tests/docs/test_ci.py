@@ -93,19 +93,20 @@ def test_the_action_applies_what_was_planned(workspace: Path) -> None:
     assert "Saved plan already applied" in again.stdout
 
 
-def test_the_action_applies_the_signed_plan_alone(workspace: Path) -> None:
+def test_the_action_applies_the_signed_plan_alone(workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     key, public = workspace / "plan.key", workspace / "plan.pub"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
     subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
+    outside = {"FOLDER": str(tmp_path_factory.mktemp("runner"))}  # as RUNNER_TEMP, no folder of the work tree
     steps = [s["run"] for s in ACTION["runs"]["steps"] if "run" in s]
     (sign,) = [text for text in steps if " sign -no-color" in text]
     (apply,) = [text for text in steps if "apply -input=false" in text]
-    assert bash(workspace, step("plan")).returncode == 0
-    verify = {"VERIFY_KEY": public.read_text()}
+    assert bash(workspace, step("plan"), **outside).returncode == 0
+    verify = {**outside, "VERIFY_KEY": public.read_text()}
     refused = bash(workspace, apply, **verify)
     assert (refused.returncode, "It is not signed" in refused.stdout) == (1, True)
-    assert bash(workspace, sign, SIGN_KEY="").returncode == 1
-    done = bash(workspace, sign, SIGN_KEY=key.read_text())
+    assert bash(workspace, sign, SIGN_KEY="", **outside).returncode == 1
+    done = bash(workspace, sign, SIGN_KEY=key.read_text(), **outside)
     assert done.returncode == 0, done.stderr
     done = bash(workspace, apply, **verify)
     assert done.returncode == 0, done.stdout
