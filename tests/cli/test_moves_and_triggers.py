@@ -59,11 +59,12 @@ def read(text: str) -> list[Step]:
 
 def record(steps: Sequence[Step], tool: Tool) -> str:
     """What a tool makes of the steps, a paragraph each."""
-    return "\n".join(paragraph(step, tool) for step in steps)
+    has_targets = any(option.startswith("-target") for step in steps for option in step.options)
+    return "\n".join(paragraph(step, tool, shows_outputs=has_targets) for step in steps)
 
 
-def paragraph(step: Step, tool: Tool) -> str:
-    """One plan: what it does and why, and current placement once it was applied; or why it was rejected."""
+def paragraph(step: Step, tool: Tool, *, shows_outputs: bool) -> str:
+    """One plan: what it does and why, and the state once it was applied; or why it was rejected."""
     tool.write(step.files)
     lines = [" ".join(["plan", *step.options])]
     code, _, complaint = tool.call("plan", "-no-color", "-out=p", *step.options)
@@ -76,6 +77,10 @@ def paragraph(step: Step, tool: Tool) -> str:
         # Terraform does not say then where an object was before it moved; nexusform says it in every plan.
         found = [re.sub(r", was \S+", "", row) for row in found]
     lines += [f"  {row}" for row in found]
+    if shows_outputs:
+        for name, change in sorted(plan.get("output_changes", {}).items()):
+            if change["actions"] != ["no-op"]:
+                lines.append(f"  {' then '.join(change['actions'])} output {name}")
     code, _, complaint = tool.call("apply", "-no-color", "p")
     assert code == 0 or "not applicable" in complaint or "not applyable" in complaint, complaint
     lines.append("state")

@@ -165,6 +165,72 @@ def test_targets_can_stand_in_a_file(nf: Callable[..., Told]) -> None:
     assert "Plan: 1 to add" in nf("plan", "-target-file=t.txt")[1]
 
 
+SKUS_WITH_OUTPUTS = """
+variable "sizes" {
+  type    = list(number)
+  default = [10, 10]
+}
+resource "nexus_vm_sku" "s" {
+  count      = 2
+  name       = "s${count.index}"
+  vcpus      = 2
+  memory_gib = var.sizes[count.index]
+}
+resource "nexus_vm_sku" "t" {
+  name       = "t"
+  vcpus      = 2
+  memory_gib = var.sizes[1]
+}
+output "s" {
+  value = nexus_vm_sku.s[*].memory_gib
+}
+output "second" {
+  value = nexus_vm_sku.s[1].memory_gib
+}
+output "t" {
+  value = nexus_vm_sku.t.memory_gib
+  precondition {
+    condition     = nexus_vm_sku.t.memory_gib < 100
+    error_message = "Too large."
+  }
+}
+output "sum" {
+  value = nexus_vm_sku.s[0].memory_gib + nexus_vm_sku.t.memory_gib
+}
+output "sizes" {
+  value = var.sizes
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "names"),
+    [
+        ("-exclude=nexus_vm_sku.t", ["s", "second", "sizes"]),
+        ("-exclude=nexus_vm_sku.s", ["sizes", "t"]),
+        ("-exclude=nexus_vm_sku.s[1]", ["sizes", "sum", "t"]),
+        ("-target=nexus_vm_sku.t", ["t"]),
+        ("-target=nexus_vm_sku.s[0]", []),
+        ("-target=nexus_vm_sku.s[1]", ["second"]),
+    ],
+)
+def test_a_partial_plan_makes_the_outputs_that_it_shows(nf: Callable[..., Told], option: str, names: list[str]) -> None:
+    Path("main.nf.hcl").write_text(SKUS_WITH_OUTPUTS)
+    nf("plan", "-out=p", option)
+    plan = json.loads(nf("show", "-json", "p")[1])
+    assert sorted(plan["output_changes"]) == names
+    assert nf("apply", "p")[0] == 0
+    assert sorted(state()["outputs"]) == names
+    assert nf("plan", "-detailed-exitcode", option)[0] == 0
+
+
+def test_a_partial_plan_checks_the_outputs_that_it_makes(nf: Callable[..., Told]) -> None:
+    Path("main.nf.hcl").write_text(SKUS_WITH_OUTPUTS)
+    large = "-var=sizes=[1,200]"
+    assert nf("plan", "-target=nexus_vm_sku.s", large)[0] == 0
+    assert "Too large." in nf("plan", "-target=nexus_vm_sku.t", large)[2]
+
+
 # --- saved plans -------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ They are checked after everything is planned, in every instance of every module.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
 from nexusform.planning.name_resolution.scope import InstanceScope, ModuleInstance
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_modules
-from nexusform.planning.preparation.selection import Selection
+from nexusform.planning.preparation.selection import Selection, find_selected_outputs
 from nexusform.plans.plan import CheckResult, Mode
 from nexusform.resources.address import Address
 from nexusform.resources.address import Mode as BlockMode
@@ -47,15 +47,20 @@ class ConditionResults(Struct):
 
 
 def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> ConditionResults:
-    """Check all conditions; only variables with mode destroy or a partial selection."""
+    """Check all conditions; only variables when destroying, and selected outputs of a partial plan."""
     configuration = request.configuration
     results = check_variables(configuration, evaluation)
-    if request.mode is Mode.DESTROY or selection.is_partial:
+    if request.mode is Mode.DESTROY:
+        return results
+    selected_outputs = find_selected_outputs(selection, configuration)
+    if selected_outputs is not None:
+        for part_results in _check_outputs(evaluation.root, evaluation, selected_outputs):
+            results.add_results(part_results)
         return results
     for instance in _iterate_module_instances(configuration, evaluation):
         for part_results in _check_resources(instance, evaluation, modes=_DATA):
             results.add_results(part_results)
-        for part_results in _check_outputs(instance, evaluation):
+        for part_results in _check_outputs(instance, evaluation, instance.module.outputs):
             results.add_results(part_results)
     for instance in _iterate_module_instances(configuration, evaluation):
         for check in instance.module.checks:
@@ -76,7 +81,7 @@ def check_current_conditions(request: PlanRequest, evaluation: Evaluation) -> It
     """Yield the results of all conditions besides variables against current objects, one by one."""
     for instance in _iterate_module_instances(request.configuration, evaluation):
         yield from _check_resources(instance, evaluation, modes=_ALL)
-        yield from _check_outputs(instance, evaluation)
+        yield from _check_outputs(instance, evaluation, instance.module.outputs)
         for check in instance.module.checks:
             yield _check_block(check, instance, evaluation)
 
@@ -182,9 +187,12 @@ def _check_resource(
         yield _evaluate_conditions(ConditionSubject("resource", str(address), block.header), conditions, evaluation)
 
 
-def _check_outputs(instance: ModuleInstance, evaluation: Evaluation) -> Iterator[ConditionResults]:
+def _check_outputs(
+    instance: ModuleInstance, evaluation: Evaluation, names: Iterable[str]
+) -> Iterator[ConditionResults]:
     scope = evaluation.build_scope(instance)
-    for name, output in instance.module.outputs.items():
+    for name in names:
+        output = instance.module.outputs[name]
         subject = ConditionSubject("output_value", _build_address(instance, f"output.{name}"), f'output "{name}"')
         yield _evaluate_conditions(
             subject, [("output", condition, scope) for condition in output.preconditions], evaluation

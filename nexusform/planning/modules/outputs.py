@@ -9,14 +9,15 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.configuration.declarations.configuration import Configuration, Output
+from nexusform.configuration.reference_checks import Declaration
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.json_data.plain_data import Refinements, convert_to_plain, list_refinements
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
-from nexusform.planning.preparation.planning_order import iterate_modules
-from nexusform.planning.preparation.selection import Selection
+from nexusform.planning.preparation.planning_order import build_address, iterate_modules
+from nexusform.planning.preparation.selection import Selection, find_selected_outputs
 from nexusform.plans.plan import Action, InventoryRead, Mode, OutputChange, VariableValue
-from nexusform.resources.address import Address
+from nexusform.resources.address import Address, ConfigAddress
 from nexusform.schemas.value_types import DYNAMIC
 from nexusform.state.objects import OutputState
 from nexusform.values.value import UNKNOWN, Value, build_null
@@ -35,17 +36,24 @@ class RootOutputs(Struct, frozen=True):
 
 
 def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputs:
-    """Plan the root outputs. A partial destroy leaves them unchanged: sources may be missing."""
+    """Plan the root outputs. A partial destroy leaves them unchanged: sources may be missing. A partial plan
+    leaves those of unselected blocks unchanged.
+    """
     before = request.state.outputs
     if request.mode is Mode.DESTROY and selection.is_partial:
         return RootOutputs((), before)
     declared = {} if request.mode is Mode.DESTROY else request.configuration.root.outputs
+    selected_outputs = find_selected_outputs(selection, request.configuration)
     changes: list[OutputChange] = []
-    after: dict[str, OutputState] = {}
+    after = {} if selected_outputs is None else dict(before)
     refined: dict[str, Refinements] = {}
     diagnostics: list[Diagnostic] = []
     for name, output in sorted(declared.items()):
+        if selected_outputs is not None and name not in selected_outputs:
+            continue
         value = evaluation.get_output(evaluation.root, name)
+        if selected_outputs is not None and _lacks_objects(value, selected_outputs[name], evaluation):
+            continue
         diagnostics += check_sensitive_output(output, value)
         refinements = list_refinements(value)
         if refinements:
@@ -54,8 +62,21 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
         is_hidden = output.sensitive or value.has_marks
         after[name] = OutputState(convert_to_plain(value)[0], value.type, is_hidden)
         changes.append(_build_change(name, before.get(name), after[name]))
-    changes += _list_removed_outputs(before, declared)
+    if not selection.targets:
+        changes += _list_removed_outputs(before, declared)
+        after = {name: output for name, output in after.items() if name in declared}
     return RootOutputs(tuple(changes), after, refined, tuple(diagnostics))
+
+
+def _lacks_objects(value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation) -> bool:
+    """Return whether an output is unknown because an unselected instance of a needed block does not exist."""
+    addresses = {build_address(node) for node in needed_blocks}
+    return not value.is_wholly_known and any(
+        item.attributes is None
+        for (path, mode, kind, name), view in evaluation.resources.items()
+        if ConfigAddress(tuple(step.name for step in path), mode, kind, name) in addresses
+        for item in view.items.values()
+    )
 
 
 def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOutputs:

@@ -9,9 +9,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.reference_checks import Declaration, build_dependencies
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.phrases import format_first
-from nexusform.planning.preparation.planning_order import PlanningOrder
+from nexusform.planning.preparation.planning_order import PlanningOrder, build_address
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, ConfigAddress, parse_pattern
 from nexusform.resources.graph import find_reachable
 
@@ -79,6 +81,27 @@ def build_selection(
         tuple(vms),
     )
     return selection, problems
+
+
+def find_selected_outputs(selection: Selection, configuration: Configuration) -> dict[str, set[Declaration]] | None:
+    """Return the root outputs that a partial plan makes, with the blocks they depend on; None for all outputs.
+    -target includes the outputs of selected blocks alone, -exclude all but those of excluded blocks.
+    """
+    if not selection.is_partial:
+        return None
+    edges = build_dependencies(configuration)
+    blocks = [node for node in edges if node.kind in ("resource", "data")]
+    excluded_nodes = {node for node in blocks if build_address(node) in selection.excluded_blocks}
+    targets = [node for node in blocks if _is_named(selection.targets, build_address(node))]
+    target_nodes = find_reachable(targets, lambda node: edges.get(node, ()))
+    outputs = {}
+    for name in configuration.root.outputs:
+        nodes = find_reachable([Declaration((), "output", name)], lambda node: edges.get(node, ()))
+        needed_blocks = {node for node in nodes if node.kind in ("resource", "data")}
+        is_targeted = bool(needed_blocks) and needed_blocks <= target_nodes
+        if is_targeted if selection.targets else needed_blocks.isdisjoint(excluded_nodes):
+            outputs[name] = needed_blocks
+    return outputs
 
 
 def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:

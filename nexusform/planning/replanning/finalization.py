@@ -265,7 +265,12 @@ def evaluate_final_results(
     outputs = _FinalOutputs(
         plan, evaluation, find_dependent_outputs(request.configuration, wrong_addresses) if wrong_addresses else ()
     )
-    for name in sorted(request.configuration.root.outputs):
+    names = sorted(request.configuration.root.outputs)
+    if plan.targets or plan.excludes:
+        planned_names = {change.name for change in plan.outputs}
+        names = [name for name in names if name in planned_names]
+        outputs.values.update({name: o for name, o in plan.planned_outputs.items() if name not in planned_names})
+    for name in names:
         outputs.add_output(name, before.get(name), is_partial=is_partial)
     if is_partial:
         return FinalResults(outputs.values, plan.checks, tuple(outputs.changed_outputs), tuple(outputs.diagnostics))

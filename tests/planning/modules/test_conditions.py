@@ -6,7 +6,6 @@ import pytest
 
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.plans.plan import CheckResult, Mode
-from nexusform.values.value import UNKNOWN
 from tests.planning.harness import Unreadable, errors, plan, warnings
 
 INNER = """
@@ -189,7 +188,7 @@ def test_two_checks_may_not_name_their_data_alike() -> None:
     assert [p.summary for p in refused.value.problems] == ['Duplicate data "nexus_inventory" configuration']
 
 
-def test_what_targeting_leaves_out_is_unknown_rather_than_absent() -> None:
+def test_a_target_leaves_out_the_outputs_and_checks_of_other_blocks() -> None:
     text = (
         'resource "nexus_site" "s" {}\n'
         'resource "nexus_rack" "r" {\n  count = 2\n  name = "r${count.index}"\n'
@@ -201,8 +200,7 @@ def test_what_targeting_leaves_out_is_unknown_rather_than_absent() -> None:
     )
     result = plan(text, targets=("nexus_site.s",))
     assert not errors(result)
-    assert result.plan.planned_outputs["machines"].value is UNKNOWN
-    assert result.plan.planned_outputs["racks"].value == 2
+    assert result.plan.planned_outputs == {}
     assert result.plan.checks == ()
 
 
