@@ -5,8 +5,8 @@ PUBLIC = {
     "answer_output": "Answer AnswerFlags AnswerFormFlags write_answer",
     "apply": "parse_verification",
     "arguments": (
-        "declare_choice declare_group declare_number declare_optional declare_optional_choice "
-        "declare_positional declare_positionals declare_switch declare_text declare_texts"
+        "declare_choice declare_group declare_number declare_optional declare_optional_choice declare_output "
+        "declare_positional declare_positionals declare_reports declare_switch declare_text declare_texts"
     ),
     "commands": "define_command CommandEntry LazyGroup get_trust_flags",
     "shared_flags": ("parse_duration LockFlags create_context declare_state_flag declare_variable_flags ViewFlags"),

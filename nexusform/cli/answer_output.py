@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_choice, declare_text, declare_texts
+from nexusform.cli.arguments import declare_choice, declare_reports, declare_text
 from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
 from nexusform.cli.screen import Screen
 from nexusform.rendering.answers.answer_report import AnswerReport
@@ -41,7 +41,7 @@ class AnswerFormFlags(Struct, frozen=True, kw_only=True):
     """Output flags of an answer."""
 
     format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
-    report: tuple[str, ...] = declare_texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
+    report: tuple[str, ...] = declare_reports()
 
 
 class AnswerFlags(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class AnswerFlags(Struct, frozen=True, kw_only=True):
 
     plan: str = declare_text("Start from the result of a saved plan", metavar="FILE")
     format: str = declare_choice("Set the output format", ("text", "markdown", "json"))
-    report: tuple[str, ...] = declare_texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
+    report: tuple[str, ...] = declare_reports()
 
     @property
     def is_document(self) -> bool:

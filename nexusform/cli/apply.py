@@ -32,6 +32,7 @@ from nexusform.plans.plan import Action, Mode, Plan, StepKind
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.workflow.opening.project import OpenResult, Project, open_project
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
+from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
 from nexusform.workflow.plan_files.plan_execution import (
     ApplyOutcome,
     PlanApplyOptions,
@@ -172,10 +173,12 @@ def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
     if not flags.auto_approve and not job.can_prompt():
         job.reporter.report_diagnostics([_build_approval_error()], {})
         return 1
-    opened = open_project(create_context(flags.state, flags.variables, take_ownership=flags.take_ownership))
-    job.reporter.report_diagnostics(opened.diagnostics, opened.sources)
+    context = create_context(flags.state, flags.variables, take_ownership=flags.take_ownership)
+    opened = open_project(context)
     if opened.project is None:
+        job.display.report_failure(context, options, opened.diagnostics, opened.sources)
         return 1
+    job.reporter.report_diagnostics(opened.diagnostics, opened.sources)
     return _run_locked(job, opened.project, lambda run: _plan_and_apply(run, job, options))
 
 
@@ -274,6 +277,7 @@ def _apply_saved_plan(path: str, verification: Verification, flags: ApplyFlags) 
     context = create_context(flags.state, flags.variables, take_ownership=flags.take_ownership)
     saved, problems = read_plan(path, context)
     if saved is not None:
+        problems += reject_failed_plan(saved, path)
         for key in verification.key_files:
             problems += verify_signature(saved.signature, saved.signed_digest, key, context.confinement)
     opened = OpenResult(None, (), {})

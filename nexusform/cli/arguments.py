@@ -37,13 +37,21 @@ class _Group(Struct, frozen=True):
 
 class Flag(click.Option):
     """A flag with one or two dashes. `is_switch` flags have no separate value (`-x`, `-x=false`, `-x=DIR`);
-    `is_tagged` ones return (flag name, value) pairs to keep the order of several flags.
+    `is_tagged` ones return (flag name, value) pairs to keep the order of several flags. `is_output` ones name
+    an output file, after `FORMAT:` with formats.
     """
 
     def __init__(
-        self, names: Sequence[str], *, is_switch: bool = False, is_tagged: bool = False, **options: Any
+        self,
+        names: Sequence[str],
+        *,
+        is_switch: bool = False,
+        is_tagged: bool = False,
+        is_output: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__(list(names), **options)
+        self.is_output = is_output
         self.is_switch = is_switch
         self.is_tagged = is_tagged
 
@@ -112,6 +120,25 @@ def declare_text(meaning: str, *, metavar: str = "VALUE", default: str = "", fla
         return Flag(_build_names(name, flag), type=str, metavar=metavar, default=default, help=meaning)
 
     return cast("str", _Declaration(create_parameter, default))
+
+
+def declare_output(meaning: str) -> str:
+    """Declare a flag with the path of an output file."""
+
+    def create_parameter(name: str) -> click.Parameter:
+        return Flag(_build_names(name), type=str, metavar="FILE", default="", help=meaning, is_output=True)
+
+    return cast("str", _Declaration(create_parameter, ""))
+
+
+def declare_reports() -> tuple[str, ...]:
+    """Declare -report=FORMAT:PATH."""
+    meaning, metavar = "Write a report to a file (- is stdout)", "FORMAT:PATH"
+
+    def create_parameter(name: str) -> click.Parameter:
+        return Flag(_build_names(name), type=str, metavar=metavar, multiple=True, help=meaning, is_output=True)
+
+    return cast("tuple[str, ...]", _Declaration(create_parameter, ()))
 
 
 def declare_texts(meaning: str, *, metavar: str = "VALUE", flag: str = "") -> tuple[str, ...]:

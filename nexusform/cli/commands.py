@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:  # only shells that complete load it
     from click.shell_completion import CompletionItem
 
 _HELP_FLAGS: Final = frozenset({"help", "h"})
+_INPUT_SUFFIXES: Final = (".hcl", ".nfvars", ".nfstate")
 _TRUST_KEY: Final = "nexusform.trust"
 
 
@@ -149,6 +151,7 @@ def define_command(
     def make_command(function: Callable[[Record], int]) -> Command:
         def run_callback(**values: Any) -> int:
             click.get_current_context().meta[_TRUST_KEY] = fill_record(TrustFlags, values)
+            _remove_older_outputs(parameters, values)
             return function(fill_record(record, values))
 
         parameters = [*build_parameters(record), *(build_parameters(TrustFlags) if has_trust_flags else ())]
@@ -156,6 +159,25 @@ def define_command(
         return Command(name, params=parameters, callback=run_callback, help=function.__doc__)
 
     return make_command
+
+
+def _remove_older_outputs(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
+    """Delete older files at the output paths of a command, so a failure leaves none of them. Raises a usage
+    error for an output path equal to an input path.
+    """
+    outputs = {parameter.name for parameter in parameters if isinstance(parameter, Flag) and parameter.is_output}
+    inputs = {value for name, value in values.items() if name not in outputs and isinstance(value, str)}
+    for name in outputs & values.keys():
+        value = values[name]
+        paths = [text.partition(":")[2] for text in value] if isinstance(value, tuple) else [value]
+        for path in filter(None, paths):
+            if path in inputs or path.endswith(_INPUT_SUFFIXES):
+                raise click.UsageError(f'-{name.replace("_", "-")}: "{path}" is an input and is not overwritten.')
+            if path != "-":
+                from nexusform.workflow.opening.system_io import remove_older_output
+
+                with suppress(OSError):  # writing it reports the problem
+                    remove_older_output(path)
 
 
 def _read_environment_arguments(ctx: click.Context) -> list[str]:

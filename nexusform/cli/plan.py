@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -20,18 +20,24 @@ from nexusform.cli.shared_flags import (
     declare_state_flag,
     declare_variable_flags,
 )
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
+from nexusform.diagnostics.source import SourceFile
+from nexusform.interfaces.plugins import Registries
 from nexusform.plans.impact.guard_rails import Limit, apply_limits, parse_limits
 from nexusform.plans.plan import Plan
 from nexusform.state.json_codec import pause_collector
-from nexusform.workflow.opening.project import open_project
-from nexusform.workflow.opening.system_io import explain_unwritable
-from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run
+from nexusform.state.objects import EMPTY, State
+from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.project import OpenResult, open_project
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run, get_plan_options
 
 if TYPE_CHECKING:  # most plans are not saved and have no reports
     from nexusform.cli.report_flag import ReportFlag
     from nexusform.workflow.plan_files.saved_plans import Signer
 
+NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
 _EXIT_CHANGES: Final = 2  # exit code of -detailed-exitcode
 
 
@@ -85,6 +91,23 @@ class PlanDisplay(Struct, frozen=True):
             self.reporter.report_diagnostics(plan.diagnostics, project.sources)
         self.write_reports(plan, run)
 
+    def report_failure(
+        self,
+        context: CommandContext,
+        options: PlanOptions,
+        diagnostics: Sequence[Diagnostic],
+        sources: Mapping[str, SourceFile] = NO_SOURCES,
+    ) -> None:
+        """Report a failure before planning, and write the reports of a failed plan."""
+        self.reporter.report_diagnostics(diagnostics, sources)
+        if not self.reports:
+            return
+        from nexusform.resource_types.registry import build_registries
+        from nexusform.workflow.plan_files.failed_plans import build_failed_plan
+
+        plan = build_failed_plan(context, options, diagnostics)
+        self._write_reports(plan, sources, build_registries(), None, EMPTY)
+
     @property
     def is_text_replaced(self) -> bool:
         """Whether a report replaces the text on stdout."""
@@ -92,18 +115,28 @@ class PlanDisplay(Struct, frozen=True):
 
     def write_reports(self, plan: Plan, run: Run) -> None:
         """Write the reports only."""
+        project = run.project
+        self._write_reports(plan, project.sources, project.registries, project.configuration, run.stored.state)
+
+    def _write_reports(
+        self,
+        plan: Plan,
+        sources: Mapping[str, SourceFile],
+        registries: Registries,
+        configuration: Configuration | None,
+        prior: State,
+    ) -> None:
         if not self.reports:
             return
         from nexusform.cli.report_flag import ReportSubject, write_reports
 
-        project = run.project
         subject = ReportSubject(
             plan=plan,
-            sources=project.sources,
-            registries=project.registries,
+            sources=sources,
+            registries=registries,
             placement_flags=self.placement_flags,
-            configuration=project.configuration,
-            prior=run.stored.state,
+            configuration=configuration,
+            prior=prior,
             show_sensitive=self.show_sensitive,
         )
         write_reports(self.reports, subject)
@@ -127,36 +160,73 @@ def plan(arguments: PlanArguments) -> int:
         raise click.UsageError(f"-sign takes a file: -sign={file}. The prefix key: is for apply -verify=key:FILE.")
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign needs a saved plan. Add -out=FILE.")
-    limits = parse_limit_flag(arguments.fail_on)
     options = arguments.planning.build_options(
         generate_config_out=arguments.generate_config_out,
         includes_rejections=arguments.placement_flags.placements == "all",
     )
+    context = create_context(arguments.state, arguments.variables, take_ownership=arguments.take_ownership)
+    problems = _prepare_plan_file(arguments.out, context, options)
+    limits = parse_limit_flag(arguments.fail_on)
     locking = arguments.lock.build_options()
     display = create_display(
         arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
     )
-    reporter = display.reporter
-    if arguments.out and (reason := explain_unwritable(arguments.out)):
-        reporter.report_diagnostics([build_error("plan-save-failed", reason)], {})
-        return 1
-    signer, problems = _load_signer(arguments.sign)
     if problems:
-        reporter.report_diagnostics(problems, {})
+        display.report_failure(context, options, problems)
         return 1
-    context = create_context(arguments.state, arguments.variables, take_ownership=arguments.take_ownership)
-    opened = open_project(context)
-    reporter.report_diagnostics(opened.diagnostics, opened.sources)
+    return _run_plan(arguments, display, context, options, locking, limits)
+
+
+def _run_plan(
+    arguments: PlanArguments,
+    display: PlanDisplay,
+    context: CommandContext,
+    options: PlanOptions,
+    locking: LockOptions,
+    limits: Sequence[Limit],
+) -> int:
+    """Open the project, plan and report; return the exit code. An early failure gives a failed plan."""
+    signer, problems = _load_signer(arguments.sign)
+    opened = open_project(context) if not problems else OpenResult(None, tuple(problems), {})
     if opened.project is None:
+        display.report_failure(context, options, opened.diagnostics, opened.sources)
+        _save_failed_plan(arguments.out, display.reporter, context, options, opened)
         return 1
+    display.reporter.report_diagnostics(opened.diagnostics, opened.sources)
     with begin_run(
         opened.project, "OperationTypePlan", locking, notices=display.notices, records_recovery=False
     ) as run:
         reported_count = len(run.diagnostics)
-        reporter.report_diagnostics([*run.diagnostics, *_check_unfinished_apply(run)], opened.sources)
-        new_plan = _plan_and_report(run, options, limits, display, arguments, signer) if run.is_ready else None
-    reporter.report_diagnostics(run.diagnostics[reported_count:], opened.sources)
+        display.reporter.report_diagnostics([*run.diagnostics, *_check_unfinished_apply(run)], opened.sources)
+        if run.is_ready:
+            new_plan = _plan_and_report(run, options, limits, display, arguments, signer)
+        else:
+            new_plan = run.build_failed_plan(options, run.diagnostics).plan
+            run.diagnostics += _save_plan(new_plan, run, arguments.out, None)
+            display.write_reports(new_plan, run)
+    display.reporter.report_diagnostics(run.diagnostics[reported_count:], opened.sources)
     return get_exit_code(new_plan, run.diagnostics, is_detailed=arguments.detailed_exitcode)
+
+
+def _prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
+    """Replace an older plan with a failed one. Return errors for an unwritable file."""
+    if not path:
+        return []
+    from nexusform.workflow.plan_files.failed_plans import prepare_plan_file
+
+    return prepare_plan_file(path, context, options)
+
+
+def _save_failed_plan(
+    path: str, reporter: Reporter, context: CommandContext, options: PlanOptions, opened: OpenResult
+) -> None:
+    """Save a failed plan after an early failure."""
+    if not path:
+        return
+    from nexusform.workflow.plan_files.failed_plans import build_failed_plan, save_failed_plan
+
+    plan = build_failed_plan(context, options, opened.diagnostics)
+    reporter.report_diagnostics(save_failed_plan(plan, path, context, opened.sources), {})
 
 
 def get_exit_code(plan: Plan | None, diagnostics: Iterable[Diagnostic], *, is_detailed: bool) -> int:
@@ -197,13 +267,25 @@ def _plan_and_report(
     with display.reporter.track_planning():
         new_plan = apply_limits(run.plan(options).plan, limits)
     saved_path = ""
-    if arguments.out and not new_plan.errored:
-        from nexusform.workflow.plan_files.saved_plans import save_plan
-
-        run.diagnostics += save_plan(new_plan, run, arguments.out, signer)
-        saved_path = "" if has_errors(run.diagnostics) else arguments.out
+    if arguments.out:
+        run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.errored else signer)
+        saved_path = "" if new_plan.errored or has_errors(run.diagnostics) else arguments.out
     display.report_plan(new_plan, run, saved_path=saved_path)
     return new_plan
+
+
+def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[Diagnostic]:
+    """Save a plan, or a failed one with the reasons if it cannot be saved."""
+    if not path:
+        return []
+    from nexusform.workflow.plan_files.failed_plans import build_failed_plan, save_failed_plan
+    from nexusform.workflow.plan_files.saved_plans import save_plan
+
+    problems = save_plan(plan, run, path, signer)
+    if has_errors(problems):
+        context, options = run.project.context, get_plan_options(plan)
+        save_failed_plan(build_failed_plan(context, options, problems), path, context, {})
+    return problems
 
 
 def create_display(

@@ -11,6 +11,7 @@ from msgspec import Struct
 from nexusform.cli.arguments import (
     declare_choice,
     declare_number,
+    declare_reports,
     declare_switch,
     declare_text,
     declare_texts,
@@ -94,7 +95,7 @@ class PlacementFlags(Struct, frozen=True, kw_only=True):
     placements: str = declare_choice("List these placements", ("changed", "all", "none"))
     details: bool = declare_switch("Show all arguments and warnings in full")
     compat: str = declare_choice("Print Terraform's own plan format", ("", "terraform"), metavar="terraform")
-    report: tuple[str, ...] = declare_texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
+    report: tuple[str, ...] = declare_reports()
     diff: str = declare_text("Read the pull request's diff for github-review", metavar="FILE")
     source_url: str = declare_text("Set the URL of this directory for links in reports", metavar="URL")
 

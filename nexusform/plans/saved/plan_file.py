@@ -39,7 +39,7 @@ KIND: Final = "plan"
 VERSION: Final = 1
 _OF_DEVELOPMENT: Final = "nexusform-plan"  # the format of plans before the first release
 
-_MANIFEST: Final = "nexusform.json"
+MANIFEST: Final = "nexusform.json"
 _VALUES: Final = "values.json"
 _PLAN: Final = "plan.json"
 _CONFIGURATION: Final = "configuration.json"
@@ -114,7 +114,7 @@ def write_plan_file(
         "mark": mark,
         "members": {name: compute_digest(content) for name, content in members.items()},
     }
-    members = {_MANIFEST: json_codec.render_json(manifest, indent=True) + b"\n", **members}
+    members = {MANIFEST: json_codec.render_json(manifest, indent=True) + b"\n", **members}
     return pack_archive(members) if sign is None else pack_archive(sign_members(members, sign))
 
 
@@ -202,7 +202,7 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
 def _check_parts(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> None:
     """Raise DiagnosticsError if members are missing, extra or modified."""
     digests = manifest.get("members")
-    if not isinstance(digests, dict) or tuple(members) != (_MANIFEST, *_MEMBERS) or set(digests) != set(_MEMBERS):
+    if not isinstance(digests, dict) or tuple(members) != (MANIFEST, *_MEMBERS) or set(digests) != set(_MEMBERS):
         raise _build_damage_error(name, "Its parts are not those of a plan.")
     for member in _MEMBERS:
         if digests[member] != compute_digest(members[member]):
@@ -224,7 +224,7 @@ def _parse_signature(content: bytes | None, name: str) -> dict[str, Any] | None:
 def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
     """Return the first member, which describes the others. Raises DiagnosticsError if the data is no plan."""
     first = read_member_at(data, 0)
-    if first is None or first[0] != _MANIFEST:
+    if first is None or first[0] != MANIFEST:
         if not data.startswith(b"PK"):
             raise _build_rejection("not-a-plan-file", f"{name} was not written by nexusform plan -out.")
         if b"tfplan" in data[:200]:

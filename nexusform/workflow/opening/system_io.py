@@ -229,13 +229,22 @@ def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool =
     untrusted work tree may contain any link. A pipe or /dev/stdout is written directly. Raises OSError.
     """
     target = Path(path)
-    if _is_stream(target):
+    if is_stream(target):
         with target.open("wb") as stream:
             stream.writelines((content,) if isinstance(content, bytes) else content)
         return
     write_file(target, content, PRIVATE if private else 0o666, durable=durable)
     if private:
         target.chmod(PRIVATE)
+
+
+def remove_older_output(path: str) -> None:
+    """Delete the older file at an output path, so a failed run leaves none. A stream or a directory stays.
+    Raises OSError.
+    """
+    target = Path(path)
+    if not is_stream(target):
+        target.unlink(missing_ok=True)
 
 
 def explain_unwritable(path: str) -> str:
@@ -246,14 +255,14 @@ def explain_unwritable(path: str) -> str:
         return f'"{path}" is a directory.'
     if not folder.is_dir():
         return f'"{path}" cannot be written: there is no directory "{folder}".'
-    if not _is_stream(target) and not os.access(folder, os.W_OK):
+    if not is_stream(target) and not os.access(folder, os.W_OK):
         return f'"{path}" cannot be written: no write permission in the directory "{folder}".'
     return ""
 
 
-def _is_stream(path: Path) -> bool:
-    """Return whether a path is written as a stream. /dev/stdout and /dev/fd/63 are system links and may lead
-    to a file; /dev/shm has regular files.
+def is_stream(path: Path) -> bool:
+    """Return whether a path is written as a stream, or is a directory. /dev/stdout and /dev/fd/63 are system
+    links and may lead to a file; /dev/shm has regular files.
     """
     if _SYSTEM_STREAM.fullmatch(str(path.absolute())):
         return True

@@ -14,6 +14,9 @@ PUBLIC = {
         "get_planned_variables "
         "read_prior_state read_limited_file read_plan save_plan Signer get_sources decrypt_document"
     ),
+    "failed_plans": (
+        "build_failed_plan build_file_rejection is_replaceable prepare_plan_file reject_failed_plan save_failed_plan"
+    ),
     "show_target": "find_show_target ShowTarget",
     "plan_signing": "sign_plan verify_signature create_signer write_signed_plan",
 }

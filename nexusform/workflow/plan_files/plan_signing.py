@@ -16,6 +16,7 @@ from nexusform.plans.saved import plan_file
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.encryption_settings import encrypt_plan
 from nexusform.workflow.opening.system_io import read_file, write_output
+from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
 from nexusform.workflow.plan_files.saved_plans import Signer, decrypt_document, read_limited_file
 
 _MAX_KEY_BYTES: Final = 1 << 16  # bytes
@@ -45,8 +46,10 @@ def sign_plan(path: str, key_file: str, context: CommandContext) -> list[Diagnos
         return [build_error("unreadable-plan", str(problem))]
     data, problems = decrypt_document(content, path, context)
     saved, new_problems = plan_file.read_plan_file(data, path) if not has_errors(problems) else (None, [])
+    if saved is not None:
+        new_problems += reject_failed_plan(saved, path)
     members = plan_file.unpack_archive(data) if saved is not None else None
-    if members is None:
+    if members is None or has_errors(new_problems):
         return [*problems, *new_problems]
     document = plan_file.pack_archive(plan_file.sign_members(members, signer))
     if is_encrypted(content):

@@ -9,12 +9,13 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.planning.preparation.planning_order import compute_planning_order
 from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
 from nexusform.workflow.plan_files.saved_plans import read_plan
 
 Edge = tuple[str, str]
@@ -37,7 +38,10 @@ def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool =
     """Build the graph of the blocks, or of a saved plan's instances. `destroy` reverses the edges."""
     if plan_path:
         saved, problems = read_plan(plan_path, context)
-        graph = _build_plan_graph(saved.plan) if saved else Graph(diagnostics=tuple(problems), is_drawable=False)
+        problems += reject_failed_plan(saved, plan_path) if saved else []
+        if saved is None or has_errors(problems):
+            return Graph(diagnostics=tuple(problems), is_drawable=False)
+        graph = _build_plan_graph(saved.plan)
     else:
         graph = _build_configuration_graph(context)
     if not destroy:

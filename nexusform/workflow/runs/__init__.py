@@ -8,6 +8,6 @@ PUBLIC = {
     ),
     "locking": "break_lock find_lock_holder LockOptions",
     "saved_plan_checks": "check_saved_plan",
-    "run": "build_base_request begin_run Notices PlanOptions Run",
+    "run": "build_base_request begin_run get_plan_options Notices PlanOptions Run",
     "state_refresh": "refresh_objects",
 }

@@ -98,16 +98,16 @@ class Run(Struct):
             with _limit_time(self.project.context.get_planning_seconds(limits)), pause_collector():
                 return self._build_plan(options)
         except DiagnosticsError as failure:
-            return self._build_failed_plan(options, failure.diagnostics)
+            return self.build_failed_plan(options, failure.diagnostics)
 
     def _build_plan(self, options: PlanOptions) -> PlanResult:
         diagnostics = self._check_state()
         if has_errors(diagnostics):
-            return self._build_failed_plan(options, diagnostics)
+            return self.build_failed_plan(options, diagnostics)
         # Import first: objects are then read without the parts imported from them.
         imported, problems = self._find_imports(self.build_request(options), options)
         if has_errors(problems):
-            return self._build_failed_plan(options, problems)
+            return self.build_failed_plan(options, problems)
         diagnostics += problems
         request = self.build_request(options)
         if options.refresh and (request.state.instances or self._has_observing_provider()):
@@ -116,7 +116,7 @@ class Run(Struct):
             try:
                 request, refresh_diagnostics = refresh_request(request, self.providers, self.notices.on_read)
             except ProviderProblem as problem:
-                return self._build_failed_plan(options, [build_error("refresh-failed", str(problem))])
+                return self.build_failed_plan(options, [build_error("refresh-failed", str(problem))])
             diagnostics += refresh_diagnostics
         with log_duration("info", "plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
@@ -144,7 +144,7 @@ class Run(Struct):
             result = replace(result, plan=replace(result.plan, dry_run_messages=collect_verdicts(self.providers)))
         return result, [*diagnostics, *collect_provider_notes(result.plan, self.providers)]
 
-    def _build_failed_plan(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:
+    def build_failed_plan(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:
         """Build a plan without changes that keeps all objects of the state."""
         from nexusform.planning.conclusion.plan_assembly import build_unchanged_plan
 

@@ -144,8 +144,6 @@ def _reject_plan(problem: str) -> CheckedPlan:
 def _check_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
     """Return an error if a saved plan cannot be applied to the current state."""
     plan, state = saved.plan, run.stored.state
-    if plan.errored:
-        return build_error("errored-saved-plan", "A plan with errors cannot be applied. Fix the errors and plan again.")
     limits = list_broken_limits(plan)
     if limits:
         return build_error(

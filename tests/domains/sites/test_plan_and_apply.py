@@ -45,6 +45,23 @@ def test_reports_say_the_same(fleet: Fleet, command: Command, golden: Golden) ->
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "site/main.nf.hcl"
 
 
+def test_a_failed_plan_leaves_no_older_file(fleet: Fleet, command: Command) -> None:
+    fleet()
+    assert command("plan", "-out=f.nfsites", "-report=markdown:p.md")[0] == 0
+    Path("nexusform.sites.hcl").write_text("x =")
+    assert command("plan", "-out=f.nfsites", "-report=markdown:p.md")[0] == 1
+    assert not Path("f.nfsites").exists()
+    assert not Path("p.md").exists()
+
+
+def test_a_file_of_another_kind_is_not_overwritten(fleet: Fleet, command: Command) -> None:
+    fleet()
+    Path("notes").write_text("hello")
+    code, _, err = command("plan", "-out=notes")
+    assert (code, Path("notes").read_text()) == (1, "hello")
+    assert "is not a plan file" in plain(err)
+
+
 def test_a_plan_is_applied_wave_by_wave_and_once(fleet: Fleet, command: Command, golden: Golden) -> None:
     fleet()
     code, _, _ = command("plan", "-out=f.nfsites", "-detailed-exitcode")

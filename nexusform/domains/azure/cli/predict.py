@@ -64,11 +64,11 @@ def predict(arguments: PredictArguments) -> int:
     display = create_display(
         arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
     )
-    voice = display.reporter
     scheduler = SchedulerSettings(arguments.seed, arguments.rack_spread)
-    with open_prediction(create_context(), arguments.inventory, path, read_changes, scheduler) as prediction:
+    context = create_context()
+    with open_prediction(context, arguments.inventory, path, read_changes, scheduler) as prediction:
         if prediction.project is None:
-            voice.report_diagnostics(prediction.diagnostics, {})
+            display.report_failure(context, PlanOptions(), prediction.diagnostics)
             return 1
         return _run_prediction(_add_empty_note(prediction, path), arguments, display, limits)
 
@@ -124,6 +124,7 @@ def _run_prediction(
     with open_run(prediction.project, display.notices) as run:
         voice.report_diagnostics(run.diagnostics, sources)
         if not run.is_ready:
+            display.write_reports(run.build_failed_plan(options, run.diagnostics).plan, run)
             return 1
         with voice.track_planning():
             checked_plan = apply_limits(plan_prediction(run, options, prediction), limits)

@@ -12,7 +12,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.cli.apply import parse_verification
-from nexusform.cli.arguments import declare_group, declare_optional, declare_switch, declare_text, declare_texts
+from nexusform.cli.arguments import (
+    declare_group,
+    declare_optional,
+    declare_reports,
+    declare_switch,
+    declare_text,
+    declare_texts,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
@@ -58,7 +65,7 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     lock_timeout: str = declare_text("Wait this long for the lock of a site", metavar="DURATION", default="0s")
     input: bool = declare_switch("Stop before a wave without approval", default=True)
     as_json: bool = declare_switch("Print a JSON document", flag="json")
-    report: tuple[str, ...] = declare_texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
+    report: tuple[str, ...] = declare_reports()
     engine: EngineFlags = declare_group(EngineFlags)
     view: ViewFlags = declare_group(ViewFlags)
 

@@ -8,7 +8,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_switch, declare_text, declare_texts
+from nexusform.cli.arguments import declare_group, declare_reports, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
@@ -29,9 +29,11 @@ from nexusform.domains.sites.workflow.fleet_planning import (
     select_sites,
 )
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_states
+from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN
 from nexusform.rendering.answers.answer_report import render_report_text
 from nexusform.rendering.json.json_document import encode_document
-from nexusform.workflow.opening.system_io import explain_unwritable
+from nexusform.workflow.opening.system_io import explain_unwritable, remove_older_output
+from nexusform.workflow.plan_files.failed_plans import build_file_rejection, is_replaceable
 from nexusform.workflow.plan_files.plan_signing import create_signer
 from nexusform.workflow.plan_files.saved_plans import Signer
 
@@ -44,7 +46,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     out: str = declare_text("Save the plans of all sites to a file", metavar="FILE")
     sign: str = declare_text("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
     as_json: bool = declare_switch("Print a JSON document", flag="json")
-    report: tuple[str, ...] = declare_texts("Write a report to a file (- is stdout)", metavar="FORMAT:PATH")
+    report: tuple[str, ...] = declare_reports()
     detailed_exitcode: bool = declare_switch("Exit with 2 if a site changes")
     selection: SelectionFlags = declare_group(SelectionFlags)
     sources: SourceFlags = declare_group(SourceFlags)
@@ -113,8 +115,12 @@ def _prepare_output(arguments: PlanArguments) -> tuple[Signer | None, list[Diagn
     """Return the signer, and check that the plan can be written, before planning. Raises UsageError."""
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign needs a saved plan: add -out=FILE.")
-    if arguments.out and (reason := explain_unwritable(arguments.out)):
-        return None, [build_error("plan-save-failed", reason)]
+    if arguments.out:
+        if reason := explain_unwritable(arguments.out):
+            return None, [build_error("plan-save-failed", reason)]
+        if not is_replaceable(arguments.out, create_context(), MULTI_SITE_PLAN):
+            return None, [build_file_rejection(arguments.out)]
+        remove_older_output(arguments.out)
     return create_signer(arguments.sign, create_context().confinement) if arguments.sign else (None, [])
 
 

@@ -9,7 +9,7 @@ import click
 from msgspec import Struct
 
 import nexusform
-from nexusform.cli.arguments import declare_group, declare_switch, declare_text, declare_texts
+from nexusform.cli.arguments import declare_group, declare_output, declare_switch, declare_text, declare_texts
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_variable_flags
@@ -31,7 +31,7 @@ class TestArguments(Struct, frozen=True, kw_only=True):
     test_directory: str = declare_text("Find test files in DIR too", metavar="DIR", default=DEFAULT_DIRECTORY)
     verbose: bool = declare_switch("Show the plan or the state of every run")
     as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
-    junit_xml: str = declare_text("Write the results as JUnit XML", metavar="FILE")
+    junit_xml: str = declare_output("Write the results as JUnit XML")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     view: ViewFlags = declare_group(ViewFlags)
 

@@ -39,6 +39,7 @@ from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.remote_sources import RemoteStates, Servers
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
+from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
 from nexusform.workflow.plan_files.saved_plans import (
     build_plan_context,
     check_variables,
@@ -175,9 +176,7 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
         return SimulationInput(diagnostics=(*problems, build_error("unreadable-plan", str(problem))))
     prior, prior_problems = read_prior_state(saved, path)
     problems += prior_problems
-    if saved.plan.errored:
-        detail = "A plan with errors cannot be simulated. Fix them and plan again."
-        problems.append(build_error("errored-saved-plan", detail))
+    problems += reject_failed_plan(saved, path)
     if location.variables:
         configuration, _ = load_project_configuration(location)
         if configuration is not None:

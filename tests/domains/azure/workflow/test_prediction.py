@@ -504,3 +504,14 @@ def test_guard_rails_and_exit_codes_are_those_of_plan(capsys: pytest.CaptureFixt
 def test_usage(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["predict", *arguments]) == 1
     assert words in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_a_failed_prediction_replaces_older_reports(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("r.md", "r.json"):
+        Path(name).write_text("older")
+    Path("t.json").write_text("{}")
+    flags = ["-terraform-plan=t.json", f"-inventory={EXPORT}", "-report=markdown:r.md", "-report=json:r.json"]
+    assert run_command_line(["predict", *flags]) == 1
+    assert "Plan failed." in Path("r.md").read_text()
+    assert json.loads(Path("r.json").read_text())["errored"] is True
+    capsys.readouterr()

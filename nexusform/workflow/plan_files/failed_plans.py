@@ -1,0 +1,128 @@
+"""Plan files of failed runs: each replaces an older plan, so apply cannot use the older one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import nexusform
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
+from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.source import SourceFile
+from nexusform.encryption.envelope import PLAN, read_purpose
+from nexusform.files.regular_files import read_regular
+from nexusform.plans.plan import Basis, Plan
+from nexusform.plans.saved import plan_file
+from nexusform.plans.saved.plan_file import SavedPlan
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.encryption_settings import encrypt_plan
+from nexusform.workflow.opening.system_io import (
+    explain_unwritable,
+    find_commit,
+    get_plan_time,
+    is_stream,
+    remove_older_output,
+    write_output,
+)
+from nexusform.workflow.runs.run import PlanOptions
+
+_UNFINISHED: Final = "The command that writes this file ended before the plan was complete. Plan again."
+
+
+def build_failed_plan(context: CommandContext, options: PlanOptions, diagnostics: Sequence[Diagnostic]) -> Plan:
+    """Build the plan of a failed run, without state."""
+    return Plan(
+        mode=options.mode,
+        diagnostics=tuple(diagnostics),
+        errored=True,
+        nexusform_version=nexusform.__version__,
+        workspace=context.workspace,
+        targets=options.targets,
+        excludes=options.excludes,
+        replaces=options.replaces,
+        timestamp=options.now or get_plan_time(context.environment),
+        basis=Basis(commit=find_commit(context.directory, context.environment, context.directory_confinement)),
+    )
+
+
+def save_failed_plan(
+    plan: Plan, path: str, context: CommandContext, sources: Mapping[str, SourceFile]
+) -> list[Diagnostic]:
+    """Write the plan of a failed run, encrypted if configured. After an encryption error the file of
+    `prepare_plan_file` stays.
+    """
+    document = plan_file.write_plan_file(plan, {name: source.text for name, source in sources.items()})
+    if sources:
+        configuration, _ = load_project_configuration(context)
+        document, problems = encrypt_plan(document, configuration, context)
+        if has_errors(problems):
+            return problems
+    return _write_document(document, path)
+
+
+def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
+    """Replace an older plan with a failed one at the start of a run. Return errors for an unwritable path, or
+    for a file of another kind.
+    """
+    if reason := explain_unwritable(path):
+        return [build_error("plan-save-failed", reason)]
+    if is_stream(Path(path)) or not os.path.lexists(path):
+        return []
+    if not is_replaceable(path, context):
+        return [build_file_rejection(path)]
+    plan = build_failed_plan(context, options, [build_error("unfinished-plan", _UNFINISHED)])
+    return save_failed_plan(plan, path, context, {})
+
+
+def is_replaceable(path: str, context: CommandContext, first_member: str = plan_file.MANIFEST) -> bool:
+    """Return whether a new plan may replace a file: missing, empty, a link or a plan. `first_member` is the
+    first member of a plan's archive.
+    """
+    target = Path(path)
+    if target.is_symlink() or is_stream(target) or not target.exists():
+        return True
+    try:
+        content = read_regular(target, context.get_max_file_size(), follow=False)
+    except OSError:
+        return False
+    member = plan_file.read_member_at(content, 0)
+    is_own_plan = member is not None and member[0] == first_member
+    return not content or is_own_plan or read_purpose(content) == PLAN
+
+
+def build_file_rejection(path: str) -> Diagnostic:
+    """Build the error for an output path with a file of another kind."""
+    return build_error(
+        "plan-save-failed",
+        f'"{path}" is not a plan file, so it is not overwritten. Choose another name, or delete the file.',
+    )
+
+
+def reject_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
+    """Return an error for the saved plan of a failed run."""
+    if not saved.plan.errored:
+        return []
+    errors = [problem for problem in saved.plan.diagnostics if problem.severity is Severity.ERROR]
+    reason = f": {errors[0].summary.removesuffix('.')}" if errors else ""
+    return [
+        build_error(
+            "errored-saved-plan",
+            f"Planning failed with {format_count(len(errors), 'error')}{reason}. `nexusform show {path}` lists "
+            f"them. Fix them and run `nexusform plan -out={path}` again.",
+        )
+    ]
+
+
+def _write_document(document: bytes, path: str) -> list[Diagnostic]:
+    """Write a plan file. On failure, delete the older one."""
+    try:
+        write_output(path, document, private=True)
+    except OSError as problem:
+        error = build_error("plan-save-failed", f'"{path}" cannot be written: {problem.strerror}.')
+        with suppress(OSError):
+            remove_older_output(path)
+        return [error]
+    return []
