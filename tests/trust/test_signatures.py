@@ -180,7 +180,8 @@ def test_a_key_to_sign_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFix
         assert not captured.out  # nothing is planned for nothing
         assert "Plan signing failed" in told
         assert expected in told
-        assert not Path("p.nfplan").exists()
+        assert run_command_line(["show", "-json", "p.nfplan"]) == 0
+        assert json.loads(capsys.readouterr().out)["errored"] is True
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=absent.key"]) == 1
     assert 'There is no file "absent.key"' in capsys.readouterr().err
 

@@ -11,7 +11,6 @@ PUBLIC = {
     "project": "find_backend prepare_backend open_project OpenResult Project create_project",
     "provider_setup": "list_managed_objects list_objects check_addresses",
     "stored_state": "read_stored_state compute_state_digest StoredState",
-    "system_io": "get_plan_time read_file RealFiles SystemClock explain_unwritable is_stream write_output find_commit "
-    "remove_older_output",
+    "system_io": "get_plan_time read_file RealFiles SystemClock explain_unwritable write_output remove_older_output",
     "directory_validation": "TEST_DIRECTORY validate_directory Validation",
 }
