@@ -203,6 +203,8 @@ _ALL: Final = (
             "pending-pods": DiagnosticTraits(cause="waiting"),
             "scheduling-gated-pods": DiagnosticTraits(cause="waiting"),
             "autoscaled-replicas": DiagnosticTraits("advice", "document"),
+            "replicas-of-cluster": DiagnosticTraits("note", "document"),
+            "stuck-pods": DiagnosticTraits(cause="waiting"),
             "stuck-rollout": DiagnosticTraits(cause="rollout"),
             "rollout-deadlock": DiagnosticTraits(cause="rollout"),
             "unknown-topology-key": DiagnosticTraits(cause="rollout"),

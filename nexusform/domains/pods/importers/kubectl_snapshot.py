@@ -18,9 +18,20 @@ from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yam
 from nexusform.domains.pods.importers.kubernetes_pod_spec import PodOwner, Priorities, parse_containers, parse_pod_spec
 from nexusform.domains.pods.importers.kubernetes_resizing import CONTAINERS, apply_allocated_requests
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_volumes
+from nexusform.domains.pods.importers.live_workloads import (
+    LIVE_KINDS,
+    LiveWorkload,
+    build_live_workload,
+    reduce_live_workload,
+)
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.importers.pod_conditions import (
+    build_pod_condition,
+    reduce_node_condition,
+    reduce_pod_condition,
+)
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
-from nexusform.domains.pods.scheduling.workloads import ObservedTemplate, PodSpec
+from nexusform.domains.pods.scheduling.workloads import ObservedTemplate, PodCondition, PodSpec
 from nexusform.kubernetes.matching import Taint
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 from nexusform.scheduling.kubelet import NodeSize
@@ -38,6 +49,9 @@ _POD_FIELDS: Final = (
     "priority",
     "resources",
     "volumes",
+    "schedulingGates",
+    "schedulerName",
+    "preemptionPolicy",
 )
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 # Further kinds that affect pods, and the fields kept of each.
@@ -50,6 +64,7 @@ _KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "ResourceQuota": ("spec",),
     "LimitRange": ("spec",),
     "PriorityClass": ("value", "globalDefault", "preemptionPolicy"),
+    "HorizontalPodAutoscaler": ("spec",),
 }
 # Further metadata and status fields kept of some kinds.
 _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
@@ -72,7 +87,8 @@ _Object = Mapping[str, Any]
 
 class ObservedNode(Struct, frozen=True):
     """Registered node: its capacity and allocatable resources, the sizes of its images in bytes, and the
-    version of its kubelet, () if unknown.
+    version of its kubelet, () if unknown. `ready` is the status of its Ready condition ("" without one),
+    `heartbeat` its newest heartbeat in seconds since 1970.
     """
 
     name: str
@@ -85,6 +101,8 @@ class ObservedNode(Struct, frozen=True):
     pods: int
     images: Mapping[str, int] = field(default_factory=dict)
     version: tuple[int, ...] = ()
+    ready: str = ""
+    heartbeat: int = 0
 
 
 class ObservedPod(Struct, frozen=True):
@@ -100,21 +118,31 @@ class ObservedPod(Struct, frozen=True):
     spec: PodSpec
     start_time: str = ""
     template: ObservedTemplate | None = None
+    condition: PodCondition | None = None
 
 
 class KubectlSnapshot(Struct, frozen=True):
     """Cluster as listed by kubectl, nodes and pods sorted by name. `nominated_pods` have no node yet and wait
-    for their victims. `missing_kinds` are mandatory kinds without objects in the files: claims and classes
-    are unknown then. `version` is that of Kubernetes, by the newest kubelet, else as configured; () if
-    unknown.
+    for their victims; `waiting_pods` have no node either. `workloads` are the live controllers by key.
+    `has_pods`: the files list pods, finished ones included. `missing_kinds` are mandatory kinds without
+    objects in the files: claims and classes are unknown then. `version` is that of Kubernetes, by the newest
+    kubelet, else as configured; () if unknown.
     """
 
     nodes: tuple[ObservedNode, ...] = ()
     pods: tuple[ObservedPod, ...] = ()
     nominated_pods: tuple[ObservedPod, ...] = ()
+    waiting_pods: tuple[ObservedPod, ...] = ()
+    workloads: Mapping[str, LiveWorkload] = field(default_factory=dict)
     objects: tuple[Manifest, ...] = ()
     missing_kinds: tuple[str, ...] = ()
     version: tuple[int, ...] = ()
+    has_pods: bool = False
+
+    @property
+    def observation_time(self) -> int:
+        """Newest heartbeat of a node in seconds since 1970, 0 if unknown."""
+        return max((node.heartbeat for node in self.nodes), default=0)
 
     @property
     def is_complete(self) -> bool:
@@ -128,6 +156,7 @@ class KubectlOutput(Struct):
     nodes: dict[str, _Object] = field(default_factory=dict)
     pods: dict[str, _Object] = field(default_factory=dict)
     objects: dict[str, _Object] = field(default_factory=dict)
+    workloads: dict[str, _Object] = field(default_factory=dict)
     version: str = ""
     findings: list[Problem] = field(default_factory=list)
 
@@ -141,6 +170,7 @@ class KubectlOutput(Struct):
             "nodes": sorted(self.nodes.items()),
             "pods": sorted(self.pods.items()),
             "objects": [body for _, body in sorted(self.objects.items())],
+            "workloads": [body for _, body in sorted(self.workloads.items())],
             "version": self.version,
         }
         return msgspec.json.encode(data, order="sorted").decode()
@@ -159,6 +189,9 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
             elif body.get("kind") in _KEPT_FIELDS:
                 title = f"{body['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
                 reading.objects[title] = _reduce_object(body)
+            elif body.get("kind") in LIVE_KINDS:
+                workload = reduce_live_workload(body)
+                reading.workloads[workload["key"]] = workload
     return reading
 
 
@@ -205,6 +238,7 @@ def _reduce_node(body: _Object) -> _Object:
         **_select_fields(status, ("capacity", "allocatable")),
         "images": _collect_image_sizes(status.get("images")),
         "version": str(get_value(status, "nodeInfo", "kubeletVersion") or ""),
+        **{name: value for name, value in reduce_node_condition(body).items() if value},
     }
 
 
@@ -256,6 +290,7 @@ def _reduce_pod(body: _Object) -> _Object:
         "promised": not get_value(body, "spec", "nodeName"),
         **({"resized": True} if _is_resized(body) else {}),
         **_select_fields(status, ("startTime",)),
+        "condition": reduce_pod_condition(body),
         "spec": {**_select_fields(spec, _POD_FIELDS), **containers},
     }
 
@@ -272,15 +307,17 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     objects = tuple(_build_manifest(body) for body in bodies)
     missing_kinds = find_missing_kinds(bodies)
     storage = collect_storage(objects, is_complete=NAMESPACE not in missing_kinds)
-    active_pods = [
-        (name, body)
-        for name, body in data["pods"]
-        if body["phase"] not in _FINISHED_PHASES and bool(body["spec"].get("nodeName"))
-    ]
+    active_pods = [(name, body) for name, body in data["pods"] if body["phase"] not in _FINISHED_PHASES]
+    assigned_pods = [item for item in active_pods if item[1]["spec"].get("nodeName")]
     return KubectlSnapshot(
         nodes=tuple(nodes),
-        pods=tuple(_build_pod(name, body, storage) for name, body in active_pods if not body.get("promised")),
-        nominated_pods=tuple(_build_pod(name, body, storage) for name, body in active_pods if body.get("promised")),
+        pods=tuple(_build_pod(name, body, storage) for name, body in assigned_pods if not body.get("promised")),
+        nominated_pods=tuple(_build_pod(name, body, storage) for name, body in assigned_pods if body.get("promised")),
+        waiting_pods=tuple(
+            _build_pod(name, body, storage) for name, body in active_pods if not body["spec"].get("nodeName")
+        ),
+        workloads={body["key"]: build_live_workload(body) for body in data.get("workloads") or ()},
+        has_pods=bool(data["pods"]),
         objects=objects,
         missing_kinds=missing_kinds,
         version=max((node.version for node in nodes), default=()) or parse_version(str(data.get("version") or "")),
@@ -319,6 +356,8 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
         pods=_parse_amount(allocatable.get("pods")),
         images=body.get("images") or {},
         version=parse_version(str(body.get("version") or "")),
+        ready=str(body.get("ready") or ""),
+        heartbeat=int(body.get("heartbeat") or 0),
     )
 
 
@@ -342,7 +381,7 @@ def _build_pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
     namespace, _, name = title.partition("/")
     kind, owner = _find_controller(name, body)
     spec = dict(body["spec"])
-    node = str(spec.pop("nodeName"))
+    node = str(spec.pop("nodeName", ""))
     if kind == "DaemonSet":
         spec["affinity"] = _remove_node_pinning(get_mapping(spec, "affinity"))
     labels = body["labels"]
@@ -378,6 +417,7 @@ def _build_pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
             next((str(labels[name]) for name in _REVISION_LABELS if name in labels), ""),
             parse_containers(root.get_mapping("spec")),
         ),
+        condition=build_pod_condition(body["condition"]) if body.get("condition") else None,
     )
 
 

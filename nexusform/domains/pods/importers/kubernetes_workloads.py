@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -30,6 +31,12 @@ from nexusform.domains.pods.importers.kubernetes_pod_spec import (
     parse_selector,
 )
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_volumes
+from nexusform.domains.pods.importers.live_workloads import (
+    LiveWorkload,
+    find_current_revisions,
+    group_replica_sets,
+    merge_live_fields,
+)
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.importers.unpredicted_kinds import list_unpredicted_problems
 from nexusform.domains.pods.scheduling.workloads import Strategy, Workload
@@ -38,6 +45,7 @@ from nexusform.kubernetes.matching import LabelSelector, is_selected
 # Maximum of pods in one cluster by the Kubernetes documentation.
 MAX_PODS: Final = 150_000
 AUTOSCALED: Final = "autoscaled-replicas"
+LIVE_REPLICAS: Final = "replicas-of-cluster"
 
 _PERCENT: Final = re.compile(r"([0-9]{1,4})%\Z")
 
@@ -50,11 +58,17 @@ class WorkloadReading(Struct, frozen=True):
 
 
 def collect_workloads(
-    manifests: Sequence[Manifest], context_manifests: Sequence[Manifest] = (), *, is_complete: bool = True
+    manifests: Sequence[Manifest],
+    context_manifests: Sequence[Manifest] = (),
+    *,
+    is_complete: bool = True,
+    live_workloads: Mapping[str, LiveWorkload] = MappingProxyType({}),
+    previous_manifests: Sequence[Manifest] = (),
 ) -> WorkloadReading:
     """Return the workloads among the objects of one cluster. `is_complete`: objects missing here do not
-    exist. Services, autoscalers and admission rules are looked up among `manifests` and `context_manifests`
-    (objects of the same cluster whose workloads are read elsewhere).
+    exist. `live_workloads` by key give the fields that a manifest leaves to others; `previous_manifests` are
+    those applied before. Services, autoscalers and admission rules are looked up among `manifests` and
+    `context_manifests` (objects of the same cluster whose workloads are read elsewhere).
     """
     all_manifests = (*manifests, *context_manifests)
     reader = _WorkloadReader(
@@ -63,6 +77,8 @@ def collect_workloads(
         collect_storage(all_manifests, is_complete=is_complete),
         _collect_service_selectors(all_manifests),
         _collect_autoscalers(all_manifests),
+        live_workloads,
+        {(manifest.kind, manifest.namespace, manifest.name): manifest for manifest in previous_manifests},
     )
     workloads = []
     for manifest in manifests:
@@ -108,23 +124,27 @@ class _WorkloadReader:
         storage: Storage,
         services: Mapping[str, Sequence[Mapping[str, str]]],
         autoscalers: Mapping[tuple[str, str, str], Manifest],
+        live_workloads: Mapping[str, LiveWorkload],
+        previous_manifests: Mapping[tuple[str, str, str], Manifest],
     ) -> None:
         self.priorities = priorities
         self.rules = rules
         self.storage = storage
         self.services = services
         self.autoscalers = autoscalers
+        self.live_workloads = live_workloads
+        self.replica_sets = group_replica_sets(live_workloads.values())
+        self.previous_manifests = previous_manifests
         self.findings: list[Problem] = []
 
     def parse_workload(self, manifest: Manifest, controller: _WorkloadKind) -> Workload:
         """Return the workload of a manifest, its pods after admission."""
+        # Fields of other managers are no part of the template that this manifest applies.
+        template_digest = compute_template_hash(_get_template(manifest))
+        manifest, original = self._merge_live_fields(manifest), manifest
         root = Fields(manifest, self.findings, manifest.body)
         spec = root.get_mapping("spec")
-        if manifest.kind == "Pod":
-            template, body = root, {"metadata": root.data.get("metadata"), "spec": root.data.get("spec")}
-        else:
-            template, body = spec.get_mapping("template"), dict(spec.get_mapping("template").data)
-        template_digest = compute_template_hash(body)
+        template = root if manifest.kind == "Pod" else spec.get_mapping("template")
         labels = get_template_labels(template.get_mapping("metadata"))
         added_labels = {controller.template_label: template_digest} if controller.template_label else {}
         if manifest.kind == "Job":
@@ -160,8 +180,31 @@ class _WorkloadReader:
             containers=parse_containers(pod_spec),
             admission_error=find_priority_rejection(pod_spec, self.priorities)
             or find_limit_range_rejection(manifest.namespace, pod_spec, self.rules),
+            keeps_replicas=_get_replicas(manifest) != _get_replicas(original),
+            current_revisions=self._find_current_revisions(manifest, template.get_mapping("spec").data),
         )
         return controller.apply_strategy(self._apply_autoscaler(manifest, workload), spec)
+
+    def _find_current_revisions(self, manifest: Manifest, template: Mapping[str, Any]) -> tuple[str, ...] | None:
+        key = _format_key(manifest)
+        live, replica_sets = self.live_workloads.get(key), self.replica_sets.get(key, ())
+        return find_current_revisions(template, live, replica_sets) if live or replica_sets else None
+
+    def _merge_live_fields(self, manifest: Manifest) -> Manifest:
+        live = self.live_workloads.get(_format_key(manifest))
+        if live is None:
+            return manifest
+        previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
+        merged = merge_live_fields(manifest, live, previous)
+        kept_replicas = _get_replicas(merged)
+        if kept_replicas != _get_replicas(manifest):
+            detail = f"{manifest.title} sets no replicas, so the {kept_replicas} of the cluster are kept."
+            summary = f"{manifest.title}: keeps {kept_replicas} replicas of the cluster"
+            position = manifest.find_position("spec")
+            self.findings.append(
+                build_problem(manifest.file, position, LIVE_REPLICAS, detail, Severity.WARNING, summary)
+            )
+        return merged
 
     def _build_spread_selector(
         self, manifest: Manifest, selector: LabelSelector | None, labels: Mapping[str, str]
@@ -208,6 +251,20 @@ class _WorkloadReader:
             build_problem(manifest.file, manifest.find_position("spec"), AUTOSCALED, detail, Severity.WARNING, summary)
         )
         return replace(workload, replicas=replicas)
+
+
+def _get_template(manifest: Manifest) -> dict[str, Any]:
+    if manifest.kind == "Pod":
+        return {"metadata": manifest.body.get("metadata"), "spec": manifest.body.get("spec")}
+    return dict(get_mapping(manifest.body, "spec", "template"))
+
+
+def _get_replicas(manifest: Manifest) -> Any:
+    return get_value(manifest.body, "spec", "replicas")
+
+
+def _format_key(manifest: Manifest) -> str:
+    return f"{manifest.namespace}/{manifest.kind}/{manifest.name}"
 
 
 def _parse_workload_selector(spec: Fields, labels: Mapping[str, str]) -> LabelSelector | None:

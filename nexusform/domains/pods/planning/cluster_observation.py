@@ -16,6 +16,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warn
 from nexusform.diagnostics.phrases import select_form
 from nexusform.documents.field_shapes import get_mapping
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
+from nexusform.domains.pods.importers.live_workloads import LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_sizes
 from nexusform.domains.pods.planning.object_pods import PodKey, PriorPods
@@ -53,7 +54,7 @@ class ObservedCluster(Struct, frozen=True):
     """Cluster with its registered nodes and running pods. `unknown_nodes` match no VM of the plan;
     `lost_pod_count` counts pods on nodes removed or re-created in this plan. `objects` affect pods;
     `is_complete`: there are no others. `nominated_pods` wait for capacity on their node. `replaced_pods` ran
-    before pods the plan has predicted since.
+    before pods the plan has predicted since. `waiting_pods` have no node. `workloads` are live controllers.
     """
 
     cluster: NodeCluster
@@ -64,6 +65,9 @@ class ObservedCluster(Struct, frozen=True):
     unknown_nodes: tuple[str, ...] = ()
     lost_pod_count: int = 0
     replaced_pods: tuple[ExistingPod, ...] = ()
+    waiting_pods: tuple[ExistingPod, ...] = ()
+    workloads: Mapping[str, LiveWorkload] = field(default_factory=dict)
+    snapshot: KubectlSnapshot = KubectlSnapshot()
 
 
 def bind_snapshot(
@@ -107,6 +111,9 @@ def bind_snapshot(
         snapshot.is_complete,
         tuple(unknown_nodes),
         len(snapshot.pods) - len(running_pods),
+        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),
+        workloads=snapshot.workloads,
+        snapshot=snapshot,
     )
 
 
@@ -198,6 +205,7 @@ def _build_existing_pods(
                 ages.get(pod.start_time, 0),
                 observed_template=pod.template,
                 charged_budgets=charged_budgets.get((pod.namespace, pod.name), ()),
+                condition=pod.condition,
             )
         )
     return existing_pods

@@ -8,13 +8,15 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.pods.importers.appliance_claims import collect_appliance_claims
 from nexusform.domains.pods.importers.kubernetes_admission import collect_budgets, collect_quotas
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
+from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, collect_workloads
+from nexusform.domains.pods.importers.live_workloads import LiveWorkload, keep_replicas
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster, merge_observed_pods
 from nexusform.domains.pods.planning.disruptions import apply_budget_status
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import ObjectPods, PodKey, PriorPods, build_prior_workloads, get_specs
 from nexusform.domains.pods.planning.storage_claims import Claims, compute_demand, compute_planned_demand
-from nexusform.domains.pods.planning.template_matching import create_replacement_check
+from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodSpec
 from nexusform.placements.vm_demands import ClaimDemand
 
@@ -152,6 +154,7 @@ class ClusterPods:
             invalid_claims=storage.invalid_claims,
             nominated_pods=observed_cluster.nominated_pods if observed_cluster is not None else (),
             version=cluster.version,
+            observation_time=observed_cluster.snapshot.observation_time if observed_cluster is not None else 0,
         )
 
     def _collect_manifests(self, cluster_id: str) -> list[Manifest]:
@@ -169,6 +172,28 @@ class ClusterPods:
             *manifests,
             *(manifest for manifest in observed_objects if _get_manifest_key(manifest) not in planned_keys),
         ]
+
+    def _collect_live_workloads(self, cluster_id: str) -> dict[str, LiveWorkload]:
+        """Return the live workloads of a cluster by key. Without an observed one, that of its known pods."""
+        observed_cluster = self._observed_clusters.get(cluster_id)
+        pods = {(pod.workload, pod.number): pod for pod in self._existing_pods.get(cluster_id, {}).values()}
+        if observed_cluster is not None:
+            waiting_pods = (*observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
+            pods |= {(pod.workload, -1 - index): pod for index, pod in enumerate(waiting_pods)}
+        live_workloads = {key: keep_replicas(key, count) for key, count in estimate_replicas(pods.values()).items()}
+        return live_workloads | dict(observed_cluster.workloads if observed_cluster is not None else {})
+
+    def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> WorkloadReading:
+        """Return the workloads of an object's manifests, with the live fields that these leave to others."""
+        _, cluster_id = key
+        prior_pods = self._prior_pods.get(key)
+        return collect_workloads(
+            object_pods.manifests,
+            self._collect_manifests(cluster_id),
+            is_complete=self._is_complete(cluster_id),
+            live_workloads=self._collect_live_workloads(cluster_id),
+            previous_manifests=prior_pods.manifests if prior_pods is not None else (),
+        )
 
     def _is_complete(self, cluster_id: str) -> bool:
         """Return whether all objects of a cluster that affect pods are known."""

@@ -91,7 +91,7 @@ def add_previous_maximums(
     scaled: list[Workload] = []
     for workload in workloads:
         prior = previous_workloads.get(workload.key)
-        is_scaled = prior is not None and prior.replicas != workload.replicas
+        is_scaled = prior is not None and prior.replicas != workload.replicas and not workload.keeps_replicas
         maximum = prior.replicas + prior.max_surge if prior is not None and is_scaled else 0
         scaled.append(replace(workload, previous_max_pods=maximum))
     return tuple(scaled)

@@ -97,9 +97,7 @@ class PodPhase(ClusterPods):
             self.remove_pods(placement_address, cluster_id)
         object_pods.manifests = unwrap_envelopes(manifests).manifests
         object_pods.overrides_changed = overrides_changed
-        cluster_manifests = self._collect_manifests(cluster_id)
-        is_complete = self._is_complete(cluster_id)
-        reading = collect_workloads(object_pods.manifests, cluster_manifests, is_complete=is_complete)
+        reading = self._read_workloads(object_pods, key)
         self.findings += [(placement_address, finding) for finding in reading.findings]
         object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
         if not object_pods.outcomes:
@@ -121,13 +119,10 @@ class PodPhase(ClusterPods):
             object_pods = self._get_object_pods(address, cluster_id)
             self._kept_namespaces.pop((address, cluster_id), None)
             object_pods.manifests = unwrap_envelopes(manifests).manifests
-        cluster_manifests = self._collect_manifests(cluster_id)
         keys: list[ObjectKey] = []
         for address, _ in objects:
             object_pods = self._object_pods[address, cluster_id]
-            reading = collect_workloads(
-                object_pods.manifests, cluster_manifests, is_complete=self._is_complete(cluster_id)
-            )
+            reading = self._read_workloads(object_pods, (address, cluster_id))
             self.findings += [(address, finding) for finding in reading.findings]
             object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
             self._update_unchanged_specs(object_pods, cluster_id)

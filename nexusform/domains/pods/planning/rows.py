@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.pod_kind import POD, PodLocation
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, describe_condition
 from nexusform.domains.pods.scheduling.workload_progress import find_free_numbers
 from nexusform.domains.pods.scheduling.workloads import Pairs, PodSpec, Workload
 from nexusform.planning.phases import ScheduledWorkload
@@ -222,7 +222,7 @@ def _build_reason(outcome: PodOutcome) -> str:
         victim_names = ", ".join(pod.name for pod in outcome.victims[:_MAX_NAMES])
         hidden_count = len(outcome.victims) - _MAX_NAMES
         reason = f"preempts {victim_names}{f' and {hidden_count} more' if hidden_count > 0 else ''}"
-    return reason or REASONS.get(outcome.trigger, "")
+    return reason or REASONS.get(outcome.trigger, "") or describe_condition(outcome.condition)
 
 
 def _build_former_location(

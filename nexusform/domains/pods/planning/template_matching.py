@@ -5,13 +5,14 @@ the images and requests of each group are compared with the manifest's.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from nexusform.domains.pods.planning.object_pods import ObjectPods
-from nexusform.domains.pods.scheduling.workloads import Container, ExistingPod, PodSpec, Workload
+from nexusform.domains.pods.scheduling.workloads import NEWEST_REVISION, Container, ExistingPod, PodSpec, Workload
 
 # Kinds with template updates; pods of all others are created once.
 _UPDATED_KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
@@ -27,11 +28,7 @@ def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_co
     for pod in pods:
         if pod.observed_template is not None:
             by_revision.setdefault(pod.observed_template.revision, []).append(pod)
-    current_revisions = [
-        revision
-        for revision, revision_pods in by_revision.items()
-        if any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in revision_pods)
-    ]
+    current_revisions = _list_current_revisions(workload, by_revision, is_complete=is_complete)
     # Several revisions may match: the current template is the one rolled out last.
     newest_revision = max(
         current_revisions, key=lambda revision: max(pod.age for pod in by_revision[revision]), default=None
@@ -42,6 +39,36 @@ def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_co
         for pod in revision_pods
         if revision != newest_revision
     }
+
+
+def _list_current_revisions(
+    workload: Workload, by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
+) -> list[str]:
+    """Return the revisions with the current template: by the live objects, else by the containers of pods."""
+    if workload.current_revisions == (NEWEST_REVISION,):
+        return list(by_revision)
+    if workload.current_revisions is not None:
+        return [revision for revision in by_revision if revision in workload.current_revisions]
+    return [
+        revision
+        for revision, revision_pods in by_revision.items()
+        if any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in revision_pods)
+    ]
+
+
+def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
+    """Return the replicas of each workload by its pods. During a rollout, the default surge is deducted."""
+    counts: dict[str, Counter[str]] = {}
+    for pod in pods:
+        template = pod.observed_template
+        revision = template.revision if template is not None else pod.spec.template
+        counts.setdefault(pod.workload, Counter())[revision] += 1
+    replicas = {}
+    for key, by_revision in counts.items():
+        total, is_rolling = by_revision.total(), len(by_revision) > 1 and "/Deployment/" in key
+        # Of a total of 5, 4 are replicas and one is the surge (25 %, rounded up).
+        replicas[key] = max(1, total * 4 // 5) if is_rolling else total
+    return replicas
 
 
 def assign_specs(workload: Workload, pods: Sequence[ExistingPod], *, is_complete: bool) -> list[ExistingPod]:

@@ -31,6 +31,9 @@ class DaemonRollout:
         spec = progress.workload.pod
         self._permitted_nodes = {name for name, node in nodes.items() if profile.should_run_daemon(spec, node)}
         self._waiting_count = progress.uncreated + sum(not verdict.node for verdict in verdicts.values())
+        self._waiting_count += sum(
+            pod.is_stuck and pod.spec.template == self._workload.pod.template for pod in progress.kept_pods
+        )
         self._verdicts: dict[int, Verdict] = {}
 
     def replace_pods(self) -> dict[int, Verdict]:
@@ -50,8 +53,9 @@ class DaemonRollout:
 
     def _replace_in_place(self, outdated_pods: list[ExistingPod], maximum: int) -> None:
         """Delete old pods first, until `maximum` nodes wait for their successors."""
-        for pod in outdated_pods:
-            if self._waiting_count >= maximum:
+        # Pods that are not ready are replaced first, and regardless of the maximum.
+        for pod in sorted(outdated_pods, key=lambda pod: not pod.is_stuck):
+            if self._waiting_count >= maximum and not pod.is_stuck:
                 self._progress.is_blocked = True
                 return
             self._remove_pod(pod)

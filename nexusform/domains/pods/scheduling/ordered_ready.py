@@ -23,8 +23,16 @@ def must_wait_to_scale_in(
     """Return whether a required pod of the set does not run, so that no surplus pod is deleted yet."""
     if not workload.is_ordered or not surplus_pods:
         return False
-    running_numbers = {pod.number for pod in pods if pod not in surplus_pods and is_running(pod)}
+    running_numbers = {pod.number for pod in pods if pod not in surplus_pods and is_running(pod) and not pod.is_stuck}
     return len(running_numbers) < workload.replicas
+
+
+def find_stuck_number(progress: WorkloadProgress) -> int | None:
+    """Return the lowest ordinal of an ordered workload's existing pods that is not ready; None if all are."""
+    if not progress.workload.is_ordered:
+        return None
+    pods = (*progress.kept_pods, *progress.outdated_pods)
+    return min((pod.number for pod in pods if pod.is_stuck), default=None)
 
 
 def must_keep_template(workload: Workload, pod: ExistingPod) -> bool:
@@ -42,7 +50,9 @@ def defer_pods(progress: WorkloadProgress) -> None:
     if not progress.workload.is_ordered:
         return
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
-    first = min([*waiting_numbers, *(pod.number for pod in progress.failed_pods)], default=None)
+    stuck_number = find_stuck_number(progress)
+    stuck_numbers = [stuck_number] if stuck_number is not None else []
+    first = min([*waiting_numbers, *(pod.number for pod in progress.failed_pods), *stuck_numbers], default=None)
     if first is None:
         return
     deferred_pods = [

@@ -20,6 +20,7 @@ from nexusform.domains.pods.scheduling.workloads import (
     ExistingPod,
     Node,
     Pairs,
+    PodCondition,
     PodSpec,
     PodState,
     Workload,
@@ -44,7 +45,8 @@ class PodOutcome(Struct, frozen=True):
     `action`), `reason` is the message of Kubernetes, and `rejections` has the first reason per node.
     `is_certain`: every scheduler run would choose this node (or leave the pod Pending). `feasible_nodes`
     is their number, None without a decision. `victims` are evicted for the pod; `preempted_by` is
-    the pod it was evicted for. `volumes`: bound claims, each with the name of its volume.
+    the pod it was evicted for. `volumes`: bound claims, each with the name of its volume. `condition` is the
+    observed one of a kept pod.
     """
 
     workload: str
@@ -64,6 +66,7 @@ class PodOutcome(Struct, frozen=True):
     victims: tuple[ExistingPod, ...] = ()
     preempted_by: str = ""
     volumes: Pairs = ()
+    condition: PodCondition | None = None
 
     @property
     def state(self) -> PodState:
@@ -131,6 +134,7 @@ class Prediction(Struct, frozen=True):
                 outcome.age,
                 _find_permanent_rejection(outcome),
                 outcome.volumes,
+                condition=outcome.condition,
             )
             for outcome in (*self.outcomes, *self.displaced_outcomes)
             if outcome.action != REMOVE and outcome.spec is not None
@@ -140,6 +144,14 @@ class Prediction(Struct, frozen=True):
     def list_outcomes(self, workload: str) -> tuple[PodOutcome, ...]:
         """Return the outcomes of one workload (key) by number, removed pods included."""
         return tuple(sorted((o for o in self.outcomes if o.workload == workload), key=lambda o: o.number))
+
+
+def describe_condition(condition: PodCondition | None) -> str:
+    """Return why an observed pod does not become ready, "" if it is ready or starts."""
+    if condition is None or not condition.stuck_reason:
+        return ""
+    since = f"since {condition.stuck_since}: " if condition.stuck_since else ": "
+    return f"stuck {since}{condition.stuck_reason} {condition.name}".replace("stuck : ", "stuck: ")
 
 
 def _find_permanent_rejection(outcome: PodOutcome) -> str:

@@ -199,7 +199,8 @@ class Predictor:
         return progress
 
     def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
-        surplus = select_surplus_pods(progress.workload, pods, self._is_running)
+        now = self.session.cluster.observation_time
+        surplus = select_surplus_pods(progress.workload, pods, self._is_running, now)
         if ordered_ready.must_wait_to_scale_in(progress.workload, pods, surplus, self._is_running):
             progress.deferred_removals = [pod for pod in surplus if self._is_running(pod)]
         for pod in surplus:
@@ -302,6 +303,8 @@ class Predictor:
 
     def _remove_deferred(self, progress: WorkloadProgress) -> None:
         """Remove the surplus pods kept until all others of an ordered workload ran."""
+        if ordered_ready.find_stuck_number(progress) is not None:
+            return
         for pod in progress.deferred_removals:
             self.session.remove_pod(pod)
         progress.removals += [(pod, pod_outcomes.SCALE_IN) for pod in progress.deferred_removals]
@@ -310,8 +313,11 @@ class Predictor:
     def _place_pods(self, progress: WorkloadProgress) -> dict[int, Verdict]:
         workload = progress.workload
         blocking_pod = ""  # the pod that all later ones of an ordered workload wait for
+        stuck_number = ordered_ready.find_stuck_number(progress)
         verdicts: dict[int, Verdict] = {}
         for pod in progress.pods_to_place:
+            if stuck_number is not None and pod.number > stuck_number and not blocking_pod:
+                blocking_pod = workload.format_pod_name(stuck_number)
             if blocking_pod and not pod.was_pending:
                 verdict = ordered_ready.build_waiting_verdict(blocking_pod)
             elif pod.required_node:
@@ -497,6 +503,7 @@ class Predictor:
         workload = progress.workload
         has_changed = False
         is_blocked = False  # an earlier pod of an ordered workload has no node: those not made yet wait for it
+        stuck_number = ordered_ready.find_stuck_number(progress)
         pod_by_number = {pod.number: pod for pod in progress.pods_to_place}
         is_retried_after_failure = is_recreated(workload.key)
         waiting_numbers = [
@@ -506,7 +513,8 @@ class Predictor:
         ]
         for number in sorted(waiting_numbers):
             pin = pod_by_number[number].required_node
-            if is_blocked and not pod_by_number[number].was_pending:
+            is_waiting = is_blocked or (stuck_number is not None and number > stuck_number)
+            if is_waiting and not pod_by_number[number].was_pending:
                 continue
             if pin:
                 verdict = self.session.place_daemon(workload.pod, workload.key, number, pin)
@@ -532,6 +540,7 @@ class Predictor:
                 age=pod.age,
                 unscheduled_state=PodState.FAILED if pod.rejection else PodState.PENDING,
                 volumes=self._list_volumes(pod.spec, pod.number),
+                condition=pod.condition,
             )
             for pod in (
                 *progress.kept_pods,

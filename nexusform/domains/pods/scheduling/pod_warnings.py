@@ -11,7 +11,7 @@ from nexusform.diagnostics.phrases import format_first, select_form
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.hardware_risks import find_missing_labels, find_shared_hardware
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, describe_unmet, format_pending_message
-from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, Prediction
+from nexusform.domains.pods.scheduling.pod_outcomes import NO_EXECUTE, PodOutcome, Prediction, describe_condition
 from nexusform.domains.pods.scheduling.risks import (
     DEADLOCK,
     FAILED,
@@ -22,6 +22,7 @@ from nexusform.domains.pods.scheduling.risks import (
     PENDING,
     PREEMPTS,
     STUCK,
+    STUCK_PODS,
     TOO_MANY,
     VOLUMES,
     PodWarning,
@@ -181,6 +182,9 @@ def _warn_blocked(context: WorkloadContext) -> Iterator[PodWarning]:
         pods = f"{count:,} new {select_form(count, 'pod')}"
         detail = f"{pods} would not be created while the old pods run: {context.forecast.rejection}."
         yield context.build_warning(STUCK, detail)
+    else:
+        detail = "its rollout hangs: its new pods do not become ready, so the other old pods stay."
+        yield context.build_warning(STUCK, detail)
 
 
 def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) -> str:
@@ -196,6 +200,24 @@ def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) 
         f" {names[0]} has the old template. An ordered StatefulSet replaces no pod before it runs; delete "
         f"it (kubectl delete pod -n {context.workload.namespace} {names[0]})."
     )
+
+
+def _warn_stuck(context: WorkloadContext) -> Iterator[PodWarning]:
+    """Yield a warning for observed pods that do not become ready."""
+    workload = context.workload
+    stuck_pods = [outcome for outcome in context.outcomes if outcome.node and describe_condition(outcome.condition)]
+    if not stuck_pods:
+        return
+    texts = [describe_condition(outcome.condition) for outcome in stuck_pods]
+    detail = f"{len(texts)} of its pods {select_form(len(texts), 'is', 'are')} not ready: {format_names(texts)}."
+    former_pods = [pod for pod in stuck_pods if pod.spec is not None and pod.spec.template != workload.pod.template]
+    if workload.is_ordered and former_pods and former_pods[0].condition is not None:
+        name = former_pods[0].condition.name or former_pods[0].name
+        detail += (
+            " Its controller waits for this pod and never gives it the new template (OrderedReady). Delete it "
+            f"after the apply: kubectl delete pod {name} -n {workload.namespace}"
+        )
+    yield context.build_warning(STUCK_PODS, detail, summary=format_names(texts))
 
 
 def _warn_pending(context: WorkloadContext) -> Iterator[PodWarning]:
@@ -363,6 +385,7 @@ _RULES: Final = (
     _warn_too_many,
     _warn_deadlock,
     _warn_blocked,
+    _warn_stuck,
     _warn_pending,
     _warn_failed,
     _warn_gated,

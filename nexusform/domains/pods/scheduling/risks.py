@@ -19,6 +19,7 @@ UNKNOWN_KEY: Final = "unknown-topology-key"
 TOO_MANY: Final = "unsatisfiable-pod-anti-affinity"
 DEADLOCK: Final = "rollout-deadlock"
 STUCK: Final = "stuck-rollout"
+STUCK_PODS: Final = "stuck-pods"
 PENDING: Final = "pending-pods"
 FAILED: Final = "pods-rejected-by-kubelet"
 GATED: Final = "scheduling-gated-pods"
@@ -36,6 +37,7 @@ RISKS: Final = (
     TOO_MANY,
     DEADLOCK,
     STUCK,
+    STUCK_PODS,
     PENDING,
     FAILED,
     GATED,

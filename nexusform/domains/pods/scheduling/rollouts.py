@@ -1,8 +1,7 @@
-"""Replacement of a workload's pods after a template change, and the order of removal on scale-in."""
+"""Replacement of a workload's pods after a template change."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Final, TypeVar
 
@@ -10,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.quotas import QuotaUsage
+from nexusform.domains.pods.scheduling.removal_order import sort_for_removal
 from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession, Verdict
 from nexusform.domains.pods.scheduling.workloads import (
     DEFAULT_SEED,
@@ -33,7 +33,8 @@ class RolloutState(Struct):
     """Progress of a replacement: old pods that remain, removed old pods, new pods by number. `new_verdicts`
     begins with the new pods just decided; `existing_count` counts earlier ones. `is_blocked`: it waits for an
     unschedulable pod, or for `uncreated` ones with this `rejection`. `further_numbers`: new pods without a
-    predecessor. `pending_specs` are old pods without a feasible node, by number.
+    predecessor. `pending_specs` are old pods without a feasible node, by number. `stuck_numbers`: existing pods
+    of the current template that are not ready. `is_template_stuck`: none of that template is ready.
     """
 
     remaining_pods: list[ExistingPod]
@@ -45,6 +46,14 @@ class RolloutState(Struct):
     rejection: str = ""
     further_numbers: list[int] = field(default_factory=list)
     pending_specs: dict[int, PodSpec] = field(default_factory=dict)
+    stuck_numbers: frozenset[int] = frozenset()
+    is_template_stuck: bool = False
+
+    @property
+    def unavailable_count(self) -> int:
+        """Number of pods of the current template that are not available."""
+        waiting_count = len(self.new_verdicts) if self.is_template_stuck else len(self.list_unscheduled())
+        return waiting_count + len(self.stuck_numbers)
 
     def remove_victims(self, victims: Collection[ExistingPod]) -> list[ExistingPod]:
         """Record evicted old pods as replaced, and return them."""
@@ -93,12 +102,18 @@ class _Replacement(Struct, frozen=True):
         state.uncreated = sum([not self._create_pod(number) for number in numbers])
 
     def replace_in_order(self) -> None:
-        """Replace the highest ordinal first; the next one waits until the new pod runs."""
+        """Replace the highest ordinal first; the next one waits until the new pod runs. An ordered set also
+        waits for each existing pod that is not ready.
+        """
         state = self.state
+        if self.workload.is_ordered and (state.stuck_numbers or any(pod.is_stuck for pod in state.remaining_pods)):
+            state.is_blocked = True
+            return
         for pod in sorted(state.remaining_pods, key=lambda pod: -pod.number):
             if pod.number < self.workload.partition:
                 return
-            if state.list_unscheduled() or state.uncreated:
+            is_waiting = any(number > pod.number for number in state.stuck_numbers)
+            if state.list_unscheduled() or state.uncreated or is_waiting:
                 state.is_blocked = True
                 return
             self._remove_pod(pod)
@@ -114,7 +129,7 @@ class _Replacement(Struct, frozen=True):
         ]
         while next_numbers or state.remaining_pods or state.pending_specs:
             added = self._place_waiting() + self._create_surge(next_numbers)
-            removed = self._remove_surplus() + self._remove_pending()
+            removed = self._remove_unready() + self._remove_surplus() + self._remove_pending()
             if not added and not removed:
                 state.is_blocked = True
                 return
@@ -139,22 +154,36 @@ class _Replacement(Struct, frozen=True):
             count += 1
         return count
 
+    def _remove_unready(self) -> int:
+        """Delete old pods that are not ready within max unavailable, and return their number."""
+        removed_pods = [pod for pod in self.state.remaining_pods if pod.is_stuck][: self._count_removable()]
+        for pod in removed_pods:
+            self._remove_pod(pod)
+        return len(removed_pods)
+
+    def _count_removable(self) -> int:
+        """Return how many pods, ready or not, may be deleted within max unavailable."""
+        workload, state = self.workload, self.state
+        minimum = workload.replicas - workload.max_unavailable
+        return max(0, state.pod_count - minimum - state.unavailable_count)
+
     def _remove_surplus(self) -> int:
         """Delete old pods within max unavailable, and return their number."""
         workload, state = self.workload, self.state
-        running_count = state.pod_count - len(state.list_unscheduled()) - len(state.pending_specs)
-        removable_count = max(0, running_count - (workload.replicas - workload.max_unavailable))
-        removed_pods = sort_for_removal(workload.kind, state.remaining_pods)[:removable_count]
+        ready_pods = [pod for pod in state.remaining_pods if not pod.is_stuck]
+        unready_count = len(state.remaining_pods) - len(ready_pods)
+        available_count = state.pod_count - state.unavailable_count - unready_count - len(state.pending_specs)
+        removable_count = max(0, available_count - (workload.replicas - workload.max_unavailable))
+        now = self.session.cluster.observation_time
+        removed_pods = sort_for_removal(workload.kind, ready_pods, now=now)[:removable_count]
         for pod in removed_pods:
             self._remove_pod(pod)
         return len(removed_pods)
 
     def _remove_pending(self) -> int:
         """Delete unschedulable pods within max unavailable, and return their number."""
-        workload, state = self.workload, self.state
-        minimum = workload.replicas - workload.max_unavailable
-        removable_count = max(0, state.pod_count - minimum - len(state.list_unscheduled()))
-        removed_numbers = list(state.pending_specs)[:removable_count]
+        state = self.state
+        removed_numbers = list(state.pending_specs)[: self._count_removable()]
         for number in removed_numbers:
             self.quota_usage.remove(state.pending_specs.pop(number))
         return len(removed_numbers)
@@ -235,14 +264,3 @@ def _replace_selector_hash(selector: LabelSelector | None) -> LabelSelector | No
 
 def _replace_hash(labels: Pairs) -> Pairs:
     return tuple((key, _OTHER_HASH if key == TEMPLATE_KEY else value) for key, value in labels)
-
-
-def sort_for_removal(kind: str, pods: Sequence[ExistingPod]) -> list[ExistingPod]:
-    """Return the pods in the order of removal on scale-in. A StatefulSet removes its highest ordinals. A
-    ReplicaSet removes Pending pods, then those on nodes with most of its pods (counted before any removal),
-    then the newest.
-    """
-    if kind == "StatefulSet":
-        return sorted(pods, key=lambda pod: -pod.number)
-    pods_by_node = Counter(pod.node for pod in pods if pod.node)
-    return sorted(pods, key=lambda pod: (bool(pod.node), -pods_by_node[pod.node], -pod.age, -pod.number))

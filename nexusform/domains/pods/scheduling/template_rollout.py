@@ -100,6 +100,8 @@ class TemplateRollout:
         )
         state.pending_specs = {pod.number: pod.former_spec or workload.pod for pod in progress.pending_outdated_pods}
         state.uncreated = progress.uncreated
+        state.stuck_numbers = frozenset(pod.number for pod in progress.kept_pods if pod.is_stuck)
+        state.is_template_stuck = bool(state.stuck_numbers) and len(state.stuck_numbers) == len(progress.kept_pods)
         old_nodes = {
             pod.number: pod.node for pod in progress.outdated_pods if pod.number not in progress.placed_outdated
         }

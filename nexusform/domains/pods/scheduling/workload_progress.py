@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceableRange, PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.quotas import QuotaUsage
-from nexusform.domains.pods.scheduling.rollouts import sort_for_removal
+from nexusform.domains.pods.scheduling.removal_order import sort_for_removal
 from nexusform.domains.pods.scheduling.scaling import compute_growth, compute_surplus, group_by_template
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, PodSpec, Strategy, Workload
 
@@ -103,35 +103,35 @@ def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> N
 
 
 def select_surplus_pods(
-    workload: Workload, pods: Sequence[ExistingPod], is_running: Callable[[ExistingPod], bool]
+    workload: Workload, pods: Sequence[ExistingPod], is_running: Callable[[ExistingPod], bool], now: int
 ) -> list[ExistingPod]:
-    """Return the surplus pods of a workload, those of a StatefulSet by ordinal."""
+    """Return the surplus pods of a workload, those of a StatefulSet by ordinal. `now`: seconds since 1970."""
     if workload.kind == "StatefulSet":
         end = workload.first_ordinal + workload.replicas
         return [pod for pod in pods if not workload.first_ordinal <= pod.number < end]
     # Lost pods count as Pending: they are removed first.
     existing_pods = [pod if is_running(pod) else replace(pod, node="") for pod in pods]
     pending_outdated = {pod.number for pod in pods if is_pending_outdated(workload, pod)}
-    numbers = {pod.number for pod in _select_excess(workload, existing_pods, pending_outdated)}
+    numbers = {pod.number for pod in _select_excess(workload, existing_pods, pending_outdated, now)}
     return [pod for pod in pods if pod.number in numbers]
 
 
 def _select_excess(
-    workload: Workload, pods: Sequence[ExistingPod], pending_outdated: Collection[int]
+    workload: Workload, pods: Sequence[ExistingPod], pending_outdated: Collection[int], now: int
 ) -> list[ExistingPod]:
     """Return the pods above the limit; `pending_outdated` are outdated numbers without a node."""
     excess_pods: list[ExistingPod] = []
     for template, count in compute_surplus(workload, pods).items():
         template_pods = [pod for pod in pods if pod.spec.template == template]
-        excess_pods += sort_for_removal(workload.kind, template_pods)[: max(0, count)]
+        excess_pods += sort_for_removal(workload.kind, template_pods, pods, now)[: max(0, count)]
     remaining_pods = [pod for pod in pods if pod not in excess_pods]
     # The current template never has more pods than requested.
     current_pods = [pod for pod in remaining_pods if pod.spec.template == workload.pod.template]
     too_many = max(0, len(current_pods) - workload.replicas)
-    excess_pods += sort_for_removal(workload.kind, current_pods)[:too_many]
+    excess_pods += sort_for_removal(workload.kind, current_pods, pods, now)[:too_many]
     remaining_pods = [pod for pod in remaining_pods if pod not in excess_pods]
     while (count := len(remaining_pods) - _compute_pod_limit(workload, remaining_pods, pending_outdated)) > 0:
-        next_removals = sort_for_removal(workload.kind, remaining_pods)[:count]
+        next_removals = sort_for_removal(workload.kind, remaining_pods, pods, now)[:count]
         excess_pods += next_removals
         remaining_pods = [pod for pod in remaining_pods if pod not in next_removals]
     return excess_pods

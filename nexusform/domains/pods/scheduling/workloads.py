@@ -20,6 +20,9 @@ REGION: Final = "topology.kubernetes.io/region"
 DEFAULT_PODS: Final = 110
 DEFAULT_SEED: Final = 8
 
+# In place of a revision label: that of the pods created last.
+NEWEST_REVISION: Final = "newest"
+
 Pairs = tuple[tuple[str, str], ...]
 # Requests of one container from the same NUMA cells: exclusive CPUs, hugepages, devices.
 AlignedRequests = tuple[tuple[str, int], ...]
@@ -154,6 +157,23 @@ class Container(Struct, frozen=True):
     requests: tuple[tuple[str, int], ...] = ()
 
 
+class PodCondition(Struct, frozen=True):
+    """Observed condition of a pod. Times are in seconds since 1970, 0 if unknown. `name` and `uid` are those of
+    Kubernetes. `stuck_reason`: why it is not ready and does not start ("ImagePullBackOff"), since `stuck_since`.
+    """
+
+    name: str = ""
+    uid: str = ""
+    phase: str = "Running"
+    is_ready: bool = True
+    ready_time: int = 0
+    restarts: int = 0
+    deletion_cost: int = 0
+    creation_time: int = 0
+    stuck_reason: str = ""
+    stuck_since: str = ""
+
+
 class ObservedTemplate(Struct, frozen=True):
     """Template of a pod from kubectl: the revision label of its workload and its containers."""
 
@@ -259,7 +279,9 @@ class Workload(Struct, frozen=True):
     of a rolling update, `is_ordered` whether it waits for each pod. `max_surge_text` is a DaemonSet's
     configured maxSurge. A Deployment that `is_paused` creates and replaces nothing, but is scaled.
     `previous_max_pods`: maximum pods of a scaled Deployment before, surge included (0: it is not scaled).
-    `admission_error`: why the API server creates no pod of it, "" if it does.
+    `admission_error`: why the API server creates no pod of it, "" if it does. `current_revisions`: the revision
+    labels of its pods with the current template, None if unknown. `keeps_replicas`: its manifest sets no
+    replicas, so those of the cluster are kept.
     """
 
     kind: str
@@ -280,6 +302,8 @@ class Workload(Struct, frozen=True):
     is_paused: bool = False
     containers: tuple[Container, ...] = ()
     previous_max_pods: int = 0
+    current_revisions: tuple[str, ...] | None = None
+    keeps_replicas: bool = False
 
     @property
     def key(self) -> str:
@@ -308,7 +332,7 @@ class ExistingPod(Struct, frozen=True):
     rejects it permanently, "" if it runs or waits. `volumes`: its recorded claims with the names of their
     volumes. A pod that `is_protected` is never evicted. `observed_template`: its template as listed by
     kubectl. `charged_budgets`: the budgets (of its namespace, by name) already charged for its eviction,
-    though it still exists.
+    though it still exists. `condition` is the observed one, None for a pod predicted to run.
     """
 
     workload: str
@@ -321,11 +345,17 @@ class ExistingPod(Struct, frozen=True):
     is_protected: bool = False
     observed_template: ObservedTemplate | None = None
     charged_budgets: tuple[str, ...] = ()
+    condition: PodCondition | None = None
 
     @property
     def name(self) -> str:
         """Generated name of the pod."""
         return format_pod_name(self.workload, self.number)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the pod is not ready, and nothing in its condition says that it starts."""
+        return self.condition is not None and bool(self.condition.stuck_reason)
 
 
 class QuotaScope(Struct, frozen=True):
@@ -362,7 +392,8 @@ class DisruptionBudget(Struct, frozen=True):
 class Cluster(Struct, frozen=True):
     """Nodes of one cluster, labels of its namespaces (names are implied), its quotas and budgets; its
     claimable volumes, and the claims that wait for no pod. `invalid_claims` (`namespace/name`) prevent pods
-    from getting a node, each with the reason.
+    from getting a node, each with the reason. `observation_time`: the newest heartbeat of a node in seconds
+    since 1970, 0 if unknown.
     """
 
     name: str
@@ -375,3 +406,4 @@ class Cluster(Struct, frozen=True):
     invalid_claims: Pairs = ()
     nominated_pods: tuple[ExistingPod, ...] = ()
     version: tuple[int, ...] = ()
+    observation_time: int = 0

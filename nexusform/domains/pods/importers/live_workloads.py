@@ -1,0 +1,228 @@
+"""Deployments, ReplicaSets and other workloads of a live cluster: the fields that other managers set, and the
+pod templates. A manifest without such a field leaves it as it is. Source: managedFields of the API server
+(server-side apply), and the three-way merge of `kubectl apply`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.documents.field_shapes import get_mapping, get_value, list_mappings
+from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.scheduling.workloads import NEWEST_REVISION
+
+LIVE_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
+# Steps of a path are keys of mappings, or the identifying fields of a list's item.
+FieldPath = tuple[str | tuple[tuple[str, Any], ...], ...]
+REPLICAS_PATH: Final[FieldPath] = ("replicas",)
+# Managers that apply whole manifests: what a manifest no longer sets, they remove.
+_APPLIERS: Final = ("nexusform", "work-api-agent", "kubectl-client-side-apply")
+_LAST_APPLIED: Final = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "kubernetes-fleet.io/last-applied-configuration",
+)
+# Fields of a pod template that affect placement; all others are never read.
+_TEMPLATE_FIELDS: Final = (
+    "containers",
+    "initContainers",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "priorityClassName",
+    "runtimeClassName",
+    "schedulerName",
+)
+_CONTAINER_SECTIONS: Final = ("containers", "initContainers")
+_CONTAINER_FIELDS: Final = ("name", "image", "resources", "restartPolicy")
+_SPEC_FIELDS: Final = ("replicas", "parallelism", "completions", "suspend", "paused", "strategy", "updateStrategy")
+
+
+class LiveWorkload(Struct, frozen=True):
+    """Workload as it exists: its fields below `spec` that managers besides the applier set (path and value),
+    whether `has_managers` named them, and the revision label of its pods.
+    `owner` is the key of a ReplicaSet's Deployment. `template` are the fields of its pod spec that
+    affect placement.
+    """
+
+    key: str
+    foreign_fields: tuple[tuple[FieldPath, Any], ...] = ()
+    has_managers: bool = False
+    template: Mapping[str, Any] = field(default_factory=dict)
+    revision: str = ""
+    owner: str = ""
+
+
+def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the required parts of a live workload as plain data, without environments and arguments."""
+    metadata, spec = get_mapping(body, "metadata"), get_mapping(body, "spec")
+    managers = list_mappings(metadata, "managedFields")
+    owned = [get_mapping(item, "fieldsV1", "f:spec") for item in managers if not _is_applier(item)]
+    fields = [leaf for tree in owned for leaf in _list_leaves(tree, _select_spec(spec), ())]
+    if not managers and spec.get("replicas") is not None and not _was_applied(metadata, "replicas"):
+        fields = [(REPLICAS_PATH, spec["replicas"])]
+    owners = [item for item in list_mappings(metadata, "ownerReferences") if item.get("controller")]
+    status, namespace = get_mapping(body, "status"), metadata.get("namespace", "default")
+    revision = get_mapping(metadata, "labels").get("pod-template-hash") or status.get("updateRevision") or ""
+    return {
+        "key": f"{namespace}/{body['kind']}/{metadata['name']}",
+        "fields": fields,
+        "managed": bool(managers),
+        "template": _select_template(get_mapping(spec, "template", "spec")),
+        "revision": str(revision),
+        "owner": f"{namespace}/Deployment/{owners[0].get('name')}"
+        if owners and owners[0].get("kind") == "Deployment"
+        else "",
+    }
+
+
+def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
+    """Return the record of a workload reduced by `reduce_live_workload`."""
+    key = str(data["key"])
+    return LiveWorkload(
+        key,
+        tuple((_freeze_path(path), value) for path, value in data["fields"]),
+        data["managed"],
+        _normalize(data["template"]) if data["template"] else {},
+        data["revision"],
+        data["owner"],
+    )
+
+
+def group_replica_sets(workloads: Iterable[LiveWorkload]) -> dict[str, list[LiveWorkload]]:
+    """Return the ReplicaSets by the key of their Deployment."""
+    sets: dict[str, list[LiveWorkload]] = {}
+    for live in workloads:
+        if live.owner:
+            sets.setdefault(live.owner, []).append(live)
+    return sets
+
+
+def find_current_revisions(
+    template: Mapping[str, Any], live: LiveWorkload | None, replica_sets: Iterable[LiveWorkload]
+) -> tuple[str, ...] | None:
+    """Return the revision labels of the pods of a workload with this pod spec as their template, by the live
+    objects; None if they do not show it.
+    """
+    expected = _normalize(template)
+    sets = tuple(replica_sets)
+    if sets:
+        return tuple(replica_set.revision for replica_set in sets if replica_set.template == expected)
+    if live is None or not live.template:
+        return None
+    return (live.revision or NEWEST_REVISION,) if live.template == expected else ()
+
+
+def _normalize(template: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a pod spec that affect placement, for a comparison."""
+    selected = _select_template(template)
+    selected.pop("schedulerName", None)
+    for section in _CONTAINER_SECTIONS:
+        manifest = Manifest("", "v1", "Pod", "", "", {}, {"containers": selected.pop(section, [])}, 1)
+        selected[section] = parse_containers(Fields(manifest, [], manifest.body))
+    return selected
+
+
+def keep_replicas(key: str, count: int) -> LiveWorkload:
+    """Return the record of a workload of which only the number of its pods is known."""
+    return LiveWorkload(key, ((REPLICAS_PATH, count),))
+
+
+def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> Manifest:
+    """Return a manifest with the live fields that it leaves to others. `previous` is the manifest applied
+    before: fields that it set are removed by the apply, unless another manager is known to own them.
+    """
+    spec = get_mapping(manifest.body, "spec")
+    previous_spec = get_mapping(previous.body, "spec") if previous is not None else {}
+    for path, value in live.foreign_fields:
+        is_removed = not live.has_managers and _find(previous_spec, path) is not None
+        if not is_removed and _find(spec, path) is None:
+            spec = _set(spec, path, value)
+    return replace(manifest, body={**manifest.body, "spec": spec})
+
+
+def _is_applier(manager: Mapping[str, Any]) -> bool:
+    return manager.get("manager") in _APPLIERS and not manager.get("subresource")
+
+
+def _was_applied(metadata: Mapping[str, Any], name: str) -> bool:
+    """Return whether the manifest applied last, by its annotation, set a field of the spec."""
+    for key in _LAST_APPLIED:
+        text = get_mapping(metadata, "annotations").get(key)
+        if isinstance(text, str):
+            try:
+                return get_value(json.loads(text), "spec", name) is not None
+            except ValueError:
+                return False
+    return False
+
+
+def _select_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    fields = {name: spec[name] for name in _SPEC_FIELDS if spec.get(name) is not None}
+    return {**fields, "template": {"spec": _select_template(get_mapping(spec, "template", "spec"))}}
+
+
+def _select_template(spec: Mapping[str, Any]) -> dict[str, Any]:
+    selected = {name: spec[name] for name in _TEMPLATE_FIELDS if spec.get(name)}
+    for section in _CONTAINER_SECTIONS:
+        if section in selected:
+            selected[section] = [
+                {name: container[name] for name in _CONTAINER_FIELDS if container.get(name) is not None}
+                for container in list_mappings(selected[section])
+            ]
+    return selected
+
+
+def _list_leaves(tree: Mapping[str, Any], value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
+    """Yield the paths of a tree of fieldsV1 with their values, as far as the value has them."""
+    for key, subtree in tree.items():
+        kind, _, name = key.partition(":")
+        step: str | tuple[tuple[str, Any], ...] = name
+        if kind == "f":
+            inner_value = get_value(value, name)
+        elif kind == "k":
+            identity = tuple(sorted(json.loads(name).items()))
+            inner_value, step = _find_item(value, identity), identity
+        else:
+            continue
+        if inner_value is None:
+            continue
+        if subtree and isinstance(inner_value, dict | list):
+            yield from _list_leaves(subtree, inner_value, (*path, step))
+        else:
+            yield (*path, step), inner_value
+
+
+def _find_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
+    items = value if isinstance(value, list) else []
+    return next((item for item in list_mappings(items) if all(item.get(key) == part for key, part in step)), None)
+
+
+def _freeze_path(path: Any) -> FieldPath:
+    return tuple(step if isinstance(step, str) else tuple((key, part) for key, part in step) for step in path)
+
+
+def _find(value: Any, path: FieldPath) -> Any:
+    for step in path:
+        value = get_value(value, step) if isinstance(step, str) else _find_item(value, step)
+    return value
+
+
+def _set(value: Any, path: FieldPath, new_value: Any) -> Any:
+    """Return a copy of `value` with a value at a path; missing parts are created."""
+    if not path:
+        return new_value
+    step, *rest = path
+    if isinstance(step, str):
+        mapping = value if isinstance(value, dict) else {}
+        return {**mapping, step: _set(mapping.get(step), tuple(rest), new_value)}
+    items = list(value) if isinstance(value, list) else []
+    item = _find_item(items, step)
+    changed = _set(item if item is not None else dict(step), tuple(rest), new_value)
+    return [changed if each is item else each for each in items] if item is not None else [*items, changed]
