@@ -174,6 +174,7 @@ def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) ->
         call.unfinished,
         call.note,
         call.change.ignored_paths,
+        planned_note=call.change.private or {},
     )
     if call.step.kind is StepKind.CREATE:
         return call.provider.create(request)

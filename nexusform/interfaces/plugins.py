@@ -339,7 +339,8 @@ class ChangeRequest(Struct, frozen=True):
     actions. `should_stop` returns whether the run is to end soon. `unfinished_change` is the object's note of
     an earlier failed change: it is applied as well. `private_note` is the whole private note. `ignored_paths`
     are arguments with other managers. For dry runs, `replaced_attributes` are those of an object deleted
-    before this one is created, and `skip_reason` is why it cannot be validated, or "".
+    before this one is created, and `skip_reason` is why it cannot be validated, or "". `planned_note` is the
+    private note of the object after the plan.
     """
 
     key: ObjectKey
@@ -357,6 +358,7 @@ class ChangeRequest(Struct, frozen=True):
     ignored_paths: tuple[Path, ...] = ()
     replaced_attributes: Mapping[str, Any] | None = None
     skip_reason: str = ""
+    planned_note: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ChangeResult(Struct, frozen=True):

@@ -49,7 +49,8 @@ def _find_no_disruptions(_cluster_id: str, _nodes: Collection[str]) -> Disruptio
 
 class Contribution(Struct, frozen=True):
     """Results of a domain's phases. `rows` of all objects that it places, `rollouts` and `rejected_clusters`
-    for the plan; `observed_attributes` replace those in state as the starting point. `list_workloads()`
+    for the plan; `observed_attributes` replace those in state as the starting point. `step_order` lists
+    the addresses to complete before the step of an address. `list_workloads()`
     returns the workloads on VMs after the plan. `collect_findings(instances, risks)` returns their findings;
     `risks` only if everything is placed. `find_disruptions(cluster_id, nodes)` returns the obstacles to
     draining these nodes of a cluster. `collect_claims()` returns the storage claims before and after the
@@ -60,6 +61,7 @@ class Contribution(Struct, frozen=True):
     rollouts: tuple[Rollout, ...] = ()
     rejected_clusters: tuple[RejectedCluster, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+    step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()
     list_workloads: Callable[[], Sequence[ScheduledWorkload]] = tuple
     collect_findings: Callable[..., list[Diagnostic]] = _collect_no_findings

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nexusform import __version__
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, locate_text_line
 from nexusform.domain_table import collect_diagnostic_traits
+from nexusform.interfaces.plugins import ResourceType
 from nexusform.placements.prediction_scores import PredictionRecord, compute_score, parse_record
 from nexusform.planning.conclusion.changes import build_changes, find_drift
 from nexusform.planning.conclusion.placement_accounting import build_imbalance_error, compute_totals, mark_waiting_pods
@@ -69,6 +70,7 @@ from nexusform.plans.plan import (
     PlacementChange,
     Plan,
     PredictionScore,
+    Step,
     Upgrade,
 )
 from nexusform.resources.address import Address, compute_address_order, parse_address
@@ -148,7 +150,7 @@ def build_plan(
     plan = Plan(
         mode=request.mode,
         changes=tuple(changes),
-        steps=tuple(build_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types)),
+        steps=tuple(_build_steps(changes, outcome, prior, types)),
         drift=find_drift(request),
         outputs=outputs.changes,
         planned_outputs=outputs.after,
@@ -174,6 +176,14 @@ def build_plan(
         _build_result(_complete_plan(plan, request, combined), outcome, order, validation),
         prior_notes=_collect_prior_notes(blocks.instances, lost_addresses),
     )
+
+
+def _build_steps(
+    changes: Sequence[Change], outcome: PlacementOutcome, prior: PriorState, types: Mapping[str, ResourceType]
+) -> list[Step]:
+    """Build the steps of a plan, in the order of all domains."""
+    step_order = dict(_flatten(part.step_order.items() for part in outcome.contributions))
+    return build_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
 
 
 def _build_result(

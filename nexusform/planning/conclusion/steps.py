@@ -34,15 +34,18 @@ def build_steps(
     prior: PriorState,
     context: ResourceContext,
     types: Mapping[str, ResourceType],
+    step_order: Mapping[Address, Sequence[Address]],
 ) -> list[Step]:
-    """Build the steps of a plan; `context` is the context of the prior objects."""
+    """Build the steps of a plan; `context` is the context of the prior objects. `step_order` lists the
+    addresses to complete before the step of an address.
+    """
     remaining_attributes: dict[Address, Values] = {}
     for change in changes:
         vms = objects.get(change.address)
         if change.action is Action.UPDATE and vms is not None and _has_early_release(vms):
             remaining_attributes[change.address] = _build_remaining_attributes(vms, context)
     machines = {address: compute_machine_use(vms) for address, vms in objects.items()}
-    graph = build_step_graph(changes, remaining_attributes, prior, machines, types)
+    graph = build_step_graph(changes, remaining_attributes, prior, machines, types, step_order)
     add_capacity_waits(graph, machines, objects, sites)
     return graph.build_steps()
 
@@ -53,6 +56,7 @@ def build_step_graph(
     prior: PriorState,
     machines: Mapping[Address, MachineUse],
     types: Types,
+    step_order: Mapping[Address, Sequence[Address]],
 ) -> StepGraph:
     """Build the steps of changes with all waits except those for capacity. `remaining` are the attributes of
     updated objects after removal of the VMs that free capacity; `machines` are those of their VMs.
@@ -64,6 +68,7 @@ def build_step_graph(
     _wait_for_references(graph, concurrent_blocks)
     _wait_for_dependents(graph, prior)
     _wait_for_uses(graph, _UsedObjects(changes, machines, types))
+    _wait_for_order(graph, step_order)
     _start_together(graph, concurrent_blocks)
     return graph
 
@@ -151,6 +156,20 @@ def _wait_for_references(graph: StepGraph, concurrent_blocks: Mapping[Address, A
             for block in change.dependencies:
                 if block not in concurrent_blocks.get(change.address, ()):
                     graph.add_waits(apply_step, graph.get_gate(("made", block), graph.creation_steps.get(block, [])))
+
+
+def _wait_for_order(graph: StepGraph, step_order: Mapping[Address, Sequence[Address]]) -> None:
+    """Let steps wait for changes ordered before them by a domain."""
+    for address, awaited_addresses in step_order.items():
+        step = graph.apply_step.get(address)
+        if step is None:
+            continue
+        tables = (graph.apply_step.get, lambda awaited: graph.delete_step.get((awaited, "")))
+        found = (get_step(awaited) for awaited in awaited_addresses for get_step in tables)
+        awaited_steps = sorted({awaited for awaited in found if awaited is not None} - {step})
+        if awaited_steps:
+            gate_name = ("ordered", ",".join(map(str, awaited_steps)))
+            graph.add_waits(step, graph.get_gate(gate_name, awaited_steps))
 
 
 def _start_together(graph: StepGraph, concurrent_blocks: Mapping[Address, AbstractSet[str]]) -> None:

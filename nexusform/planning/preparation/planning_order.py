@@ -4,7 +4,7 @@ Dependencies follow locals, variables, module inputs and outputs, and data block
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration, Module, ResourceBlock
 from nexusform.configuration.reference_checks import Declaration, build_dependencies
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.source import Span
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.resources.address import ConfigAddress
 from nexusform.resources.graph import find_cycles, find_reachable, sort_topologically
@@ -67,7 +68,8 @@ def compute_planning_order(
 ) -> tuple[PlanningOrder, list[Diagnostic]]:
     """Order the resource blocks; cycles and references against the phases are errors."""
     empty_order = PlanningOrder((), {}, {})
-    graph = {node: tuple(needs) for node, needs in build_dependencies(configuration).items()}
+    dependencies = build_dependencies(configuration)
+    graph = {node: tuple(needs) for node, needs in dependencies.items()}
     cycle_errors = _build_cycle_errors(graph, configuration)
     if cycle_errors:
         return empty_order, cycle_errors
@@ -76,7 +78,7 @@ def compute_planning_order(
     source_order = {block.address: index for index, block in enumerate(blocks)}
     reachability = _Reachability(graph)
     needs = {block.address: reachability.find_blocks(block.address, source_order) for block in blocks}
-    problems = _build_phase_errors(blocks, needs, phases)
+    problems = _build_phase_errors(blocks, needs, phases, dependencies, reachability)
     if problems:
         return empty_order, problems
     addresses = _order_by_phase(needs, phases, source_order)
@@ -141,10 +143,15 @@ class _Reachability:
         self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}
 
     def find_blocks(self, address: ConfigAddress, position: Mapping[ConfigAddress, int]) -> tuple[ConfigAddress, ...]:
-        blocks: set[ConfigAddress] = set()
-        for node in self._graph.get(build_node(address), ()):
-            blocks |= self._find_resources(node)
+        blocks = self.find_needs(self._graph.get(build_node(address), ()))
         return tuple(sorted((block for block in blocks if block in position), key=position.__getitem__))
+
+    def find_needs(self, nodes: Iterable[Declaration]) -> set[ConfigAddress]:
+        """Return the resource blocks of these nodes, or reachable from them."""
+        blocks: set[ConfigAddress] = set()
+        for node in nodes:
+            blocks |= self._find_resources(node)
+        return blocks
 
     def _find_resources(self, start: Declaration) -> frozenset[ConfigAddress]:
         """Traverse depth first with an explicit stack, because chains of locals may be long."""
@@ -235,11 +242,19 @@ def _build_phase_errors(
     blocks: list[ResourceBlock],
     needs: Mapping[ConfigAddress, tuple[ConfigAddress, ...]],
     phases: Mapping[ConfigAddress, int],
+    dependencies: Mapping[Declaration, Mapping[Declaration, Span]],
+    reachability: _Reachability,
 ) -> list[Diagnostic]:
+    """Build an error for each block with values of a block of a later phase. `depends_on` is order only."""
     errors = []
     for block in blocks:
         later = [need for need in needs[block.address] if phases[need] > phases[block.address]]
-        errors += [_build_phase_error(block, need) for need in later]
+        if later:
+            order_spans = {traversal.span for traversal in block.depends_on}
+            nodes = dependencies[build_node(block.address)].items()
+            value_nodes = [node for node, span in nodes if span not in order_spans]
+            value_needs = reachability.find_needs(value_nodes)
+            errors += [_build_phase_error(block, need) for need in later if need in value_needs]
     return errors
 
 

@@ -37,7 +37,8 @@ def member(name: str, **labels: str) -> Body:
 
 
 class Controller:
-    """`picks`: placement to clusters (default: the last members by name). `stuck`: clusters that apply
+    """`evicts`: it deletes the bindings that evictions name. `picks`: placement to clusters (default: the
+    last members by name). `stuck`: clusters that apply
     nothing. `asleep`: it does nothing at all. `holding`: clusters that give nothing back. `overrides_wait`:
     it looks at no override. `late`: at so many more requests it still picks as before. `holds_back`: the
     rollouts bring no override and no new content to bindings that stand. `sees_nothing`: it has not heard of
@@ -49,6 +50,7 @@ class Controller:
         self.stuck: set[str] = set()
         self.holding: set[str] = set()
         self.asleep = False
+        self.evicts = False
         self.overrides_wait = False
         self.late = 0
         self.holds_back = False
@@ -68,7 +70,19 @@ class Controller:
             self._carry_out(server, run)
         for eviction in server.all("ClusterResourcePlacementEviction"):
             if not eviction.get("status"):
-                server.put({**_names(eviction), "status": _status(1, Valid="True", Executed="True")})
+                self._evict(server, eviction)
+
+    def _evict(self, server: Front, eviction: Body) -> None:
+        """Judge an eviction by the budget of its placement, and delete the binding that it names."""
+        name, cluster = (eviction["spec"][each] for each in ("placementName", "clusterName"))
+        bindings = {each["spec"]["targetCluster"]: each for each in self._bindings(server, name)}
+        budget = server.get("ClusterResourcePlacementDisruptionBudget", name)
+        least = budget["spec"].get("minAvailable", 0) if budget is not None else 0
+        valid, executed = cluster in bindings, len(bindings) > least
+        told = {"Valid": str(valid)} | ({"Executed": str(executed)} if valid else {})
+        server.put({**_names(eviction), "status": _status(1, **told)})
+        if valid and executed and self.evicts:
+            self._let_go(server, bindings[cluster])
 
     def _place(self, server: Front, placement: Body) -> None:
         name, spec = placement["metadata"]["name"], placement["spec"]
@@ -101,11 +115,14 @@ class Controller:
             return
         clusters = sorted(each["spec"]["targetCluster"] for each in self._bindings(server, name))
 
+        used = (run.get("status") or {}).get("resourceSnapshotIndexUsed") or run["spec"].get("resourceSnapshotIndex")
+        index = int(used) if used else self._content(server, name, placement["spec"])
+
         def update(cluster: str) -> bool:
-            self._bind(server, name, cluster, self._content(server, name, placement["spec"]))
+            self._bind(server, name, cluster, index)
             return cluster not in self.stuck
 
-        carry_out(server, run, clusters, update)
+        carry_out(server, run, clusters, index, update)
 
     def _report(self, server: Front, placement: Body, clusters: list[str], *, external: bool) -> None:
         """The status of a placement in the words of a hub, once all is there; before, what was decided."""

@@ -13,8 +13,8 @@ _AT = "2026-11-21T02:08:25Z"
 Update = Callable[[str], bool]
 
 
-def carry_out(hub: Front, run: Body, clusters: list[str], update: Update) -> None:
-    """Go as far with a run as it goes: `clusters` are those of its placement."""
+def carry_out(hub: Front, run: Body, clusters: list[str], index: int, update: Update) -> None:
+    """Go as far with a run as it goes: `clusters` are those of its placement, `index` is its snapshot."""
     if run["spec"].get("state") != "Run" or _is(run.get("status") or {}, "Succeeded"):
         return
     strategy = hub.get("ClusterStagedUpdateStrategy", run["spec"]["stagedRolloutStrategyName"])
@@ -27,7 +27,7 @@ def carry_out(hub: Front, run: Body, clusters: list[str], update: Update) -> Non
     status = {
         "policySnapshotIndexUsed": "0",
         "policyObservedClusterCount": len(clusters),
-        "resourceSnapshotIndexUsed": "0",
+        "resourceSnapshotIndexUsed": str(index),
         "stagesStatus": stages,
         "stagedUpdateStrategySnapshot": strategy["spec"],
         "deletionStageStatus": {"stageName": f"{_FLEET}/deleteStage", "clusters": []},

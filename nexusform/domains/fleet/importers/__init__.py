@@ -3,7 +3,10 @@
 # Public names of the package, by module.
 PUBLIC = {
     "fleet_documents": "read_fleet_document",
-    "fleet_export": ("list_conditions is_deleting find_manager AZURE_MANAGER list_override_names read_placements"),
+    "fleet_export": (
+        "list_conditions is_deleting find_manager AZURE_MANAGER list_override_names read_placements "
+        "read_snapshot_objects"
+    ),
     "fleet_members": "read_health",
     "fleet_model": "FleetEviction FleetMember FleetOverride FleetPlacement",
     "fleet_shapes": "API_KINDS",

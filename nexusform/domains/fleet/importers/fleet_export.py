@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -176,6 +177,13 @@ def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[Observed
     newest = numbers[latest.name] if latest is not None else None
     ordered = sorted(objects, key=lambda number: (number == newest, number))
     return tuple(ObservedSnapshot(number, tuple(objects[number])) for number in ordered)
+
+
+def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Manifest, ...]:
+    """Return the objects of one resource snapshot of a placement; `manifests` are all its snapshots."""
+    owners = {manifest.labels.get(_PARENT, "") for manifest in manifests}
+    snapshots = chain.from_iterable(_read_snapshots(manifests, owner) for owner in owners)
+    return next((snapshot.objects for snapshot in snapshots if snapshot.index == index), ())
 
 
 def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:

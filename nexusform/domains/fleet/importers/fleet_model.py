@@ -221,7 +221,8 @@ class FleetRun(Struct, frozen=True):
 class RunRecord(Struct, frozen=True):
     """Values fixed at the start of a run, recorded in state or read from a hub; None if missing in older
     records. `picked` maps a cluster to positions in `overrides`. `done` are its finished clusters, `ended`:
-    it does not continue. Source: KubeFleet pkg/controllers/updaterun/initialization.go.
+    it does not continue. `objects` are the titles of its objects. Source: KubeFleet
+    pkg/controllers/updaterun/initialization.go.
     """
 
     policy_snapshot: int | None = None
@@ -234,12 +235,13 @@ class RunRecord(Struct, frozen=True):
     picked: dict[str, tuple[int, ...]] | None = None
     done: tuple[str, ...] = ()
     ended: bool = False
+    objects: tuple[str, ...] = ()
 
     def build_note(self) -> dict[str, Any]:
         """Return the record as plain data, without unknown values."""
         fields: dict[str, Any] = json.decode(json.encode(self))
         # Empty overrides are information; empty progress is not.
-        defaults = {"done": [], "ended": False}
+        defaults = {"done": [], "ended": False, "objects": []}
         known_items = (item for item in fields.items() if item[1] is not None)
         return {name: value for name, value in known_items if name not in defaults or value != defaults[name]}
 

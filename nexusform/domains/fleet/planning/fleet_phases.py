@@ -96,6 +96,7 @@ def _build_contribution(
         rollouts=outcome.rollouts,
         rejected_clusters=outcome.rejected_clusters,
         observed_attributes=outcome.observed_attributes,
+        step_order=outcome.step_order,
         diagnostics=diagnostics,
         list_workloads=pods.list_hosted_workloads,
         find_disruptions=pods.find_disruptions,

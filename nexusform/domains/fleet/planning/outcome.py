@@ -41,7 +41,8 @@ from nexusform.resources.address import Address
 
 class FleetOutcome(Struct, frozen=True):
     """Result of a fleet's plan. `rows` of all bindings, placements by address, members after the last
-    iteration, rollouts, rejected clusters, and observed bindings of placements.
+    iteration, rollouts, rejected clusters, and observed bindings of placements. `step_order` lists the
+    addresses to complete before the step of an address.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -51,6 +52,7 @@ class FleetOutcome(Struct, frozen=True):
     rollouts: tuple[Rollout, ...] = ()
     rejected_clusters: tuple[RejectedCluster, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
+    step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
 
 
 # Per placement; larger fleets use `explain`.

@@ -39,8 +39,14 @@ from nexusform.domains.fleet.planning.rows import build_binding_rows, build_remo
 from nexusform.domains.fleet.planning.selected_resources import prepare_resources, record_resources
 from nexusform.domains.fleet.planning.shared_ownership import TOLERATIONS, build_merged_placement, find_field_owner
 from nexusform.domains.fleet.planning.staged_runs import execute_runs
+from nexusform.domains.fleet.planning.step_order import check_step_order, compute_step_order
 from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
-from nexusform.domains.fleet.scheduling.eviction import EvictionTarget, apply_eviction, evaluate_eviction
+from nexusform.domains.fleet.scheduling.eviction import (
+    PREDICTED_EVICTION,
+    EvictionTarget,
+    apply_eviction,
+    evaluate_eviction,
+)
 from nexusform.domains.fleet.scheduling.rollout import BlockedRollout
 from nexusform.domains.fleet.scheduling.update_validation import (
     check_budget,
@@ -108,6 +114,9 @@ def plan_placements(
     rejections = iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
     rows = _build_rows(blocks.instances.values(), by_address, members, rejections)
     rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
+    by_key = {placement.key: placement for placement in placements}
+    step_order = compute_step_order(blocks.instances.values(), by_key, hub)
+    diagnostics += check_step_order(step_order, blocks.instances, blocks.order)
     return FleetOutcome(
         rows=tuple(rows),
         placements=by_address,
@@ -116,6 +125,7 @@ def plan_placements(
         rollouts=tuple(rollouts),
         rejected_clusters=tuple(find_rejected_clusters(placements)),
         observed_attributes=dict(build_observed_bindings(placements)),
+        step_order=step_order,
     )
 
 
@@ -264,6 +274,7 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
         placement = placements.get(eviction.placement)
         target = _build_eviction_target(placement) if placement is not None else None
         outcome = evaluate_eviction(eviction.cluster, target, hub.find_budget(eviction.placement))
+        instance.private = {PREDICTED_EVICTION: {"executed": outcome.is_executed, "message": outcome.message}}
         if placement is not None:
             placement.evictions = (*placement.evictions, (eviction.name, outcome))
         if not outcome.is_executed:

@@ -328,6 +328,7 @@ def _build_run_context(
         overrides=overrides,
         picked=per_cluster,
         done=record.done,
+        objects=tuple(sorted(manifest.title for manifest in snapshot.objects)),
     )
     return _RunContext(plan, index, new_record)
 

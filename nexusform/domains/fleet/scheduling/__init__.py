@@ -4,6 +4,7 @@
 PUBLIC = {
     "bindings": "Abort Binding BindingState Health Member PlacementType ResourceUsage",
     "decisions": "SchedulingStatus",
+    "eviction": "PREDICTED_EVICTION",
     "explanation": "compute_drift find_eligible_members PolicyDrift",
     "properties": "RESOURCE_PREFIX",
     "rollout": "Readiness simulate_rollout BlockedRollout compute_target",

@@ -30,6 +30,9 @@ MISCONFIGURED = (
     " specified or MinAvailable is specified as a percentage for PickAll ClusterResourcePlacement"
 )
 
+# Key of the predicted result in the note of an eviction.
+PREDICTED_EVICTION = "predicted"
+
 
 class DisruptionBudget(Struct, frozen=True):
     """Maximum of unavailable bindings, or minimum of available ones: exactly one of the two."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.domains.hub.api.hub_client import HubClient
+from nexusform.domains.hub.providers.hub_bodies import HubObject
 from nexusform.domains.hub.providers.rollout_progress import get_generation, get_name, is_approved
 from nexusform.interfaces.plugins import ChangeRequest, StepProgress
 
@@ -18,11 +19,13 @@ MANAGER: Final = "nexusform"
 
 class StepCoordination(Struct):
     """Shared record of the steps of one apply: runs, and approvals they wait for. `granted_requests` are
-    paths of requests granted by a step, `ended_runs` paths of runs with a finished step.
+    paths of requests granted by a step, `ended_runs` paths of runs with a finished step, `applied_objects`
+    the objects sent so far by identity.
     """
 
     granted_requests: set[str] = field(default_factory=set)
     ended_runs: set[str] = field(default_factory=set)
+    applied_objects: dict[tuple[str, str, str, str], HubObject] = field(default_factory=dict)
 
     @contextmanager
     def track_approval(self, request: str) -> Iterator[None]:

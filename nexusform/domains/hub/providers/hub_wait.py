@@ -355,7 +355,7 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
     kind = str(placement.get("kind"))
     if _is_status_sufficient(placement, planned):
         return PlacementObjects(
-            placement, _list_created(hub, list_created_kinds(kind)[0], *_get_name(placement)), is_partial=True
+            placement, list_created(hub, list_created_kinds(kind)[0], *_get_name(placement)), is_partial=True
         )
     return _read_all_objects(hub, placement, kind, *_get_name(placement))
 
@@ -376,7 +376,7 @@ def _read_all_objects(
     hub: HubClient, placement: Mapping[str, Any], kind: str, namespace: str, name: str
 ) -> PlacementObjects:
     bindings, policies, snapshots = (
-        _list_created(hub, created_kind, namespace, name) for created_kind in list_created_kinds(kind)
+        list_created(hub, created_kind, namespace, name) for created_kind in list_created_kinds(kind)
     )
     return PlacementObjects(placement, bindings, policies, snapshots)
 
@@ -410,7 +410,7 @@ def list_by_placement(hub: HubClient, kind: str) -> dict[tuple[str, str], list[d
     return created
 
 
-def _list_created(hub: HubClient, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
+def list_created(hub: HubClient, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
     """Return the hub-created objects of a kind for a placement."""
     table = KINDS[kind]
     head, _, plural = table.collection.rpartition("/")
@@ -428,7 +428,7 @@ def list_remaining(hub: HubClient, kind: str, namespace: str, name: str) -> list
     Works the bindings suffice: their finalizer waits for the Works.
     """
     prefix = "" if kind == "ResourcePlacement" else "Cluster"
-    bindings = _list_created(hub, f"{prefix}ResourceBinding", namespace, name)
+    bindings = list_created(hub, f"{prefix}ResourceBinding", namespace, name)
     remaining = _describe_bindings(bindings)
     selector = f"{PARENT_LABEL}={name}" + (
         f",{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f",!{PARENT_NAMESPACE_LABEL}"

@@ -25,7 +25,6 @@ REJECTION_PREDICTION: Final = "refusal"
 SCORE_PREDICTION: Final = "score"
 WRONG_PREDICTIONS: Final = "misses"  # key of the wrong predictions in a placement's note
 CHANGED_FIGURES: Final = "figures"
-CONCURRENT_EVICTION: Final = "eviction"
 DIFFERENT_RULE: Final = "rule"
 DIFFERENT_VERSION: Final = "version"
 UNKNOWN_CAUSE: Final = "unknown"
@@ -60,8 +59,6 @@ class WrongPrediction(Struct, frozen=True):
             case "figures":
                 change_text = format_first(self.changes, _MAX_NAMES, separator="; ")
                 return f"figures changed since the plan: {change_text}"
-            case "eviction":
-                return "an eviction of the same apply came before the hub decided, or after"
             case "version":
                 return f"the hub is of another version ({self.changes[0]}; forecasts follow {KUBEFLEET})"
             case "rule":
@@ -155,14 +152,12 @@ class PredictionVerifier(Struct, frozen=True):
     """Verifier of a placement's predictions. `plan_figures` and `current_figures` are the members' figures at
     planning (None: unknown) and at the hub's decision. `version` is the hub's, "" if unknown.
     `compares_spread`: spread scores can differ between runs after a policy change, so they may be excluded.
-    `has_eviction`: an eviction of the same apply affects the placement, in unknown order.
     """
 
     plan_figures: Figures | None
     current_figures: Figures
     version: str = ""
     compares_spread: bool = True
-    has_eviction: bool = False
 
     def verify_bindings(
         self, name: str, predicted_bindings: Bindings, observed_bindings: Bindings
@@ -173,7 +168,7 @@ class PredictionVerifier(Struct, frozen=True):
         predicted, observed = (list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings))
         members = {*self.current_figures, *predicted, *observed}
         changes = [] if self.plan_figures is None else list(_find_changes(self.plan_figures, self.current_figures))
-        is_certain = self.plan_figures is not None and not changes and not self.has_eviction
+        is_certain = self.plan_figures is not None and not changes
         chance = len(predicted) / max(len(members), 1)
         for cluster in sorted(members):
             was_picked, is_picked = cluster in predicted, cluster in observed
@@ -209,8 +204,6 @@ class PredictionVerifier(Struct, frozen=True):
             return WrongPrediction(about, cluster, *states, UNKNOWN_CAUSE)
         if changes:
             return WrongPrediction(about, cluster, *states, CHANGED_FIGURES, (*own_changes, *other_changes))
-        if self.has_eviction:
-            return WrongPrediction(about, cluster, *states, CONCURRENT_EVICTION)
         if self.version:
             return WrongPrediction(about, cluster, *states, DIFFERENT_VERSION, (self.version,))
         return WrongPrediction(about, cluster, *states, DIFFERENT_RULE)

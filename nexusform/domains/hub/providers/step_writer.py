@@ -43,7 +43,13 @@ from nexusform.domains.hub.providers.hub_errors import (
     reject_managed,
 )
 from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
-from nexusform.domains.hub.providers.hub_wait import HubWaiter, is_external, read_hub_version, read_placement_objects
+from nexusform.domains.hub.providers.hub_wait import (
+    HubWaiter,
+    is_external,
+    list_created,
+    read_hub_version,
+    read_placement_objects,
+)
 from nexusform.domains.hub.providers.object_access import (
     describe_blockers,
     get_identity,
@@ -62,6 +68,7 @@ from nexusform.domains.hub.providers.prediction_verification import (
     read_figures,
 )
 from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_observed_bindings, is_approved
+from nexusform.domains.hub.providers.run_verification import find_wrong_content, verify_eviction
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -202,6 +209,8 @@ class StepWriter(Struct, frozen=True):
         namespace = str(self._planned.get("namespace") or "")
         kind = "ResourcePlacement" if namespace else "ClusterResourcePlacement"
         name = _get_placement(hub_object)
+        if self._type_name == EVICTION_TYPE and self.hub.get(KINDS[kind].build_path(name, namespace)) is None:
+            return  # predicted as invalid
         if self.request.resumed_operation is None or self._read_existing(hub_object) is None:
             self._waiter.wait_for_scheduling(kind, namespace, name)
 
@@ -221,6 +230,7 @@ class StepWriter(Struct, frozen=True):
             if body is not None:
                 self._check_writable(hub_object, body, is_managed=hub_object.identity in prior_identities)
             result = self._write_object(hub_object, body)
+            self.coordination.applied_objects[hub_object.identity] = hub_object
             results.append((hub_object, result))
             if body is None and hub_object.body.get("kind") == "Namespace":
                 new_namespaces.add(str(metadata.get("name")))
@@ -317,6 +327,8 @@ class StepWriter(Struct, frozen=True):
             )
             if reason:
                 self.request.report_progress(StepProgress(message=f"{planned['name']} was not carried out: {reason}"))
+            verified = verify_eviction(str(planned["name"]), self.request.planned_note, reason)
+            return ChangeResult(planned, note=note, verified_predictions=verified)
         return ChangeResult(planned, note=note)
 
     def _verify_predictions(self, decision: PlacementProgress, final: PlacementProgress) -> VerificationResult:
@@ -328,13 +340,7 @@ class StepWriter(Struct, frozen=True):
         if self.request.prior is not None and not has_scheduling_decision(prior, planned):
             return VerificationResult()
         name = "/".join(filter(None, get_identity(self._type_name, self._planned)[1:]))
-        evictions = [(values or {}).get("evictions") or () for values in (self.request.prior, self._planned)]
-        verifier = PredictionVerifier(
-            self.plan_figures,
-            self.plan_figures or {},
-            compares_spread=not prior,
-            has_eviction=len(evictions[0]) < len(evictions[1]),
-        )
+        verifier = PredictionVerifier(self.plan_figures, self.plan_figures or {}, compares_spread=not prior)
         results = [verifier.verify_bindings(name, planned, item.bindings) for item in (decision, final)]
         best = min(results, key=lambda item: len(item.wrong_predictions))
         if not best.wrong_predictions:
@@ -371,6 +377,23 @@ class StepWriter(Struct, frozen=True):
                 "make another run.",
                 object_exists=True,
                 attributes=planned,
+            )
+        if planned.get("state") == "Run":
+            self._verify_run()
+
+    def _verify_run(self) -> None:
+        """Compare the resources of a completed run with the planned ones. Raises ProviderProblem."""
+        kind, namespace, name = get_identity(self._type_name, self._planned)
+        run = self.hub.get(KINDS[kind].build_path(name, namespace)) or {}
+        snapshot_kind = "ResourceSnapshot" if namespace else "ClusterResourceSnapshot"
+        placement = str((run.get("spec") or {}).get("placementName"))
+        snapshots = list_created(self.hub, snapshot_kind, namespace, placement)
+        difference = find_wrong_content(run, self.request.planned_note, snapshots, self.coordination.applied_objects)
+        if difference:
+            raise ProviderProblem(
+                f"The run {name} succeeded with other resources than planned: {difference}. Create another run.",
+                object_exists=True,
+                attributes=self._planned,
             )
 
     def _approve(self) -> ChangeResult:

@@ -1,0 +1,175 @@
+"""Order of the steps evaluated once by a hub. A staged run or an eviction is not repeated after a start with
+older objects, so it waits for all of its inputs in the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem
+from nexusform.domains.fleet.importers.fleet_model import (
+    FleetApproval,
+    FleetBudget,
+    FleetEviction,
+    FleetObject,
+    FleetOverride,
+    FleetPlacement,
+    FleetRun,
+    FleetStrategy,
+    HubObjects,
+)
+from nexusform.domains.fleet.planning.overrides import ObjectIdentity, collect_identities
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.planning.planned_hub import PlannedHub
+from nexusform.domains.fleet.planning.resource_selectors import select_resources
+from nexusform.interfaces.plugins import PlanningKind
+from nexusform.planning.instances.instance import Instance
+from nexusform.planning.preparation.planning_order import PlanningOrder
+from nexusform.plans.plan import Action
+from nexusform.resources.address import Address
+from nexusform.resources.graph import find_reachable
+
+StepOrder: TypeAlias = Mapping[Address, Sequence[Address]]
+_ENDED: Final = "ended"  # key of a run's note
+
+
+class _ChangedObject(Struct, frozen=True):
+    """Instance with a step in this plan, its fleet objects before and after, and its position in the plan."""
+
+    instance: Instance
+    versions: tuple[FleetObject, ...]
+    position: int
+
+
+class _OrderContext(Struct, frozen=True):
+    """Inputs of the order of one step. `placement` is the key of the affected placement, `identities` are the
+    objects selected by it before or after the plan.
+    """
+
+    requested: FleetObject
+    position: int
+    placement: str
+    identities: frozenset[ObjectIdentity] = frozenset()
+
+
+def _is_content(changed: _ChangedObject, context: _OrderContext) -> bool:
+    manifests = (item.manifests for item in changed.versions if isinstance(item, HubObjects) and not item.cluster_id)
+    return any(not context.identities.isdisjoint(collect_identities(item)) for item in manifests)
+
+
+def _is_override(changed: _ChangedObject, context: _OrderContext) -> bool:
+    overrides = (item for item in changed.versions if isinstance(item, FleetOverride))
+    return any(item.placement in ("", context.placement) for item in overrides)
+
+
+def _is_placement(changed: _ChangedObject, context: _OrderContext) -> bool:
+    return any(isinstance(item, FleetPlacement) and item.key == context.placement for item in changed.versions)
+
+
+def _is_budget(changed: _ChangedObject, context: _OrderContext) -> bool:
+    return any(isinstance(item, FleetBudget) and item.placement == context.placement for item in changed.versions)
+
+
+def _is_strategy(changed: _ChangedObject, context: _OrderContext) -> bool:
+    run = context.requested
+    strategies = (item for item in changed.versions if isinstance(item, FleetStrategy))
+    return isinstance(run, FleetRun) and any(item.key == run.build_key(run.strategy) for item in strategies)
+
+
+def _is_member(changed: _ChangedObject, _context: _OrderContext) -> bool:
+    return changed.instance.type.kind is PlanningKind.MEMBER and not changed.instance.is_removed
+
+
+def _is_eviction(changed: _ChangedObject, context: _OrderContext) -> bool:
+    return any(isinstance(item, FleetEviction) and item.placement == context.placement for item in changed.versions)
+
+
+def _is_earlier_eviction(changed: _ChangedObject, context: _OrderContext) -> bool:
+    return changed.position < context.position and _is_eviction(changed, context)
+
+
+def _is_ended_run(changed: _ChangedObject, context: _OrderContext) -> bool:
+    """Return True for an earlier run of the placement, completed by this plan."""
+    runs = (item for item in changed.versions if isinstance(item, FleetRun))
+    is_earlier = changed.position < context.position
+    has_ended = bool((changed.instance.private or {}).get(_ENDED))
+    return is_earlier and has_ended and any(item.build_key(item.placement) == context.placement for item in runs)
+
+
+# A hub evaluates an eviction against the existing bindings, so changes of the placement follow it.
+_AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedObject, _OrderContext], bool], ...]]] = {
+    FleetRun: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_ended_run),
+    FleetApproval: (_is_content, _is_override, _is_placement, _is_strategy, _is_member),
+    FleetEviction: (_is_budget, _is_member, _is_earlier_eviction),
+    FleetPlacement: (_is_eviction,),
+}
+
+
+def compute_step_order(
+    instances: Iterable[Instance], placements: Mapping[str, PlacementPlan], hub: PlannedHub
+) -> dict[Address, tuple[Address, ...]]:
+    """Return the addresses to complete before each run, approval, eviction and evicted placement."""
+    changed_objects = list(_list_changed_objects(instances))
+    runs = {run.build_key(run.name): run for _, run in (*hub.runs, *hub.waiting_runs)}
+    order: dict[Address, tuple[Address, ...]] = {}
+    for changed in changed_objects:
+        requested = changed.versions[-1]
+        checks = _AWAITED.get(type(requested), ())
+        key = _get_placement_key(requested, runs)
+        if not checks or not key or changed.instance.is_removed:
+            continue
+        identities = _collect_selected(placements.get(key), hub)
+        context = _OrderContext(requested, changed.position, key, identities)
+        awaited = [item for item in changed_objects if any(check(item, context) for check in checks)]
+        order[changed.instance.address] = tuple(item.instance.address for item in awaited)
+    return order
+
+
+def check_step_order(
+    order: StepOrder, instances: Mapping[Address, Instance], planning_order: PlanningOrder
+) -> Iterator[Diagnostic]:
+    """Yield an error for each awaited object with a dependency on the step waiting for it."""
+    for address, awaited_addresses in order.items():
+        block = address.config_address
+        for awaited in awaited_addresses:
+            needs = find_reachable([awaited.config_address], planning_order.get_direct_needs)
+            if awaited.config_address != block and block in needs:
+                text = (
+                    f"{address} must be applied after {awaited}, because the hub reads that once for it, but {awaited} "
+                    f"depends on {address}. Remove the reference or depends_on, or apply them in two plans."
+                )
+                yield instances[address].build_diagnostic(Problem((), "step-order-conflict", text))
+
+
+def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedObject]:
+    for position, instance in enumerate(instances):
+        build = instance.type.build_fleet_object
+        if build is None or instance.is_invalid or instance.action in (Action.NO_OP, Action.FORGET):
+            continue
+        versions = [build(values) for values in (instance.before, instance.planned) if values is not None]
+        if versions:
+            yield _ChangedObject(instance, tuple(versions), position)
+
+
+def _get_placement_key(requested: FleetObject, runs: Mapping[str, FleetRun]) -> str:
+    """Return the key of the placement affected by a step; "" if it is unknown."""
+    if isinstance(requested, FleetApproval):
+        run = runs.get(requested.run_key)
+        return run.build_key(run.placement) if run is not None else ""
+    if isinstance(requested, FleetRun):
+        return requested.build_key(requested.placement)
+    if isinstance(requested, FleetPlacement):
+        return requested.key
+    return requested.placement if isinstance(requested, FleetEviction) else ""
+
+
+def _collect_selected(placement: PlacementPlan | None, hub: PlannedHub) -> frozenset[ObjectIdentity]:
+    """Return the identities of the objects selected by a placement before or after the plan."""
+    if placement is None:
+        return frozenset()
+    previous = placement.spec.previous_configuration or placement.spec.configuration
+    manifests = (*placement.selection.manifests, *select_resources(previous, hub.prior_object_index))
+    return collect_identities(manifests)

@@ -1,0 +1,192 @@
+"""A hub evaluates runs and evictions once, so they are sent when everything they depend on is there."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_controller import Controller
+from tests.domains.hub.hub_front import Front
+from tests.domains.hub.test_fleet_provider import write, written
+from tests.domains.hub.test_hub_runs import EXTERNAL, RUN, snapshots
+
+CONTENT = "/api/v1/namespaces/web/configmaps/settings"
+_FLEET = "/apis/placement.kubernetes-fleet.io/v1beta1"
+SECOND = """
+resource "fleet_cluster_staged_update_run" "second" {
+  provider                     = fleet
+  name                         = "second"
+  placement_name               = "web"
+  staged_rollout_strategy_name = fleet_cluster_staged_update_strategy.two.name
+  state                        = "Run"
+  approvals                    = ["second-after-canary"]
+}
+"""
+OVERRIDE = """
+resource "fleet_cluster_resource_override" "web" {
+  provider  = fleet
+  name      = "web"
+  placement {
+    name = "web"
+  }
+  cluster_resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }
+  policy {
+    override_rule {
+      cluster_selector {}
+      json_patch_override {
+        op    = "add"
+        path  = "/metadata/labels/changed"
+        value = jsonencode("yes")
+      }
+    }
+  }
+}
+"""
+BUDGET = """
+resource "fleet_placement_disruption_budget" "web" {
+  provider      = fleet
+  name          = "web"
+  min_available = "2"
+}
+"""
+EVICTION = """
+resource "fleet_placement_eviction" "lon1" {
+  provider       = fleet
+  name           = "lon1"
+  placement_name = "web"
+  cluster_name   = "lon1"
+}
+"""
+
+
+def add(text: str) -> None:
+    with Path("main.nf.hcl").open("a") as configuration:
+        configuration.write(text)
+
+
+def delay(hub: Front, path: str, until: str) -> None:
+    """Hold the first write of a path back until that of another one arrives, or half a second is over."""
+    arrived, answer = threading.Event(), hub.answer
+
+    def answer_late(method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
+        if method != "GET" and "dryRun" not in target:
+            if target.partition("?")[0].endswith(until):
+                arrived.set()
+            elif target.partition("?")[0].endswith(path):
+                arrived.wait(0.5)
+        return answer(method, target, token, content)
+
+    hub.answer = answer_late  # type: ignore[method-assign]
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_run_distributes_the_content_of_its_own_plan(hub: Front, told: Told, *, saved: bool) -> None:
+    write(number=4, more=EXTERNAL)
+    add(RUN.format(more='approvals = ["first-after-canary"]'))
+    assert told("apply", "-auto-approve")[0] == 0
+    write(number=4, content="2", more=EXTERNAL)
+    add(RUN.format(more='approvals = ["first-after-canary"]') + SECOND)
+    if saved:
+        assert told("plan", "-out=x.nfplan")[0] == 0
+    delay(hub, CONTENT, "/clusterstagedupdateruns/second")
+    code, said = told("apply", "x.nfplan") if saved else told("apply", "-auto-approve")
+    assert code == 0, said
+    assert set(snapshots(hub).values()) == {"web-1-snapshot"}
+    assert told("plan", "-detailed-exitcode")[0] == 0
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        (OVERRIDE, "/clusterresourceoverrides/web"),
+        ("", "/clusterresourceplacements/web"),
+        ("", "/clusterstagedupdatestrategies/two"),
+    ],
+)
+def test_a_run_is_sent_after_all_that_it_reads(hub: Front, told: Told, text: str, path: str) -> None:
+    write(number=4, more=EXTERNAL)
+    add(RUN.format(more='approvals = ["first-after-canary"]') + text)
+    delay(hub, path, "/clusterstagedupdateruns/first")
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    paths = [each for _, each in written(hub)]
+    assert paths.index(f"{_FLEET}{path}") < paths.index(f"{_FLEET}/clusterstagedupdateruns/first")
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.usefixtures("hub")
+def test_a_run_with_older_content_has_failed(controller: Controller, told: Told) -> None:
+    write(number=4, more=EXTERNAL)
+    add(RUN.format(more='approvals = ["first-after-canary"]'))
+    assert told("apply", "-auto-approve")[0] == 0
+    content = controller._content
+    controller._content = lambda *_: 0  # type: ignore[method-assign]
+    write(number=4, content="2", more=EXTERNAL)
+    add(RUN.format(more='approvals = ["first-after-canary"]') + SECOND)
+    code, said = told("apply", "-auto-approve")
+    controller._content = content  # type: ignore[method-assign]
+    assert code == 1, said
+    assert (
+        "The run second succeeded with other resources than planned: it used resource snapshot 0; planned: 1." in said
+    )
+
+
+@pytest.mark.our_hub_alone
+def test_a_budget_of_the_plan_blocks_an_eviction(hub: Front, controller: Controller, told: Told) -> None:
+    controller.evicts = True
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    add(BUDGET + EVICTION)
+    delay(hub, "/clusterresourceplacementdisruptionbudgets/web", "/clusterresourceplacementevictions/lon1")
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    eviction = hub.get("ClusterResourcePlacementEviction", "lon1")
+    assert eviction is not None
+    conditions = {each["type"]: each["status"] for each in eviction["status"]["conditions"]}
+    assert conditions == {"Valid": "True", "Executed": "False"}
+    assert '"forecasts":{"eviction":{"100":[1,0,' in "".join(told("state", "pull")[1].split())
+
+
+@pytest.mark.our_hub_alone
+def test_an_eviction_with_another_result_is_a_wrong_prediction(hub: Front, told: Told) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    budget = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacementDisruptionBudget"}
+    add(EVICTION)
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    hub.put({**budget, "metadata": {"name": "web"}, "spec": {"minAvailable": 2}})
+    code, said = told("apply", "x.nfplan")
+    assert code != 0, said
+    assert "lon1: predicted to be executed (Eviction is allowed, no ClusterResourcePlacementDisruptionBudget" in said
+
+
+def test_a_run_may_depend_on_its_placement(hub: Front, told: Told) -> None:
+    write(number=4, more=EXTERNAL)
+    more = 'approvals = ["first-after-canary"]\n  depends_on = [fleet_cluster_resource_placement.web]'
+    add(RUN.format(more=more))
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert set(snapshots(hub).values()) == {"web-0-snapshot"}
+
+
+@pytest.mark.usefixtures("hub")
+def test_content_that_depends_on_its_run_is_an_error(told: Told) -> None:
+    write(number=4, more=EXTERNAL)
+    text = Path("main.nf.hcl").read_text()
+    run = "depends_on = [fleet_cluster_staged_update_run.first]\n  yaml_body"
+    Path("main.nf.hcl").write_text(text.replace("yaml_body", run, 1))
+    add(RUN.format(more=""))
+    code, said = told("plan")
+    assert code == 1, said
+    assert "must be applied after fleet_hub_manifest.web, because the hub reads that once for it" in said
+    assert "Remove the reference or depends_on, or apply them in two plans." in said
