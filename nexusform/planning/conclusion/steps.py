@@ -159,7 +159,7 @@ def _wait_for_references(graph: StepGraph, concurrent_blocks: Mapping[Address, A
 
 
 def _wait_for_order(graph: StepGraph, step_order: Mapping[Address, Sequence[Address]]) -> None:
-    """Let steps wait for changes ordered before them by a domain."""
+    """Add waits of steps for changes ordered before them by a domain."""
     for address, awaited_addresses in step_order.items():
         step = graph.apply_step.get(address)
         if step is None:
