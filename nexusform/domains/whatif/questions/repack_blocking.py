@@ -71,11 +71,11 @@ def _try_constraints(
 ) -> Iterator[Blocking]:
     """Search again without each constraint in turn."""
     for number, (constraint, description, loosened_request) in enumerate(attempts):
-        if search.patience.is_exhausted:
+        if search.time_budget.is_exhausted:
             yield Blocking(constraint, description, None, undecided=True)
             continue
         share = 1 / (len(attempts) - number)
-        attempt = search.run(site, loosened_request, frozenset({constraint}), walked=False, part=share)
+        attempt = search.run(site, loosened_request, frozenset({constraint}), is_verified=False, share=share)
         recreations = attempt.recreations if attempt.found else None
         fits = recreations is not None and (loosened_request.moves is None or recreations <= loosened_request.moves)
         is_possible = attempt.undecided and (

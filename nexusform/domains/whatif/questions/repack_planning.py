@@ -1,7 +1,4 @@
-"""Minimum number of VM re-creations to make a demand fit, with a proof. An integer program
-(repack_program.py) gives a lower bound and a choice of VMs (repack_moves.py); its windows are checked against
-the placement rule (repack_steps.py). A rejected choice refines the program, and it is solved again.
-"""
+"""Minimum number of VM re-creations to make a demand fit, with a proof (repack_search.py)."""
 
 from __future__ import annotations
 
@@ -45,7 +42,9 @@ class RepackResult(Struct, frozen=True):
     """Result of a repacking. `bound`: lower bound of re-creations; None if impossible. `maximum`: largest
     demand that fits if this one does not. `if_known`: re-creations with NUMA cells as in one sample; None if
     cells are known, or if it is impossible. `has_no_order`: the program has a solution without a valid order
-    of steps. `minimum_windows`: lower bound of windows for these VMs.
+    of steps. `minimum_windows`: lower bound of windows for these VMs. `searched_orders`: no order with up to
+    this many re-creations exists, if every order was searched; `orders_cut_at`: re-creations at which that
+    search was cut; `movable_vms`: VMs that may move.
     """
 
     request: RepackRequest
@@ -62,6 +61,9 @@ class RepackResult(Struct, frozen=True):
     minimum_windows: int = 0
     is_machine_dependent: bool = False
     blocked_counts: Mapping[Constraint, int] = {}
+    searched_orders: int | None = None
+    orders_cut_at: int | None = None
+    movable_vms: int = 0
 
     @property
     def recreations(self) -> int | None:
@@ -106,7 +108,7 @@ def plan_repack(
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
     is_unknown = bool(site.scheduler.list_machines_with_unknown_cells())
     search = Search(pods, time_budget)
-    attempt = search.run(site, request, part=_UNKNOWN_SHARE if is_unknown else 1.0)
+    attempt = search.run(site, request, share=_UNKNOWN_SHARE if is_unknown else 1.0)
     result = RepackResult(
         request=request,
         site=site,
@@ -116,6 +118,9 @@ def plan_repack(
         unknown_machines=len(site.scheduler.list_machines_with_unknown_cells()),
         if_known=_count_if_known(search, site, request),
         is_machine_dependent=time_budget.seconds_left is not None,
+        searched_orders=attempt.searched_orders,
+        orders_cut_at=attempt.orders_cut_at,
+        movable_vms=len(attempt.context.sources),
     )
     if attempt.found and _is_within_moves(attempt, request):
         recreations = attempt.recreations
@@ -124,7 +129,7 @@ def plan_repack(
             result,
             status=RepackStatus.OPTIMAL if is_proved else RepackStatus.GAP,
             windows=attempt.windows,
-            minimum_windows=compute_minimum_windows(attempt.ground, request, attempt.windows),
+            minimum_windows=compute_minimum_windows(attempt.context, request, attempt.windows),
             is_machine_dependent=result.is_machine_dependent and not (is_proved and _is_fully_sampled(attempt)),
         )
     bound = attempt.bound
@@ -133,7 +138,7 @@ def plan_repack(
         blocking = find_order_constraints(site, request, search)
         return replace(result, status=RepackStatus.GAP, has_no_order=True, blocking=blocking)
     maximum = find_maximum(site, request, pods, time_budget.split(0.3))
-    return replace(result, maximum=maximum, blocking=find_blocking(site, request, attempt.ground, search))
+    return replace(result, maximum=maximum, blocking=find_blocking(site, request, attempt.context, search))
 
 
 def _is_within_moves(attempt: Attempt, request: RepackRequest) -> bool:
@@ -149,5 +154,5 @@ def _count_if_known(search: Search, site: SiteSnapshot, request: RepackRequest) 
     """Count the re-creations with every cell as in the reported sample."""
     if not site.scheduler.list_machines_with_unknown_cells():
         return None
-    attempt = search.run(fix_sampled_cells(site), request, walked=False)
+    attempt = search.run(fix_sampled_cells(site), request, is_verified=False)
     return attempt.recreations if attempt.found else None

@@ -1,8 +1,8 @@
-"""Search the fewest re-creations that make room.
+"""Search for the fewest re-creations that free capacity.
 
-An integer program (repack_program.py) says how few can do; its choice is named (repack_moves.py), and
-walked through the rule of racks window by window (repack_steps.py). What the rule refuses sharpens the
-program, and it is asked again.
+An integer program (repack_program.py) gives a lower bound and a choice of VMs (repack_choice.py). The
+placement rule checks it window by window (repack_windows.py); a rejected choice refines the program. On small
+sites every order is searched (repack_orders.py) before a gap is reported.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from nexusform.domains.whatif.questions.repack_context import (
     build_repack_context,
 )
 from nexusform.domains.whatif.questions.repack_greedy import choose_greedily
+from nexusform.domains.whatif.questions.repack_orders import MAX_RECREATIONS, is_searchable, search_orders
 from nexusform.domains.whatif.questions.repack_pods import check_pods
 from nexusform.domains.whatif.questions.repack_program import NoSolution, RepackProgram, SolverLimits
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
@@ -34,41 +35,44 @@ from nexusform.domains.whatif.questions.repack_windows import (
 )
 from nexusform.snapshots.snapshot import SiteSnapshot
 
-# Sites of so many VMs at most are counted cell by cell and pool by pool, so that pods and pools are few, too.
-_MOST_VMS_TOLD_APART: Final = 250
-_MOST_ROUNDS: Final = 12
+# Sites of at most this many VMs are modelled cell by cell and pool by pool, so that few pods and pools move, too.
+_MAX_FINE_VMS: Final = 250
+_MAX_ROUNDS: Final = 12
 # Maximum number of searches that keep VMs with pods that would break something.
-_MOST_HELD: Final = 5
+_MAX_KEEP_ROUNDS: Final = 5
 _OF_PODS: Final = frozenset({Constraint.HUGEPAGES, Constraint.DEVICES})
 # Maximum number of extra VMs to free capacity for, if no order of steps frees capacity for the wanted number.
 _MORE: Final = (1, 2, 4, 8)
-# Parts of the time that is left: for one solution, and for a way without the program.
-_PART_TO_SOLVE: Final = 0.6
-_PART_FOR_CHEAP: Final = 0.3
+# Shares of the remaining time: for one solution, and for a greedy choice without the program.
+_SOLVE_SHARE: Final = 0.6
+_GREEDY_SHARE: Final = 0.3
 
 
 class Attempt(Struct, frozen=True):
-    """One search. `found`: its windows make the room. `bound` None: proved that there is no way at all;
-    `undecided`: neither way nor proof.
+    """Result of one search. `found`: its windows free the capacity. `bound` None: proved to be impossible;
+    `undecided`: neither solution nor proof. `searched_orders`: no order with up to this many re-creations
+    exists (None: orders were not searched); `orders_cut_at`: re-creations at which that search was cut.
     """
 
-    ground: RepackContext
+    context: RepackContext
     bound: int | None
     windows: tuple[RepackWindow, ...] = ()
     undecided: bool = False
     found: bool = False
+    searched_orders: int | None = None
+    orders_cut_at: int | None = None
 
     @property
     def recreations(self) -> int:
-        """How many VMs its windows re-create."""
+        """Number of re-created VMs."""
         return sum(len(window.steps) for window in self.windows)
 
 
 class Search(Struct, frozen=True):
-    """Solves, names, walks; where the walk or the spread of a pool fails, looks closer and solves again."""
+    """Search of one repacking; VMs with pods that would break something are kept in further rounds."""
 
     pods: Mapping[str, ClusterPods]
-    patience: TimeBudget = NO_TIME_LIMIT
+    time_budget: TimeBudget = NO_TIME_LIMIT
 
     def run(
         self,
@@ -76,112 +80,143 @@ class Search(Struct, frozen=True):
         request: RepackRequest,
         lifted: frozenset[Constraint] = NOTHING_LIFTED,
         *,
-        walked: bool = True,
-        part: float = 1.0,
+        is_verified: bool = True,
+        share: float = 1.0,
     ) -> Attempt:
-        """Search with this part of the time that is left."""
-        patience = self.patience.split(part)
-        ground = build_repack_context(site, request, self.pods, lifted)
-        attempt, walk = _Closer(ground, request, patience.split(0.85)).look()
-        for _ in range(_MOST_HELD):
-            if walk is None:
+        """Search with this share of the remaining time."""
+        budget = self.time_budget.split(share)
+        context = build_repack_context(site, request, self.pods, lifted)
+        attempt, sequence = _Refinement(context, request, budget.split(0.85)).search(searches_orders=is_verified)
+        for _ in range(_MAX_KEEP_ROUNDS):
+            if sequence is None:
                 return attempt
-            following = check_pods(ground, walk.windows, request.separation_rules)
-            breaking = following.violating if not lifted & _OF_PODS else frozenset()
-            if not breaking:
+            pods_check = check_pods(context, sequence.windows, request.separation_rules)
+            violating = pods_check.violating if not lifted & _OF_PODS else frozenset()
+            if not violating:
                 break
-            # The bound stays that of everybody: whoever is held here may have gone in another order.
-            request = replace(request, excluded=request.excluded | _names(ground, breaking))
+            # The bound stays that of all VMs: a kept VM might move in another order.
+            request = replace(request, excluded=request.excluded | _list_names(context, violating))
             kept = build_repack_context(site, request, self.pods, lifted)
-            _, walk = _Closer(kept, request, patience.split(0.85)).look()
+            _, sequence = _Refinement(kept, request, budget.split(0.85)).search(searches_orders=is_verified)
         else:
-            walk = None
-        if walk is None:
+            sequence = None
+        if sequence is None:
             return replace(attempt, undecided=True)
-        windows = verify_sequence(ground, walk, patience) if walked else walk.windows
-        with_pods = zip(windows, following.windows, strict=True)
-        windows = tuple(replace(window, pods=followed.pods) for window, followed in with_pods)
+        windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
+        with_pods = zip(windows, pods_check.windows, strict=True)
+        windows = tuple(replace(window, pods=checked.pods) for window, checked in with_pods)
         return replace(attempt, windows=windows, found=True, undecided=False)
 
 
-def _names(ground: RepackContext, handles: frozenset[int]) -> frozenset[str]:
-    """These VMs as `-not` names them."""
-    gone = [source for source in ground.sources if source.handle in handles]
-    return frozenset(f"{ground.pools[source.pool].address}:{source.vm.name}" for source in gone)
+def _list_names(context: RepackContext, handles: frozenset[int]) -> frozenset[str]:
+    """List these VMs as values of `-not`."""
+    sources = [source for source in context.sources if source.handle in handles]
+    return frozenset(f"{context.pools[source.pool].address}:{source.vm.name}" for source in sources)
 
 
-class _Closer:
-    """Looks closer and closer: `followed` are pools whose spread is looked at, `solo` machines that stand for
-    themselves.
+class _Refinement:
+    """Program with growing detail: `tracked_pools` are pools with rows for their spread, `single_machines` are
+    modelled individually.
     """
 
-    def __init__(self, ground: RepackContext, request: RepackRequest, patience: TimeBudget) -> None:
-        self._ground = ground
+    def __init__(self, context: RepackContext, request: RepackRequest, time_budget: TimeBudget) -> None:
+        self._context = context
         self._request = request
-        self._patience = patience
-        self._fine = len(ground.sources) <= _MOST_VMS_TOLD_APART
-        self._followed = frozenset(source.pool for source in ground.sources) if self._fine else frozenset()
-        self._solo: frozenset[str] = frozenset()
-        # It does not fit now.
-        self._bound = 1
-        # What can be said if time is over before the program has an answer.
-        self._cheap: WindowSequence | None = None
+        self._time_budget = time_budget
+        self._is_fine = len(context.sources) <= _MAX_FINE_VMS
+        self._tracked_pools = frozenset(source.pool for source in context.sources) if self._is_fine else frozenset()
+        self._single_machines: frozenset[str] = frozenset()
+        self._bound = 1  # it does not fit now
+        self._greedy: WindowSequence | None = None  # the answer if time runs out before the program has one
 
-    def look(self) -> tuple[Attempt, WindowSequence | None]:
-        """What can be said, and a way if one was found."""
-        if self._patience.seconds_left is not None:
-            self._cheap = self._cheapest(self._patience.split(_PART_FOR_CHEAP))
-        for _ in range(_MOST_ROUNDS):
+    def search(self, *, searches_orders: bool) -> tuple[Attempt, WindowSequence | None]:
+        """Search windows; on a small site, `searches_orders` tries every order with fewer re-creations."""
+        if self._time_budget.seconds_left is not None:
+            self._greedy = self._find_greedily(self._time_budget.split(_GREEDY_SHARE))
+        sequence, is_impossible = self._search_program()
+        if is_impossible:
+            return Attempt(self._context, None), None
+        is_proved = sequence is not None and _count_recreations(sequence) <= self._bound
+        if sequence is None:
+            sequence = self._find_with_more()
+        attempt = Attempt(self._context, self._bound, undecided=not is_proved)
+        if is_proved or not searches_orders or not is_searchable(self._context):
+            return attempt, sequence
+        maximum = MAX_RECREATIONS if sequence is None else _count_recreations(sequence) - 1
+        if self._request.moves is not None:
+            maximum = min(maximum, self._request.moves)
+        orders = search_orders(self._context, self._request, self._bound, maximum, self._time_budget)
+        attempt = replace(attempt, searched_orders=orders.searched, orders_cut_at=orders.cut_at)
+        return attempt, orders.sequence or sequence
+
+    def _search_program(self) -> tuple[WindowSequence | None, bool]:
+        """Solve and refine the program until its choice has an order; True for a proof that none exists."""
+        for _ in range(_MAX_ROUNDS):
             found = self._solve(self._request)
             if isinstance(found, NoSolution):
-                if found.is_proved:
-                    return Attempt(self._ground, None), None
                 self._bound = max(self._bound, found.bound)
-                break
-            intention, bound = found
+                return None, found.is_proved
+            choice, bound = found
             self._bound = max(self._bound, bound)
-            walk = find_sequence(self._ground, self._request, intention, self._patience)
-            if walk is not None:
-                return Attempt(self._ground, self._bound), walk
-            if not self._looks_closer(intention) or self._patience.is_exhausted:
+            sequence = find_sequence(self._context, self._request, choice, self._time_budget)
+            sequence = sequence or self._search_orders_of(choice)
+            if sequence is not None:
+                return sequence, False
+            if not self._refine(choice) or self._time_budget.is_exhausted:
                 break
-        return Attempt(self._ground, self._bound, undecided=True), self._with_more()
+        return None, False
+
+    def _search_orders_of(self, choice: RepackChoice) -> WindowSequence | None:
+        """Search every order of the chosen VMs, on any machines."""
+        count = len(choice.sources)
+        if count > MAX_RECREATIONS or not is_searchable(self._context):
+            return None
+        return search_orders(self._context, self._request, count, count, self._time_budget, choice.sources).sequence
 
     def _solve(self, request: RepackRequest) -> tuple[RepackChoice, int] | NoSolution:
-        """A choice of VMs, and how many it takes at least."""
+        """Solve the program; return a choice of VMs and the lower bound."""
         program = RepackProgram(
-            self._ground, request, tracked_pools=self._followed, single_machines=self._solo, is_fine=self._fine
+            self._context,
+            request,
+            tracked_pools=self._tracked_pools,
+            single_machines=self._single_machines,
+            is_fine=self._is_fine,
         )
-        if self._patience.is_exhausted:
+        if self._time_budget.is_exhausted:
             return NoSolution(is_proved=False)
-        solution = program.solve(SolverLimits(self._patience.compute_share(_PART_TO_SOLVE)))
+        solution = program.solve(SolverLimits(self._time_budget.compute_share(_SOLVE_SHARE)))
         if isinstance(solution, NoSolution):
             return solution
-        return choose_vms(self._ground, program, solution, self._followed), solution.bound
+        return choose_vms(self._context, program, solution, self._tracked_pools), solution.bound
 
-    def _looks_closer(self, intention: RepackChoice) -> bool:
-        """Tell more apart; False where nothing more can be told."""
-        if intention.crowding_pools - self._followed:
-            self._followed |= intention.crowding_pools
+    def _refine(self, choice: RepackChoice) -> bool:
+        """Add detail to the program; return False if there is nothing to add."""
+        if choice.crowding_pools - self._tracked_pools:
+            self._tracked_pools |= choice.crowding_pools
             return True
-        if intention.affected_machines <= self._solo:
+        if choice.affected_machines <= self._single_machines:
             return False
-        self._solo |= intention.affected_machines
+        self._single_machines |= choice.affected_machines
         return True
 
-    def _with_more(self) -> WindowSequence | None:
-        """A way by freeing more than is wanted: nothing proves it, and it may do where no other was found."""
+    def _find_with_more(self) -> WindowSequence | None:
+        """Find windows by freeing more capacity than requested, without a proof."""
         for more in _MORE:
-            if self._patience.is_exhausted:
+            if self._time_budget.is_exhausted:
                 break
             found = self._solve(replace(self._request, want=self._request.want + more))
             if isinstance(found, NoSolution):
                 break
-            walk = find_sequence(self._ground, self._request, found[0], self._patience)
-            if walk is not None:
-                return walk
-        return self._cheap or self._cheapest(self._patience)
+            sequence = find_sequence(self._context, self._request, found[0], self._time_budget)
+            if sequence is not None:
+                return sequence
+        return self._greedy or self._find_greedily(self._time_budget)
 
-    def _cheapest(self, patience: TimeBudget) -> WindowSequence | None:
-        """A way without the program: nothing proves it."""
-        return find_sequence(self._ground, self._request, choose_greedily(self._ground, self._request), patience)
+    def _find_greedily(self, time_budget: TimeBudget) -> WindowSequence | None:
+        """Find windows without the program, without a proof."""
+        choice = choose_greedily(self._context, self._request)
+        return find_sequence(self._context, self._request, choice, time_budget)
+
+
+def _count_recreations(sequence: WindowSequence) -> int:
+    return sum(len(window.steps) for window in sequence.windows)

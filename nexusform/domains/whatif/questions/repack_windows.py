@@ -97,6 +97,20 @@ def find_sequence(
     return best_sequence
 
 
+def build_ordered_sequence(
+    context: RepackContext, request: RepackRequest, order: Sequence[Mapping[int, str]]
+) -> WindowSequence | None:
+    """Build one window per group of an order: target machines by handle. None if the placement rule leads a VM
+    elsewhere, or the demand does not fit afterwards.
+    """
+    targets = {handle: machine for group in order for handle, machine in group.items()}
+    sources = tuple(source for source in context.sources if source.handle in targets)
+    choice = RepackChoice(sources, targets, frozenset(), frozenset())
+    builder = _SequenceBuilder(context, request, choice, _Strategy.STEERED, is_strict=True)
+    sequence = builder.build_windows([source for source in sources if source.handle in group] for group in order)
+    return sequence if sequence is not None and has_capacity(sequence.scheduler_after, request) else None
+
+
 def _list_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_Strategy, bool]]:
     """List the strategies to try, each with the strictness of targets over all legal splits."""
     if choice.crowding_pools or not choice.targets:
@@ -192,6 +206,16 @@ class _SequenceBuilder:
             remaining = [source for source in remaining if source.handle not in moved]
         return WindowSequence(tuple(windows), self._scheduler)
 
+    def build_windows(self, groups: Iterable[Sequence[MovableVm]]) -> WindowSequence | None:
+        """Build a window of each group, None if a VM cannot be placed as planned."""
+        windows: list[RepackWindow] = []
+        for group in groups:
+            window = self._place_together(group)
+            if window is None:
+                return None
+            windows.append(self._close_window(window))
+        return WindowSequence(tuple(windows), self._scheduler)
+
     def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
         """Select VMs that may be down together and reach their machines one after another."""
         if self._strategy is _Strategy.AT_ONCE:
@@ -274,29 +298,7 @@ class _SequenceBuilder:
     # --- VMs down together ---------------------------------------------------------------------
 
     def _can_join(self, selected: Sequence[MovableVm], source: MovableVm) -> bool:
-        """Return True if one more VM may be down at the same time."""
-        if self._request.window is not None and len(selected) >= self._request.window:
-            return False
-        down_count = 1 + sum(selected_vm.pool == source.pool for selected_vm in selected)
-        if down_count > compute_max_down(self._context, source.pool):
-            return False
-        return not self._has_pod_conflict(selected, source)
-
-    def _has_pod_conflict(self, selected: Sequence[MovableVm], source: MovableVm) -> bool:
-        """Return True if the nodes down together violate a PodDisruptionBudget, or starve pods with hugepages
-        or devices.
-        """
-        cluster = self._context.clusters[source.pool]
-        pods = self._context.pods.get(cluster.id)
-        if pods is None:
-            return False
-        nodes = {source.vm.name}
-        nodes |= {
-            selected_vm.vm.name for selected_vm in selected if self._context.clusters[selected_vm.pool].id == cluster.id
-        }
-        if len(nodes) == 1:
-            return False
-        return is_drain_blocked(pods, nodes) or bool(find_starved_pods(pods, pods.existing, nodes))
+        return can_be_down_together(self._context, self._request, selected, source)
 
     # --- target machines -----------------------------------------------------------------------
 
@@ -437,6 +439,33 @@ class _SequenceBuilder:
             return False
         target = self._choice.targets.get(source.handle, "")
         return not target or bool(window.scheduler.find_rejection(target, demand))
+
+
+def can_be_down_together(
+    context: RepackContext, request: RepackRequest, selected: Sequence[MovableVm], source: MovableVm
+) -> bool:
+    """Return True if one more VM may be down at the same time as the selected ones."""
+    if request.window is not None and len(selected) >= request.window:
+        return False
+    down_count = 1 + sum(selected_vm.pool == source.pool for selected_vm in selected)
+    if down_count > compute_max_down(context, source.pool):
+        return False
+    return not _has_pod_conflict(context, selected, source)
+
+
+def _has_pod_conflict(context: RepackContext, selected: Sequence[MovableVm], source: MovableVm) -> bool:
+    """Return True if the nodes down together violate a PodDisruptionBudget, or starve pods with hugepages or
+    devices.
+    """
+    cluster = context.clusters[source.pool]
+    pods = context.pods.get(cluster.id)
+    if pods is None:
+        return False
+    nodes = {source.vm.name}
+    nodes |= {selected_vm.vm.name for selected_vm in selected if context.clusters[selected_vm.pool].id == cluster.id}
+    if len(nodes) == 1:
+        return False
+    return is_drain_blocked(pods, nodes) or bool(find_starved_pods(pods, pods.existing, nodes))
 
 
 def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_form
 from nexusform.domains.whatif.questions.repack_blocking import Blocking
+from nexusform.domains.whatif.questions.repack_orders import MAX_VMS
 from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus
 from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
 from nexusform.json_data.record_forms import RecordForm
@@ -89,6 +90,25 @@ def _build_facts(repack: RepackResult) -> Iterable[str]:
         yield "The search stopped at the -time limit; the result may differ on another computer."
     if repack.has_no_order:
         yield "Some choices would free capacity, but no tested steps lead Azure's placement rule to them."
+    if repack.status is RepackStatus.GAP:
+        yield _describe_order_search(repack)
+
+
+def _describe_order_search(repack: RepackResult) -> str:
+    """Describe how far the orders of re-creations were searched."""
+    if repack.searched_orders is None:
+        cause = (
+            f"NUMA use is unknown on {format_count(repack.unknown_machines, 'machine')}"
+            if repack.unknown_machines
+            else f"the site has {repack.movable_vms:,} movable VMs, more than {MAX_VMS}"
+        )
+        return f"Not every order was searched: {cause}."
+    if repack.orders_cut_at is not None:
+        return f"The search of orders was cut at {format_count(repack.orders_cut_at, 're-creation')}."
+    return (
+        f"Every order of up to {format_count(repack.searched_orders, 're-creation')} was tried, with at most two VMs "
+        "down at a time; none frees the capacity."
+    )
 
 
 def _describe_minimum_windows(repack: RepackResult) -> str:
@@ -290,7 +310,7 @@ _POD: Final = RecordForm(
 _END: Final = RecordForm(
     RepackResult,
     "machines_with_unknown_cells=unknown_machines recreations_if_cells_were_known=if_known "
-    "depends_on_this_machine=is_machine_dependent",
+    "depends_on_this_machine=is_machine_dependent orders_searched=searched_orders orders_cut_at",
 )
 _BLOCKING: Final = RecordForm(
     Blocking, "constraint loosened_by recreations decided=.", decided=lambda blocking: not blocking.undecided

@@ -1,0 +1,421 @@
+"""Exact search of orders: which VMs to re-create one after another, each on which machine.
+
+The integer program ignores order: a VM that leaves one cell for the other cell of its machine needs that cell
+to be free first. On small sites this module tries every order, depth first, with a growing number of
+re-creations. Two VMs may be down at once where they exchange machines. A branch ends if more VMs must leave
+than re-creations remain, and where an equal site was searched before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.domains.whatif.questions.repack_context import (
+    FreeCell,
+    MovableVm,
+    RepackContext,
+    RepackMachine,
+    RepackRequest,
+    build_pool_demand,
+)
+from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
+from nexusform.domains.whatif.questions.repack_windows import (
+    WindowSequence,
+    build_ordered_sequence,
+    can_be_down_together,
+)
+from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
+
+MAX_VMS: Final = 60  # movable VMs of a site that is searched
+MAX_RECREATIONS: Final = 12
+_MAX_SITES: Final = 3_000  # sites looked at, so that the answer does not depend on the computer
+_IMPOSSIBLE: Final = 1_000_000
+
+
+class _Relocation(Struct, frozen=True):
+    """Re-creation of one VM on this machine."""
+
+    source: MovableVm
+    machine: str
+
+
+class OrderSearchResult(Struct, frozen=True):
+    """Result of a search. `sequence`: None if no order was found. `searched`: no order with up to this many
+    re-creations exists. `cut_at`: number of re-creations at which the search was cut, None if it was complete.
+    """
+
+    sequence: WindowSequence | None = None
+    searched: int = 0
+    cut_at: int | None = None
+
+
+class _SearchCut(Exception):
+    """The limit of steps or time was reached."""
+
+
+def is_searchable(context: RepackContext) -> bool:
+    """Return True if the site is small enough, with known NUMA cells and the same rule for all machines."""
+    return len(context.sources) <= MAX_VMS and not context.scheduler.is_sampled
+
+
+def search_orders(
+    context: RepackContext,
+    request: RepackRequest,
+    minimum: int,
+    maximum: int,
+    time_budget: TimeBudget = NO_TIME_LIMIT,
+    sources: Sequence[MovableVm] | None = None,
+) -> OrderSearchResult:
+    """Search an order with `minimum` to `maximum` re-creations, fewest first; of these `sources` only, if given."""
+    search = _OrderSearch(context, request, time_budget, context.sources if sources is None else sources)
+    for count in range(max(minimum, 1), maximum + 1):
+        try:
+            sequence = search.find_sequence(count)
+        except _SearchCut:
+            return OrderSearchResult(searched=count - 1, cut_at=count)
+        if sequence is not None:
+            return OrderSearchResult(sequence, count - 1)
+    return OrderSearchResult(searched=maximum)
+
+
+class _MachineState(Struct):
+    """Machine during a search: its free cells and disk, the VMs on it that were not re-created yet, and those that
+    were. `costs` and `key` are computed once per state.
+    """
+
+    machine: RepackMachine
+    cells: list[FreeCell]
+    disk: int
+    vms: dict[int, MovableVm]
+    arrived: dict[int, MovableVm]
+    costs: tuple[int, ...] | None = None
+    key: object = None
+
+    def has_capacity(self, sku: VmSku, leaving: Collection[int] = (), leaving_sku: VmSku | None = None) -> bool:
+        """Return True if a VM fits, also if a VM of `leaving_sku` left these cells before."""
+        free = self.cells
+        disk = self.disk
+        if leaving_sku is not None:
+            disk += leaving_sku.disk_gib
+            free = [cell.subtract(leaving_sku, -1) if number in leaving else cell for number, cell in enumerate(free)]
+        return disk >= sku.disk_gib and sum(cell.has_capacity(sku) for cell in free) >= sku.numa_cells
+
+
+class _OrderSearch:
+    """Search on one scheduler: every step is applied, searched below, and undone."""
+
+    def __init__(
+        self, context: RepackContext, request: RepackRequest, time_budget: TimeBudget, sources: Sequence[MovableVm]
+    ) -> None:
+        self._context = context
+        self._request = request
+        self._time_budget = time_budget
+        self._scheduler = context.scheduler.copy()
+        self._sites = 0
+        handles = {source.handle for source in sources}
+        self._states: dict[str, _MachineState] = {}
+        for host in context.hosts:
+            vms = {vm.handle: vm for cell in host.sources for vm in cell if vm.handle in handles}
+            self._states[host.machine.name] = _MachineState(host, list(host.cells), host.disk, vms, {})
+        self._locations = {source.handle: source.vm.placement for source in context.sources}
+        self._handles = {source.handle: source.handle for source in context.sources}
+        self._rack_counts = Counter(context.existing)
+        self._demands = {
+            source.handle: build_pool_demand(context.pools[source.pool], source.vm) for source in context.sources
+        }
+        self._is_symmetric = not request.separation_rules and not any(
+            pool.demand.hints or pool.demand.groups for pool in context.pools
+        )
+        self._searched: dict[object, int] = {}
+
+    def find_sequence(self, count: int) -> WindowSequence | None:
+        """Find an order with at most this many re-creations. Raises _SearchCut."""
+        self._searched = {}
+        return self._extend(count, [])
+
+    def _extend(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> WindowSequence | None:
+        """Return the windows of a solution that starts with this order, None without one. Raises _SearchCut."""
+        self._sites += 1
+        if self._sites > _MAX_SITES or self._time_budget.is_exhausted:
+            raise _SearchCut
+        missing = self._compute_missing()
+        if missing == 0 and self._has_capacity():
+            groups = [{step.source.handle: step.machine for step in group} for group in order]
+            return build_ordered_sequence(self._context, self._request, groups)
+        if max(missing, 1) > remaining:
+            return None
+        state_key = self._build_state_key()
+        if self._searched.get(state_key, 0) >= remaining:
+            return None
+        self._searched[state_key] = remaining
+        for source in self._list_sources():
+            for machine in self._list_targets(source, remaining):
+                sequence = self._try_single(_Relocation(source, machine), remaining, order)
+                if sequence is not None:
+                    return sequence
+        return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def _list_sources(self) -> list[MovableVm]:
+        """List the VMs not re-created yet, one of equal ones."""
+        unique: dict[object, MovableVm] = {}
+        for state in self._states.values():
+            for source in state.vms.values():
+                location = self._locations[source.handle]
+                unique.setdefault((source.pool, source.vm_class, location.machine, location.cells), source)
+        return sorted(unique.values(), key=lambda source: source.handle)
+
+    def _list_targets(self, source: MovableVm, remaining: int) -> Iterator[str]:
+        """List the machines for a VM, one of equal ones, if its departure leaves a chance. Its own machine is
+        one of them if another cell is chosen there.
+        """
+        if not self._can_leave(source, remaining):
+            return
+        old = self._remove(source)
+        machines = self._find_feasible(source, old)
+        self._restore(source, old)
+        yield from machines
+
+    def _can_leave(self, source: MovableVm, remaining: int) -> bool:
+        """Return True if enough re-creations remain once this VM has left its machine."""
+        state = self._states[self._locations[source.handle].machine]
+        if not state.machine.admits_demand:
+            return self._compute_missing() < remaining
+        old = self._remove(source)
+        missing = self._compute_missing()
+        self._restore(source, old)
+        return missing < remaining
+
+    def _find_feasible(self, source: MovableVm, old: Placement) -> list[str]:
+        """Find the machines that accept a removed VM."""
+        demand = self._demands[source.handle]
+        unique: dict[object, str] = {}
+        for name, state in self._states.items():
+            if source.vm_class not in state.machine.admitted or not self._is_rack_open(source, state.machine):
+                continue
+            if not state.has_capacity(demand.sku) or self._is_forbidden(demand, state.machine):
+                continue
+            if name == old.machine and self._scheduler.select_cells(demand.sku, name) == old.cells:
+                continue
+            unique.setdefault(self._build_machine_key(name), name)
+        return list(unique.values())
+
+    def _try_single(
+        self, relocation: _Relocation, remaining: int, order: list[tuple[_Relocation, ...]]
+    ) -> WindowSequence | None:
+        """Re-create one VM, search below, and undo it."""
+        source = relocation.source
+        old = self._remove(source)
+        self._add(source, relocation.machine)
+        sequence = self._extend(remaining - 1, [*order, (relocation,)])
+        self._remove(source)
+        self._restore(source, old)
+        return sequence
+
+    def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> WindowSequence | None:
+        """Re-create two VMs at once, each on the machine of the other."""
+        sources = [source for source in self._list_sources() if self._can_leave(source, remaining)]
+        for first, second in combinations(sources, 2):
+            sequence = self._try_exchange(first, second, remaining, order)
+            if sequence is not None:
+                return sequence
+        return None
+
+    def _try_exchange(
+        self, first: MovableVm, second: MovableVm, remaining: int, order: list[tuple[_Relocation, ...]]
+    ) -> WindowSequence | None:
+        machines = self._locations[second.handle].machine, self._locations[first.handle].machine
+        if machines[0] == machines[1] or not self._must_exchange(first, second):
+            return None
+        if not can_be_down_together(self._context, self._request, [first], second):
+            return None
+        old = self._remove(first), self._remove(second)
+        sequence = None
+        if self._compute_missing() <= remaining - 2 and machines[0] in self._find_feasible(first, old[0]):
+            self._add(first, machines[0])
+            if machines[1] in self._find_feasible(second, old[1]):
+                group = _Relocation(first, machines[0]), _Relocation(second, machines[1])
+                self._add(second, machines[1])
+                sequence = self._extend(remaining - 2, [*order, group])
+                self._remove(second)
+            self._remove(first)
+        self._restore(second, old[1])
+        self._restore(first, old[0])
+        return sequence
+
+    def _must_exchange(self, first: MovableVm, second: MovableVm) -> bool:
+        """Return True if each VM fits on the machine of the other only after both left."""
+        needs_both = False
+        for source, other in ((first, second), (second, first)):
+            location = self._locations[other.handle]
+            state = self._states[location.machine]
+            sku, other_sku = self._demands[source.handle].sku, self._demands[other.handle].sku
+            if source.vm_class not in state.machine.admitted:
+                return False
+            if not state.has_capacity(sku, location.cells, other_sku):
+                return False
+            needs_both |= not state.has_capacity(sku)
+        return needs_both and first.vm_class != second.vm_class
+
+    # --- the site ------------------------------------------------------------------------------
+
+    def _remove(self, source: MovableVm) -> Placement:
+        """Remove a VM from its machine; return its old location."""
+        location = self._locations.pop(source.handle)
+        self._scheduler.release(self._handles.pop(source.handle))
+        state = self._change_machine(source, location, -1)
+        state.vms.pop(source.handle, None)
+        state.arrived.pop(source.handle, None)
+        return location
+
+    def _add(self, source: MovableVm, machine: str) -> None:
+        """Add a re-created VM to a machine, in the cells that the rule selects there."""
+        cells = self._scheduler.select_cells(self._demands[source.handle].sku, machine)
+        host = self._states[machine].machine.machine
+        self._put(source, Placement(machine, host.rack, host.availability_zone, cells))
+        self._states[machine].arrived[source.handle] = source
+
+    def _restore(self, source: MovableVm, location: Placement) -> None:
+        """Restore a VM that was removed."""
+        self._put(source, location)
+        self._states[location.machine].vms[source.handle] = source
+
+    def _put(self, source: MovableVm, location: Placement) -> None:
+        demand = self._demands[source.handle]
+        self._handles[source.handle] = self._scheduler.add_existing(demand.vm, demand.sku, location)
+        self._locations[source.handle] = location
+        self._change_machine(source, location, 1)
+
+    def _change_machine(self, source: MovableVm, location: Placement, count: int) -> _MachineState:
+        """Count a VM on its machine and rack, or count it out with -1."""
+        sku, state = self._demands[source.handle].sku, self._states[location.machine]
+        for cell in location.cells:
+            state.cells[cell] = state.cells[cell].subtract(sku, count)
+        state.disk -= count * sku.disk_gib
+        state.costs = state.key = None
+        self._rack_counts[source.pool, location.rack] += count
+        return state
+
+    def _is_rack_open(self, source: MovableVm, host: RepackMachine) -> bool:
+        """Return True if the rack of a machine may have one more VM of the pool."""
+        rack = host.machine.rack
+        limit = max(self._context.limits[source.pool], self._context.existing.get((source.pool, rack), 0))
+        return self._rack_counts[source.pool, rack] < limit
+
+    def _is_forbidden(self, demand: Demand, host: RepackMachine) -> bool:
+        """Return True if a hint or a separation rule forbids the machine or its rack."""
+        if not self._is_symmetric and self._scheduler.find_rejection(host.machine.name, demand):
+            return True
+        vm = demand.vm.owner, demand.vm.pool, demand.vm.number
+        existing = list(self._scheduler.list_vms()) if self._request.separation_rules else []
+        places = {host.machine.name, host.machine.rack}
+        return any(places & rule.find_forbidden(vm, existing) for rule in self._request.separation_rules)
+
+    def _has_capacity(self) -> bool:
+        return self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want
+
+    # --- pruning -------------------------------------------------------------------------------
+
+    def _build_machine_key(self, name: str) -> object:
+        """Build the key that equal machines share."""
+        if not self._is_symmetric:
+            return name, frozenset(self._states[name].vms), frozenset(self._states[name].arrived)
+        state = self._states[name]
+        if state.key is None:
+            host = state.machine
+            contents = [
+                sorted((vm.pool, vm.vm_class, self._locations[vm.handle].cells) for vm in vms.values())
+                for vms in (state.vms, state.arrived)
+            ]
+            spread = host.machine.rack, host.machine.availability_zone
+            state.key = (
+                *spread, host.admitted, host.admits_demand, state.disk, tuple(state.cells), tuple(map(tuple, contents))
+            )  # fmt: skip
+        return state.key
+
+    def _build_state_key(self) -> object:
+        """Build the key that equal sites share."""
+        return frozenset(Counter(self._build_machine_key(name) for name in self._states).items())
+
+    def _compute_missing(self) -> int:
+        """Compute a lower bound of the VMs that must still leave their cells for the demand to fit."""
+        best = [0] + [_IMPOSSIBLE] * self._request.want
+        for state in self._states.values():
+            if not state.machine.admits_demand:
+                continue
+            if state.costs is None:
+                state.costs = self._compute_costs(state)
+            costs = state.costs
+            best = [
+                min(best[wanted - slots] + cost for slots, cost in enumerate(costs) if slots <= wanted)
+                for wanted in range(len(best))
+            ]
+        return best[-1]
+
+    def _compute_costs(self, state: _MachineState) -> tuple[int, ...]:
+        """Compute the minimum number of VMs that leave the machine for 0, 1, 2 ... VMs of the demand."""
+        contents: list[list[VmSku]] = [[] for _ in state.cells]
+        for handle in state.vms:
+            for cell in self._locations[handle].cells:
+                contents[cell].append(self._demands[handle].sku)
+        keys = (
+            (cell, tuple(sorted((sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell) for sku in skus)))
+            for cell, skus in zip(state.cells, contents, strict=True)
+        )
+        width = max((self._demands[handle].sku.numa_cells for handle in state.vms), default=1)
+        sku = self._request.sku
+        share = FreeCell(sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell)
+        return _compute_machine_costs(tuple(sorted(keys)), share, sku.numa_cells, width, self._request.want)
+
+
+@lru_cache(maxsize=100_000)
+def _compute_machine_costs(
+    cells: tuple[tuple[FreeCell, tuple[tuple[int, int, int], ...]], ...],
+    share: FreeCell,
+    demand_cells: int,
+    vm_cells: int,
+    want: int,
+) -> tuple[int, ...]:
+    """Compute the costs of a machine. Cells are (free capacity, shares of the VMs that may leave). A VM on
+    several cells may free all of them, hence the division by `vm_cells`.
+    """
+    prices = [_compute_cell_costs(free, movable, share, want * demand_cells) for free, movable in cells]
+    total = [0]
+    for costs in prices:
+        size = len(total) + len(costs) - 1
+        total = [
+            min(total[slots - taken] + costs[taken] for taken in range(len(costs)) if 0 <= slots - taken < len(total))
+            for slots in range(size)
+        ]
+    slot_costs = total[::demand_cells][: want + 1]
+    return tuple(-(-cost // vm_cells) for cost in slot_costs)
+
+
+def _compute_cell_costs(
+    free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
+) -> list[int]:
+    """Compute the minimum number of VMs that leave a cell for 0, 1, 2 ... slots, while slots are possible."""
+    shares = list(movable)
+    costs = [0]
+    for slots in range(1, maximum + 1):
+        cost = 0
+        for dimension in range(3):
+            lacking = slots * share[dimension] - free[dimension]
+            count = 0
+            for amount in sorted((item[dimension] for item in shares), reverse=True):
+                if lacking <= 0:
+                    break
+                lacking -= amount
+                count += 1
+            cost = max(cost, count if lacking <= 0 else _IMPOSSIBLE)
+        if cost >= _IMPOSSIBLE:
+            break
+        costs.append(cost)
+    return costs
