@@ -9,9 +9,9 @@ from nexusform.cli.arguments import declare_group, declare_positional, declare_p
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
 from nexusform.diagnostics.phrases import format_count
-from nexusform.resources.address import Address, AddressProblem, parse_pattern
+from nexusform.resources.address import Address, AddressPattern, AddressProblem, parse_pattern
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state import edits
 from nexusform.state.objects import State
@@ -57,9 +57,20 @@ def list_instances(arguments: ListArguments) -> int:
     if not has_content(state):
         screen.print_diagnostics([NO_STATE], {})
         return 1
+    unknown_patterns = [pattern for pattern in patterns if not edits.select_instances(state, [pattern])]
+    if unknown_patterns:
+        screen.print_diagnostics([_report_unknown_address(pattern, state) for pattern in unknown_patterns], {})
+        return 1
     for address in edits.select_instances(state, patterns, arguments.object_id):
         screen.print_text(str(address))
     return 0
+
+
+def _report_unknown_address(pattern: AddressPattern, state: State) -> Diagnostic:
+    """Return the error for an address without an object."""
+    hint = suggest_name(str(pattern), map(str, state.instances))
+    detail = f"The state has no object at {pattern}.{hint} `nexusform state list` shows all addresses."
+    return build_error("no-such-resource-instance", detail)
 
 
 class ShowInstanceArguments(Struct, frozen=True, kw_only=True):

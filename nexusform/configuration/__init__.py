@@ -13,7 +13,7 @@ PUBLIC = {
     "prepared_body": "report_missing_argument PreparedBody EvaluationNotes",
     "reference_checks": ("check_expression check_references Declaration build_dependencies check_provider_names"),
     "settings_block": "decode_encryption UNENCRYPTED",
-    "reference_graph": "find_dependent_outputs",
+    "reference_graph": "find_dependent_outputs list_modules",
     "value_blocks": "decode_conditions",
     "variable_values": "Assignment Origin parse_variable_file",
     "static_arguments": (

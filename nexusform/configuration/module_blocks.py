@@ -23,7 +23,8 @@ MODULE_SCHEMA = BodySchema(
         "count": False,
         "for_each": False,
         "depends_on": False,
-    }
+    },
+    blocks={"lifecycle": ()},
 )
 _RESERVED_FOR_PROVIDERS = ("count", "depends_on", "for_each", "source")
 PROVIDER_SCHEMA = BodySchema(attributes=dict.fromkeys(("alias", *_RESERVED_FOR_PROVIDERS), False))
@@ -59,6 +60,9 @@ def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
     if "providers" in arguments:
         detail = "Every module uses the provider configurations of the root module. Remove the argument."
         problems.append(build_error("unsupported-argument", detail, arguments["providers"].name_span))
+    for lifecycle in parts.blocks:
+        detail = 'Modules have no "lifecycle" block. Write it in the resources of the module.'
+        problems.append(build_error("unsupported-block-type", detail, lifecycle.type_span))
     count, for_each = read_repetition(arguments, "module", problems)
     depends_on = parse_references(arguments.get("depends_on"), problems)
     source_span = arguments["source"].expression.span if "source" in arguments else block.header_span

@@ -245,7 +245,13 @@ class _BlockDecoder:
         if len(labels) == len(self.label_names):
             self._decode_bodies(value, labels, blocks)
             return
-        for item in _list_items(value):
+        label_name = self.label_names[len(labels)]
+        items = _list_items(value)
+        if not any(isinstance(item, syntax.JsonScalar) or getattr(item, "properties", ()) for item in items):
+            detail = f"At least one object property is required: the {self.block.name} block's {label_name}."
+            self.diagnostics.append(build_error("missing-block-label", detail, value.span))
+            return
+        for item in items:
             if not isinstance(item, syntax.JsonObject):
                 self.diagnostics.append(self._report_label_level(item, len(labels)))
                 continue
@@ -263,6 +269,8 @@ class _BlockDecoder:
         """Add a block for every body under one set of labels."""
         name_span = labels[-1].span if labels else self.block.name_span
         for item in _list_items(value):
+            if isinstance(item, syntax.JsonScalar) and item.value is None:
+                item = syntax.JsonObject((), item.span)  # noqa: PLW2901 - HCL reads null in a list as an empty block
             if not isinstance(item, syntax.JsonObject):
                 self.diagnostics.append(self._report_body(item))
                 continue
@@ -291,8 +299,9 @@ class _BlockDecoder:
 
 def _list_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
     """Return the value, or the items of an array; null represents no block."""
-    items = value.items if isinstance(value, syntax.JsonArray) else (value,)
-    return tuple(item for item in items if not (isinstance(item, syntax.JsonScalar) and item.value is None))
+    if isinstance(value, syntax.JsonScalar) and value.value is None:
+        return ()
+    return value.items if isinstance(value, syntax.JsonArray) else (value,)
 
 
 # --- complaints of both syntaxes -------------------------------------------------------------

@@ -57,6 +57,11 @@ class Reality:
         self._known_marks: _Marks | None = None  # marks of file and log at the last read or write
         self._has_leftover_log = False  # log of an interrupted run, already applied to the objects
 
+    def load(self) -> None:
+        """Read the file now, so that a plan reports its errors."""
+        with self._lock:
+            self._get_objects()
+
     def get_attributes(self, key: ObjectKey) -> Attributes | None:
         """Return the attributes under a key, or None."""
         with self._lock:

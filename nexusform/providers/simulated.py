@@ -202,6 +202,7 @@ def make_provider(
         path = FilePath(directory) / str(settings["reality"])
         try:
             reality = Reality(FilePath(confinement.resolve(path)))
+            reality.load()
         except OutsideConfinement as problem:
             raise ProviderProblem(f"The reality file {path} cannot be read: {problem.strerror}.") from None
     if reality is not None:

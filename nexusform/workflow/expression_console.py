@@ -98,7 +98,7 @@ def open_console(context: CommandContext) -> ConsoleResult:
         files=RealFiles(context.confinement),
         now=get_plan_time(context.environment),
         workspace=context.workspace,
-        working_directory=context.directory,
+        working_directory=context.working_directory,
         is_applying=True,
         read_state=RemoteStates(context, configuration.settings).read,
         query=Servers(context).query,

@@ -118,6 +118,13 @@ def test_resources_are_as_the_state_has_them(
     assert asked(capsys, monkeypatch, "sensitive(nexus_site.main.name)")[1] == "(sensitive value)\n"
 
 
+def test_the_working_directory_is_absolute(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = asked(capsys, monkeypatch, "path.cwd\npath.root\n", "-var", "needed=4")[1]
+    assert shown == f'"{here}"\n"."\n'
+
+
 @pytest.mark.usefixtures("here")
 def test_variables_are_taken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked(capsys, monkeypatch, "var.needed + 1", "-var", "needed=4") == (0, "5\n", "")

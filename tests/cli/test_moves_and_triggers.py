@@ -149,7 +149,8 @@ class Terraform:
             ["terraform", *words], env=environment, capture_output=True, text=True, check=False, timeout=60
         )
         out = done.stdout.replace("terraform_data", "nexus_vm_sku")
-        return done.returncode, out, done.stderr
+        error = re.sub("no change found for .*", "Invalid reference in replace_triggered_by expression", done.stderr)
+        return done.returncode, out, error
 
 
 def replace_files(files: Mapping[str, str], pattern: str) -> None:

@@ -231,6 +231,49 @@ def test_a_partial_plan_checks_the_outputs_that_it_makes(nf: Callable[..., Told]
     assert "Too large." in nf("plan", "-target=nexus_vm_sku.t", large)[2]
 
 
+CHECKS = """
+check "c" {
+  assert {
+    condition     = nexus_vm_sku.t.memory_gib == 10
+    error_message = "no"
+  }
+}
+resource "nexus_vm_sku" "p" {
+  name       = "p"
+  vcpus      = 2
+  memory_gib = 2
+  lifecycle {
+    postcondition {
+      condition     = self.vcpus == 2
+      error_message = "no"
+    }
+  }
+}
+"""
+
+
+def test_a_plan_of_a_destroy_lists_its_checks_as_unknown(nf: Callable[..., Told]) -> None:
+    Path("main.nf.hcl").write_text(SKUS_WITH_OUTPUTS + CHECKS)
+    nf("apply", "-auto-approve")
+    nf("plan", "-destroy", "-out=p")
+    checks = json.loads(nf("show", "-json", "p")[1])["checks"]
+    assert [(check["address"]["to_display"], check["status"]) for check in checks] == [
+        ("check.c", "unknown"),
+        ("nexus_vm_sku.p", "unknown"),
+        ("output.t", "unknown"),
+    ]
+
+
+def test_a_reality_file_that_is_no_list_is_an_error_of_the_plan(nf: Callable[..., Told]) -> None:
+    Path("main.nf.hcl").write_text('provider "simulated" {\n  reality = "real.json"\n}\n' + SKUS_WITH_OUTPUTS)
+    for text in ("{}", "[", '[{"type": 1}]', '"x"'):
+        Path("real.json").write_text(text)
+        code, _, err = nf("plan")
+        assert (code, "The reality file real.json" in err) == (1, True)
+    Path("real.json").write_text("[]")
+    assert nf("plan")[0] == 0
+
+
 # --- saved plans -------------------------------------------------------------------------------
 
 
@@ -393,7 +436,7 @@ def test_a_broken_reality_is_a_diagnostic(nf: Callable[..., Told]) -> None:
     Path("site.json").write_text("{")
     code, _, err = nf("plan")
     assert code == 1
-    assert "Refresh failed" in err
+    assert "Invalid provider configuration" in err
 
 
 SLOW_READ = """

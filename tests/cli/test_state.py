@@ -76,12 +76,20 @@ def test_list_shows_one_address_per_line(capsys: pytest.CaptureFixture[str]) -> 
         (["module.m"], ['module.m["k"].nexus_rack.x']),
         (["nexus_rack.r[1]", "nexus_rack.r[0]"], ["nexus_rack.r[0]", "nexus_rack.r[1]"]),
         (["-id=lab/r1"], ["nexus_rack.r[1]"]),
-        (["nexus_rack.none"], []),
+        (["-id=lab/none"], []),
     ],
 )
 def test_list_can_be_narrowed(arguments: list[str], listed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "list", *arguments]) == 0
     assert capsys.readouterr().out.split() == listed
+
+
+def test_list_of_an_unknown_address_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    for address in ("nexus_rack.r[7]", "nexus_rack.q", "module.n"):
+        assert run_command_line(["state", "list", "nexus_rack.r", address]) == 1
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert f"The state has no object at {address}." in " ".join(shown.err.replace("│", " ").split())
 
 
 @pytest.mark.parametrize("words", [["list"], ["show", "a.b"], ["mv", "a.b", "a.c"], ["rm", "a.b"]])

@@ -232,6 +232,15 @@ def test_what_only_looks_like_another_language(
     assert _found(capfd, tmp_path, f'output "o" {{\n  value = {expression}\n}}\n') == []
 
 
+def test_a_lifecycle_block_of_a_module(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "main.nf.hcl").write_text("")
+    text = 'module "m" {\n  source = "./m"\n  lifecycle {\n    prevent_destroy = true\n  }\n}\n'
+    assert _found(capfd, tmp_path, text) == [
+        ("unsupported-block-type", 'Modules have no "lifecycle" block. Write it in the resources of the module.')
+    ]
+
+
 @pytest.mark.parametrize(
     ("labels", "content", "kind"),
     [

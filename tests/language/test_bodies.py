@@ -198,10 +198,28 @@ def test_blocks_of_json_keep_the_order_of_the_keys() -> None:
         ("agent_pool", ["a"]),
         ("agent_pool", ["c"]),
         ("taint", []),
+        ("taint", []),
         ("agent_pool", ["b"]),
         ("vdu", ["y", "z"]),
         ("vdu", ["y", "x"]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ('{"agent_pool": null}', ["1:16-1:20"]),
+        ('{"agent_pool": {}}', ["1:16-1:18"]),
+        ('{"agent_pool": [{}, []]}', ["1:16-1:24"]),
+        ('{"vdu": {"y": null, "z": {"x": null}}}', ["1:15-1:19"]),
+        ('{"agent_pool": {"a": null}, "taint": null}', []),
+    ],
+)
+def test_labels_in_json_need_a_property(text: str, places: list[str]) -> None:
+    found, diagnostics = decode_body(from_json(text), POOL, partial=True)
+    labels = [diagnostic for diagnostic in diagnostics if diagnostic.id == "missing-block-label"]
+    assert [place(diagnostic.subject) for diagnostic in labels] == places
+    assert found.blocks == ()
 
 
 def test_partial_passes_over_what_the_schema_does_not_name() -> None:

@@ -14,7 +14,7 @@ from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
 from nexusform.json_data.plain_data import Path
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.condition_verdicts import check_conditions
-from nexusform.planning.instances.difference import decide_action, is_triggered
+from nexusform.planning.instances.difference import check_triggers, decide_action, is_triggered
 from nexusform.planning.instances.instance import REPLACED_WITH_HOST, Arguments, Decision, Instance
 from nexusform.planning.name_resolution.evaluation import (
     Evaluation,
@@ -283,6 +283,8 @@ class BlockPlanner:
         decision = decide_action(instance, {**known, **computed}, is_requested=is_requested)
         instance.decision = replace(decision, unresolved=unresolved) if unresolved else decision
         self.diagnostics += report_unfinished_change(instance)
+        if not self.selection.is_partial:
+            self.diagnostics += check_triggers(instance, self.decided_instances, evaluation)
         if not instance.is_invalid:
             problems, checks = check_conditions(instance, evaluation)
             self.diagnostics += problems

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 from msgspec.structs import replace
 
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.interfaces.plugins import UNFINISHED_KEY
 from nexusform.json_data.plain_data import Path, convert_to_plain, get_part, list_unknown_paths
 from nexusform.language.syntax.syntax_nodes import (
@@ -320,6 +321,23 @@ def is_triggered(instance: Instance, planned: DecidedInstances, evaluation: Eval
             if any(_has_changes(target, trigger.path) for target in instances):
                 return True
     return False
+
+
+def check_triggers(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> Iterator[Diagnostic]:
+    """Yield an error for each reference of replace_triggered_by to a missing instance."""
+    if instance.module is None or not instance.lifecycle.replace_triggered_by:
+        return
+    read_key = _build_key_reader(instance, evaluation)
+    for expression in instance.lifecycle.replace_triggered_by:
+        trigger = _parse_trigger(expression, read_key)
+        if trigger is None or trigger.key is None or any(_find_instances(trigger, instance.address.module, planned)):
+            continue
+        detail = (
+            f"{trigger.type}.{trigger.name} has no instance with the key {json.encode(trigger.key).decode()}. "
+            "Refer to an instance that exists, or to the whole resource."
+        )
+        header = instance.block.header if instance.block is not None else ""
+        yield build_error("invalid-trigger", detail, expression.span, block=header)
 
 
 def _build_key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[Expression], Key]:

@@ -52,7 +52,7 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
         if selected_outputs is not None and name not in selected_outputs:
             continue
         value = evaluation.get_output(evaluation.root, name)
-        if selected_outputs is not None and _lacks_objects(value, selected_outputs[name], evaluation):
+        if selected_outputs is not None and _has_missing_objects(value, selected_outputs[name], evaluation):
             continue
         diagnostics += check_sensitive_output(output, value)
         refinements = list_refinements(value)
@@ -68,7 +68,7 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
     return RootOutputs(tuple(changes), after, refined, tuple(diagnostics))
 
 
-def _lacks_objects(value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation) -> bool:
+def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation) -> bool:
     """Return whether an output is unknown because an unselected instance of a needed block does not exist."""
     addresses = {build_address(node) for node in needed_blocks}
     return not value.is_wholly_known and any(

@@ -84,7 +84,7 @@ def build_selection(
 
 
 def find_selected_outputs(selection: Selection, configuration: Configuration) -> dict[str, set[Declaration]] | None:
-    """Return the root outputs that a partial plan makes, with the blocks they depend on; None for all outputs.
+    """Return the root outputs of a partial plan, with the blocks they depend on; None for all outputs.
     -target includes the outputs of selected blocks alone, -exclude all but those of excluded blocks.
     """
     if not selection.is_partial:

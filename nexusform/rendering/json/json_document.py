@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, ValidationError, convert
 
 from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.reference_graph import list_modules
 from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import Registries
 from nexusform.json_data.plain_data import Path
@@ -105,7 +106,7 @@ def build_plan_document(
         prior_state=_build_state(prior, is_sensitive_shown),
         configuration=build_configuration_document(configuration, registries) if configuration else {},
         relevant_attributes=_collect_relevant(plan, changes, configuration, prior),
-        checks=_build_checks(plan.checks),
+        checks=_build_checks(plan.checks, _list_unchecked(plan, configuration)),
         timestamp=plan.timestamp,
         applyable=plan.has_changes and not plan.is_rejected,
         complete=not (plan.errored or plan.targets or plan.excludes),
@@ -378,12 +379,27 @@ _STATUSES_BY_SEVERITY: Final = ("error", "fail", "unknown", "pass")
 _KINDS: Final = {"input_variable": "var"}
 
 
-def _build_checks(results: Sequence[CheckResult]) -> list[dict[str, Any]]:
-    """Build the results of conditions, grouped by declaration."""
+def _list_unchecked(plan: Plan, configuration: Configuration | None) -> Iterator[tuple[str, str]]:
+    """Yield the kinds and addresses of conditions that a plan of a destroy does not check."""
+    if plan.mode is not Mode.DESTROY or configuration is None:
+        return
+    for module in list_modules(configuration.root):
+        prefix = "".join(f"module.{name}." for name in module.path)
+        yield from (("check", f"{prefix}check.{check.name}") for check in module.checks)
+        yield from (("output_value", f"{prefix}output.{o.name}") for o in module.outputs.values() if o.preconditions)
+        for block in module.resources.values():
+            if block.lifecycle.preconditions or block.lifecycle.postconditions:
+                yield "resource", str(block.address)
+
+
+def _build_checks(results: Sequence[CheckResult], unchecked: Iterable[tuple[str, str]] = ()) -> list[dict[str, Any]]:
+    """Build the results of conditions, grouped by declaration. The status of `unchecked` ones is unknown."""
     groups: dict[tuple[str, str], list[CheckResult]] = {}
     for result in results:
         groups.setdefault((result.kind, _remove_keys(result.address)), []).append(result)
     documents = [_build_check(kind, address, instances) for (kind, address), instances in groups.items()]
+    for kind, address in unchecked:
+        documents.append({"address": _build_check_address(kind, address), "status": "unknown"})
     return sorted(documents, key=lambda document: document["address"]["to_display"])
 
 
@@ -424,10 +440,14 @@ def _convert_results(check: _StoredCheck) -> Iterator[CheckResult]:
 
 def _build_check(kind: str, address: str, instances: Sequence[CheckResult]) -> dict[str, Any]:
     return {
-        "address": {"kind": _KINDS.get(kind, kind), **_build_declared_address(kind, address), "to_display": address},
+        "address": _build_check_address(kind, address),
         "status": min((instance.status for instance in instances), key=_get_severity_rank),
         "instances": [_build_check_instance(instance) for instance in instances],
     }
+
+
+def _build_check_address(kind: str, address: str) -> dict[str, Any]:
+    return {"kind": _KINDS.get(kind, kind), **_build_declared_address(kind, address), "to_display": address}
 
 
 def _build_declared_address(kind: str, address: str) -> dict[str, Any]:

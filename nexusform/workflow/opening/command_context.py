@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -115,6 +116,13 @@ class CommandContext(Struct, frozen=True):
         """A sentence about an implicit confinement, or ""."""
         note = _CONFINEMENT_NOTES.get(self.confinement_source, "")
         return f" ({note[0].upper()}{note[1:]}.)" if note else ""
+
+    @property
+    def working_directory(self) -> str:
+        """The absolute path of the directory, for `path.cwd`."""
+        with suppress(FileNotFoundError):  # a directory that was deleted has no path
+            return str(Path(self.directory).absolute())
+        return self.directory
 
     @property
     def directory_confinement(self) -> Confinement:

@@ -76,7 +76,7 @@ def find_further_problems(
         files=RealFiles(context.confinement),
         now=get_plan_time(context.environment),
         workspace=context.workspace,
-        working_directory=context.directory,
+        working_directory=context.working_directory,
         limits=context.merge_limits(configuration.settings.limits),
     )
     known_identities = {_get_identity(d) for d in known_problems}

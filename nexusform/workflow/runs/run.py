@@ -281,7 +281,7 @@ def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
         files=project.files,
         now=get_plan_time(project.context.environment),
         workspace=project.workspace,
-        working_directory=project.context.directory,
+        working_directory=project.context.working_directory,
         prior_digest=stored.digest,
         data_overrides=project.data_values,
         limits=project.context.merge_limits(project.configuration.settings.limits),

@@ -262,7 +262,7 @@ def _read_nodes(
         files=RealFiles(location.confinement),
         now=now,
         workspace=location.workspace,
-        working_directory=location.directory,
+        working_directory=location.working_directory,
         read_state=RemoteStates(location, configuration.settings).read,
         query=Servers(location).query,
     )
