@@ -80,7 +80,6 @@ class Feature(Struct, frozen=True):
 FEATURES = (
     Feature("click", "the command line", SITE, ("plan",), "1 to add"),
     Feature("msgspec", "every record", SITE, ("plan",), "1 to add"),
-    Feature("networkx", "the order of references", SITE + RACK, ("plan",), "2 to add"),
     Feature("networkx", "naming a circle", ROUND, ("validate",), "nexus_site.a"),
     Feature("networkx", "the drawn graph", SITE + RACK, ("graph",), '"nexus_rack.r" -> "nexus_site.lab"'),
     Feature(

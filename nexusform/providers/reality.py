@@ -58,7 +58,7 @@ class Reality:
         self._has_leftover_log = False  # log of an interrupted run, already applied to the objects
 
     def load(self) -> None:
-        """Read the file now, so that a plan reports its errors."""
+        """Read the file now: a plan reports its errors."""
         with self._lock:
             self._get_objects()
 

@@ -1,12 +1,13 @@
 """Dependency graphs: topological order, and cycles.
 
-Nodes are any hashable values; `dependencies` maps a node to the nodes it depends on. networkx holds the
-graph; it is imported on use.
+Nodes are any hashable values; `dependencies` maps a node to the nodes it depends on. networkx names cycles; it
+is imported only when there is one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
 N = TypeVar("N", bound=Hashable)
@@ -15,20 +16,34 @@ N = TypeVar("N", bound=Hashable)
 def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[N]:
     """Sort every node after its dependencies; among those that are ready, the lowest position first.
 
-    `dependencies` must be free of cycles (see `find_cycles`) and refer only to its own keys.
+    `dependencies` must refer only to its own keys, and each node needs a position of its own. Nodes of cycles
+    and nodes that depend on them are left out.
     """
-    import networkx as nx
-
-    graph: nx.DiGraph[N] = nx.DiGraph()
-    graph.add_nodes_from(dependencies)
-    graph.add_edges_from(
-        (dependency, node) for node, node_dependencies in dependencies.items() for dependency in node_dependencies
-    )
-    return list(nx.lexicographical_topological_sort(graph, key=position.__getitem__))
+    unmet_counts: dict[N, int] = {}
+    dependents: dict[N, list[N]] = {}
+    for node, node_dependencies in dependencies.items():
+        unique_dependencies = set(node_dependencies)
+        unmet_counts[node] = len(unique_dependencies)
+        for dependency in unique_dependencies:
+            dependents.setdefault(dependency, []).append(node)
+    by_position = {position[node]: node for node in dependencies}
+    ready = [place for place, node in by_position.items() if not unmet_counts[node]]
+    heapify(ready)
+    order: list[N] = []
+    while ready:
+        node = by_position[heappop(ready)]
+        order.append(node)
+        for dependent in dependents.get(node, ()):
+            unmet_counts[dependent] -= 1
+            if not unmet_counts[dependent]:
+                heappush(ready, position[dependent])
+    return order
 
 
 def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[tuple[N, ...]]:
     """Find one cycle per strongly connected component, starting at its member of lowest position."""
+    if len(sort_topologically(dependencies, position)) == len(dependencies):
+        return []
     import networkx as nx
 
     graph: nx.DiGraph[N] = nx.DiGraph()

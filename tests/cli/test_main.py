@@ -69,7 +69,7 @@ def test_a_plan_of_quickstart_imports_few_modules_and_none_of_rooms_that_it_does
     quickstart = Path(__file__).parents[2] / "examples" / "quickstart" / "main.nf.hcl"
     (tmp_path / "main.nf.hcl").write_text(quickstart.read_text())
     modules = loaded("plan", where=tmp_path)
-    assert "networkx" in modules  # it orders the blocks
+    assert not HEAVY - {"nexusform.planning"} & modules
     unused = {m for m in modules if m.startswith(NOT_FOR_QUICKSTART)}
     assert not unused
     ours = sorted(m for m in modules if m.partition(".")[0] == "nexusform")

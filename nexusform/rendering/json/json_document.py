@@ -380,7 +380,7 @@ _KINDS: Final = {"input_variable": "var"}
 
 
 def _list_unchecked(plan: Plan, configuration: Configuration | None) -> Iterator[tuple[str, str]]:
-    """Yield the kinds and addresses of conditions that a plan of a destroy does not check."""
+    """Yield the kinds and addresses of the unchecked conditions of a destroy plan."""
     if plan.mode is not Mode.DESTROY or configuration is None:
         return
     for module in list_modules(configuration.root):
