@@ -294,6 +294,29 @@ def test_a_saved_plan_is_applied_without_a_question_and_only_once(nf: Callable[.
     assert "Saved plan already applied" in err
 
 
+def test_a_saved_plan_is_checked_without_samples(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = """
+resource "nexus_kubernetes_cluster" "c" {
+  name       = "c"
+  site_id    = nexus_site.lab.id
+  depends_on = [nexus_rack.r]
+  control_plane {
+    count       = 2
+    vm_sku_name = "NC_G6_28_v1"
+  }
+}
+"""
+    Path("main.nf.hcl").write_text(CONFIGURATION + cluster)
+    saved(nf)
+    assert json.loads(nf("show", "-json", "p.nfplan")[1])["placement_changes"][0]["certainty"]
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("nexusform.planning.verdicts.fit.repeat_with_samples", fail)
+    assert nf("apply", "p.nfplan")[0] == 0
+
+
 def test_a_saved_plan_does_what_was_reviewed_whatever_the_files_say_now(nf: Callable[..., Told]) -> None:
     saved(nf)
     Path("main.nf.hcl").write_text(CONFIGURATION.replace("count         = 2", "count         = 9"))

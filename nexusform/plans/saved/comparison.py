@@ -28,6 +28,18 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
     return [name.replace("_", " ") for name in names]
 
 
+def needs_samples(plan: Plan) -> bool:
+    """Return whether samples decide more of a plan than its confidence."""
+    return bool(plan.separation_verdicts) or plan.numa_sampling is not None
+
+
+def remove_confidence(plan: Plan) -> Plan:
+    """Return the plan without the figures of its samples, which decide no step."""
+    rows = [replace(row, certainty=None) if row.kind == "vm" else row for row in plan.placements]
+    tables = [replace(table, racks_certain=0, machines_certain=0, certain_racks=()) for table in plan.placement_tables]
+    return replace(plan, samples=0, placements=tuple(rows), placement_tables=tuple(tables))
+
+
 def list_visible_differences(plan: Plan, new_plan: Plan) -> list[str]:
     """Return the names of the items in a plan that a reviewer would see differently in the new plan."""
     before, after = _collect_visible_items(plan), _collect_visible_items(new_plan)

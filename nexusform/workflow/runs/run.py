@@ -173,8 +173,14 @@ class Run(Struct):
             return add_capacity(result, self.project.registries)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
-        """Plan again with the inputs of a saved plan, without reading providers."""
+        """Plan again with the inputs of a saved plan, without reading providers, and without samples for its
+        confidence.
+        """
+        from nexusform.plans.saved.comparison import needs_samples
+
         options = get_plan_options(saved_plan)
+        if not needs_samples(saved_plan):
+            options = replace(options, samples=0)
         instances = self.stored.state.instances
         imports = {
             change.address: _build_import(change, instances.get(change.address))

@@ -18,7 +18,12 @@ from nexusform.planning.modules.outputs import read_all_data
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.plans.impact.guard_rails import list_broken_limits
 from nexusform.plans.plan import Mode, Plan
-from nexusform.plans.saved.comparison import list_different_parts, list_visible_differences
+from nexusform.plans.saved.comparison import (
+    list_different_parts,
+    list_visible_differences,
+    needs_samples,
+    remove_confidence,
+)
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.workflow.opening.command_context import load_project_configuration
 from nexusform.workflow.opening.system_io import find_commit
@@ -84,7 +89,8 @@ def _verify_replanned(run: Run, saved: SavedPlan, *, is_verified: bool) -> Check
 
 
 def _compare_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
-    differing_parts = list_different_parts(plan, new_plan)
+    compared_plans = (plan, new_plan) if needs_samples(plan) else (remove_confidence(plan), remove_confidence(new_plan))
+    differing_parts = list_different_parts(*compared_plans)
     if differing_parts:
         return _reject_plan(f"Its {format_list(differing_parts)} differ from a new plan.")
     return CheckedPlan(plan)
