@@ -24,12 +24,14 @@ class DiagnosticTraits(Struct, frozen=True):
 
     `level`: its level (diagnostics/levels.py). `cause`: the only way a plan can cause it, a word of
     planning/conclusion/existing_findings.py; "" if every plan that reports it counts as the cause.
-    `is_placement_advice`: advice on placements, dropped if the plan has errors.
+    `is_placement_advice`: advice on placements, dropped if the plan has errors. `hides_capacity`: data is
+    missing, and the capacity of unknown VMs counts as free.
     """
 
     level: str = "warning"
     cause: str = ""
     is_placement_advice: bool = False
+    hides_capacity: bool = False
 
 
 class Domain(Struct, frozen=True, kw_only=True):
@@ -120,7 +122,8 @@ _ALL: Final = (
             "creation-times-not-captured": _NOTE,
             "nothing-to-predict": _NOTE,
             "derived-value": _NOTE,
-            "incomplete-list": _NOTE,
+            "vms-not-captured": DiagnosticTraits(hides_capacity=True),
+            "incomplete-list": DiagnosticTraits("note", hides_capacity=True),
             "more-findings": _NOTE,
             "node-sku-difference": _ADVICE,
             "old-inventory": _ADVICE,

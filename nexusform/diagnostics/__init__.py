@@ -7,7 +7,7 @@ PUBLIC = {
         "DiagnosticsError extract_suggestion find_nearest find_nearest_names get_text_line has_errors "
         "locate_text_line Problem Severity suggest_name TextLine ValueNote"
     ),
-    "levels": "get_level get_warning_level Impact Level",
+    "levels": "get_level get_warning_level Impact Level UNKNOWN_CAPACITY_IDS",
     "phrases": ("compute_natural_key format_count format_duration format_first format_list group_ranges select_form"),
     "source": "Position SourceFile Span",
     "summaries": "get_summary",

@@ -71,11 +71,14 @@ _NOTES: Final = (
     "forgotten-vms-keep-running",
     "sku-catalogue-ignored",
 )
+_TRAITS: Final = collect_diagnostic_traits()
 LEVELS_BY_ID: Final = {
     **dict.fromkeys(_ADVICE, Level.ADVICE),
     **dict.fromkeys(_NOTES, Level.NOTE),
-    **{kind: Level(remark.level) for kind, remark in collect_diagnostic_traits().items()},
+    **{kind: Level(traits.level) for kind, traits in _TRAITS.items()},
 }
+# Diagnostics about missing data that counts as free capacity.
+UNKNOWN_CAPACITY_IDS: Final = frozenset(kind for kind, traits in _TRAITS.items() if traits.hides_capacity)
 
 
 def get_level(diagnostic: Diagnostic) -> Level:

@@ -4,6 +4,7 @@
 PUBLIC = {
     "plan": (
         "Action is_fully_decided Basis Change CheckResult Disruptions NumaSampling Drift FORGOTTEN_REASON "
+        "GuardRailResult "
         "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange PlacementTable "
         "PlacementTotal Plan PoolUpgrade PREDICTION_KEY PredictionScore Rollout RolloutStep "
         "SeparationVerdict SeparationViolation Step StepKind Upgrade VariableValue"

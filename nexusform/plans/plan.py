@@ -283,12 +283,25 @@ class RejectedCluster(Struct, frozen=True):
     reason: str
 
 
+class GuardRailResult(Struct, frozen=True):
+    """Result of one limit of `-fail-on`. `value` is the measured figure, None if unknown. `result` is
+    "passed", "blocked" or "unknown"; `reason` explains the last two.
+    """
+
+    name: str
+    limit: float
+    value: float | None
+    result: str
+    reason: str = ""
+
+
 class PlacementTable(Struct, frozen=True):
     """One row of the Nexus document's tables: a pool and its distribution over racks. `expected_vms_per_rack`
     is (floor, ceiling) of count / expected racks; `actual_vms_per_rack` maps rack name to count, racks with
     at least one VM, by name. `racks_certain` and `machines_certain` count the VMs placed by this plan
     (`placed`) with the same rack / machine in every sample; `certain_racks` are the racks with the same count
-    in all samples. Placements with provenance `decided` (VNFs) depend on no sample.
+    in all samples. Placements with provenance `decided` (VNFs) depend on no sample. `drain_timeout` is the
+    maximum drain time of a node in seconds; 0 for a control plane and for VMs that are no nodes.
     """
 
     address: Address
@@ -307,6 +320,7 @@ class PlacementTable(Struct, frozen=True):
     certain_racks: tuple[str, ...] = ()
     minimum_remaining_on_rack: int | None = None
     provenance: str = "predicted"
+    drain_timeout: int = 0
 
 
 def is_fully_decided(tables: Iterable[PlacementTable]) -> bool:
@@ -467,7 +481,7 @@ class Plan(Struct, frozen=True):
     `planning.conclusion.site_records` fills them as the last stage of planning. `observed_attributes` are
     attributes of objects shown by data sources: for these the plan starts from there, regardless of state.
     `dry_run_messages` are the results of server-side dry runs, a sentence each. `disabled_rules` are the lint
-    rules disabled by the configuration.
+    rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
     """
 
     mode: Mode = Mode.NORMAL
@@ -512,6 +526,7 @@ class Plan(Struct, frozen=True):
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     dry_run_messages: tuple[str, ...] = ()
     disabled_rules: tuple[str, ...] = ()
+    guard_rails: tuple[GuardRailResult, ...] = ()
 
     def count(self, *actions: Action) -> int:
         """Count the changes with one of these actions."""

@@ -80,12 +80,12 @@ def test_people_are_told_which_is_which(plan: Plan) -> None:
     assert "1 warning, 1 piece of advice, 1 not caused by this plan" in page
     tags = re.findall(r'<span class="tag">(.*?)</span>', page)
     assert tags == ["Warning", "Warning, not caused by this plan", "Advice"]
-    assert 'class="verdict allowed"' in page
+    assert 'class="decision safe"' in page
     details = render_plan(plan, {}, PlanTextOptions(details=True, hints=False))
     boxes = re.findall(r"^(?:│ (\w+): |(Not caused by this plan):)", details, re.MULTILINE)
     assert ["".join(box) for box in boxes] == ["Warning", "Advice", "Not caused by this plan", "Warning"]
     comment = render_markdown(plan, {})
-    assert "> **Warning:** new/p: an upgrade would fail (no-surge-capacity).\n" in comment
+    assert "- **Warning** no-surge-capacity: new/p: an upgrade would fail" in comment
     assert comment.startswith("### nexusform: 1 to add, nothing moves\n> [!NOTE]\n")
 
 
@@ -93,12 +93,12 @@ def test_a_plan_with_nothing_but_what_held_before_needs_no_look(plan: Plan) -> N
     quiet = replace(plan, diagnostics=(plan.diagnostics[0], plan.diagnostics[2]))
     assert "> [!NOTE]\n" in render_markdown(quiet, {})
     assert "Mind:" not in render_markdown(quiet, {})
-    assert 'class="verdict allowed"' in render_html(quiet, {}, Registries())
+    assert 'class="decision safe"' in render_html(quiet, {}, Registries())
 
 
 def test_a_destroy_is_no_green_verdict(plans: SimpleNamespace) -> None:
     page = render_html(plans.changed_placements(), {}, Registries())
-    assert 'class="verdict caution"' in page
+    assert 'class="decision caution"' in page
     assert "<h1>Plan: 1 VM is re-created on another machine, 3 VMs are removed</h1>" in page
 
 

@@ -274,6 +274,7 @@ def _build_table(
         certain_racks=pool_certainty.certain_racks if pool_certainty is not None else (),
         minimum_remaining_on_rack=_compute_minimum_remaining(vms, pool) if is_platform_scale_in(vms, pool) else None,
         provenance=demand.provenance,
+        drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,
     )
 
 

@@ -2,11 +2,18 @@
 
 # Public names of the package, by module.
 PUBLIC = {
+    "decision": (
+        "build_decision Decision CapacityFigures ConfidenceFigures ImpactFigures UpgradeCapacity SUFFICIENT "
+        "INSUFFICIENT"
+    ),
     "effects": (
         "select_rows_outside_upgrades REMOVAL_EFFECTS DISRUPTIVE_EFFECTS Effect format_effect_clauses "
         "count_effects compute_effect EffectCount get_host_noun is_upgrade_row LOSS_EFFECTS Node "
         "get_source_node count_objects describe_state index_upgrade_nodes list_upgrade_pools format_verb"
     ),
-    "guard_rails": "list_broken_limits GUARD_RAIL apply_limits Limit get_limit_text parse_limits STRANDED",
+    "guard_rails": (
+        "list_broken_limits GUARD_RAIL apply_limits Limit get_limit_text parse_limits STRANDED BLOCKED PASSED "
+        "UNKNOWN format_limit lacks_capacity_data"
+    ),
     "pool_reason": "PlacementOrigin PoolReason",
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, suggest_name
+from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
 from nexusform.diagnostics.phrases import format_count, format_list, select_form
 from nexusform.placement_kinds.kinds import get_noun
 from nexusform.plans.impact.effects import (
@@ -19,22 +20,38 @@ from nexusform.plans.impact.effects import (
     count_substitutions,
     format_effect_clauses,
 )
-from nexusform.plans.plan import Plan, is_fully_decided
+from nexusform.plans.plan import GuardRailResult, Plan, is_fully_decided
 
 GUARD_RAIL: Final = "guard-rail"
 STRANDED: Final = "deleted-machine-with-vms"  # the only error with which limits are still checked
 NOT_CHECKED: Final = "guard-rails-not-checked"
 _LIMIT: Final = "guard_rail"  # key in the extra data of the error
+PASSED: Final = "passed"
+BLOCKED: Final = "blocked"
+UNKNOWN: Final = "unknown"
+_PLAN_FAILED: Final = "planning failed"
+
+
+class Measurement(Struct, frozen=True):
+    """Measured figure of a plan, None if data is missing, and the text about it."""
+
+    value: float | None
+    text: str
 
 
 class GuardRail(Struct, frozen=True):
-    """Meaning of a limit: `measure` describes each excess of a plan over the limit; `allowed` formats the
-    limit; `is_fraction`: it is between 0 and 1, else a whole number.
+    """Meaning of a limit: `measure` returns the figures of a plan; `allowed` formats the limit, which is a
+    minimum or a maximum; `is_fraction`: it is between 0 and 1, else a whole number.
     """
 
-    measure: Callable[[Plan, float], Iterable[str]]
+    measure: Callable[[Plan], Iterable[Measurement]]
     allowed: str
+    is_minimum: bool = False
     is_fraction: bool = False
+
+    def is_broken(self, value: float, limit: float) -> bool:
+        """Return whether a figure exceeds the limit."""
+        return value < limit if self.is_minimum else value > limit
 
 
 class Limit(Struct, frozen=True):
@@ -72,9 +89,9 @@ def _parse_limit(item: str) -> Limit:
         hint = suggest_name(name, GUARD_RAILS)
         raise ValueError(f'there is no limit "{name}". Known are: {", ".join(GUARD_RAILS)}.{hint}')
     try:
-        value = float(number) if rail.is_fraction else int(number)
+        value = float(number) if rail.is_fraction else float(int(number))
     except ValueError:
-        value = -1
+        value = -1.0
     if value < 0 or (rail.is_fraction and not value <= 1):
         kind = "a number from 0 to 1" if rail.is_fraction else "a whole number from 0 on"
         raise ValueError(f'"{item}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
@@ -82,22 +99,57 @@ def _parse_limit(item: str) -> Limit:
 
 
 def apply_limits(plan: Plan, limits: Iterable[Limit]) -> Plan:
-    """Return the plan with an error for every broken limit, so that it is rejected everywhere. The limits of
-    a plan with errors are not checked, with a warning, except if the only error is VMs without machine.
+    """Return the plan with the results of the limits, and an error for every limit that is broken or unknown.
+    The limits of a plan with errors are not checked, with a warning, except if the only error is VMs without
+    machine.
     """
     limits = tuple(limits)
+    results: list[GuardRailResult] = []
     errors = {problem.id for problem in plan.diagnostics if problem.severity is Severity.ERROR}
     if limits and plan.errored and errors != {STRANDED}:
-        names = format_list([_format_limit(limit) for limit in limits])
-        text = f"{names} {select_form(len(limits), 'was', 'were')} not checked because planning failed."
-        return replace(plan, diagnostics=(*plan.diagnostics, build_warning(NOT_CHECKED, text)))
-    broken = _check_limits(plan, limits)
-    return replace(plan, diagnostics=(*plan.diagnostics, *broken)) if broken else plan
+        results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
+        names = format_list([format_limit(limit.name, limit.value) for limit in limits])
+        text = f"{names} {select_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
+        warning = build_warning(NOT_CHECKED, text)
+        return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
+    diagnostics: list[Diagnostic] = []
+    for limit in limits:
+        breaches = [breach for breach in GUARD_RAILS[limit.name].measure(plan) if _is_breach(breach, limit)]
+        diagnostics += [_build_limit_error(limit, breach) for breach in breaches]
+        results.append(_summarize_breaches(plan, limit, breaches))
+    return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
 
 
-def _format_limit(limit: Limit) -> str:
+def _is_breach(measurement: Measurement, limit: Limit) -> bool:
+    rail = GUARD_RAILS[limit.name]
+    return measurement.value is None or rail.is_broken(measurement.value, limit.value)
+
+
+def _build_limit_error(limit: Limit, breach: Measurement) -> Diagnostic:
+    limit_text = format_limit(limit.name, limit.value)
+    allowed = GUARD_RAILS[limit.name].allowed.format(limit_text.partition(":")[2])
+    text = f"{breach.text[:1].upper()}{breach.text[1:]}" if breach.value is None else breach.text
+    detail = f"{text}; -fail-on={limit_text} allows {allowed}."
+    return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})
+
+
+def _summarize_breaches(plan: Plan, limit: Limit, breaches: Sequence[Measurement]) -> GuardRailResult:
+    """Return the result of a limit: its value is the worst measured one."""
+    rail = GUARD_RAILS[limit.name]
+    values = [measurement.value for measurement in rail.measure(plan)]
+    known_values = [float(value) for value in values if value is not None]
+    worst = (min if rail.is_minimum else max)(known_values, default=None)
+    if not breaches:
+        return GuardRailResult(limit.name, limit.value, worst, PASSED)
+    reason = "; ".join(breach.text for breach in breaches)
+    if all(breach.value is None for breach in breaches):
+        return GuardRailResult(limit.name, limit.value, None, UNKNOWN, reason)
+    return GuardRailResult(limit.name, limit.value, worst, BLOCKED, reason)
+
+
+def format_limit(name: str, value: float) -> str:
     """Format a limit as on the command line: `moved:0`."""
-    return f"{limit.name}:{limit.value:g}" if GUARD_RAILS[limit.name].is_fraction else f"{limit.name}:{limit.value:.0f}"
+    return f"{name}:{value:g}" if GUARD_RAILS[name].is_fraction else f"{name}:{value:.0f}"
 
 
 def list_broken_limits(plan: Plan) -> tuple[str, ...]:
@@ -111,43 +163,31 @@ def get_limit_text(breach: Diagnostic) -> str:
     return str(breach.extra[_LIMIT])
 
 
-def _check_limits(plan: Plan, limits: Iterable[Limit]) -> list[Diagnostic]:
-    diagnostics = []
-    for limit in limits:
-        rail = GUARD_RAILS[limit.name]
-        limit_text = _format_limit(limit)
-        for measurement in rail.measure(plan, limit.value):
-            allowed = rail.allowed.format(limit_text.partition(":")[2])
-            detail = f"{measurement}; -fail-on={limit_text} allows {allowed}."
-            diagnostics.append(build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text}))
-    return diagnostics
-
-
 # --- the limits ----------------------------------------------------------------------------------
 
 
-def _measure_moved(plan: Plan, maximum: float) -> Iterable[str]:
+def _measure_moved(plan: Plan) -> Iterator[Measurement]:
     """Measure VMs, bindings and pods that do not keep running at their location. Also counts re-creation in
     place, VMs that lose their machine (forgotten ones, too), pods that lose their node, and bindings and pods
     replaced by others. Other removals follow from the configuration and count for `removed`.
     """
     counts = count_effects(plan.placements)
     substitutions = count_substitutions(plan.placements)
-    if count_objects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + plan.lost_unmanaged_count <= maximum:
-        return []
     clauses = format_effect_clauses(counts, DISRUPTIVE_EFFECTS)
     if substitutions:
         subjects = format_list([format_count(count, get_noun(kind)) for kind, count in substitutions.items()])
         clauses.append(f"{subjects} {select_form(sum(substitutions.values()), 'is', 'are')} replaced by others")
-    return [format_list([*clauses, *_format_lost_unmanaged(plan)])]
+    total = count_objects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + plan.lost_unmanaged_count
+    yield Measurement(total, format_list([*clauses, *_format_lost_unmanaged(plan)]))
 
 
-def _measure_removed(plan: Plan, maximum: float) -> Iterable[str]:
+def _measure_removed(plan: Plan) -> Iterator[Measurement]:
     """Measure objects that are removed or forgotten, and forgotten VMs that lose their machine."""
     counts = count_effects(plan.placements)
-    if count_objects(counts, *REMOVAL_EFFECTS) + plan.lost_unmanaged_count <= maximum:
-        return []
-    return [format_list([*format_effect_clauses(counts, REMOVAL_EFFECTS), *_format_lost_unmanaged(plan)])]
+    total = count_objects(counts, *REMOVAL_EFFECTS) + plan.lost_unmanaged_count
+    yield Measurement(
+        total, format_list([*format_effect_clauses(counts, REMOVAL_EFFECTS), *_format_lost_unmanaged(plan)])
+    )
 
 
 def _format_lost_unmanaged(plan: Plan) -> list[str]:
@@ -156,35 +196,44 @@ def _format_lost_unmanaged(plan: Plan) -> list[str]:
     return [f"{format_count(count, 'forgotten VM')} {verb}"] if count else []
 
 
-def _measure_capacity(plan: Plan, minimum: float) -> Iterable[str]:
-    """Measure the spare capacity of each site for its largest VM SKU in use after the plan."""
+def _measure_capacity(plan: Plan) -> Iterator[Measurement]:
+    """Measure the spare capacity of each site for its largest VM SKU in use after the plan. Missing data
+    counts as free capacity, so the figure is unknown then.
+    """
     sites_counted: set[str] = set()
     for row in plan.capacity:  # the largest SKU of a site is first
         if row.site_id in sites_counted or row.after is None:
             continue
         sites_counted.add(row.site_id)
         free = row.after.free
-        if free < minimum:
-            yield f"On {row.site} {free:,} more {row.sku} {select_form(free, 'fits', 'fit')} after this plan"
+        text = f"{row.site} has capacity for {free:,} more {row.sku} after this plan"
+        yield Measurement(free, text)
+    if lacks_capacity_data(plan):
+        yield Measurement(None, "spare capacity is unknown because data is missing (see the warnings)")
 
 
-def _measure_certainty(plan: Plan, minimum: float) -> Iterable[str]:
+def lacks_capacity_data(plan: Plan) -> bool:
+    """Return whether the source of a site lacks data about its VMs, so that its spare capacity is unknown."""
+    return any(diagnostic.id in UNKNOWN_CAPACITY_IDS for diagnostic in plan.diagnostics)
+
+
+def _measure_certainty(plan: Plan) -> Iterator[Measurement]:
     """Measure the fraction of placed VMs with the same rack count of their pool in every sample."""
     placed_count = sum(table.placed for table in plan.placement_tables)
     if not placed_count or is_fully_decided(plan.placement_tables):
-        return []
+        return
     if not plan.samples:
-        return ["Certainty was not computed: there are no samples"]
+        yield Measurement(None, "certainty was not computed: there are no samples")
+        return
     certain = sum(table.racks_certain for table in plan.placement_tables)
-    if certain >= minimum * placed_count:
-        return []
-    return [f"VMs per rack are certain for {certain:,} of the {placed_count:,} VMs placed"]
+    text = f"rack counts are exact for {certain:,} of {format_count(placed_count, 'VM')}"
+    yield Measurement(certain / placed_count, text)
 
 
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
     "moved": GuardRail(_measure_moved, "at most {}"),
     "removed": GuardRail(_measure_removed, "at most {}"),
-    "capacity": GuardRail(_measure_capacity, "at least {}"),
-    "certainty": GuardRail(_measure_certainty, "at least {}", is_fraction=True),
+    "capacity": GuardRail(_measure_capacity, "at least {}", is_minimum=True),
+    "certainty": GuardRail(_measure_certainty, "at least {}", is_minimum=True, is_fraction=True),
 }
 _EXAMPLES: Final = {"moved": "0", "removed": "0", "capacity": "5", "certainty": "0.9"}

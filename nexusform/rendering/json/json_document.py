@@ -16,6 +16,7 @@ from nexusform.interfaces.plugins import Registries
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan
 from nexusform.rendering.json.json_configuration import build_configuration_document
+from nexusform.rendering.json.json_decision import build_decision_document
 from nexusform.rendering.json.json_parts import (
     ACTIONS,
     TERRAFORM_VERSION,
@@ -111,6 +112,7 @@ def build_plan_document(
         applyable=plan.has_changes and not plan.is_rejected,
         complete=not (plan.errored or plan.targets or plan.excludes),
         errored=plan.errored,
+        decision=build_decision_document(plan),
         placement_changes=LazyArray(lambda: build_placement_changes(plan, placements)),
         placement_totals=build_total_documents(plan),
         placement_tables=build_table_documents(plan),

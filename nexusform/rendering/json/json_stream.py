@@ -14,6 +14,7 @@ from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.source import SourceFile
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import Action, Change, Drift, Mode, Plan, StepKind
+from nexusform.rendering.json.json_decision import build_decision_document
 from nexusform.rendering.json.json_parts import (
     TERRAFORM_VERSION,
     build_diagnostic_document,
@@ -23,6 +24,7 @@ from nexusform.rendering.json.json_parts import (
 from nexusform.rendering.json.json_placements import build_placement_changes
 from nexusform.rendering.notation.json_values import build_visible_type, build_visible_value
 from nexusform.rendering.report import wording
+from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.entries import Finding
 from nexusform.rendering.report.placement_rows import Detail, PlacementSummary, build_count_clauses, build_summaries
 from nexusform.rendering.text.progress_text import format_end_line, format_progress_line, format_start_line
@@ -111,6 +113,7 @@ def create_plan_events(plan: Plan, time: str, detail: Detail = Detail.CHANGED) -
     yield create_plan_summary_event(plan, time)
     if build_summaries(plan)[0].has_objects:
         yield create_placement_summary_event(plan, time)
+    yield create_decision_event(plan, time)
     if plan.outputs:
         yield create_planned_outputs_event(plan, time)
 
@@ -189,6 +192,12 @@ def create_placement_summary_event(plan: Plan, time: str) -> Event:
     message = f"Placements: {', '.join(build_count_clauses(by_kind[0]))}."
     counts = {summary.kind or "all": _COUNTS_FORM(summary) for summary in by_kind}
     return create_event("placement_summary", message, time, placements=counts)
+
+
+def create_decision_event(plan: Plan, time: str) -> Event:
+    """Create the event of the decision block, with its lines as text and its figures."""
+    lines = [f"{line.label}: {'; '.join(line.texts)}" for line in build_decision_lines(plan)]
+    return create_event("decision", lines[0], time, decision=build_decision_document(plan), lines=lines)
 
 
 _COUNTS_FORM: Final = RecordForm(PlacementSummary, "place move remove keep update lose_machine=lose forget")

@@ -43,14 +43,12 @@ from nexusform.rendering.page.page_parts import (
     build_verdict,
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
-from nexusform.rendering.page.tiles import build_tiles, get_capacity_heading
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.entries import collect_findings
 from nexusform.rendering.report.object_rows import ObjectFold, build_object_folds
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.plan_report import Report, build_report, create_schema_lookup
-from nexusform.rendering.report.short_report import INVENTORY, build_verdict_sentences
 from nexusform.rendering.report.site_rows import build_site_rows
 
 STYLES: Final = ("page.css", "map.css")
@@ -210,12 +208,7 @@ def _build_sections(
     placement.
     """
     findings = build_findings_section(collect_findings(plan), sources)
-    sentences = [] if report.is_errored else build_verdict_sentences(plan)
-    # An old inventory is highlighted elsewhere.
-    tiles = build_tiles(plan, report, overview)
-    tile_headings = {INVENTORY, get_capacity_heading(plan) if tiles else ""}
-    visible_sentences = [(heading, sentence) for heading, sentence in sentences if heading not in tile_headings]
-    parts: list[Part] = [build_verdict(report, overview, visible_sentences, tiles)]
+    parts: list[Part] = [build_verdict(plan, report, overview)]
     title = "Current placement" if report.is_errored else "Map"
     map_part = build_section("racks", title, build_script_placeholder("map")) if maps else None
     if report.is_errored:

@@ -17,14 +17,16 @@ from nexusform.plans.plan import CheckResult, PlacementTable, Plan, PoolUpgrade,
 from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_parts
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.capacity_table import CapacityRow
+from nexusform.rendering.report.decision_lines import DecisionLine, build_decision_lines
 from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.entries import Finding, limit_per_id
 from nexusform.rendering.report.folding import MAX_ROWS, format_instances, format_names
 from nexusform.rendering.report.object_rows import ObjectFold
 from nexusform.rendering.report.overview import Overview, ResourceCount, TriggerCount, count_findings, format_violation
-from nexusform.rendering.report.placement_rows import build_table_row
+from nexusform.rendering.report.placement_rows import build_count_clauses, build_table_row
 from nexusform.rendering.report.plan_report import Report, Stanza
 from nexusform.rendering.report.rollout_rows import HEADERS
+from nexusform.rendering.report.short_report import INVENTORY, build_notes
 from nexusform.rendering.report.site_rows import SiteRow, build_site_rows, describe_other_sites, select_changed_rows
 from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, format_upgrade_heading
 from nexusform.rendering.text.diagnostic_text import extract_snippet
@@ -157,32 +159,45 @@ _SIGN_CLASSES: Final = {"+": "added", "-": "removed", "~": "changed", "-/+": "re
 # --- overview ----------------------------------------------------------------------------------
 
 
-def build_verdict(
-    report: Report, overview: Overview, sentences: Sequence[tuple[str, str]], tiles: Part = None
-) -> Markup:
-    """Build the verdict, its figures and sentences with headings. `tiles` show moves, risks and the capacity
-    of one site.
-    """
-    lines: list[Part] = []
-    verdict_lines = [_build_verdict_line(overview, has_tiles=bool(tiles))]
-    if not report.is_errored:
-        verdict_lines.append(build_element("p", wording.format_thousands(report.verdict), class_="plan-line"))
-        if overview.placements and not tiles:
-            lines.append(build_element("li", overview.placements))
-        tile_headings = ("Risk", "Blocked") if tiles else ()
-        lines += [
-            build_element("li", build_element("b", f"{heading}: "), sentence)
-            for heading, sentence in sentences
-            if heading not in tile_headings
-        ]
-    if overview.inventory:
-        kind = "old" if overview.has_stale_inventory else None
-        lines.append(build_element("li", f"Inventory: {overview.inventory}", class_=kind))
-    if overview.finding_counts and not tiles:
-        risks = f": {'; '.join(overview.risks)}" if overview.risks else ""
-        finding_text = f"{', '.join(overview.finding_counts)}{risks}"
-        lines.append(build_element("li", build_element("a", finding_text, href="#diagnostics")))
-    return build_element("div", verdict_lines, tiles, build_element("ul", lines, class_="figures"), id="verdict")
+def build_verdict(plan: Plan, report: Report, overview: Overview) -> Markup:
+    """Build the decision block with placements and changes, and the notes."""
+    lines = [*build_decision_lines(plan), *_build_count_lines(report)]
+    block = [
+        (build_element("dt", line.label), [build_element("dd", build_breakable_name(text)) for text in line.texts])
+        for line in lines
+    ]
+    kind = "denied" if overview.rejection else _IMPACT_CLASSES[overview.impact]
+    notes = [] if report.is_errored else build_notes(plan)
+    items = [
+        build_element(
+            "li",
+            build_element("b", f"{heading}: "),
+            sentence,
+            class_="old" if heading == INVENTORY and overview.has_stale_inventory else None,
+        )
+        for heading, sentence in notes
+    ]
+    if overview.finding_counts:
+        items.append(build_element("li", build_element("a", ", ".join(overview.finding_counts), href="#diagnostics")))
+    return build_element(
+        "div",
+        build_element("dl", block, class_=f"decision {kind}"),
+        build_element("ul", items, class_="figures") if items else None,
+        id="verdict",
+    )
+
+
+def _build_count_lines(report: Report) -> list[DecisionLine]:
+    """Return the lines of placements by kind, and of changed objects."""
+    if report.is_errored:
+        return []
+    summaries = report.summaries if report.summaries[0].has_objects else ()
+    texts = [
+        f"{f'{get_title(summary.kind)}: ' if summary.kind else ''}{', '.join(build_count_clauses(summary))}"
+        for summary in summaries
+    ]
+    placements = [DecisionLine("Placements", tuple(texts))] if texts else []
+    return [*placements, DecisionLine("Plan", (wording.format_thousands(report.verdict).removeprefix("Plan: "),))]
 
 
 def build_sites_section(rows: Sequence[SiteRow]) -> Part:
@@ -207,20 +222,7 @@ def build_overview_section(overview: Overview) -> Part:
     return build_section("overview", "Capacity and counts", content, data_short="Capacity") if tables else None
 
 
-_IMPACT_CLASSES: Final = {Impact.NONE: "allowed", Impact.MOVES: "look", Impact.LOSES: "caution"}
-
-
-def _build_verdict_line(overview: Overview, *, has_tiles: bool) -> Markup:
-    """Build the line with the verdict and its reasons. With tiles, risks are omitted."""
-    if overview.rejection:
-        return build_element(
-            "p", build_element("strong", "Blocked"), f" by {overview.rejection}", class_="verdict denied"
-        )
-    reasons = [] if has_tiles else [*overview.weakened_rules, *overview.availability_losses]
-    reasons += [*overview.checks, *([overview.first_warning] if overview.first_warning and not has_tiles else [])]
-    reason_text = f" ({'; '.join(reasons)})" if reasons else ""
-    kind = _IMPACT_CLASSES[overview.impact]
-    return build_element("p", build_element("strong", "Allowed"), reason_text, class_=f"verdict {kind}")
+_IMPACT_CLASSES: Final = {Impact.NONE: "safe", Impact.MOVES: "look", Impact.LOSES: "caution"}
 
 
 def _build_capacity_tables(overview: Overview) -> list[Markup]:

@@ -44,7 +44,6 @@ from nexusform.rendering.pull_request.markdown_placements import (
     render_bindings,
     render_capacity,
     render_causes,
-    render_kinds,
     render_new_pools,
     render_other_vms,
     render_pods,
@@ -52,7 +51,7 @@ from nexusform.rendering.pull_request.markdown_placements import (
     render_unexpected_pools,
     render_vm_table,
 )
-from nexusform.rendering.pull_request.markdown_verdict import render_alert, render_last_line, render_title
+from nexusform.rendering.pull_request.markdown_verdict import render_alert, render_last_line, render_notes, render_title
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.entries import (
     Entries,
@@ -100,6 +99,7 @@ def render_markdown(
         return fit_parts([verdict, *_build_failure_parts(plan, entries, sources, origin)], max_bytes)
     parts = [
         verdict,
+        ReportPart("Notes", 96, tuple(render_notes(plan))),
         ReportPart("Sites", 93, tuple(_render_sites(plan))),
         *_build_placement_parts(plan, report, origin),
         *_build_consequence_parts(plan, entries, overview, origin),
@@ -110,7 +110,7 @@ def render_markdown(
             tuple(render_drift(plan, create_schema_lookup(registries))),
             create_heading_renderer("Changed outside of nexusform"),
         ),
-        ReportPart("The last line", 99, (render_last_line(report, overview, origin),), is_atomic=True),
+        ReportPart("The last line", 99, tuple(filter(None, [render_last_line(overview, origin)])), is_atomic=True),
         *_build_folded_parts(plan, report, overview, sources),
     ]
     return fit_parts(parts, max_bytes)
@@ -143,7 +143,6 @@ def _build_placement_parts(plan: Plan, report: Report, origin: CodeOrigin) -> li
         ReportPart("Rollouts", 83, tuple(render_rollouts(report)), create_heading_renderer("Rollout")),
         ReportPart("Pods", 82, tuple(render_pods(report)), create_heading_renderer("Pods")),
         ReportPart("Racks", 65, tuple(picture), lambda text: format_code_block(text, "text"), is_atomic=True),
-        _build_counts_part(plan, report),
     ]
 
 
@@ -159,11 +158,6 @@ def _render_sites(plan: Plan) -> list[str]:
     lines = render_table(("site", "VMs", "changes"), cells)
     other_texts = [f"{escape_plain_text(sentence)}." for sentence in describe_other_sites(rows)]
     return [*lines, "", " ".join(other_texts)] if other_texts else lines
-
-
-def _build_counts_part(plan: Plan, report: Report) -> ReportPart:
-    lines = tuple(render_kinds(plan, report))
-    return ReportPart("Counts", 86, lines, create_heading_renderer("Totals") if len(lines) > 1 else str)
 
 
 def _build_consequence_parts(plan: Plan, entries: Entries, overview: Overview, origin: CodeOrigin) -> list[ReportPart]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first, format_list, select_form
-from nexusform.placement_kinds.kinds import KINDS, VM, PlacementKind, get_title
+from nexusform.placement_kinds.kinds import KINDS, VM, PlacementKind
 from nexusform.plans.impact.effects import Effect, compute_effect, is_upgrade_row, list_upgrade_pools
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.pull_request.markdown_parts import (
@@ -29,7 +29,6 @@ from nexusform.rendering.report.placement_rows import (
 )
 from nexusform.rendering.report.plan_report import Report
 from nexusform.rendering.report.rollout_rows import HEADERS
-from nexusform.rendering.report.summary_sentences import describe_certainty
 from nexusform.rendering.report.wording import VmMove, describe_trigger, list_vm_moves
 from nexusform.scheduling.decision import Location
 from nexusform.scheduling.racks.vms import Placement
@@ -321,50 +320,7 @@ def _render_line(line: PlacementLine) -> str:
             return f"{label} {location}{trigger_note}"
 
 
-# --- counts and certainty ----------------------------------------------------------------------
-
-
-def render_kinds(plan: Plan, report: Report) -> list[str]:
-    """Render the outcomes and the certainty of each kind: `**VMs**: 53 placed, 162 kept. VMs per rack certain
-    ...`.
-    """
-    summaries = report.summaries[1:] or report.summaries
-    total_kind = next((row.kind for row in plan.placements), VM)
-    lines: list[str] = []
-    prediction_text = "".join(f" {escape_plain_text(text)}" for text in _describe_predictions(plan))
-    for summary in summaries:
-        if not summary.has_objects:
-            continue
-        kind = summary.kind or total_kind
-        counts_text = ", ".join(f"{count:,} {outcome}" for count, outcome in summary.outcomes)
-        certainty_text = describe_certainty(plan) if kind == VM and summary.place + summary.move else ""
-        certainty = f" Confidence: {certainty_text}" if certainty_text else ""
-        prediction_suffix, prediction_text = (prediction_text, "") if certainty_text else ("", prediction_text)
-        lines.append(f"- **{get_title(kind)}**: {counts_text}.{certainty}{prediction_suffix}")
-    if lines and prediction_text:  # after the certainty of this plan; without VMs at the end
-        lines[-1] += prediction_text
-    return lines
-
-
-_MAX_SCORES = 3
-
-
-def _describe_predictions(plan: Plan) -> Iterator[str]:
-    """Yield the accuracy of the predictions of earlier plans."""
-    scores = [
-        (score.site, score.predictions)
-        for score in plan.prediction_scores[:_MAX_SCORES]
-        if score.predictions is not None
-    ]
-    for site, predictions in scores:
-        site_note = f" on {site}" if len(scores) > 1 else ""
-        certain_note = (
-            f", {predictions.certain_correct:,} of {predictions.certain:,} certain ones" if predictions.certain else ""
-        )
-        yield (
-            f"{predictions.correct:,} of {format_count(predictions.verified, 'earlier prediction')}"
-            f"{site_note} correct{certain_note}."
-        )
+# --- causes ------------------------------------------------------------------------------------
 
 
 def find_move_causes(plan: Plan) -> tuple[Change, ...]:

@@ -11,7 +11,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.diagnostics.levels import Impact, Level
 from nexusform.diagnostics.phrases import format_count, format_first, format_list, select_form
 from nexusform.placement_kinds.kinds import get_order
@@ -38,9 +37,9 @@ from nexusform.rendering.report.capacity_table import (
     build_other_rows,
     list_sites_with_capacity,
 )
+from nexusform.rendering.report.decision_lines import format_title, is_denying, list_reasons, select_own_errors
 from nexusform.rendering.report.entries import Entries, Finding, build_entries, collect_findings, list_shortened_texts
 from nexusform.rendering.report.plan_report import Report
-from nexusform.rendering.report.summary_sentences import describe_certainty
 from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 from nexusform.rendering.report.wording import count_changes
 
@@ -73,7 +72,7 @@ class Overview(Struct, frozen=True):
     conditions. `risks` are the summaries of the `warning_count` warnings, `finding_counts` the numbers of
     findings by level. `impact` is the level of impact, `availability_losses` are lost quorums and last
     replicas, `weakened_rules` are separation rules that end or only warn. `first_warning` is the first
-    failure caused by the plan. `certainty` and `inventory` are "" if unknown; `has_stale_inventory` means
+    failure caused by the plan. `inventory` is "" if unknown; `has_stale_inventory` means
     that the inventory should be read again.
     """
 
@@ -82,7 +81,6 @@ class Overview(Struct, frozen=True):
     guard_rail_violations: tuple[str, ...]
     checks: tuple[str, ...]
     placements: str
-    certainty: str
     sites: tuple[str, ...]
     capacity: tuple[CapacityRow, ...]
     inventory: str
@@ -109,7 +107,6 @@ def build_overview(plan: Plan, report: Report) -> Overview:
         ),
         checks=_collect_checks(plan),
         placements=_describe_placements(report),
-        certainty=describe_certainty(plan),
         sites=list_sites_with_capacity(plan.capacity),
         capacity=(*build_capacity_rows(plan.capacity), *build_other_rows(plan.capacity, plan.other_capacity)),
         inventory=describe_inventory(plan),
@@ -154,13 +151,6 @@ def build_headline(plan: Plan, report: Report) -> str:
     return ", ".join(["blocked" if plan.is_rejected else "", *clauses]).removeprefix(", ")
 
 
-def describe_destroyed(plan: Plan) -> str:
-    """Return `2 objects to destroy or replace`, or only the applicable verb."""
-    count, deleted = plan.to_destroy, plan.count(Action.DELETE)
-    verbs = {0: "replace", count: "destroy"}
-    return f"{format_count(count, 'object')} to {verbs.get(deleted, 'destroy or replace')}"
-
-
 def _describe_objectless_plan(plan: Plan) -> list[str]:
     """Describe a plan without changes of objects."""
     if plan.mode is Mode.REFRESH_ONLY:
@@ -174,19 +164,11 @@ def _describe_objectless_plan(plan: Plan) -> list[str]:
     return ["outputs only"]
 
 
-_MAX_TITLES: Final = 3
-
-
 def describe_rejection(plan: Plan) -> str:
     """Return the rules, errors and guard rails that block applying, in this order, or ""."""
     if not plan.is_rejected:
         return ""
-    reasons = _list_broken_rules(plan)
-    errors = list(_select_own_errors(plan))
-    if errors:
-        error_count = "an error" if len(errors) == 1 else f"{len(errors):,} errors"
-        titles = list(dict.fromkeys(map(_format_title, errors)))
-        reasons.append(f"{error_count}: {format_first(titles, _MAX_TITLES, '; ')}")
+    reasons = [reason.removeprefix("by ") for reason in list_reasons(plan)]
     limits = list_broken_limits(plan)
     if limits:
         reasons.append(f"{select_form(len(limits), 'guard rail')} {format_list(limits)}")
@@ -195,35 +177,12 @@ def describe_rejection(plan: Plan) -> str:
 
 def _describe_failure(plan: Plan) -> str:
     """Return `planning failed: cluster-b/pool1 does not fit, and 2 more errors`."""
-    reasons = [f"{rule} does not hold" for rule in _list_broken_rules(plan)]
-    reasons += map(_format_title, _select_own_errors(plan))
+    broken_rules = [verdict.address for verdict in plan.separation_verdicts if is_denying(verdict)]
+    reasons = [f"separation rule {address} does not hold" for address in broken_rules]
+    reasons += map(format_title, select_own_errors(plan))
     further_count = len(reasons) - 1
     suffix = f", and {format_count(further_count, 'more error')}" if further_count > 0 else ""
     return f"planning failed: {reasons[0]}{suffix}" if reasons else "planning failed"
-
-
-def _list_broken_rules(plan: Plan) -> list[str]:
-    return [f"separation rule {verdict.address}" for verdict in plan.separation_verdicts if _is_denying(verdict)]
-
-
-def _select_own_errors(plan: Plan) -> Iterator[Diagnostic]:
-    """Yield the errors of a plan without violations of separation rules and guard rails."""
-    broken_rules = {str(verdict.address) for verdict in plan.separation_verdicts if _is_denying(verdict)}
-    for diagnostic in plan.diagnostics:
-        is_error = diagnostic.severity is Severity.ERROR and diagnostic.id != GUARD_RAIL
-        if is_error and diagnostic.address not in broken_rules:
-            yield diagnostic
-
-
-def _format_title(diagnostic: Diagnostic) -> str:
-    """Format an error as a short title."""
-    text = diagnostic.brief or diagnostic.summary
-    # The title continues a sentence, so it starts in lower case unless with an abbreviation.
-    return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"
-
-
-def _is_denying(verdict: SeparationVerdict) -> bool:
-    return verdict.enforcement == "deny" and verdict.satisfied != "always"
 
 
 _RULE_RESULTS: Final = {

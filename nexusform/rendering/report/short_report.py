@@ -12,13 +12,12 @@ from nexusform.interfaces.plugins import Registries
 from nexusform.placement_kinds.kinds import VM, format_location_briefly
 from nexusform.plans.plan import Action, Mode, PlacementAction, Plan, PredictionScore
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
-from nexusform.rendering.report.capacity_table import SiteSummary, summarize_sites
+from nexusform.rendering.report.decision_lines import DecisionLine, build_decision_lines
 from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.entries import Entries, build_entries
 from nexusform.rendering.report.folding import SitePools, build_site_pools, format_names
 from nexusform.rendering.report.object_rows import ObjectFold, build_drift_folds, build_object_folds
-from nexusform.rendering.report.overview import count_conditions, describe_inventory, describe_rejection
+from nexusform.rendering.report.overview import count_conditions, describe_inventory
 from nexusform.rendering.report.placement_rows import (
     Detail,
     PlacementGroup,
@@ -28,13 +27,7 @@ from nexusform.rendering.report.placement_rows import (
 )
 from nexusform.rendering.report.plan_report import build_rollouts, compare_output, create_schema_lookup, select_drift
 from nexusform.rendering.report.site_rows import SiteRow, build_site_rows
-from nexusform.rendering.report.summary_sentences import (
-    describe_capacity,
-    describe_certainty,
-    describe_scale_in,
-    describe_surge_capacity,
-    describe_unknown_cells,
-)
+from nexusform.rendering.report.summary_sentences import describe_scale_in, describe_unknown_cells
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_sentences
 
 if TYPE_CHECKING:  # few plans have rollouts
@@ -46,7 +39,7 @@ MAX_LISTED_VMS: Final = 12  # up to this number, new VMs are listed by machine n
 
 
 class ShortReport(Struct, frozen=True):
-    """All data of the short plan. `verdict` are (heading, sentence) pairs. `plan_line` is "" if applying
+    """All data of the short plan. `notes` are (heading, sentence) pairs. `plan_line` is "" if applying
     changes no object and no output; `comparison` then has the sentence and its detail.
     """
 
@@ -59,7 +52,8 @@ class ShortReport(Struct, frozen=True):
     groups: tuple[PlacementGroup, ...]
     summaries: tuple[PlacementSummary, ...]
     entries: Entries
-    verdict: tuple[tuple[str, str], ...]
+    notes: tuple[tuple[str, str], ...]
+    decision: tuple[DecisionLine, ...]
     plan_line: str
     is_rejected: bool
     samples: int
@@ -85,7 +79,8 @@ def build_short_report(plan: Plan, registries: Registries, detail: Detail) -> Sh
         groups=_select_unlisted_lines(plan, groups, detail),
         summaries=build_summaries(plan),
         entries=build_entries(plan),
-        verdict=() if plan.errored else tuple(build_verdict_sentences(plan)),
+        notes=() if plan.errored else tuple(build_notes(plan)),
+        decision=build_decision_lines(plan),
         plan_line=wording.format_plan_line(plan) if plan.has_changes else "",
         is_rejected=plan.is_rejected,
         comparison=wording.describe_no_changes(plan),
@@ -113,28 +108,22 @@ def _select_unlisted_lines(
     return tuple(selected_groups)
 
 
-# --- verdict -----------------------------------------------------------------------------------
+# --- notes -------------------------------------------------------------------------------------
 
 
-def build_verdict_sentences(plan: Plan) -> list[tuple[str, str]]:
-    """Return the closing lines as pairs of heading and sentence, without empty ones."""
-    sites = [site for site in summarize_sites(plan.capacity) if site.after is not None]
+def build_notes(plan: Plan) -> list[tuple[str, str]]:
+    """Return pairs of heading and sentence about upgrades, samples, rules and inputs, without empty ones."""
     sentences = [
-        *_describe_capacity(sites),
         *build_upgrade_sentences(plan),
-        ("Upgrades", _describe_upgrades(sites)),
-        ("Confidence", describe_certainty(plan)),
+        ("NUMA cells", describe_unknown_cells(plan.numa_sampling)),
+        ("Scale-in", describe_scale_in(plan)),
     ]
-    sentences += [("NUMA cells", describe_unknown_cells(plan.numa_sampling)), ("Scale-in", describe_scale_in(plan))]
     sentences += [
         (f"Predictions on {score.site}", _describe_accuracy(score)) for score in plan.prediction_scores[:MAX_SITES]
     ]
     sentences += [("Dry run", judgement) for judgement in plan.dry_run_messages]
     sentences += _describe_separations(plan)
-    sentences += [("Risk", f"{text}.") for text in (*find_weakened_rules(plan), *find_availability_losses(plan))]
     sentences += [("Conditions", _describe_conditions(plan)), (INVENTORY, _describe_inventory(plan))]
-    denied = describe_rejection(plan)
-    sentences.append(("Blocked", f"by {denied}." if denied else ""))
     return [(heading, sentence) for heading, sentence in sentences if sentence]
 
 
@@ -161,32 +150,6 @@ def _describe_accuracy(score: PredictionScore) -> str:
 
 def _format_percent(share: float) -> str:
     return f"{share:.1%}".replace("%", " %")
-
-
-def _describe_capacity(sites: list[SiteSummary]) -> list[tuple[str, str]]:
-    """Describe the capacity of every site; with several, only of changed sites."""
-    changed_sites = [site for site in sites if site.before != site.after]
-    selected_sites = changed_sites or sites
-    sentences = [(f"Spare capacity on {site.name}", describe_capacity(site)) for site in selected_sites[:MAX_SITES]]
-    if len(selected_sites) > MAX_SITES:
-        sentences.append(
-            ("Spare capacity", f"{len(selected_sites) - MAX_SITES} more sites; -report=html:FILE lists them.")
-        )
-    unchanged_count = len(sites) - len(selected_sites)
-    if unchanged_count:
-        sentences.append((f"Other {format_count(unchanged_count, 'site')}", "unchanged."))
-    return sentences
-
-
-def _describe_upgrades(sites: list[SiteSummary]) -> str:
-    """Describe the clusters without capacity for an upgrade."""
-    lacking: list[str] = []
-    uncertain: list[str] = []
-    for site in sites:
-        if site.after is not None:
-            lacking += site.after.no_surge_clusters
-            uncertain += site.after.uncertain_surge_clusters
-    return describe_surge_capacity(sites, format_names(lacking), format_names(uncertain))
 
 
 def _describe_separations(plan: Plan) -> list[tuple[str, str]]:

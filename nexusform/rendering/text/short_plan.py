@@ -21,6 +21,7 @@ from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import Registries
 from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.notation.colours import (
+    PLAIN,
     Painter,
     count_columns,
     escape_control_characters,
@@ -30,6 +31,7 @@ from nexusform.rendering.notation.colours import (
 )
 from nexusform.rendering.notation.hcl_text import format_attribute_name
 from nexusform.rendering.report import wording
+from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.difference_tree import Difference, NodeKind
 from nexusform.rendering.report.entries import Entry, limit_per_id, list_shortened_texts, list_subjects
 from nexusform.rendering.report.folding import format_instances, format_names
@@ -74,8 +76,7 @@ def render_halves(plan: Plan, options: PlanTextOptions) -> tuple[str, str]:
     # Changes planned before an error may result from it and would hide it.
     before = [FAILED] if report.is_errored else _render_changes(report, options.width, paint)
     after = _render_diagnostic_parts(report, options, paint)
-    if not report.is_errored:
-        after += _render_closing(report, options, paint)
+    after += _render_closing(report, options, paint)
     return _join_parts(before), _join_parts(after)
 
 
@@ -274,21 +275,42 @@ def _append_location_truncated(lines: list[str], location: str, width: int) -> l
 
 
 def _render_closing(report: ShortReport, options: PlanTextOptions, paint: Painter) -> list[str]:
-    """Render the next step, the verdict line by line, and the counts."""
-    lines: list[str] = []
-    if report.plan_line:
-        heading_width = max((count_columns(heading) for heading, _ in report.verdict), default=0)
-        for heading, sentence in report.verdict:
-            label = paint(f"{escape_control_characters(heading)}:", "bold")
-            lines += render_labelled_text(
-                label, escape_control_characters(sentence), heading_width + 2, options.width, gap=1
-            )
+    """Render the notes, the next step, the decision block, and the counts."""
+    if report.is_errored:
+        return ["\n".join(render_decision(report.decision, options.width, paint))]
+    lines = render_decision(report.decision, options.width, paint) if report.plan_line or report.is_rejected else []
     if report.summaries[0].has_objects:
         lines += render_placement_counts(report.summaries, paint, options.width)
     if report.plan_line:
         title, _, counts = report.plan_line.partition(" ")
         lines.append(f"{paint(title, 'bold')} {counts}")
-    return [build_next_step(report, options), "\n".join(lines)]
+    notes = _render_notes(report.notes, options.width, paint) if report.plan_line else []
+    return ["\n".join(notes), build_next_step(report, options), "\n".join(lines)]
+
+
+def _render_notes(notes: Sequence[tuple[str, str]], width: int, paint: Painter) -> list[str]:
+    """Render a line per note, with the headings in a column."""
+    heading_width = max((count_columns(heading) for heading, _ in notes), default=0)
+    lines: list[str] = []
+    for heading, sentence in notes:
+        label = paint(f"{escape_control_characters(heading)}:", "bold")
+        lines += render_labelled_text(label, escape_control_characters(sentence), heading_width + 2, width, gap=1)
+    return lines
+
+
+_DECISION_COLUMN: Final = 13  # column of the texts of the decision block
+
+
+def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter = PLAIN) -> list[str]:
+    """Render the decision block; further texts of a line are below the first."""
+    lines: list[str] = []
+    for line in decision:
+        label = f"{line.label} " if line.texts[0].startswith("(") else f"{line.label}: "
+        for text in map(escape_control_characters, line.texts):
+            column = max(_DECISION_COLUMN, count_columns(label))
+            lines += render_labelled_text(paint(label.rstrip(), "bold"), text, column, width, gap=1)
+            label = ""
+    return lines
 
 
 def build_next_step(report: ShortReport, options: PlanTextOptions) -> str:

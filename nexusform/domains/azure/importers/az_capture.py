@@ -159,6 +159,7 @@ def _build_missing_file_problem(directory: str, standard: StandardFile) -> Probl
 
 
 NOT_CAPTURED: Final = "not-captured"
+VMS_NOT_CAPTURED: Final = "vms-not-captured"  # capacity of unknown VMs counts as free
 _TIMES_NOT_CAPTURED: Final = "creation-times-not-captured"
 _MAX_NAMES: Final = 4
 _FILES: Final = {standard.kind: standard for standard in STANDARD_FILES}
@@ -215,7 +216,7 @@ def find_uncaptured(
             yield from _find_missing_workloads(kind, plural, consequence, items)
     clusters = list(chain.from_iterable(inventory.clusters for inventory in inventories))
     if items.unlisted_clusters:
-        yield _build_warning(describe_missing_clusters(items.unlisted_clusters))
+        yield _build_warning(describe_missing_clusters(items.unlisted_clusters), VMS_NOT_CAPTURED)
     without_pools = [cluster for cluster in clusters if not cluster.has_pool_list]
     if without_pools:
         yield _build_warning(_describe_missing_pools(without_pools))
@@ -223,7 +224,8 @@ def find_uncaptured(
     if without_nodes:
         yield _build_warning(
             f"{describe_missing_nodes(without_nodes)} Their machines are unknown and their capacity "
-            f"counts as free. {CAPTURE_NODES}"
+            f"counts as free. {CAPTURE_NODES}",
+            VMS_NOT_CAPTURED,
         )
     without_times = [cluster for cluster in clusters if numbers_nodes and _has_untimed_nodes(cluster)]
     if without_times:
@@ -249,12 +251,14 @@ def _find_missing_workloads(kind: str, plural: str, consequence: str, items: AzI
         yield _build_warning(
             f"The export has no list of {plural} ({name}): none is read and {consequence}. Capture them "
             f"with: {command} (where there are none, that is an empty list).",
+            VMS_NOT_CAPTURED,
             brief=f"{plural}: not captured; {consequence}: {command}",
         )
     elif kind not in items.incomplete_kinds:  # a truncated list has a finding of its own
         yield _build_warning(
             f"The export contains single {plural}, but no list of them. Capacity of others counts as "
             f"free. Capture them with: {command}",
+            VMS_NOT_CAPTURED,
             brief=f"{plural}: some are not captured; their capacity counts as free: {command}",
         )
 

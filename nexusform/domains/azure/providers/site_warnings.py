@@ -12,6 +12,7 @@ from nexusform.diagnostics.phrases import format_count, format_first, select_for
 from nexusform.domains.azure.importers.az_capture import (
     CAPTURE_NODES,
     NOT_CAPTURED,
+    VMS_NOT_CAPTURED,
     WORKLOAD_KINDS,
     build_capture_command,
     build_pool_command,
@@ -57,16 +58,14 @@ class SiteView:
         """Build all warnings."""
         managed_sites = {object_id.partition("/")[0] for _, object_id in self.managed}
         details = [*self._describe_missing_sites(), *self._describe_missing_kinds()]
+        pool_details: list[str] = []
         unlisted_clusters = {name for site in self.sites.values() for name in site.inventory.unlisted_clusters}
         if unlisted_clusters and any(site in managed_sites for site in self.sites):
             details.append(describe_missing_clusters(sorted(unlisted_clusters)))
         for site in self.sites.values():
             if site.name in managed_sites:
-                details += [
-                    *self._describe_unlisted_kinds(site),
-                    *self._describe_unlisted_pools(site),
-                    *self._describe_unlisted_nodes(site),
-                ]
+                details += [*self._describe_unlisted_kinds(site), *self._describe_unlisted_nodes(site)]
+                pool_details += self._describe_unlisted_pools(site)
         failures = [
             problem
             for site in self.sites.values()
@@ -76,7 +75,8 @@ class SiteView:
         unmanaged = [detail for site in self.sites.values() for detail in self._describe_unmanaged(site)]
         return [
             *failures,
-            *(Problem((), NOT_CAPTURED, detail, Severity.WARNING) for detail in details),
+            *(Problem((), VMS_NOT_CAPTURED, detail, Severity.WARNING) for detail in details),
+            *(Problem((), NOT_CAPTURED, detail, Severity.WARNING) for detail in pool_details),
             *(Problem((), _UNMANAGED, detail, Severity.WARNING) for detail in unmanaged),
         ]
 

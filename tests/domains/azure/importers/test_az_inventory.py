@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.times import parse_duration, parse_time
-from nexusform.domains.azure.importers.az_capture import NOT_CAPTURED
+from nexusform.domains.azure.importers.az_capture import NOT_CAPTURED, VMS_NOT_CAPTURED
 from nexusform.domains.azure.importers.az_documents import Documents, parse_json
 from nexusform.domains.azure.importers.az_inventory import MAX_FINDINGS, read_inventory
 from nexusform.domains.azure.importers.az_machines import find_machine_sku, parse_roles
@@ -90,7 +90,7 @@ def read(**kinds: Any) -> tuple[AzInventory, tuple[Problem, ...]]:
 def without_captures(answer: Read) -> Read:
     """The answer without what is said of kinds that these small exports lack."""
     inventory, findings = answer
-    lacking = {NOT_CAPTURED, "missing-file", "derived-value"}
+    lacking = {NOT_CAPTURED, VMS_NOT_CAPTURED, "missing-file", "derived-value"}
     return inventory, tuple(f for f in findings if f.id not in lacking)
 
 

@@ -1,0 +1,59 @@
+"""Key `decision` of a plan document: the figures of the decision block."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from nexusform.json_data.record_forms import RecordForm
+from nexusform.plans.impact.decision import (
+    CapacityFigures,
+    ConfidenceFigures,
+    ImpactFigures,
+    MinuteRange,
+    UpgradeCapacity,
+    build_decision,
+)
+from nexusform.plans.plan import GuardRailResult, Plan
+from nexusform.scheduling.racks.vms import Interval
+
+_IMPACT_FORM: Final = RecordForm(
+    ImpactFigures, "recreated moved removed host_lost max_down minutes", minutes=RecordForm(MinuteRange)
+)
+_CONFIDENCE_FORM: Final = RecordForm(ConfidenceFigures)
+
+
+def _simplify_number(number: float) -> float:
+    """Return a whole number as an integer."""
+    return int(number) if number.is_integer() else number
+
+
+_GUARD_RAIL_FORM: Final = RecordForm(
+    GuardRailResult, "name limit value result [reason]", limit=_simplify_number, value=_simplify_number
+)
+_UPGRADE_FORM: Final = RecordForm(UpgradeCapacity, "site cluster result")
+
+
+def build_decision_document(plan: Plan) -> dict[str, Any]:
+    """Build the figures of a plan. Capacity is the number that certainly fits, null if it is unknown."""
+    decision = build_decision(plan)
+    return {
+        "impact": _IMPACT_FORM(decision.impact),
+        "capacity": [_build_capacity(row) for row in decision.capacity],
+        "upgrades": [_UPGRADE_FORM(upgrade) for upgrade in decision.upgrades],
+        "confidence": _CONFIDENCE_FORM(decision.confidence),
+        "guard_rails": [_GUARD_RAIL_FORM(result) for result in decision.guard_rails],
+    }
+
+
+def _build_capacity(row: CapacityFigures) -> dict[str, Any]:
+    def get_minimum(figure: Interval | None) -> int | None:
+        return None if figure is None or row.lacks_data else figure.minimum
+
+    return {
+        "site": row.site,
+        "vm_sku_name": row.vm_sku_name,
+        "before": get_minimum(row.before),
+        "after": get_minimum(row.after),
+        "rack_down_before": get_minimum(row.rack_down_before),
+        "rack_down_after": get_minimum(row.rack_down_after),
+    }

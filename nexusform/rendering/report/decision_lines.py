@@ -1,0 +1,297 @@
+"""Decision block of a plan: the same lines at the end of the text, and at the top of comment and page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.phrases import format_count, format_first, format_list, select_form
+from nexusform.placement_kinds.kinds import VM, get_noun
+from nexusform.plans.impact.decision import (
+    INSUFFICIENT,
+    SUFFICIENT,
+    CapacityFigures,
+    ConfidenceFigures,
+    Decision,
+    ImpactFigures,
+    build_decision,
+)
+from nexusform.plans.impact.effects import (
+    LOSS_EFFECTS,
+    Effect,
+    EffectCount,
+    count_effects,
+    format_effect_clauses,
+    select_rows_outside_upgrades,
+)
+from nexusform.plans.impact.guard_rails import BLOCKED, GUARD_RAIL, PASSED, format_limit
+from nexusform.plans.plan import Action, GuardRailResult, Plan, SeparationVerdict, is_fully_decided
+from nexusform.rendering.report.availability_losses import (
+    describe_lost_vms,
+    find_availability_losses,
+    find_weakened_rules,
+)
+from nexusform.rendering.report.folding import format_names
+from nexusform.rendering.report.upgrade_sentences import describe_upgrades
+from nexusform.scheduling.racks.vms import Interval
+
+_MAX_SITES: Final = 6
+_MAX_ERRORS: Final = 3
+_MINUTES_PER_HOUR: Final = 60
+_MAX_MINUTES: Final = 180  # longer times are in hours
+
+
+class DecisionLine(Struct, frozen=True):
+    """One line of the block, or several below one label."""
+
+    label: str
+    texts: tuple[str, ...]
+
+
+def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
+    """Return the lines of a plan; lines without content are omitted. A failed plan has no figures."""
+    if plan.errored:
+        rails = (
+            (DecisionLine("Guard rails", tuple(_describe_guard_rails(plan.guard_rails))),) if plan.guard_rails else ()
+        )
+        return (_build_failure_line(plan), *rails)
+    decision = build_decision(plan)
+    lines = (
+        DecisionLine("Partial plan", tuple(_describe_selection(plan))),
+        DecisionLine("Impact", (_describe_impact(plan, decision.impact),)),
+        DecisionLine("Risk", (*find_weakened_rules(plan), *find_availability_losses(plan))),
+        DecisionLine("Blocked", tuple(list_reasons(plan))),
+        DecisionLine("Capacity", tuple(_describe_capacity(decision.capacity))),
+        DecisionLine("Upgrades", tuple(_describe_upgrade_capacity(decision))),
+        DecisionLine("Confidence", tuple(_describe_confidence(plan, decision.confidence))),
+        DecisionLine("Guard rails", tuple(_describe_guard_rails(decision.guard_rails))),
+    )
+    return tuple(line for line in lines if line.texts)
+
+
+def _build_failure_line(plan: Plan) -> DecisionLine:
+    errors = sum(diagnostic.severity is Severity.ERROR for diagnostic in plan.diagnostics)
+    return DecisionLine("Plan failed", (f"{format_count(errors, 'error')}. No changes were made.",))
+
+
+def _describe_selection(plan: Plan) -> Iterator[str]:
+    if plan.targets or plan.excludes:
+        option = "-target" if plan.targets else "-exclude"
+        changed = sum(change.action is not Action.NO_OP for change in plan.changes)
+        yield f"({option}): {format_count(changed, 'changed resource')}; others were not planned"
+
+
+# --- impact ------------------------------------------------------------------------------------
+
+_VERBS: Final[Mapping[Effect, str]] = {
+    Effect.MOVED: "to move",
+    Effect.RECREATED: "to re-create in place",
+    Effect.REMOVED: "to remove",
+    Effect.FORGOTTEN: "to forget",
+}
+
+
+def _describe_impact(plan: Plan, figures: ImpactFigures) -> str:
+    """Return `3 VMs to move (re-created), at most 1 down at a time, drains up to 90 min`."""
+    counts = count_effects(plan.placements)
+    outside_upgrades = count_effects(select_rows_outside_upgrades(plan)) if plan.upgrades else counts
+    clauses = [*_describe_upgraded(plan), *describe_effects(outside_upgrades, LOSS_EFFECTS), *describe_lost_vms(plan)]
+    if not clauses:
+        clauses = ["no running workload affected"]
+    elif figures.max_down:
+        clusters = {(row.site_id, row.cluster) for row in plan.placements if row.kind == VM}
+        scope = " per cluster" if len(clusters) > 1 else ""
+        clauses.append(f"at most {figures.max_down:,} down at a time{scope}")
+    elif plan.upgrades:
+        clauses.append("capacity never drops")
+    if figures.minutes is not None:
+        clauses.append(f"drains up to {_format_minutes(figures.minutes.max)}")
+    further_clauses = format_effect_clauses(counts, [Effect.WAITING])
+    if plan.to_destroy:
+        further_clauses.append(describe_destroyed(plan))
+    return "; ".join([", ".join(clauses), *further_clauses])
+
+
+def _describe_upgraded(plan: Plan) -> list[str]:
+    count = sum(upgrade.vms for upgrade in plan.upgrades)
+    return (
+        [f"{format_count(count, 'VM')} to re-create ({format_list(describe_upgrades(plan.upgrades))})"] if count else []
+    )
+
+
+def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> list[str]:
+    """Return a clause per effect: `3 VMs and 2 pods to move (VMs are re-created)`."""
+    clauses: list[str] = []
+    for effect in effects:
+        rows = [row for row in counts if row.effect is effect]
+        if effect in (Effect.LOST, Effect.UNPLACED):
+            clauses += format_effect_clauses(rows, [effect])
+            continue
+        totals = {
+            kind: sum(row.count for row in rows if row.kind == kind) for kind in dict.fromkeys(row.kind for row in rows)
+        }
+        if totals:
+            subjects = format_list(format_count(count, get_noun(kind)) for kind, count in totals.items())
+            note = " (re-created)" if effect is Effect.MOVED and VM in totals else ""
+            if effect is Effect.FORGOTTEN:
+                note = f" ({select_form(sum(totals.values()), 'it keeps', 'they keep')} running, unmanaged)"
+            clauses.append(f"{subjects} {_VERBS[effect]}{note}")
+    return clauses
+
+
+def _format_minutes(minutes: int) -> str:
+    return f"{minutes} min" if minutes <= _MAX_MINUTES else f"{-(-minutes // _MINUTES_PER_HOUR):,} h"
+
+
+def describe_destroyed(plan: Plan) -> str:
+    """Return `2 objects to destroy or replace`, or only the applicable verb."""
+    count, deleted = plan.to_destroy, plan.count(Action.DELETE)
+    verbs = {0: "replace", count: "destroy"}
+    return f"{format_count(count, 'object')} to {verbs.get(deleted, 'destroy or replace')}"
+
+
+# --- capacity and upgrades ---------------------------------------------------------------------
+
+
+def _describe_capacity(rows: Sequence[CapacityFigures]) -> Iterator[str]:
+    """Yield `lab 46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)` per site, equal sites in one line;
+    with several sites, only of changed ones.
+    """
+    changed_rows = [row for row in rows if row.is_changed] or list(rows)
+    names_by_figures: dict[str, list[str]] = {}
+    for row in changed_rows:
+        names_by_figures.setdefault(format_capacity(row), []).append(row.site)
+    figures = list(names_by_figures.items())
+    for text, names in figures[:_MAX_SITES]:
+        # The figures are those of each site.
+        yield f"{format_names(names)} {text}" if len(names) == 1 else f"{format_names(names)}: each {text}"
+    hidden_count = sum(len(names) for _, names in figures[_MAX_SITES:])
+    if hidden_count:
+        yield f"{format_count(hidden_count, 'more site')} with other figures"
+    if len(changed_rows) < len(rows):
+        yield f"other {format_count(len(rows) - len(changed_rows), 'site')} unchanged"
+
+
+def format_capacity(row: CapacityFigures) -> str:
+    """Return `46 -> 43 x NC_P46_224_v1 (37 -> 34 with one rack down)`, or one figure each if unchanged."""
+    free = _format_change(row.before, row.after)
+    rack_down = _format_change(row.rack_down_before, row.rack_down_after)
+    bound = "at most " if row.lacks_data else ""
+    note = "; data is missing" if row.lacks_data else ""
+    return f"{bound}{free} x {row.vm_sku_name} ({rack_down} with one rack down){note}"
+
+
+def _format_change(before: Interval | None, after: Interval | None) -> str:
+    assert after is not None, "only existing sites have figures"
+    if before is None or before == after:
+        return _format_amount(after)
+    return f"{_format_amount(before)} -> {_format_amount(after)}"
+
+
+def _format_amount(count: Interval) -> str:
+    """Format a count, or its bounds if not exact."""
+    if count.is_exact:
+        return f"{count.minimum:,}"
+    return f"{count.minimum:,} or {count.maximum:,}" if count.maximum == count.minimum + 1 else f"{count}"
+
+
+def _describe_upgrade_capacity(decision: Decision) -> Iterator[str]:
+    """Yield `no surge capacity for cluster-d; sufficient for the other 4`."""
+    if not decision.upgrades:
+        return
+    has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1
+    names: dict[str, list[str]] = {}
+    for upgrade in decision.upgrades:
+        name = f"{upgrade.site}/{upgrade.cluster}" if has_several_sites else upgrade.cluster
+        names.setdefault(upgrade.result, []).append(name)
+    insufficient, sufficient = names.pop(INSUFFICIENT, []), names.pop(SUFFICIENT, [])
+    unknown = list(chain.from_iterable(names.values()))
+    if not insufficient and not unknown:
+        yield "surge capacity for every cluster"
+        return
+    clauses = [f"no surge capacity for {format_names(insufficient)}"] if insufficient else []
+    if unknown:
+        lacks_data = any(row.lacks_data for row in decision.capacity)
+        cause = "data is missing" if lacks_data else "NUMA use unknown"
+        clauses.append(f"surge capacity unknown for {format_names(unknown)} ({cause})")
+    clauses += [f"sufficient for the other {len(sufficient):,}"] if sufficient else []
+    yield "; ".join(clauses)
+
+
+# --- confidence and guard rails ----------------------------------------------------------------
+
+
+def _describe_confidence(plan: Plan, figures: ConfidenceFigures) -> Iterator[str]:
+    """Yield `rack counts exact for 168 of 215 VMs; Azure picks the machines`."""
+    placed, racks, machines = figures.vms, figures.exact_rack_counts, figures.exact_machines
+    if not placed:
+        return
+    if is_fully_decided(plan.placement_tables):
+        yield "exact; nexusform decides every location"
+    elif not plan.samples:
+        yield "not computed (-samples=0)"
+    elif not racks:
+        yield "low; Azure picks rack and machine"
+    else:
+        share = f"all {placed:,}" if racks == placed and placed > 2 else f"{racks:,} of {placed:,}"
+        counts = f"rack counts exact for {share} {select_form(placed, 'VM')}"
+        if not machines:
+            yield f"{counts}; Azure picks the machines"
+        elif machines == placed:
+            yield f"{counts}, machines too"
+        else:
+            yield f"{counts}, machines for {machines:,}; Azure picks the others"
+
+
+def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
+    """Yield `none set`, or the results: blocked ones, unknown ones, then `passed moved:5, capacity:5`."""
+    if not results:
+        yield "none set"
+    for result in results:
+        if result.result != PASSED:
+            verb = "BLOCKED by" if result.result == BLOCKED else "BLOCKED, unknown:"
+            yield f"{verb} {format_limit(result.name, result.limit)}: {result.reason}"
+    passed = [format_limit(result.name, result.limit) for result in results if result.result == PASSED]
+    if passed:
+        yield f"passed {', '.join(passed)}"
+
+
+# --- reasons that block the plan ---------------------------------------------------------------
+
+
+def list_reasons(plan: Plan) -> list[str]:
+    """Return the violated separation rules and the errors that block applying, without guard rails."""
+    if not plan.is_rejected:
+        return []
+    reasons = [f"by separation rule {verdict.address}" for verdict in plan.separation_verdicts if is_denying(verdict)]
+    errors = list(select_own_errors(plan))
+    if errors:
+        error_count = "an error" if len(errors) == 1 else f"{len(errors):,} errors"
+        titles = list(dict.fromkeys(map(format_title, errors)))
+        reasons.append(f"by {error_count}: {format_first(titles, _MAX_ERRORS, '; ')}")
+    return reasons
+
+
+def select_own_errors(plan: Plan) -> Iterator[Diagnostic]:
+    """Yield the errors of a plan without violations of separation rules and guard rails."""
+    broken_rules = {str(verdict.address) for verdict in plan.separation_verdicts if is_denying(verdict)}
+    for diagnostic in plan.diagnostics:
+        is_error = diagnostic.severity is Severity.ERROR and diagnostic.id != GUARD_RAIL
+        if is_error and diagnostic.address not in broken_rules:
+            yield diagnostic
+
+
+def format_title(diagnostic: Diagnostic) -> str:
+    """Format an error as a short title."""
+    text = diagnostic.brief or diagnostic.summary
+    # The title continues a sentence, so it starts in lower case unless with an abbreviation.
+    return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"
+
+
+def is_denying(verdict: SeparationVerdict) -> bool:
+    """Return whether the verdict on a separation rule blocks the plan."""
+    return verdict.enforcement == "deny" and verdict.satisfied != "always"
