@@ -155,7 +155,7 @@ def test_the_comment_of_a_failing_pull_request_has_the_error(nf: Callable[..., R
     Path("main.nf.hcl").write_text(f"{CONFIGURATION}\nx =\n")
     assert nf("plan", "-report=markdown:plan.md")[0] == 1
     assert "**Invalid expression** (`main.nf.hcl:13`)" in Path("plan.md").read_text()
-    assert "Plan failed." in Path("plan.md").read_text()
+    assert "Plan failed: 1 error." in Path("plan.md").read_text()
 
 
 @pytest.mark.parametrize("content", ["hello\n", '{"format": "nexusform"}', "PK\3\4 another archive"])

@@ -189,12 +189,12 @@ def test_help_and_version_as_other_tools_have_them(nf: Callable[..., tuple[int, 
 def test_guard_rails_fail_after_all_is_written(nf: Callable[..., tuple[int, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("plan", "-fail-on=moved:0,capacity:5,certainty:0", "-out=a.nfplan")
-    assert (code, "guard rail" in text) == (0, False)
+    assert (code, "BLOCKED" in text) == (0, False)
     code, text = nf("plan", "-fail-on=moved:0,capacity:5000000,certainty:1", "-out=b.nfplan", "-report=json:b.json")
     assert code == 1
     assert "Plan: 4 to add" in text
     assert "-fail-on=capacity:5000000 allows at least 5000000." in text
-    assert "of the 3 VMs placed; -fail-on=certainty:1" in text
+    assert "of 3 VMs; -fail-on=certainty:1" in text
     assert json.loads(Path("b.json").read_text())["errored"] is False
     assert Path("b.nfplan").exists()
 
