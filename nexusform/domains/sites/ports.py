@@ -11,7 +11,7 @@ OnResult: TypeAlias = Callable[[Task, SiteResult], None]
 
 
 class EngineError(Exception):
-    """Unusable engine, or failed; the message is for the user. `running`: sites with a task that may still run."""
+    """Unusable engine, or failed; the message is for the user. `running`: sites with a task in progress."""
 
     def __init__(self, message: str, running: Iterable[str] = ()) -> None:
         super().__init__(message)

@@ -31,11 +31,11 @@ class UnlockArguments(Struct, frozen=True, kw_only=True):
 
 @define_command("unlock", UnlockArguments)
 def unlock(arguments: UnlockArguments) -> int:
-    """Release the locks that a dead host holds, of sites whose apply has not started.
+    """Release the locks of a dead host, except those of started sites.
 
-    Make sure that no nexusform process runs on that host: two runs that write one state overwrite
-    each other. Locks of started sites remain; each is listed with the command that removes it. Exit
-    code 1 if a lock remains or cannot be read.
+    Make sure no nexusform process runs on the host: two runs overwrite each other. Locks of started
+    sites remain; each is listed with its force-unlock command. Exit code 1 if a lock remains or
+    cannot be read.
     """
     if not arguments.host:
         raise click.UsageError("-host=HOST is required. `nexusform sites status` lists the locks and their hosts.")
@@ -72,7 +72,7 @@ def _describe_other_locks(host: str, locked: list[SiteResult]) -> str:
 
 
 def _confirm(host: str, count: int, screen: Screen) -> bool:
-    """Ask for confirmation; print why not and return False without it."""
+    """Return whether the user confirms; print the reason if not."""
     if not is_input_allowed(flag=True):
         screen.print_error("Input is disabled (NF_INPUT). Use -force to unlock without a prompt.")
         return False

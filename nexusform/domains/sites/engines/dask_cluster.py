@@ -64,14 +64,14 @@ def check_cluster(engine_name: str) -> Any:
             warnings.simplefilter("ignore")
             import distributed
 
-        _silence_library()
+        _disable_library_log()
     except ImportError:
         raise EngineError("The engine dask needs the package distributed: pip install 'nexusform[cluster]'.") from None
     return distributed
 
 
-def _silence_library() -> None:
-    """Turn off the log of the library, which prints tracebacks of connections that this module reports."""
+def _disable_library_log() -> None:
+    """Disable the log of the library: it prints tracebacks of connections reported here anyway."""
     for name in ["asyncio", *logging.Logger.manager.loggerDict]:
         if name.partition(".")[0] in ("asyncio", "distributed", "tornado"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -118,8 +118,8 @@ class DaskCluster:
         return self._thread_count
 
     def _compute_limit(self, task: Task, max_running: int) -> int:
-        """Compute the maximum of submitted tasks. Writing tasks never wait on the cluster, so that a failure
-        can stop them.
+        """Compute the maximum of submitted tasks. Writing tasks never wait on the cluster: a failure must be able
+        to stop them.
         """
         return min(max_running, self._count_threads() if task.kind is TaskKind.APPLY else self.parallelism)
 
@@ -180,7 +180,7 @@ class DaskCluster:
         future.add_done_callback(lambda finished_future: self._finished.put(finished_future.key))
 
     def _submit_lost_again(self, running: dict[str, _SubmittedTask]) -> None:
-        """Submit again the tasks of a lost worker, whose lock is lost too."""
+        """Submit again the tasks of a lost worker; its lock is lost too."""
         workers = self._client.nthreads()
         for key, submitted in list(running.items()):
             if submitted.home and submitted.home not in workers:

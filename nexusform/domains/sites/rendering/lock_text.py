@@ -10,7 +10,7 @@ from nexusform.domains.sites.types.site_tasks import SiteLock, SiteResult
 
 
 def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
-    """Format the locks as a table below a sentence, with the command that releases them; "" without locks."""
+    """Format the locks as a table below a sentence, with the command to release them; "" without locks."""
     if not results:
         return ""
     rows = [_format_lock(result, result.lock, now) for result in results if result.lock is not None]

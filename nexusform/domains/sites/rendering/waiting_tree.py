@@ -1,4 +1,4 @@
-"""Tree of the sites of a wave that wait for other sites, as a queue of runs."""
+"""Tree of the waiting sites of a wave, as a queue of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nexusform.rendering.answers.answer_report import Section
 
 
 def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
-    """Build a section with a tree for each wave in which a site waits for another."""
+    """Build a section with a tree for each wave with waiting sites."""
     for wave in plan.waves:
         sites = plan.select_wave(wave.name)
         names = {site.name for site in sites}
@@ -22,7 +22,7 @@ def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
 
 
 def _draw_tree(sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[str]]) -> list[str]:
-    """Draw the sites below those that they wait for. Sites with the same neighbours share a node."""
+    """Draw the sites below their dependencies. Sites with the same neighbours share a node."""
     import networkx as nx  # few plans have dependencies between sites
 
     dependents: dict[str, set[str]] = {}

@@ -16,7 +16,7 @@ from nexusform.plans.impact.effects import EffectCount
 
 class TaskKind(StrEnum):
     """Kind of a task. `prepare` locks the site, plans again, compares, and keeps both for `apply`; `release`
-    unlocks it. `unlock` removes a lock that a dead process left. `status` and `ask` only read.
+    unlocks it. `unlock` removes the lock of a dead process. `status` and `ask` only read.
     """
 
     PLAN = "plan"

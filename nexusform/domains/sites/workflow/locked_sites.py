@@ -14,7 +14,7 @@ def read_locked_sites(engine: Engine, fleet: FleetContext, names: Sequence[str])
 
 
 def release_locks(engine: Engine, fleet: FleetContext, names: Sequence[str], unlock_host: str = "") -> list[SiteResult]:
-    """Release the locks of a host, or of this run without one, whose apply has not started. The status of a
+    """Release the locks of a host, or of this run without one, except those of started sites. The status of a
     result is `applied` if its lock was released, `skipped` if not, and `refused` if it cannot be read. Raises
     EngineError.
     """

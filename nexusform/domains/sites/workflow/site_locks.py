@@ -1,4 +1,4 @@
-"""Locks of sites: read one, and release one whose apply has not started."""
+"""Locks of sites: read one, or release it if the apply has not started."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBa
 
 
 def describe_session(session: str) -> str:
-    """Return the `Info` of locks that a run of `sites apply` takes."""
+    """Return the `Info` in the locks of a run of `sites apply`."""
     return f"sites apply, session {session}"
 
 
@@ -63,8 +63,8 @@ def _build_unlock_command(site: SiteEntry, fleet: FleetContext, lock_id: str) ->
 
 
 def release_session_lock(task: Task, site: SiteEntry) -> None:
-    """Release the lock that a lost worker of this run left, if the apply of its site has not started. A lock
-    that remains is reported by the next attempt to take it.
+    """Release the lock of a lost worker of this run, if the apply of its site has not started. A remaining
+    lock is reported by the next attempt to take it.
     """
     backend, _ = _open_state_of(task, site)
     if backend is None:
@@ -96,7 +96,7 @@ def unlock_site(task: Task, site: SiteEntry) -> SiteResult:
 
 
 def _open_state_of(task: Task, site: SiteEntry) -> tuple[StateBackend | None, SiteResult]:
-    """Open the state of a site; the result explains a state that cannot be opened."""
+    """Open the state of a site; the result explains a failure."""
     location = make_site_location(task.fleet, site, os.environ)
     configuration, _ = load_cached_configuration(location)
     backend, problems = open_state(task.fleet, location, site, configuration)

@@ -86,7 +86,7 @@ def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | No
 
 
 def _check_rejected(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
-    """Stop a wave whose plan rejected more sites than allowed, before any approval."""
+    """Stop a wave with more rejected sites than allowed, before any approval."""
     tally = _Tally(wave)
     _count_rejected(fleet_apply, wave, tally)
     if not tally.stop_reason:
@@ -287,7 +287,7 @@ def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
 
 
 def _describe_locks(fleet_apply: FleetApply, tally: _Tally) -> str:
-    """Describe all locks in a wave that a lock stopped, and how to release them."""
+    """Describe all locks of a wave stopped by one, and how to release them."""
     if not any(_has_lock_error(result) for result in fleet_apply.results.values()):
         return ""
     names = [site.name for site in fleet_apply.plan.select_wave(tally.wave.name)]
@@ -327,7 +327,7 @@ def _release_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -> Non
 
 
 def stop_after_lost_engine(fleet_apply: FleetApply, engine: Engine, problem: EngineError) -> WaveStop:
-    """Release the locks of sites that a lost engine did not start, on another engine; return the stop. Raises
+    """Release the locks of sites not started by a lost engine, on another engine; return the stop. Raises
     EngineError, FileProblem.
     """
     wave = fleet_apply.progress.find_unfinished()

@@ -1,9 +1,9 @@
-"""Exact search of orders: which VMs to re-create one after another, each on which machine.
+"""Exact search of orders: VMs to re-create one after another, each with its machine.
 
-The integer program ignores order: a VM that leaves one cell for the other cell of its machine needs that cell
-to be free first. On small sites this module tries every order, depth first, with a growing number of
-re-creations. Two VMs may be down at once where they exchange machines. A branch ends if more VMs must leave
-than re-creations remain, and where an equal site was searched before.
+The integer program ignores order: a VM may need a cell freed by an earlier re-creation. On small sites this
+module tries every order, depth first, with a growing number of re-creations. Two VMs are down at once if they
+exchange machines. A branch ends if more VMs must leave than re-creations remain, or if an equal site was
+searched before.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Relocation(Struct, frozen=True):
 
 class OrderSearchResult(Struct, frozen=True):
     """Result of a search. `sequence`: None if no order was found. `searched`: no order with up to this many
-    re-creations exists. `cut_at`: number of re-creations at which the search was cut, None if it was complete.
+    re-creations exists. `cut_at`: re-creations at the end of an incomplete search, None for a complete one.
     """
 
     sequence: WindowSequence | None = None
@@ -85,8 +85,8 @@ def search_orders(
 
 
 class _MachineState(Struct):
-    """Machine during a search: its free cells and disk, the VMs on it that were not re-created yet, and those that
-    were. `costs` and `key` are computed once per state.
+    """Machine during a search: its free cells and disk, its VMs not re-created yet, and its re-created ones.
+    `costs` and `key` are computed once per state.
     """
 
     machine: RepackMachine
@@ -140,7 +140,7 @@ class _OrderSearch:
         return self._extend(count, [])
 
     def _extend(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> WindowSequence | None:
-        """Return the windows of a solution that starts with this order, None without one. Raises _SearchCut."""
+        """Return the windows of a solution with this beginning, None without one. Raises _SearchCut."""
         self._sites += 1
         if self._sites > _MAX_SITES or self._time_budget.is_exhausted:
             raise _SearchCut
@@ -194,7 +194,7 @@ class _OrderSearch:
         return missing < remaining
 
     def _find_feasible(self, source: MovableVm, old: Placement) -> list[str]:
-        """Find the machines that accept a removed VM."""
+        """Find the feasible machines of a removed VM."""
         demand = self._demands[source.handle]
         unique: dict[object, str] = {}
         for name, state in self._states.items():
@@ -210,7 +210,7 @@ class _OrderSearch:
     def _try_single(
         self, relocation: _Relocation, remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> WindowSequence | None:
-        """Re-create one VM, search below, and undo it."""
+        """Move one VM, search below, and undo it."""
         source = relocation.source
         old = self._remove(source)
         self._add(source, relocation.machine)
@@ -220,7 +220,7 @@ class _OrderSearch:
         return sequence
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> WindowSequence | None:
-        """Re-create two VMs at once, each on the machine of the other."""
+        """Exchange two VMs: each is re-created on the machine of the other."""
         sources = [source for source in self._list_sources() if self._can_leave(source, remaining)]
         for first, second in combinations(sources, 2):
             sequence = self._try_exchange(first, second, remaining, order)
@@ -276,14 +276,14 @@ class _OrderSearch:
         return location
 
     def _add(self, source: MovableVm, machine: str) -> None:
-        """Add a re-created VM to a machine, in the cells that the rule selects there."""
+        """Add a re-created VM to a machine, in the cells selected by the rule."""
         cells = self._scheduler.select_cells(self._demands[source.handle].sku, machine)
         host = self._states[machine].machine.machine
         self._put(source, Placement(machine, host.rack, host.availability_zone, cells))
         self._states[machine].arrived[source.handle] = source
 
     def _restore(self, source: MovableVm, location: Placement) -> None:
-        """Restore a VM that was removed."""
+        """Restore a removed VM."""
         self._put(source, location)
         self._states[location.machine].vms[source.handle] = source
 
@@ -324,7 +324,7 @@ class _OrderSearch:
     # --- pruning -------------------------------------------------------------------------------
 
     def _build_machine_key(self, name: str) -> object:
-        """Build the key that equal machines share."""
+        """Build the key shared by equal machines."""
         if not self._is_symmetric:
             return name, frozenset(self._states[name].vms), frozenset(self._states[name].arrived)
         state = self._states[name]
@@ -341,11 +341,11 @@ class _OrderSearch:
         return state.key
 
     def _build_state_key(self) -> object:
-        """Build the key that equal sites share."""
+        """Build the key shared by equal sites."""
         return frozenset(Counter(self._build_machine_key(name) for name in self._states).items())
 
     def _compute_missing(self) -> int:
-        """Compute a lower bound of the VMs that must still leave their cells for the demand to fit."""
+        """Compute a lower bound of the VMs still to move out of their cells for the demand to fit."""
         best = [0] + [_IMPOSSIBLE] * self._request.want
         for state in self._states.values():
             if not state.machine.admits_demand:
@@ -360,7 +360,7 @@ class _OrderSearch:
         return best[-1]
 
     def _compute_costs(self, state: _MachineState) -> tuple[int, ...]:
-        """Compute the minimum number of VMs that leave the machine for 0, 1, 2 ... VMs of the demand."""
+        """Compute the minimum number of VMs to move off the machine for 0, 1, 2 ... VMs of the demand."""
         contents: list[list[VmSku]] = [[] for _ in state.cells]
         for handle in state.vms:
             for cell in self._locations[handle].cells:
@@ -383,7 +383,7 @@ def _compute_machine_costs(
     vm_cells: int,
     want: int,
 ) -> tuple[int, ...]:
-    """Compute the costs of a machine. Cells are (free capacity, shares of the VMs that may leave). A VM on
+    """Compute the costs of a machine. Cells are (free capacity, shares of movable VMs). A VM on
     several cells may free all of them, hence the division by `vm_cells`.
     """
     prices = [_compute_cell_costs(free, movable, share, want * demand_cells) for free, movable in cells]
@@ -401,7 +401,7 @@ def _compute_machine_costs(
 def _compute_cell_costs(
     free: FreeCell, movable: Iterable[tuple[int, int, int]], share: FreeCell, maximum: int
 ) -> list[int]:
-    """Compute the minimum number of VMs that leave a cell for 0, 1, 2 ... slots, while slots are possible."""
+    """Compute the minimum number of VMs to move out of a cell for 0, 1, 2 ... slots, while slots are possible."""
     shares = list(movable)
     costs = [0]
     for slots in range(1, maximum + 1):

@@ -43,8 +43,8 @@ class RepackResult(Struct, frozen=True):
     demand that fits if this one does not. `if_known`: re-creations with NUMA cells as in one sample; None if
     cells are known, or if it is impossible. `has_no_order`: the program has a solution without a valid order
     of steps. `minimum_windows`: lower bound of windows for these VMs. `searched_orders`: no order with up to
-    this many re-creations exists, if every order was searched; `orders_cut_at`: re-creations at which that
-    search was cut; `movable_vms`: VMs that may move.
+    this many re-creations exists, if every order was searched; `orders_cut_at`: re-creations at the end of
+    an incomplete search; `movable_vms`: number of movable VMs.
     """
 
     request: RepackRequest

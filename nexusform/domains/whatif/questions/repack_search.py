@@ -1,4 +1,4 @@
-"""Search for the fewest re-creations that free capacity.
+"""Search for the fewest re-creations to free capacity.
 
 An integer program (repack_program.py) gives a lower bound and a choice of VMs (repack_choice.py). The
 placement rule checks it window by window (repack_windows.py); a rejected choice refines the program. On small
@@ -51,7 +51,7 @@ _GREEDY_SHARE: Final = 0.3
 class Attempt(Struct, frozen=True):
     """Result of one search. `found`: its windows free the capacity. `bound` None: proved to be impossible;
     `undecided`: neither solution nor proof. `searched_orders`: no order with up to this many re-creations
-    exists (None: orders were not searched); `orders_cut_at`: re-creations at which that search was cut.
+    exists (None: orders were not searched); `orders_cut_at`: re-creations at the end of an incomplete search.
     """
 
     context: RepackContext
@@ -69,7 +69,7 @@ class Attempt(Struct, frozen=True):
 
 
 class Search(Struct, frozen=True):
-    """Search of one repacking; VMs with pods that would break something are kept in further rounds."""
+    """Search of one repacking; VMs with violated pods are kept in further rounds."""
 
     pods: Mapping[str, ClusterPods]
     time_budget: TimeBudget = NO_TIME_LIMIT
@@ -150,7 +150,7 @@ class _Refinement:
         return attempt, orders.sequence or sequence
 
     def _search_program(self) -> tuple[WindowSequence | None, bool]:
-        """Solve and refine the program until its choice has an order; True for a proof that none exists."""
+        """Solve and refine the program until its choice has an order; True if none exists (proved)."""
         for _ in range(_MAX_ROUNDS):
             found = self._solve(self._request)
             if isinstance(found, NoSolution):
