@@ -1,12 +1,11 @@
 """A command that dies, or whose disk or network fails, at any durable call: an apply reaches the reviewed
 plan all the same, an edit of the state is done or is not.
 
-Every run tries some points of each backend; NEXUSFORM_CRASH_POINTS says how many on local (a fifth of it on
-the others), `all` tries every one.
+Every run tries some points of each backend, chosen by the commit (tests/kill_points.py);
+NEXUSFORM_CRASH_POINTS=all tries every one.
 """
 
 import json
-import os
 import shutil
 import time
 import uuid
@@ -23,9 +22,10 @@ from nexusform.backends.registry import BACKENDS
 from nexusform.interfaces.state_storage import StateBackend, VersionedBackend
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, Runner
 from tests.contracts.test_backend_contract import KINDS, LEASE, Kind
+from tests.kill_points import select_points
 from tests.taints import taint_in_document
 
-POINTS = os.environ.get("NEXUSFORM_CRASH_POINTS", "40")
+MAXIMUM = 16  # points of the local backend in one run
 # Where the durable calls of each backend go; http keeps its journal on the disk.
 CALLS = {"local": ("disk",), "postgres": ("database",), "http": ("wire", "disk")}
 SITE = """nexusform {
@@ -180,12 +180,6 @@ class Story:
 Point = TypeVar("Point")
 
 
-def spread(points: Sequence[Point], part: int) -> list[Point]:
-    """As many points as are asked for, a `part`-th of them, from first to last."""
-    count = len(points) if POINTS == "all" else min(int(POINTS) // part, len(points))
-    return [points[number * len(points) // count] for number in range(count)]
-
-
 @pytest.fixture
 def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Story]:
     kind = KINDS[request.param]
@@ -225,7 +219,9 @@ def broken_applies(story: Story, part: int) -> list[Broken]:
     broken: list[Broken] = []
     died = 0
     words = ("apply", "-parallelism=2", "p")
-    for number, (kind, call) in enumerate(spread(story.points(story.fresh("counted"), *words), part)):
+    for number, (kind, call) in enumerate(
+        select_points(story.points(story.fresh("counted"), *words), max(MAXIMUM // part, 2))
+    ):
         where = story.fresh(f"{kind}-{call}")
         code = story.broken(where, words, kind, call)
         if code == DIED and number % 2:
@@ -308,7 +304,7 @@ def broken_edits(story: Story, part: int) -> list[Broken]:
         points += [(words, *point) for point in story.points(where, *words)]
         afters[words] = story.backend(where).read() or b""
     broken: list[Broken] = []
-    for number, (words, kind, call) in enumerate(spread(points, part)):
+    for number, (words, kind, call) in enumerate(select_points(points, max(MAXIMUM // part, 2))):
         where = edits.at(str(number), states[words])
         code = story.broken(where, words, kind, call)
         before = edits.documents[states[words][-1]]

@@ -1,13 +1,12 @@
 """`init -migrate-state` and `workspace delete` that die, or whose disk or network fails, at any durable call,
 and once more while what was left is finished: every workspace's state arrives, and none is lost.
 
-Every run tries some points of each backend; NEXUSFORM_CRASH_POINTS says how many, `all` tries every one.
+Every run tries some points of each backend; NEXUSFORM_CRASH_POINTS=all tries every one.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import time
@@ -20,7 +19,8 @@ import pytest
 
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, Runner
 from tests.contracts.test_backend_contract import KINDS, LEASE, Kind
-from tests.contracts.test_crashes import CALLS, spread
+from tests.contracts.test_crashes import CALLS
+from tests.kill_points import select_points
 
 CONFIGURATION = """BACKEND
 provider "simulated" {
@@ -31,7 +31,6 @@ resource "nexus_site" "lab" {
 }
 """
 MIGRATE = ("init", "-migrate-state")
-POINTS = os.environ.get("NEXUSFORM_CRASH_POINTS", "10")
 
 
 class Moving:
@@ -148,7 +147,7 @@ def test_a_migration_that_breaks_off_anywhere_can_be_finished(moving: Moving) ->
     points = moving.points(counted, moving.migrate(counted))
     moving.check(counted)
     broken: list[tuple[Path, str]] = []
-    for number, (kind, call) in enumerate(spread(points, 4)):
+    for number, (kind, call) in enumerate(select_points(points, 2)):
         where = moving.about_to_move(f"at-{number}")
         moving.broken(where, moving.migrate(where), kind, call)
         moving.told(where)
@@ -176,7 +175,7 @@ def test_a_workspace_whose_deletion_breaks_off_is_whole_or_gone(moving: Moving) 
     words = ("workspace", "delete", "-force", "dev")
     points = moving.points(moving.moved("counted"), words)
     broken: list[tuple[Path, str]] = []
-    for number, (kind, call) in enumerate(spread(points, 4)):
+    for number, (kind, call) in enumerate(select_points(points, 2)):
         where = moving.moved(f"at-{number}")
         moving.broken(where, words, kind, call)
         broken.append((where, f"{kind} at call {call} of {len(points)}"))

@@ -1,0 +1,38 @@
+"""Points at which a test kills a command: a quarter per commit, all of them with NEXUSFORM_CRASH_POINTS=all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+Point = TypeVar("Point")
+_SHARE = 4
+
+
+@cache
+def choose_quarter() -> int:
+    """Return the quarter of this commit, 0 to 3; 0 outside of a git repository, and if all points are tried."""
+    if tries_all():
+        return 0
+    command = ["git", "rev-parse", "HEAD"]
+    root = Path(__file__).parent
+    result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return int(result.stdout.strip() or "0", 16) % _SHARE if result.returncode == 0 else 0
+
+
+def tries_all() -> bool:
+    """Return whether this run tries every point."""
+    return os.environ.get("NEXUSFORM_CRASH_POINTS") == "all"
+
+
+def select_points(points: Sequence[Point], maximum: int) -> list[Point]:
+    """Return the points of this run, at most `maximum` of them spread evenly from first to last."""
+    if tries_all():
+        return list(points)
+    chosen = list(points[choose_quarter() :: _SHARE])
+    count = min(maximum, len(chosen))
+    return [chosen[number * len(chosen) // count] for number in range(count)]
