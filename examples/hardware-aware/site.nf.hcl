@@ -15,13 +15,13 @@ resource "nexus_rack" "rack1" {
 
 resource "nexus_bare_metal_machine" "compute" {
   for_each = {
-    Compute01 = { slot = 1, cordon_status = "Uncordoned" }
-    Compute02 = { slot = 2, cordon_status = var.maintenance ? "Cordoned" : "Uncordoned" }
+    Compute01 = { slot = 1, cordoned = false }
+    Compute02 = { slot = 2, cordoned = var.maintenance }
   }
 
-  rack_id       = nexus_rack.rack1.id
-  name          = each.key
-  slot          = each.value.slot
-  machine_sku   = "bom-1.7.3"
-  cordon_status = each.value.cordon_status
+  rack_id     = nexus_rack.rack1.id
+  name        = each.key
+  slot        = each.value.slot
+  machine_sku = "bom-1.7.3"
+  cordoned    = each.value.cordoned
 }

@@ -31,7 +31,7 @@ resource "nexus_bare_metal_machine" "machine" {
   slot            = each.value.slot
   machine_sku     = each.value.machine_sku
   roles           = each.value.roles
-  cordon_status   = each.value.cordon_status
+  cordoned        = each.value.cordon_status == "Cordoned"
   power_state     = each.value.power_state
   ready_state     = each.value.ready_state
   detailed_status = each.value.detailed_status

@@ -51,7 +51,9 @@ def compare_answer(
     unexpected_paths: list[Path] = []
     different_paths = tuple(_find_differences(planned, answer, ()))
     for path in different_paths:
-        (predicted_paths if _is_predicted(schema, path) else unexpected_paths).append(path)
+        attribute = find_schema(schema, path) if schema else None
+        if not (isinstance(attribute, AttributeSchema) and attribute.observed):
+            (predicted_paths if _is_predicted(schema, path) else unexpected_paths).append(path)
     observed_predictions = [path for path in observed if _is_predicted(schema, path)]
     entries = _find_entries(answer, [*observed_predictions, *predicted_paths])
     counts = _PredictionCounts()

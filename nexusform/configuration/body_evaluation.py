@@ -63,7 +63,9 @@ def _prepare(
     parts, new_problems = decode_body(body, body_schema)
     problems.extend(new_problems)
     # Values of every instance; computed attributes only if they are configured.
-    template: dict[str, Any] = {n: a.default for n, a in schema.attributes.items() if not a.computed}
+    template: dict[str, Any] = {
+        n: a.default for n, a in schema.attributes.items() if not a.computed or a.default is not None
+    }
     arguments = _collect_arguments(parts.attributes, schema, location, template, problems)
     varying = []
     for argument in arguments.values():
@@ -138,7 +140,10 @@ def _collect_arguments(
         elif attribute_schema.is_configurable:
             arguments[name] = Argument(attribute, attribute_schema)
         else:
-            detail = f'Can\'t configure a value for "{name}": nexusform decides it. Remove the argument.'
+            remedy = (
+                f"Delete this line. {attribute_schema.instead}" if attribute_schema.instead else "Remove the argument."
+            )
+            detail = f'Can\'t configure a value for "{name}": nexusform decides it. {remedy}'
             problems.append(build_error("value-for-unconfigurable-attribute", detail, attribute.name_span))
     return arguments
 

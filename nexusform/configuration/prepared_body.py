@@ -102,6 +102,10 @@ class PreparedBody:
         self._sensitive_names = tuple(sensitive_names)
         self._copied_names = tuple(n for n, v in template.items() if v.__class__ in (list, dict))
 
+    def is_configured(self, name: str) -> bool:
+        """Return whether the body has this argument."""
+        return name in self._arguments
+
     def evaluate(self, scope: Scope) -> tuple[dict[str, Any], tuple[Path, ...], list[Diagnostic]]:
         """Return the values as plain data by name, the paths of sensitive parts, and the problems.
 

@@ -212,7 +212,8 @@ class ResourceType(Struct, frozen=True):
     `derive(attributes)` returns computed attributes that depend on the arguments alone. `check(attributes)`
     returns problems of the arguments beyond the schema; unknown scalars are UNKNOWN and must be accepted.
     `add_to_inventory(attributes, address, inventory)` adds the resource to the inventory and returns
-    problems. `vms` for types that place VMs. `read` for data sources: (arguments, context) -> the result.
+    problems; the attributes may have observed facts (`add_observed_facts`). `vms` for types that place VMs.
+    `read` for data sources: (arguments, context) -> the result.
     `present(attributes, name)` returns an attribute for expressions, if parts of it are derived instead of
     stored. `fill(arguments)` returns omitted arguments that follow from others (a manifest's name).
     `unpack(arguments, files)` returns arguments from a file referenced by another argument, and its problems.

@@ -356,7 +356,7 @@ FOREIGN_NAMES: Final[dict[str, tuple[str, ...]]] = {
     "content": ("yaml_body", "manifest"),
     "control_plane_node_configuration": ("control_plane",),
     "cores": ("vcpus", "cpu_cores", "cpus_per_cell"),
-    "cordon": ("cordoned", "cordon_status"),
+    "cordon": ("cordoned",),
     "cpu": ("vcpus", "cpu_cores"),
     "cpus": ("vcpus", "cpu_cores", "cpus_per_cell"),
     "default_node_pool": ("agent_pool",),

@@ -1,21 +1,28 @@
 """Facts about a machine besides its hardware. One table defines the attributes of machines, the overrides of
 racks and the attributes from an inventory, and the reasons that a machine takes no new VM. Schedulable =
 compute-plane, not evacuating, Uncordoned, On, ready, Provisioned. cordonStatus alone is not enough: a spare
-control-plane machine may be Uncordoned and still take no tenant VM.
+control-plane machine may be Uncordoned and still take no tenant VM. Under providers of real sites,
+cordonStatus, powerState, readyState and detailedStatus are computed and never planned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from nexusform.scheduling.racks.vms import MachineStatus
 from nexusform.schemas.block_schema import AttributeSchema
 from nexusform.schemas.value_types import BOOL, STRING, SetType
+from nexusform.values.value import UNKNOWN
 
 COMPUTE_PLANE: Final = "compute-plane"
 CORDONED: Final = "cordoned"
+CORDONED_STATUS: Final = "Cordoned"
+UNCORDONED: Final = "Uncordoned"
 EVACUATING: Final = "being evacuated"
 _OFF: Final = "powered off"
 _NOT_READY: Final = "not ready"
@@ -24,25 +31,26 @@ _HEALTH_REASONS: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED)  # reasons that ar
 DETAILED_STATUSES: Final = ("Available", "Deprovisioning", "Error", "Preparing", "Provisioned", "Provisioning")
 
 
-class OverrideSwitch(Struct, frozen=True):
-    """Argument of a rack's machine_override for a fact: true or false, with the fact's value for true."""
+class CordonOwner(StrEnum):
+    """Owner of a cordon. Azure cordons degraded compute machines."""
 
-    name: str
-    description: str
-    value: Any
+    NEXUSFORM = "nexusform"
+    AZURE = "azure"
+    OTHER = "other"
 
 
 class MachineFact(Struct, frozen=True):
     """One fact about a machine. `attribute` is that of nexus_bare_metal_machine with this `name`.
-    `find_reason` returns the reason that a machine with this value takes no new VM; "" for none. `switch` is
-    the override argument of racks. `export_field` is its field in an export, "" for none; `absent_value` is
-    the value if an export lacks that field (the machine then counts as not ready), None for the default.
+    `find_reason` returns the reason that a machine with this value takes no new VM; "" for none.
+    `is_override`: also an argument of a rack's machine_override. `export_field` is its field in an export, ""
+    for none; `absent_value` is the value if an export lacks that field (the machine then counts as not
+    ready), None for the default.
     """
 
     name: str
     attribute: AttributeSchema
     find_reason: Callable[[Any], str]
-    switch: OverrideSwitch | None = None
+    is_override: bool = False
     export_field: str = ""
     absent_value: str | None = None
 
@@ -66,8 +74,25 @@ def _check_status(status: Any) -> str:
     return "" if status.lower() == "provisioned" else f'{_NOT_PROVISIONED} (detailed status "{status}")'
 
 
-def _build_status(description: str, default: str, choices: tuple[str, ...] = ()) -> AttributeSchema:
-    return AttributeSchema(STRING, description, optional=True, default=default, choices=choices, decides_placement=True)
+def _build_status(
+    description: str, default: str, choices: tuple[str, ...] = (), pattern: str = "", pattern_hint: str = ""
+) -> AttributeSchema:
+    return AttributeSchema(
+        STRING,
+        f"{description} Computed except under provider simulated.",
+        optional=True,
+        computed=True,
+        default=default,
+        choices=choices,
+        pattern=pattern,
+        pattern_hint=pattern_hint,
+        decides_placement=True,
+        observed=True,
+    )
+
+
+def _build_switch(description: str, default: bool | None = None) -> AttributeSchema:
+    return AttributeSchema(BOOL, description, optional=True, default=default, decides_placement=True)
 
 
 # In the order in which reasons are named ("cordoned, powered off").
@@ -86,17 +111,26 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     ),
     MachineFact(
         "evacuate",
-        AttributeSchema(
-            BOOL, "Re-place its VMs and accept no new ones.", optional=True, default=False, decides_placement=True
-        ),
+        _build_switch("Re-place its VMs and accept no new ones.", default=False),
         lambda is_so: EVACUATING if is_so else "",
-        OverrideSwitch("evacuate", "Re-place the machine's VMs and accept no new ones.", value=True),
+        is_override=True,
+    ),
+    MachineFact(
+        "cordoned",
+        _build_switch("Accept no new VMs; existing VMs stay."),
+        lambda is_so: CORDONED if is_so else "",
+        is_override=True,
     ),
     MachineFact(
         "cordon_status",
-        _build_status("Whether it accepts new VMs.", "Uncordoned", ("Uncordoned", "Cordoned")),
-        lambda status: CORDONED if status == "Cordoned" else "",
-        OverrideSwitch("cordoned", "The machine accepts no new VMs; existing VMs stay.", value="Cordoned"),
+        AttributeSchema(
+            STRING,
+            "Whether it accepts new VMs: Uncordoned or Cordoned.",
+            computed=True,
+            observed=True,
+            instead="To cordon the machine, write: cordoned = true",
+        ),
+        lambda status: CORDONED if status == CORDONED_STATUS else "",
         export_field="cordonStatus",
         absent_value="Uncordoned",
     ),
@@ -109,14 +143,11 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     ),
     MachineFact(
         "ready_state",
-        AttributeSchema(
-            STRING,
+        _build_status(
             "Whether it is ready for VMs. Accepts a bool.",
-            optional=True,
-            default="True",
+            "True",
             pattern="(?i:true|false)",
             pattern_hint='"True" or "False"',
-            decides_placement=True,
         ),
         lambda state: "" if state.lower() == "true" else _NOT_READY,
         export_field="readyState",
@@ -140,31 +171,61 @@ def build_fact_attributes() -> dict[str, AttributeSchema]:
     return {fact.name: fact.attribute for fact in MACHINE_FACTS}
 
 
-def build_switch_attributes() -> dict[str, AttributeSchema]:
+def build_override_attributes() -> dict[str, AttributeSchema]:
     """Return the arguments of a rack's machine_override, by name."""
-    switches = sorted((fact.switch for fact in MACHINE_FACTS if fact.switch), key=lambda switch: switch.name)
-    return {
-        switch.name: AttributeSchema(BOOL, switch.description, optional=True, default=False, decides_placement=True)
-        for switch in switches
-    }
-
-
-def read_override(override: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts set by a machine_override block."""
-    switches = [(fact.name, fact.switch) for fact in MACHINE_FACTS if fact.switch]
-    return {name: switch.value for name, switch in switches if override.get(switch.name) is True}
+    overrides = sorted((fact for fact in MACHINE_FACTS if fact.is_override), key=lambda fact: fact.name)
+    return {fact.name: replace(fact.attribute, default=False) for fact in overrides}
 
 
 def get_default_facts() -> dict[str, Any]:
     """Return the default facts of a machine."""
-    return {fact.name: fact.attribute.default for fact in MACHINE_FACTS}
+    return {fact.name: fact.attribute.default for fact in MACHINE_FACTS} | {"cordon_status": UNCORDONED}
+
+
+def derive_cordon_status(facts: Mapping[str, Any]) -> str:
+    """Return the cordon status of a simulated machine."""
+    return CORDONED_STATUS if facts.get("cordoned") is True else UNCORDONED
 
 
 def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
     """Return all reasons that a machine takes no new VM; "" if it is schedulable."""
-    values = {**get_default_facts(), **{name: value for name, value in facts.items() if value is not None}}
+    known_facts = {name: value for name, value in facts.items() if value is not None and value is not UNKNOWN}
+    values = {**get_default_facts(), **known_facts}
     reasons = [fact.find_reason(values[fact.name]) for fact in MACHINE_FACTS]
-    return ", ".join(filter(None, reasons))
+    return ", ".join(dict.fromkeys(filter(None, reasons)))
+
+
+def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return a machine's arguments with its observed facts. The arguments decide a cordon of our own."""
+    if not observed:
+        return arguments
+    own_cordon = {"cordon_status": None} if observed.get("cordoned_by") == CordonOwner.NEXUSFORM else {}
+    return {**arguments, **observed, **own_cordon}
+
+
+def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
+    """Build the status of a machine out of service; None for one in service, evacuated only, or
+    without the compute role.
+    """
+    known_facts = {name: value for name, value in facts.items() if value is not None and value is not UNKNOWN}
+    values = {**get_default_facts(), **known_facts}
+    if _check_roles(values["roles"]) or not find_unschedulable_reasons({**values, "evacuate": False}):
+        return None
+    is_cordoned = CORDONED_STATUS in (values["cordon_status"], derive_cordon_status(values))
+    return MachineStatus(
+        power_state=values["power_state"],
+        ready_state=values["ready_state"].capitalize(),
+        detailed_status=values["detailed_status"],
+        cordon_status=CORDONED_STATUS if is_cordoned else UNCORDONED,
+        cordoned_by=(values.get("cordoned_by") or str(CordonOwner.NEXUSFORM)) if is_cordoned else None,
+        message=values.get("message"),
+        since=values.get("since"),
+    )
+
+
+def find_observed_reasons(facts: Mapping[str, Any]) -> str:
+    """Return the reasons of observed facts against new VMs; "" for a machine in service."""
+    return find_unschedulable_reasons({**facts, "roles": None, "evacuate": None, "cordoned": None})
 
 
 def find_health_reasons(reasons: str) -> str:

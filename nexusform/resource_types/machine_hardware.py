@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
-from nexusform.resource_types.machine_facts import find_unschedulable_reasons
+from nexusform.resource_types.machine_facts import build_machine_status, find_unschedulable_reasons
 from nexusform.resource_types.shared_arguments import check_whole_numbers, is_known
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import VFS_PER_CELL, Machine, MachineSku, VmSku
@@ -154,6 +154,7 @@ def build_machine(
         disk_gib=hardware.disk_gib,
         unschedulable_reason=find_unschedulable_reasons(facts),
         vfs_per_cell=hardware.vfs_per_cell,
+        status=build_machine_status(facts),
     )
 
 

@@ -9,7 +9,12 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import Path
-from nexusform.resource_types.machine_facts import DETAILED_STATUSES, build_fact_attributes
+from nexusform.resource_types.machine_facts import (
+    DETAILED_STATUSES,
+    build_fact_attributes,
+    derive_cordon_status,
+    merge_observed_facts,
+)
 from nexusform.resource_types.machine_hardware import (
     MACHINE_BLOCK,
     MACHINE_SKU,
@@ -29,7 +34,13 @@ from nexusform.resource_types.shared_arguments import (
     join_id,
 )
 from nexusform.scheduling.racks.vms import Machine
-from nexusform.scheduling.site_inventory import Inventory, InventoryMachine, InventoryRack, OccupiedCapacity
+from nexusform.scheduling.site_inventory import (
+    OBSERVED_KEY,
+    Inventory,
+    InventoryMachine,
+    InventoryRack,
+    OccupiedCapacity,
+)
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import NUMBER, STRING, ListType
 
@@ -78,6 +89,13 @@ _SCHEMA: Final = BlockSchema(
 def identify(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<site>/<rack>/<machine>`."""
     return join_id(attributes.get("rack_id"), attributes.get("name"))
+
+
+def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cordon status of a simulated machine. Other providers observe it: their machines have no
+    argument power_state.
+    """
+    return {} if attributes.get("power_state") is None else {"cordon_status": derive_cordon_status(attributes)}
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -189,7 +207,7 @@ def build_rack_machine(attributes: Mapping[str, Any], rack: InventoryRack) -> Ma
         return None
     return build_machine(
         hardware,
-        attributes,
+        merge_observed_facts(attributes, attributes.get(OBSERVED_KEY)),
         name=str(attributes["name"]),
         rack=rack.name,
         availability_zone=rack.availability_zone,
@@ -273,6 +291,7 @@ NEXUS_BARE_METAL_MACHINE: Final = ResourceType(
     3,
     _SCHEMA,
     identify,
+    derive=derive,
     check=check,
     add_to_inventory=add_to_inventory,
     kind=PlanningKind.MACHINE,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.resource_types.machine_facts import build_switch_attributes, read_override
+from nexusform.resource_types.machine_facts import build_override_attributes, merge_observed_facts
 from nexusform.resource_types.machine_hardware import (
     MACHINE_BLOCK,
     MACHINE_SKU,
@@ -30,7 +30,7 @@ from nexusform.resource_types.shared_arguments import (
 )
 from nexusform.scheduling.catalogue import DEFAULT_MACHINE_SKU
 from nexusform.scheduling.racks.vms import Machine
-from nexusform.scheduling.site_inventory import Inventory, InventoryRack
+from nexusform.scheduling.site_inventory import OBSERVED_KEY, Inventory, InventoryRack
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
 from nexusform.schemas.value_types import NUMBER, STRING, MapType, ObjectType
 from nexusform.values.value import UNKNOWN
@@ -40,7 +40,7 @@ ZONE_PATTERN: Final = r"[a-zA-Z0-9]{1,10}"
 
 
 _OVERRIDE: Final = NestedBlock(
-    BlockSchema(build_switch_attributes()), Nesting.MAP, "Overrides for one machine of the rack.", label="name"
+    BlockSchema(build_override_attributes()), Nesting.MAP, "Overrides for one machine of the rack.", label="name"
 )
 
 _SCHEMA: Final = BlockSchema(
@@ -169,6 +169,7 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
     if hardware is None:
         return ()
     overrides = attributes.get("machine_override") or {}
+    observed = attributes.get(OBSERVED_KEY) or {}
     rack = str(attributes["name"])
     zone = attributes.get("availability_zone")
     machines = []
@@ -177,7 +178,7 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
         machines.append(
             build_machine(
                 hardware,
-                read_override(overrides.get(name) or {}),
+                merge_observed_facts(overrides.get(name) or {}, observed.get(name)),
                 name=name,
                 rack=rack,
                 availability_zone=zone if isinstance(zone, str) else build_default_zone(rack),

@@ -10,7 +10,7 @@ PUBLIC = {
         "Platform REJECTING_POLICIES list_registered_labels Reserve list_reserved_cpus STORAGE TopologyPolicy"
     ),
     "site_inventory": (
-        "Inventory MachineConflict InventoryMachine OccupiedCapacity InventoryRack "
+        "add_observed_facts OBSERVED_KEY Inventory MachineConflict InventoryMachine OccupiedCapacity InventoryRack "
         "merge_site_machines InventorySite UpdateStrategy"
     ),
 }

@@ -7,10 +7,14 @@ name), whichever resource describes it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from msgspec import Struct, field
 
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, Machine, RackSpread, VmSku
+
+# Key of the observed facts of machines in the note of a rack (by machine name) or machine.
+OBSERVED_KEY: Final = "observed"
 
 
 class UpdateStrategy(Struct, frozen=True):
@@ -92,6 +96,11 @@ class Inventory(Struct):
     def list_site_ids(self) -> frozenset[str]:
         """Return the ids of all sites."""
         return frozenset(s.id for s in self.sites.values())
+
+
+def add_observed_facts(attributes: Mapping[str, Any], note: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the attributes of a rack or machine with the observed facts of its note, for the inventory."""
+    return {**attributes, OBSERVED_KEY: note[OBSERVED_KEY]} if note and note.get(OBSERVED_KEY) else attributes
 
 
 class MachineConflict(Struct, frozen=True):

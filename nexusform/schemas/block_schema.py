@@ -55,6 +55,8 @@ class AttributeSchema(Struct, frozen=True):
     unless `allows_fractions`), `pattern` (whole match, strings) with `pattern_hint` in words. `shown_in` are
     computed attributes that contain parts of the value: they are sensitive if it is. `refers_to` are the
     referenced objects: apply creates those first and removes them last, for references and literal ids alike.
+    `observed`: read from the site, never planned; an argument, if optional, only under provider simulated.
+    `instead` is the advice for a configured computed attribute.
     """
 
     type: Type
@@ -75,6 +77,8 @@ class AttributeSchema(Struct, frozen=True):
     pattern_hint: str = ""
     displayed_in: tuple[str, ...] = ()
     refers_to: ObjectReference | None = None
+    observed: bool = False
+    instead: str = ""
 
     @property
     def is_configurable(self) -> bool:

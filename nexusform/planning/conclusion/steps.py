@@ -251,7 +251,9 @@ class _UsedObjects:
         self._before = _ObjectIndex(before, references)
         self._after = _ObjectIndex(after, references)
         self._places_before = _index_racks_and_machines(before, types)
-        self._by_text_after = {str(address): address for address in after}
+        self._by_text_after = {
+            str(address): address for address in after if _can_open_machines(before.get(address), after[address])
+        }
         self._machines = machines
 
     def list_after(self, change: Change) -> Iterator[Address]:
@@ -267,7 +269,7 @@ class _UsedObjects:
         yield from self._list_occupied_machines(change.address)
 
     def _list_allocated_machines(self, address: Address) -> Iterator[Address]:
-        """Yield the racks and machines with capacity for the newly placed VMs."""
+        """Yield the racks and machines created or opened for the newly placed VMs."""
         use = self._machines.get(address)
         for maker in use.offering_addresses if use is not None else ():
             if maker in self._by_text_after:
@@ -283,6 +285,16 @@ class _UsedObjects:
         for maker in racks | machines:
             if maker in self._places_before:
                 yield self._places_before[maker]
+
+
+def _can_open_machines(before: Values | None, after: Values) -> bool:
+    """Return whether the step of an object creates machines or ends a cordon. No VM waits for other changes of
+    a machine: they may take as long as a repair.
+    """
+    if before is None or not (before.get("machines") or {}).keys() >= (after.get("machines") or {}).keys():
+        return True
+    names = ("cordoned", "evacuate", "machine_override")
+    return any(before.get(name) and before.get(name) != after.get(name) for name in names)
 
 
 def _index_racks_and_machines(objects: Mapping[Address, Values], types: Types) -> dict[str, Address]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.configuration.prepared_body import EvaluationNotes
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.json_data.plain_data import Path
@@ -41,6 +42,8 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
         filled = resource_type.fill(arguments)
         arguments |= {name: value for name, value in filled.items() if arguments.get(name) is None}
     diagnostics += _set_default_name(instance, arguments)
+    if simulated_names := _list_simulated_arguments(instance):
+        diagnostics += _drop_simulated_arguments(instance, arguments, simulated_names)
     sensitive = _add_exposed_paths(resource_type.schema, tuple(remarks.sensitive))
     instance.arguments = replace(instance.arguments, sensitive=sensitive)
     secret_problems = _report_placement_secrets(instance)
@@ -109,6 +112,31 @@ def _restore_ignored(instance: Instance, arguments: dict[str, Any]) -> dict[str,
         return arguments
     before = instance.prior.attributes
     return apply_ignore_changes(arguments, before, lifecycle.ignore_changes, everything=lifecycle.ignore_all)
+
+
+def _list_simulated_arguments(instance: Instance) -> list[str]:
+    """Return the names of arguments observed by the instance's provider; none under provider simulated."""
+    provider = instance.block.provider if instance.block is not None else ""
+    if provider.partition(".")[0] in {"", DEFAULT_PROVIDER}:
+        return []
+    return [name for name, attribute in instance.type.schema.attributes.items() if attribute.observed]
+
+
+def _drop_simulated_arguments(instance: Instance, arguments: dict[str, Any], names: list[str]) -> list[Diagnostic]:
+    """Remove the defaults of observed arguments. Return an error for each configured one."""
+    assert instance.prepared is not None
+    assert instance.block is not None
+    arguments.update(dict.fromkeys(names))
+    provider = instance.block.provider.partition(".")[0]
+    return [
+        instance.build_error(
+            "value-for-unconfigurable-attribute",
+            f'Can\'t configure a value for "{name}" under provider {provider}: it is observed. Delete this line.',
+            (name,),
+        )
+        for name in names
+        if instance.prepared.is_configured(name)
+    ]
 
 
 # --- sensitive values --------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from nexusform.resources.address import (
     compute_address_order,
     compute_key_order,
 )
-from nexusform.scheduling.site_inventory import Inventory
+from nexusform.scheduling.site_inventory import Inventory, add_observed_facts
 from nexusform.state.objects import ObjectState
 
 
@@ -332,7 +332,9 @@ class BlockPlanner:
             return
         expose_instance(instance, evaluation)
         if instance.type.add_to_inventory is not None and not instance.is_invalid and instance.planned is not None:
-            problems = instance.type.add_to_inventory(instance.planned, str(instance.address), self.inventory)
+            note = instance.prior.private if instance.prior is not None else None
+            observed = add_observed_facts(instance.planned, note)
+            problems = instance.type.add_to_inventory(observed, str(instance.address), self.inventory)
             if instance.prior is not None:
                 add_recorded_vms(self.inventory, instance.type, instance.planned, instance.prior.private)
             self.diagnostics += [instance.build_diagnostic(problem) for problem in problems]

@@ -37,6 +37,7 @@ from nexusform.scheduling.site_inventory import (
     MachineConflict,
     OccupiedCapacity,
     UpdateStrategy,
+    add_observed_facts,
     merge_site_machines,
 )
 
@@ -439,7 +440,8 @@ def build_site_layout(objects: Iterable[SiteObject], registries: Registries, cat
     inventory = Inventory()
     for kind, site_object in sorted(known, key=lambda pair: pair[0].phase):
         if kind.add_to_inventory is not None:
-            kind.add_to_inventory(site_object.attributes, str(site_object.address), inventory)
+            observed = add_observed_facts(site_object.attributes, site_object.note)
+            kind.add_to_inventory(observed, str(site_object.address), inventory)
             add_recorded_vms(inventory, kind, site_object.attributes, site_object.note)
     catalogue_skus = (CATALOGUES.get(catalogue) or CATALOGUES[NEWEST]).vm_skus
     skus = {**catalogue_skus, **{sku.name: sku for sku in inventory.skus.values()}}

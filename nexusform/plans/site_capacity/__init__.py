@@ -3,7 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "occupancy": (
-        "list_changed_racks MachineCount build_note read_recorded_vms UnmanagedVm PoolVms RackCounts "
+        "list_changed_racks list_out_of_service OutOfService MachineCount build_note read_recorded_vms "
+        "UnmanagedVm PoolVms RackCounts "
         "Capacity select_without_new_sharing SiteMachine SiteRack SiteCapacity SiteVms add_recorded_vms"
     ),
     "other_capacity": (

@@ -16,7 +16,7 @@ from nexusform.diagnostics.phrases import compute_natural_key
 from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PlanningKind, ResourceType
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.vms import Interval, Machine, Placement, VmSku
+from nexusform.scheduling.racks.vms import Interval, Machine, MachineStatus, Placement, VmSku
 from nexusform.scheduling.site_inventory import Inventory, OccupiedCapacity
 
 
@@ -156,6 +156,25 @@ class RackCounts(Struct, frozen=True):
     def existed_before(self) -> bool:
         """Whether the rack has a machine before the plan."""
         return any(machine.before is not None for machine in self.machines)
+
+
+class OutOfService(Struct, frozen=True):
+    """Compute machine of a site, closed to new VMs."""
+
+    site_id: str
+    site: str
+    machine: str
+    status: MachineStatus
+
+
+def list_out_of_service(sites: Iterable[SiteVms]) -> Iterator[OutOfService]:
+    """Yield the machines out of service after the plan, by site and rack. Planned racks are left out."""
+    for site in sites:
+        planned_racks = {rack.name for rack in site.racks if rack.is_planned}
+        for machine in site.machines:
+            status = machine.facts.status
+            if machine.exists_after and status is not None and machine.facts.rack not in planned_racks:
+                yield OutOfService(site.id, site.name, machine.facts.name, status)
 
 
 def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackCounts, ...]:

@@ -23,7 +23,7 @@ from nexusform.plans.plan import (
     SeparationViolation,
     Upgrade,
 )
-from nexusform.plans.site_capacity.occupancy import Capacity, SiteCapacity
+from nexusform.plans.site_capacity.occupancy import Capacity, OutOfService, SiteCapacity, list_out_of_service
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind
 from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
 from nexusform.rendering.notation.json_values import drop_unknown
@@ -181,6 +181,19 @@ def build_capacity_documents(capacity: Iterable[SiteCapacity]) -> list[dict[str,
 def build_other_capacity_documents(rows: Iterable[OtherCapacity]) -> list[dict[str, Any]]:
     """Build the capacity of resources other than machines; null is unknown."""
     return [_OTHER_CAPACITY_FORM(row) for row in rows]
+
+
+_OUT_OF_SERVICE_FORM: Final = RecordForm(
+    OutOfService,
+    "site machine power_state=status.power_state ready_state=status.ready_state "
+    "detailed_status=status.detailed_status cordon_status=status.cordon_status cordoned_by=status.cordoned_by "
+    "message=status.message since=status.since",
+)
+
+
+def build_out_of_service_documents(plan: Plan) -> list[dict[str, Any]]:
+    """Build the top-level `out_of_service` of a plan: compute machines closed to new VMs."""
+    return [_OUT_OF_SERVICE_FORM(row) for row in list_out_of_service(plan.sites)]
 
 
 _PREDICTIONS_FORM: Final = RecordForm(

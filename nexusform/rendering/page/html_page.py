@@ -46,6 +46,7 @@ from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.entries import collect_findings
 from nexusform.rendering.report.object_rows import ObjectFold, build_object_folds
+from nexusform.rendering.report.out_of_service import describe_out_of_service
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.plan_report import Report, build_report, create_schema_lookup
@@ -213,6 +214,7 @@ def _build_sections(
     map_part = build_section("racks", title, build_script_placeholder("map")) if maps else None
     if report.is_errored:
         return [*parts, findings, build_rules_section(plan.separation_verdicts), map_part]
+    parts += [build_element("p", line) for line in describe_out_of_service(plan)]
     parts += [build_sites_section(build_site_rows(plan)), map_part]
     pools = build_pools_section(plan)
     domain_parts = load_domain_parts(plan)

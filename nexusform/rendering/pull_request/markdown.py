@@ -64,6 +64,7 @@ from nexusform.rendering.report.entries import (
     list_subjects,
 )
 from nexusform.rendering.report.folding import format_instances, merge_equal_groups
+from nexusform.rendering.report.out_of_service import describe_out_of_service
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.plan_report import Report, build_report, create_schema_lookup
@@ -100,6 +101,7 @@ def render_markdown(
     parts = [
         verdict,
         ReportPart("Notes", 96, tuple(render_notes(plan))),
+        ReportPart("Out of service", 96, tuple(map(escape_plain_text, describe_out_of_service(plan)))),
         ReportPart("Sites", 93, tuple(_render_sites(plan))),
         *_build_placement_parts(plan, report, origin),
         *_build_consequence_parts(plan, entries, overview, origin),

@@ -8,7 +8,7 @@ PUBLIC = {
     "rule": "KeyPart MachineFilter CapacityFilter",
     "vms": (
         "build_standalone_demand NO_CONSTRAINTS find_common_constraints CONTROL_PLANE DEFAULT_SEED Demand "
-        "convert_to_gib Hint HintScope Interval Machine MachineSku MIB_PER_GIB Placement RackSpread "
+        "convert_to_gib Hint HintScope Interval Machine MachineStatus MachineSku MIB_PER_GIB Placement RackSpread "
         "CurrentVm PlacementConstraints sum_intervals VFS_PER_CELL VmName VmSku round_up_to_mib"
     ),
 }

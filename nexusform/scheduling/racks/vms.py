@@ -109,12 +109,31 @@ class VmSku(Struct, frozen=True):
         return f"{self.name} + {self.vfs} {select_form(self.vfs, 'VF')}" if self.vfs else self.name
 
 
+class MachineStatus(Struct, frozen=True):
+    """Facts of a compute machine out of service. `cordoned_by` ("nexusform", "azure" or "other") is
+    None for an uncordoned machine; `since` is None if unknown.
+    """
+
+    power_state: str
+    ready_state: str
+    detailed_status: str
+    cordon_status: str
+    cordoned_by: str | None = None
+    message: str | None = None
+    since: str | None = None
+
+    @property
+    def is_down(self) -> bool:
+        """Whether its VMs are down: it is off or not ready."""
+        return self.power_state.lower() == "off" or self.ready_state.lower() != "true"
+
+
 class Machine(Struct, frozen=True):
     """Bare-metal machine of a plan. Names are unique on a site.
 
     `machine_sku` is None for a machine with figures of its own (then any VM SKU passes the hardware check).
     `unschedulable_reason` ("cordoned", ...) is "" for a schedulable machine; its VMs stay and count either
-    way.
+    way. `status` is set for compute machines out of service.
     """
 
     name: str
@@ -128,6 +147,7 @@ class Machine(Struct, frozen=True):
     disk_gib: int
     unschedulable_reason: str = ""
     vfs_per_cell: int = VFS_PER_CELL
+    status: MachineStatus | None = None
 
 
 class VmName(Struct, frozen=True):

@@ -115,7 +115,10 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
         result.objects[target.address] = ImportedObject(target.id, found_object, target.span)
         if target.block is None:
             schema = request.registries.resource_types[target.address.type].schema
-            blocks.append(render_resource_block(target.address, schema, found_object.attributes))
+            is_observed = found_object.provider != DEFAULT_PROVIDER
+            names = [name for name, attribute in schema.attributes.items() if attribute.observed and is_observed]
+            attributes = {**found_object.attributes, **dict.fromkeys(names)}
+            blocks.append(render_resource_block(target.address, schema, attributes))
     attributes_by_address = {address: imported.object.attributes for address, imported in result.objects.items()}
     for address, attributes in add_computed_attributes(attributes_by_address, request.registries).items():
         imported = result.objects[address]
@@ -226,9 +229,12 @@ def render_resource_block(
     references: Mapping[ValuePath, str] = NO_REFERENCES,
     provider: str = "",
 ) -> str:
-    """Render a resource block that describes an existing object. Null and default arguments are omitted;
-    arguments in `references` (by path) are written as these expressions.
+    """Render a resource block that describes an existing object. Null and default arguments are omitted, and
+    observed facts; arguments in `references` (by path) are written as these expressions.
     """
+    if provider:
+        observed = {name for name, attribute in schema.attributes.items() if attribute.observed}
+        attributes = {name: value for name, value in attributes.items() if name not in observed}
     import hcl2
     from hcl2.const import IS_BLOCK
 

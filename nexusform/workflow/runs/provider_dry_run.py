@@ -97,6 +97,7 @@ def _build_request(change: Change, flaw: str) -> ChangeRequest:
         change.after,
         final_attributes=change.after,
         unfinished_change=unfinished,
+        private_note=change.private or {},
         ignored_paths=change.ignored_paths,
         replaced_attributes=change.before if change.action is Action.REPLACE else None,
         skip_reason=flaw,

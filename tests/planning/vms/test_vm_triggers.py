@@ -302,7 +302,7 @@ resource "nexus_bare_metal_machine" "own" {
 """
     state = state_of(BASE + own % "")
     assert on(state, "r1-bm04")
-    for quiet in ('cordon_status = "Cordoned"', 'power_state = "Off"', "ready_state = false", 'roles = ["other"]'):
+    for quiet in ("cordoned = true", 'power_state = "Off"', "ready_state = false", 'roles = ["other"]'):
         assert triggers(good(plan(BASE + own % quiet, state))) == {}, quiet
     result = good(plan(BASE + own % "evacuate = true", state))
     assert triggers(result) == moved(on(state, "r1-bm04"), "machine_evacuated")

@@ -30,6 +30,7 @@ from nexusform.domains.azure.importers.az_model import (
     AzSite,
     AzVirtualMachine,
 )
+from nexusform.domains.azure.importers.az_observation import build_observation_note
 from nexusform.domains.azure.importers.az_recorded_nodes import NO_NODES, RecordedNodes, RecordedPool, assign_numbers
 from nexusform.domains.azure.importers.az_supplies import build_supplies
 from nexusform.json_data.plain_data import Path
@@ -196,10 +197,13 @@ class _SiteImport:
             "machine_sku": machine.machine_sku if own_hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
             "machine": figures,
             **machine.facts,
+            "cordoned": None,
             "occupied": self.occupied.get(machine.name, []),
         }
         references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
-        return ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references)
+        exported_at = self.site.exported_at if self.site.is_age_certain else None
+        note = build_observation_note(attributes, {machine.name: machine}, {}, exported_at)
+        return ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note)
 
     # --- clusters ---
 

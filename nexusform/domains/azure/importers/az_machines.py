@@ -204,6 +204,7 @@ def _read_machine(item: Item, options: MachineReadOptions) -> AzMachine | None:
         machine_name=item.read_text("machineName"),
         facts=facts,
         hardware=hardware,
+        status_message=" ".join((item.read_text("detailedStatusMessage") or "").split()) or None,
     )
 
 

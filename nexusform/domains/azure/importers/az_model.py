@@ -38,6 +38,7 @@ class AzMachine(Struct, frozen=True):
     machine_name: str | None
     facts: Mapping[str, Any]
     hardware: MachineSku | None = None
+    status_message: str | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ SETTINGS: Final = BlockSchema(
         ),
         "act_on_machines": AttributeSchema(
             BOOL,
-            "Cordon and uncordon machines (evacuate, cordon_status). Needs permissions for these actions. "
+            "Cordon and uncordon machines (evacuate, cordoned). Needs permissions for these actions. "
             "Default: manual cordoning.",
             optional=True,
             default=False,

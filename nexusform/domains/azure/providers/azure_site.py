@@ -18,17 +18,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first
 from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM, SiteContext, build_changes
 from nexusform.domains.azure.providers.azure_in_progress import Progress, determine_progress
-from nexusform.domains.azure.providers.azure_machines import (
-    MACHINE,
-    RACK,
-    CordonAction,
-    CordonRequest,
-    build_cordon_change,
-    expect_evacuation_cordon,
-    find_cordon_requests,
-    ignore_evacuation_cordon,
-    is_cordon_only,
-)
+from nexusform.domains.azure.providers.azure_machines import build_cordon_change, build_cordon_result, is_cordon_only
 from nexusform.domains.azure.providers.azure_nodes import (
     describe_node_deletion,
     find_recreated_nodes,
@@ -58,6 +48,13 @@ from nexusform.domains.azure.providers.azure_subscription import (
     convert_azure_errors,
     extract_group,
 )
+from nexusform.domains.azure.providers.machine_cordons import (
+    MACHINE,
+    RACK,
+    CordonAction,
+    CordonRequest,
+    find_cordon_requests,
+)
 from nexusform.domains.azure.providers.observed_site import Observation, ObservedSites, build_observation
 from nexusform.interfaces.plugins import (
     ChangeRequest,
@@ -81,15 +78,17 @@ _MANUAL_ACTIONS: Final = {
     CordonAction.CORDON: "apply does not cordon it. It waits until Azure shows it cordoned.",
     CordonAction.UNCORDON: "apply does not uncordon it. It waits until Azure shows it uncordoned.",
     CordonAction.EMPTY: (
-        "to be emptied, but not cordoned: Azure may place VMs there again. Set cordon_status = "
-        '"Cordoned" next to evacuate and cordon it before the apply. Or set act_on_machines = true '
-        "in the provider block."
+        "to be emptied, but not cordoned: Azure may place VMs there again. Set cordoned = "
+        "true next to evacuate and cordon it before the apply. Or set act_on_machines = true in the "
+        "provider block."
     ),
+    CordonAction.KEEP: "it stays cordoned, because nexusform did not cordon it.",
 }
 _AUTOMATIC_ACTIONS: Final = {
     CordonAction.CORDON: "cordons these machines",
     CordonAction.UNCORDON: "uncordons these machines",
-    CordonAction.EMPTY: ("cordons these machines before their VMs move; they stay cordoned until evacuate is removed"),
+    CordonAction.EMPTY: "cordons these machines before their VMs move; they stay cordoned until evacuate is removed",
+    CordonAction.KEEP: "leaves these machines cordoned, because nexusform did not cordon them",
 }
 _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
 _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
@@ -145,13 +144,6 @@ class AzureSites(ObservedSites):
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the current objects and the progress of their changes."""
         answers = super().read(requests)
-        if self._acts_on_machines:
-            answers = [
-                replace(answer, attributes=ignore_evacuation_cordon(answer.attributes, request.known_attributes))
-                if request.key.type == MACHINE and answer.attributes is not None
-                else answer
-                for request, answer in zip(requests, answers, strict=True)
-            ]
         progress_list = map(self._find_progress, requests, answers)
         return [
             replace(answer, is_settled=progress.is_settled, note={**answer.note, **progress.note})
@@ -224,7 +216,8 @@ class AzureSites(ObservedSites):
                 yield number, Problem((), "cordoned-machines", detail_automatic, Severity.WARNING)
                 yield from self._report_unknown_machines(numbered_requests)
                 continue
-            detail = f"{machines}: {_MANUAL_ACTIONS[action]} {self._build_cordon_command(first)}"
+            command = self._build_cordon_command(first) if action is not CordonAction.KEEP else ""
+            detail = f"{machines}: {_MANUAL_ACTIONS[action]} {command}".rstrip()
             yield number, Problem((), "manual-cordoning", detail, Severity.WARNING)
 
     def _report_unknown_machines(
@@ -254,22 +247,19 @@ class AzureSites(ObservedSites):
         """
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
             return observe_change(request)
+        requests = list(find_cordon_requests(request))
         changes = [
             build_cordon_change(cordon_request, self._find_machine_id(cordon_request))
-            for cordon_request in find_cordon_requests(request)
+            for cordon_request in requests
+            if cordon_request.action is not CordonAction.KEEP
         ]
         if changes:
             self._subscription.make_arm_client().apply_changes(changes, request)
-        planned = request.planned or {}
-        if changes and is_cordon_only(request):
-            return ChangeResult(planned)
+        if requests and is_cordon_only(request):
+            return build_cordon_result(request)
         if changes:
             self._discard_cache()
-        if request.key.type != MACHINE:
-            return observe_change(request)
-        answer = observe_change(replace(request, planned=expect_evacuation_cordon(planned)))
-        cordon_status = planned.get("cordon_status")
-        return replace(answer, attributes={**answer.attributes, "cordon_status": cordon_status})
+        return observe_change(request)
 
     def _find_machine_id(self, request: CordonRequest) -> str:
         """Find the ARM id of a machine to cordon or uncordon. Raises ProviderProblem."""
@@ -286,6 +276,7 @@ class AzureSites(ObservedSites):
         """Discard the sites read so far."""
         with self._lock:
             self._sites = None
+            self._machines = {}
         with self._index_lock:
             self._index = None
 

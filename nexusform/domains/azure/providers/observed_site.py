@@ -5,7 +5,9 @@ with a message.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -15,7 +17,9 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first, select_form
+from nexusform.documents.times import format_time
 from nexusform.domains.azure.importers.az_versions import explain_not_offered, explain_upgrade_rejection
+from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK, find_cordon_differences
 from nexusform.interfaces.plugins import (
     FORGOTTEN_KEY,
     UNMANAGED_KEY,
@@ -29,11 +33,11 @@ from nexusform.interfaces.plugins import (
 )
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.site_capacity.other_capacity import build_supplies_note
-from nexusform.resource_types.machine_facts import EXPORTED_FACTS
+from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_import import ImportedSiteObject
-    from nexusform.domains.azure.importers.az_model import AzCluster, AzShape, AzSite
+    from nexusform.domains.azure.importers.az_model import AzCluster, AzMachine, AzShape, AzSite
 
 # Returns the current sites and findings about them.
 ReadSites: TypeAlias = "Callable[[], tuple[tuple[AzSite, ...], list[Problem]]]"
@@ -48,12 +52,10 @@ _STRATEGY: Final = "update_strategy"
 _STATE_ONLY_TYPES: Final = frozenset({_SITE, "nexus_vm_sku", "nexus_separation_rule"})
 _CLUSTER: Final = "nexus_kubernetes_cluster"
 _POOL: Final = "nexus_agent_pool"
-_RACK: Final = "nexus_rack"
-_MACHINE: Final = "nexus_bare_metal_machine"
 # Kind of document that lists the objects of a type; an object missing in a complete list does not exist.
 _LIST_KINDS: Final[Mapping[str, str]] = {
-    _RACK: "racks",
-    _MACHINE: "bare_metal_machines",
+    RACK: "racks",
+    MACHINE: "bare_metal_machines",
     _CLUSTER: "kubernetes_clusters",
     _POOL: "kubernetes_clusters",
     "nexus_virtual_machine": "virtual_machines",
@@ -79,6 +81,7 @@ class ObservedSites:
         self._is_captured = is_captured
         self._lock = Lock()
         self._sites: tuple[AzSite, ...] | None = None
+        self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
         self._recorded: tuple[Mapping[str, Any], ...] = ()
         # A site lists every pool in its cluster; these are separate resources.
         self._separate_pools: set[str] = set()
@@ -175,10 +178,27 @@ class ObservedSites:
             self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
             return ReadResult(request.attributes or None)
         attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
+        observation = self._build_observation_note(key, attributes, request.private_note)
         if self._is_missing_nodes(key):
             return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))
         attributes = _remove_deleted_nodes(attributes, request.known_attributes)
-        return ReadResult(attributes, is_observed=True, note=_build_note(key, attributes, unmanaged_rows))
+        note = {**_build_note(key, attributes, unmanaged_rows), **observation}
+        return ReadResult(attributes, is_observed=True, note=note)
+
+    def _build_observation_note(
+        self, key: ObjectKey, attributes: Mapping[str, Any], recorded_note: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Build the note of the observed facts of a rack's machines or a machine."""
+        site = self._find_site(key.id) if key.type in {RACK, MACHINE} else None
+        if site is None:
+            return {}
+        if site.name not in self._machines:
+            self._machines[site.name] = {machine.name: machine for machine in site.inventory.machines}
+        from nexusform.domains.azure.importers.az_observation import build_observation_note
+
+        exported_at = site.inventory.exported_at if site.inventory.is_age_certain else None
+        time = exported_at if self._is_captured else _read_clock()
+        return build_observation_note(attributes, self._machines[site.name], recorded_note, time)
 
     def _find_strategy(self, key: ObjectKey) -> Mapping[str, Any] | None:
         """Find the update strategy of a site, None if unknown."""
@@ -229,7 +249,7 @@ class ObservedSites:
                 rows = rows_by_machine.setdefault((site.name, vm.machine), {})
                 rows[vm.name] = (vm.machine, vm.name, *_list_sizes(vm.shape))
         for item in objects:
-            if item.type != _MACHINE:
+            if item.type != MACHINE:
                 continue
             machine = str(item.attributes["name"])
             for block in item.attributes["occupied"]:
@@ -275,9 +295,18 @@ class ObservedSites:
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)
         self._add_separate_pools([key])
-        observation = build_observation(request, self._build_objects([planned], [request.prior or {}]))
+        objects = self._build_objects([planned], [request.prior or {}])
+        observation = build_observation(request, objects)
         if observation is None:
             raise ManualStepPending(self._describe_not_done(request, participle))
+        statuses = {
+            object_id: str(item.attributes["cordon_status"])
+            for (kind, object_id), item in objects.items()
+            if kind == MACHINE
+        }
+        observation = replace(
+            observation, differing=(*observation.differing, *find_cordon_differences(request, statuses))
+        )
         if observation.differing:
             raise ManualStepPending(self._describe_not_done(request, participle, observation.differing))
         observed = _remove_unplanned_nodes(dict(observation.answer.attributes), planned)
@@ -285,7 +314,10 @@ class ObservedSites:
         if missing_nodes:
             nodes = f"{select_form(len(missing_nodes), 'node')} {format_first(missing_nodes, _MAX_NAMES)}"
             raise ManualStepPending(self._describe_not_done(request, participle, (nodes,)))
-        return replace(observation.answer, attributes=observed)
+        answer = replace(observation.answer, attributes=observed)
+        if key.type not in {RACK, MACHINE}:
+            return answer
+        return replace(answer, note=self._build_observation_note(key, observed, request.private_note))
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Check the Kubernetes upgrades of a plan. Impossible ones are errors if this provider sends changes,
@@ -338,6 +370,13 @@ class ObservedSites:
         )
 
 
+def _read_clock() -> str:
+    """Read the current time, RFC 3339 in UTC. SOURCE_DATE_EPOCH overrides it."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)
+    return format_time(moment)
+
+
 class Observation(Struct, frozen=True):
     """Observed object for a planned one, and the differing arguments."""
 
@@ -358,7 +397,7 @@ def build_observation(
     attributes = _remove_generated_machines(
         _merge_observed(planned, item), item, _collect_machines_by_rack(objects.values())
     )
-    requested = (*_REQUESTED_ATTRIBUTES.get(key.type, ()), *(("machine_count",) if key.type == _RACK else ()))
+    requested = (*_REQUESTED_ATTRIBUTES.get(key.type, ()), *(("machine_count",) if key.type == RACK else ()))
     differing = tuple(name for name in requested if attributes[name] != planned.get(name))
     return Observation(ChangeResult(attributes, tuple(_list_observed_paths(key.type, attributes))), differing)
 
@@ -386,8 +425,8 @@ def _keep_own_pools(
 
 # Requested attributes visible on a site, and attributes decided by the platform, by type.
 _REQUESTED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
-    _RACK: ("availability_zone",),
-    "nexus_bare_metal_machine": tuple(fact.name for fact in EXPORTED_FACTS),
+    RACK: ("availability_zone",),
+    MACHINE: ("roles",),
     _CLUSTER: ("kubernetes_version", "control_plane", "agent_pool"),
     _POOL: ("node_count", "vm_sku_name", "availability_zones", "mode", "labels", "taint", "upgrade_settings"),
     "nexus_virtual_machine": ("cpu_cores", "memory_gib", "disk_gib"),
@@ -396,6 +435,7 @@ _LABELED_MAPS: Final = ("agent_pool", "nodes")  # maps with every entry observed
 _OBSERVED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     _CLUSTER: ("nodes", "node_count"),
     _POOL: ("nodes",),
+    MACHINE: tuple(fact.name for fact in EXPORTED_FACTS if fact.attribute.observed),
     "nexus_virtual_machine": ("machine", "rack", "availability_zone", "cells", "provenance"),
 }
 
@@ -404,7 +444,7 @@ def _collect_machines_by_rack(objects: Iterable[ImportedSiteObject]) -> dict[str
     """Collect the names of the observed machines by rack id."""
     names: dict[str, set[str]] = {}
     for item in objects:
-        if item.type == "nexus_bare_metal_machine":
+        if item.type == MACHINE:
             names.setdefault(item.attributes["rack_id"], set()).add(item.attributes["name"])
     return names
 
@@ -415,7 +455,7 @@ def _remove_generated_machines(
     """Return a rack without the machines generated by machine_count if the observed ones have other names.
     VMs would otherwise be predicted on missing machines.
     """
-    generated = attributes.get("machines") if item.type == _RACK else None
+    generated = attributes.get("machines") if item.type == RACK else None
     observed = machine_names.get(item.id)
     if not generated or not observed or not observed.isdisjoint(generated):
         return attributes
@@ -485,10 +525,10 @@ def _build_note(
     key: ObjectKey, attributes: Mapping[str, Any], unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]]
 ) -> Mapping[str, Any]:
     """Build the note of a rack or machine: unmanaged VMs except those in its occupied blocks."""
-    if key.type not in {_RACK, _MACHINE}:
+    if key.type not in {RACK, MACHINE}:
         return {}
     site = key.id.partition("/")[0]
-    machines = [attributes["name"]] if key.type == _MACHINE else attributes.get("machines") or ()
+    machines = [attributes["name"]] if key.type == MACHINE else attributes.get("machines") or ()
     configured = {block["name"] for block in attributes.get("occupied") or ()}
     rows: list[list[Any]] = []
     for machine in machines:
@@ -509,6 +549,8 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
             recorded = {label: part for label, part in recorded.items() if label in observed}
             observed = _remove_opaque_hugepages(recorded, observed) if name == "agent_pool" else observed
         merged[name] = _merge_value(recorded, observed)
+    if item.type == MACHINE and attributes.get("cordoned"):
+        merged["cordoned"] = merged["cordon_status"] == CORDONED_STATUS  # else it is to be cordoned again
     return {**attributes, **merged}
 
 

@@ -34,6 +34,7 @@ from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.language.evaluation_run import FileProblem
 from nexusform.planning.preparation.prior_state import normalize_imported
 from nexusform.plans.plan import Plan
+from nexusform.resource_types.machine_facts import CORDONED_STATUS
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
 from nexusform.state import codec
@@ -154,7 +155,7 @@ def _compare_sites(
     scheduler: SchedulerSettings,
 ) -> _SiteComparison:
     """Build the comparison: changing objects from the changed site, all others from the current one."""
-    before = {(item.type, item.id): _add_scheduler(item, scheduler) for item in _list_objects(current_sites)}
+    before = {(item.type, item.id): _convert_object(item, scheduler) for item in _list_objects(current_sites)}
     changed = {(item.type, item.id): item for item in _list_objects(changed_sites)}
     after: dict[Reference, ImportedSiteObject] = {}
     for reference, item in before.items():
@@ -200,10 +201,13 @@ def _list_objects(sites: Sequence[AzSite]) -> Iterator[ImportedSiteObject]:
         yield from site.objects
 
 
-def _add_scheduler(item: ImportedSiteObject, scheduler: SchedulerSettings) -> ImportedSiteObject:
-    if item.type != "nexus_site":
-        return item
-    return replace(item, attributes={**item.attributes, "scheduler": scheduler.attributes})
+def _convert_object(item: ImportedSiteObject, scheduler: SchedulerSettings) -> ImportedSiteObject:
+    """Return the object for the simulated provider: scheduler settings, and cordons as arguments."""
+    if item.type == "nexus_site":
+        return replace(item, attributes={**item.attributes, "scheduler": scheduler.attributes})
+    if item.attributes.get("cordon_status") == CORDONED_STATUS:
+        return replace(item, attributes={**item.attributes, "cordoned": True})
+    return item
 
 
 def _collect_references(sites: Sequence[AzSite]) -> dict[str, Reference]:
@@ -294,7 +298,8 @@ def _build_state(objects: Mapping[Address, ImportedSiteObject]) -> State:
     }
     computed = add_computed_attributes(attributes, tables)
     instances = {
-        address: InstanceState(ObjectState(computed[address], number)) for number, address in enumerate(objects, 1)
+        address: InstanceState(ObjectState(computed[address], number, private=item.note))
+        for number, (address, item) in enumerate(objects.items(), 1)
     }
     return State(lineage="", serial=1, instances=instances, last_creation=len(instances))
 

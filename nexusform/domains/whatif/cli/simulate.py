@@ -21,6 +21,7 @@ from nexusform.cli.arguments import (
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
+from nexusform.diagnostics.phrases import format_count, format_first
 from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.domains.whatif.questions.failure import Failure
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
@@ -277,12 +278,13 @@ SITE_QUESTIONS: Final[Mapping[str, Callable[[Any], int]]] = LazyTable(collect_ta
 
 
 class FailureArguments(Struct, frozen=True, kw_only=True):
-    """Arguments of `simulate failure`: exactly one of the four scopes."""
+    """Arguments of `simulate failure`: one of the four scopes, the observed machines, or both."""
 
     machine: str = declare_text("Lose this machine", metavar="ID")
     rack: str = declare_text("Lose this rack", metavar="ID")
     cluster: str = declare_text("Lose this cluster", metavar="ID")
     site: str = declare_text("Lose this site; with * or ?, each rack of each site", metavar="ID|GLOB")
+    observed: bool = declare_switch("Lose the machines observed off or not ready, too")
     engine: str = declare_text("Use local processes or dask://HOST:PORT (many sites)", metavar="ENGINE")
     workers: int = declare_number("Set the number of worker processes (many sites)", default=0, minimum=0)
     allow_source: tuple[str, ...] = declare_texts("Allow module sources below DIR (many sites)", metavar="DIR")
@@ -298,11 +300,14 @@ def failure(arguments: FailureArguments) -> int:
 
     -site=* reads nexusform.sites.hcl and loses each rack of every site, one at a time. Exit code 2
     if a quorum is lost, a pool has no node left, or a node fits nowhere else. Exit code 1 if a site
-    fails.
+    fails. -observed starts from the machines off or not ready at the last read: alone, or with
+    -machine or -rack.
     """
     lost_names = [name for name in (arguments.machine, arguments.rack, arguments.cluster, arguments.site) if name]
-    if len(lost_names) != 1:
-        raise click.UsageError("Specify exactly one of -machine, -rack, -cluster and -site.")
+    if len(lost_names) > 1 or not (lost_names or arguments.observed):
+        raise click.UsageError("Specify exactly one of -machine, -rack, -cluster and -site, or -observed.")
+    if arguments.observed and (arguments.cluster or arguments.site):
+        raise click.UsageError("-observed can be combined with -machine and -rack only.")
     if {"*", "?"} & set(arguments.site) and "failure" in SITE_QUESTIONS:
         return SITE_QUESTIONS["failure"](arguments)
     if arguments.engine or arguments.workers or arguments.allow_source:
@@ -331,6 +336,7 @@ def _simulate_loss(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argument
     from nexusform.domains.whatif.questions import lookup
     from nexusform.domains.whatif.questions.failure import (
         FailureScope,
+        list_machines_down,
         simulate_cluster_loss,
         simulate_machine_loss,
         simulate_site_loss,
@@ -342,10 +348,31 @@ def _simulate_loss(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argument
         return simulate_cluster_loss(*require_found(lookup.find_cluster(snapshot, arguments.cluster)), pods)
     if arguments.rack:
         site, rack = require_found(lookup.find_rack(snapshot, arguments.rack))
+        scope, lost = FailureScope.RACK, f"{site.id}/{rack}"
         names = [machine.name for machine in site.machines_by_rack[rack]]
-        return simulate_machine_loss(site, FailureScope.RACK, f"{site.id}/{rack}", names, pods)
-    site, machine = require_found(lookup.find_machine(snapshot, arguments.machine))
-    return simulate_machine_loss(site, FailureScope.MACHINE, f"{site.id}/{machine}", [machine], pods)
+    elif arguments.machine:
+        site, machine = require_found(lookup.find_machine(snapshot, arguments.machine))
+        scope, lost, names = FailureScope.MACHINE, f"{site.id}/{machine}", [machine]
+    else:
+        site = _find_site_with_machines_down(snapshot)
+        scope, lost, names = FailureScope.OBSERVED, site.id, []
+    down = list_machines_down(site) if arguments.observed else []
+    added = [name for name in down if name not in names]
+    text = f" and {format_count(len(added), 'machine')} observed down" if added and names else ""
+    return simulate_machine_loss(site, scope, f"{lost}{text}", [*names, *added], pods)
+
+
+def _find_site_with_machines_down(snapshot: Snapshot) -> SiteSnapshot:
+    """Return the only site with machines down. Raises UsageError for none and several."""
+    from nexusform.domains.whatif.questions.failure import list_machines_down
+
+    sites = [site for site in snapshot.sites.values() if list_machines_down(site)]
+    if len(sites) == 1:
+        return sites[0]
+    if not sites:
+        raise click.UsageError("No machine is observed off or not ready. Specify what to lose, for example -rack=ID.")
+    names = format_first(sorted(site.id for site in sites), 4)
+    raise click.UsageError(f"{len(sites)} sites have machines down ({names}). Add -rack or -machine of one site.")
 
 
 class FleetArguments(Struct, frozen=True, kw_only=True):

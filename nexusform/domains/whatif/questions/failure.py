@@ -45,6 +45,7 @@ class FailureScope(StrEnum):
     RACK = "rack"
     CLUSTER = "cluster"
     SITE = "site"
+    OBSERVED = "observed"
 
 
 class PoolRecreation(Struct, frozen=True):
@@ -151,6 +152,11 @@ def simulate_machine_loss(
         workloads=tuple(_find_affected_workloads(pools, pods)),
         samples=samples,
     )
+
+
+def list_machines_down(site: SiteSnapshot) -> list[str]:
+    """List the machines of a site observed off or not ready."""
+    return [name for name, machine in site.machines.items() if machine.status is not None and machine.status.is_down]
 
 
 def simulate_cluster_loss(

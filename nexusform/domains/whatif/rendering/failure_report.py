@@ -31,6 +31,8 @@ from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.availability import PoolAvailability, Replacement
 from nexusform.snapshots.snapshot import OwnerKind
 
+_SCOPES: Final = {FailureScope.OBSERVED: "the machines observed down on"}
+
 
 def build_failure_report(failure: Failure, origin: str) -> AnswerReport:
     """Build the report: VMs down and remaining, commands, and re-created VMs."""
@@ -47,7 +49,7 @@ def build_failure_report(failure: Failure, origin: str) -> AnswerReport:
             *(_build_location_section(pool) for pool in failure.recreations),
         ]
     return AnswerReport(
-        f"Loss of {failure.scope.value} {failure.lost} ({origin})",
+        f"Loss of {_SCOPES.get(failure.scope, failure.scope.value)} {failure.lost} ({origin})",
         build_failure_summary(failure),
         failure.has_findings,
         tuple(_build_facts(failure)),
@@ -93,7 +95,7 @@ def _describe_loss(pool: PoolAvailability) -> str:
 
 def _build_facts(failure: Failure) -> Iterable[str]:
     """Build sentences about automatic and manual recovery."""
-    if failure.machines and failure.scope is FailureScope.RACK:
+    if failure.machines and failure.scope in {FailureScope.RACK, FailureScope.OBSERVED}:
         yield f"{format_count(len(failure.machines), 'machine')}: {format_list(failure.machines, 4)}."
     if failure.deletions:
         yield (

@@ -326,10 +326,10 @@ MACHINE = """resource "nexus_bare_metal_machine" "m1" {
 @pytest.mark.parametrize(
     ("states", "said"),
     [
-        ('cordon_status = "Cordoned"', "apply does not cordon it. It waits until Azure shows it cordoned."),
+        ("cordoned = true", "apply does not cordon it. It waits until Azure shows it cordoned."),
         ("evacuate = true", "to be emptied, but not cordoned: Azure may place VMs there again."),
         (
-            'cordon_status = "Cordoned"\n  evacuate = true',
+            "cordoned = true\n  evacuate = true",
             "az networkcloud baremetalmachine cordon --name m1 --resource-group hosted",
         ),
     ],

@@ -37,7 +37,7 @@ POOL_COMES = POOLS.replace(
     '  agent_pool "web" {\n    count       = 2\n    vm_sku_name = "NC_P22_112_v1"\n  }\n'
     '  agent_pool "more" {\n    count       = 1\n    vm_sku_name = "NC_P22_112_v1"\n  }\n',
 )
-CORDONED = 'resource "nexus_bare_metal_machine" "m1" {\n  cordon_status = "Cordoned"\n}\n'
+CORDONED = 'resource "nexus_bare_metal_machine" "m1" {\n  cordoned = true\n}\n'
 CHANGES = {"upgrade": UPGRADE, "scale-out": SCALED, "pool goes": POOL_GOES, "pool comes": POOL_COMES, "new": NEW}
 NODES = {"upgrade": 5, "scale-out": 7, "pool goes": 3, "pool comes": 6, "new": 5, "cordon": 5}
 BUSY = Faults(conflicts=2, polls=2)

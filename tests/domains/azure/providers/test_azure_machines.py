@@ -34,14 +34,14 @@ def on_machine(told: Told, machine: str = "m1") -> list[str]:
 
 
 def test_a_machine_is_cordoned_and_uncordoned_by_its_block(acting: Told, server: ArmServer) -> None:
-    states('cordon_status = "Cordoned"')
+    states("cordoned = true")
     assert acting("plan") == 0
     assert "apply cordons these machines: m1." in acting.said, acting.said
     assert acting("apply", "-auto-approve") == 0, acting.said
     assert acting.changes() == CORDON
     assert server.site.bodies == [{"evacuate": "False"}]  # nothing on it is stopped
     assert acting("plan", "-detailed-exitcode") == 0, acting.said
-    states('cordon_status = "Uncordoned"')
+    states("cordoned = false")
     assert acting("apply", "-auto-approve") == 0, acting.said
     assert acting.changes() == [*CORDON, ("POST", "m1/uncordon")]
     assert acting("plan", "-detailed-exitcode") == 0, acting.said
@@ -85,7 +85,7 @@ def test_nodes_leave_only_once_their_machine_is_cordoned(acting: Told, server: A
 
 
 def test_a_cordon_that_was_begun_is_followed_after_a_cut(acting: Told, server: ArmServer) -> None:
-    states('cordon_status = "Cordoned"')
+    states("cordoned = true")
     server.site.faults = Faults(resets=1, polls=2, conflicts=1)
     assert acting("apply", "-auto-approve") == 0, acting.said
     assert acting.changes() == CORDON
@@ -93,7 +93,7 @@ def test_a_cordon_that_was_begun_is_followed_after_a_cut(acting: Told, server: A
 
 def test_what_somebody_else_cordoned_is_left_alone(acting: Told, server: ArmServer) -> None:
     server.site.resources[f"{HOSTED}/bareMetalMachines/m2".lower()]["properties"]["cordonStatus"] = "Cordoned"
-    states('cordon_status = "Cordoned"')
+    states("cordoned = true")
     assert acting("apply", "-auto-approve", "-target=nexus_bare_metal_machine.m1") == 0, acting.said
     assert acting.changes() == CORDON
     assert cordon_status(server, "m2") == "Cordoned"
@@ -104,7 +104,7 @@ def test_a_machine_that_azure_does_not_show_is_told_by_the_plan(acting: Told) ->
     Path("more.nf.hcl").write_text(
         'resource "nexus_bare_metal_machine" "new" {\n'
         '  provider      = azure\n  rack_id       = nexus_rack.r1.id\n  name          = "nowhere"\n'
-        '  slot          = 40\n  machine_sku   = "bom-1.7.3"\n  cordon_status = "Cordoned"\n}\n'
+        '  slot          = 40\n  machine_sku   = "bom-1.7.3"\n  cordoned = true\n}\n'
     )
     assert 'resource "nexus_rack" "r1"' in text
     assert acting("plan") == 1, acting.said

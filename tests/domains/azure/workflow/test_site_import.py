@@ -71,7 +71,7 @@ def test_the_next_vm_is_the_only_new_one(capsys: pytest.CaptureFixture[str]) -> 
     captured("clusters-070")
     imported(capsys)
     text = Path("site.nf.hcl").read_text()
-    cordoned = re.sub(r'(name += "b37dev08a1co01"\n)', r'\1  cordon_status = "Cordoned"\n', text, count=1)
+    cordoned = re.sub(r'(name += "b37dev08a1co01"\n)', r"\1  cordoned = true\n", text, count=1)
     grown = re.sub(r'("ssh-test-3d38-pool1" \{\s+count += )3', r"\g<1>4", cordoned)
     assert len({text, cordoned, grown}) == 3
     Path("site.nf.hcl").write_text(grown)

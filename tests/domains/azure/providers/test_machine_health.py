@@ -1,0 +1,149 @@
+"""Machines that break while nothing is changed: facts, not changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("azure.mgmt.networkcloud")
+from tests.domains.azure.providers.arm_server import HOSTED, ArmServer
+from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, SCALED, Told, write
+
+OFF = {"powerState": "Off", "readyState": "False", "detailedStatusMessage": "BMC unreachable"}
+NOT_READY = {"readyState": "False"}
+DEGRADED = {"cordonStatus": "Cordoned", "detailedStatusMessage": "Degraded: port down"}
+CORDONED = {"cordonStatus": "Cordoned"}
+HEALTHY = {
+    "powerState": "On",
+    "readyState": "True",
+    "cordonStatus": "Uncordoned",
+    "detailedStatusMessage": "The OS is provisioned to the machine",
+}
+BLOCK = 'resource "nexus_bare_metal_machine" "m3" {\n  ARGUMENTS\n}\n'
+
+
+def change(server: ArmServer, machine: str, properties: dict[str, str]) -> None:
+    server.site.resources[f"{HOSTED}/bareMetalMachines/{machine}".lower()]["properties"].update(properties)
+
+
+def document(nexusform: Told) -> dict[str, Any]:
+    assert nexusform("plan", "-out=p.nfplan") == 0, nexusform.said
+    assert nexusform("show", "-json", "p.nfplan") == 0
+    plan: dict[str, Any] = json.loads(nexusform.text)
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("facts", "cordoned_by"),
+    [(OFF, None), (NOT_READY, None), (DEGRADED, "azure"), (CORDONED, "other")],
+    ids=["off", "not-ready", "degraded", "cordoned"],
+)
+def test_a_broken_machine_is_a_fact(
+    facts: dict[str, str], cordoned_by: str | None, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(server, "m3", facts)
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+    assert "No changes." in nexusform.said
+    assert "Out of service: 1 of 6 machines (" in nexusform.said
+    (row,) = document(nexusform)["out_of_service"]
+    assert (row["site"], row["machine"], row["cordoned_by"]) == ("lab", "m3", cordoned_by)
+    assert row["power_state"] == facts.get("powerState", "On")
+    assert row["message"] == facts.get("detailedStatusMessage")
+    assert row["since"]
+
+    server.site.place = lambda _pool, number: f"m{[1, 2, 4, 5, 6][number % 5]}"
+    write(SCALED)
+    changes = [row for row in document(nexusform)["placement_changes"] if row["action"] == "place"]
+    assert len(changes) == 2
+    assert not [row for row in changes if row["to"]["machine"] == "m3"]
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+    assert "No changes." in nexusform.said
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "2000000000")
+    assert document(nexusform)["out_of_service"][0]["since"] < "2030", "the apply recorded it"
+
+    change(server, "m3", HEALTHY)
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+    assert "Out of service" not in nexusform.said
+    assert document(nexusform)["out_of_service"] == []
+
+
+def test_capacity_excludes_broken_machines(nexusform: Told, server: ArmServer) -> None:
+    for machine in ("m1", "m2", "m3"):
+        change(server, machine, OFF)
+    change(server, "m4", DEGRADED)
+    assert nexusform("plan") == 0
+    assert (
+        "Out of service: 4 of 6 machines (3 Off: BMC unreachable; 1 cordoned by Azure: Degraded: port down)."
+        in nexusform.said
+    ), nexusform.said
+    assert "Capacity without them: " in nexusform.said
+    assert "Azure uncordons a recovered machine after 2 hours." in nexusform.said
+
+
+def test_observed_facts_are_no_arguments(nexusform: Told) -> None:
+    Path("machines_override.nf.hcl").write_text(
+        BLOCK.replace("ARGUMENTS", 'power_state = "Off"\n  ready_state = "True"\n  cordon_status = "Cordoned"')
+    )
+    assert nexusform("plan") == 1
+    assert 'Can\'t configure a value for "power_state" under provider azure: it is observed.' in nexusform.said
+    assert 'Can\'t configure a value for "ready_state" under provider azure' in nexusform.said
+    assert "write: cordoned = true" in nexusform.said
+    for line in (2, 3, 4):
+        assert f"machines_override.nf.hcl line {line}" in nexusform.said
+
+
+@pytest.mark.parametrize("facts", [DEGRADED, CORDONED], ids=["azure", "colleague"])
+def test_what_others_cordoned_is_not_uncordoned(facts: dict[str, str], nexusform: Told, server: ArmServer) -> None:
+    Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
+    change(server, "m3", facts)
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert nexusform.changes() == []
+    override = Path("machines_override.nf.hcl")
+    override.write_text(BLOCK.replace("ARGUMENTS", "cordoned = true"))
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    override.unlink()
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert "leaves these machines cordoned, because nexusform did not cordon them: m3" in nexusform.said
+    assert ("POST", "m3/uncordon") not in nexusform.changes()
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
+def test_our_cordon_is_restored_and_recorded(nexusform: Told, server: ArmServer) -> None:
+    Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
+    override = Path("machines_override.nf.hcl")
+    override.write_text(BLOCK.replace("ARGUMENTS", "cordoned = true"))
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    (row,) = document(nexusform)["out_of_service"]
+    assert row["cordoned_by"] == "nexusform"
+    change(server, "m3", HEALTHY)  # a colleague uncordoned it
+    assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    override.unlink()
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert nexusform.changes() == [("POST", "m3/cordon"), ("POST", "m3/cordon"), ("POST", "m3/uncordon")]
+    assert document(nexusform)["out_of_service"] == []
+
+
+def test_a_failure_starts_from_the_machines_observed_down(nexusform: Told, server: ArmServer) -> None:
+    assert nexusform("simulate", "failure", "-observed") == 1
+    assert "No machine is observed off or not ready." in nexusform.said
+    change(server, "m1", OFF)
+    change(server, "m4", DEGRADED)  # cordoned: its VMs run
+    assert nexusform("apply", "-refresh-only", "-auto-approve") == 0, nexusform.said
+    nexusform("simulate", "failure", "-observed", "-report=json:-")
+    assert json.loads(nexusform.text)["machines"] == ["m1"]
+    nexusform("simulate", "failure", "-observed", "-rack=lab/r2", "-report=json:-")
+    assert json.loads(nexusform.text)["machines"] == ["m4", "m5", "m6", "m1"]
+
+
+def test_a_scale_out_does_not_wait_for_a_machine_under_repair(nexusform: Told, server: ArmServer) -> None:
+    Path("machines_override.nf.hcl").write_text(BLOCK.replace("ARGUMENTS", "cordoned = true"))
+    server.site.place = lambda _pool, number: f"m{[1, 2, 4, 5, 6][number % 5]}"
+    write(SCALED)
+    assert nexusform("apply", "-auto-approve") == 1, nexusform.said  # nobody has cordoned it yet
+    assert "cordon of m3" in nexusform.said
+    assert len(nexusform.nodes()) == 7, nexusform.said
