@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -49,6 +49,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     detailed_exitcode: bool = declare_switch("Exit with 2 if there are changes")
     generate_config_out: str = declare_text("Write configuration for imported objects", metavar="FILE")
     as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
+    previous: str = declare_text("Compare with an earlier saved plan", metavar="PLANFILE")
     fail_on: str = declare_text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
     planning: PlanningFlags = declare_group(PlanningFlags)
     placement_flags: PlacementFlags = declare_group(PlacementFlags)
@@ -165,6 +166,7 @@ def plan(arguments: PlanArguments) -> int:
         includes_rejections=arguments.placement_flags.placements == "all",
     )
     context = create_context(arguments.state, arguments.variables, take_ownership=arguments.take_ownership)
+    compare = _load_comparison(arguments.previous, context)  # -out may replace that file
     problems = _prepare_plan_file(arguments.out, context, options)
     limits = parse_limit_flag(arguments.fail_on)
     locking = arguments.lock.build_options()
@@ -174,7 +176,7 @@ def plan(arguments: PlanArguments) -> int:
     if problems:
         display.report_failure(context, options, problems)
         return 1
-    return _run_plan(arguments, display, context, options, locking, limits)
+    return _run_plan(arguments, display, context, options, locking, lambda plan: compare(apply_limits(plan, limits)))
 
 
 def _run_plan(
@@ -183,7 +185,7 @@ def _run_plan(
     context: CommandContext,
     options: PlanOptions,
     locking: LockOptions,
-    limits: Sequence[Limit],
+    check_plan: Callable[[Plan], Plan],
 ) -> int:
     """Open the project, plan and report; return the exit code. An early failure gives a failed plan."""
     signer, problems = _load_signer(arguments.sign)
@@ -199,13 +201,27 @@ def _run_plan(
         reported_count = len(run.diagnostics)
         display.reporter.report_diagnostics([*run.diagnostics, *_check_unfinished_apply(run)], opened.sources)
         if run.is_ready:
-            new_plan = _plan_and_report(run, options, limits, display, arguments, signer)
+            new_plan = _plan_and_report(run, options, check_plan, display, arguments, signer)
         else:
             new_plan = run.build_failed_plan(options, run.diagnostics).plan
             run.diagnostics += _save_plan(new_plan, run, arguments.out, None)
             display.write_reports(new_plan, run)
     display.reporter.report_diagnostics(run.diagnostics[reported_count:], opened.sources)
     return get_exit_code(new_plan, run.diagnostics, is_detailed=arguments.detailed_exitcode)
+
+
+def _load_comparison(path: str, context: CommandContext) -> Callable[[Plan], Plan]:
+    """Return the function that compares a plan with the one of -previous."""
+    if not path:
+        return lambda plan: plan
+    from nexusform.plans.impact.previous_plan import compare_with_previous, warn_about_previous
+    from nexusform.workflow.plan_files.saved_plans import read_plan
+
+    saved, problems = read_plan(path, context)
+    if saved is None or has_errors(problems):
+        reason = " ".join(problem.detail for problem in problems) or f"{path} cannot be read"
+        return lambda plan: warn_about_previous(plan, reason.rstrip("."))
+    return lambda plan: compare_with_previous(plan, saved.plan)
 
 
 def _prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
@@ -258,14 +274,14 @@ def parse_limit_flag(flag: str) -> tuple[Limit, ...]:
 def _plan_and_report(
     run: Run,
     options: PlanOptions,
-    limits: Iterable[Limit],
+    check_plan: Callable[[Plan], Plan],
     display: PlanDisplay,
     arguments: PlanArguments,
     signer: Signer | None,
 ) -> Plan:
     """Make the plan, save it if requested, and report it."""
     with display.reporter.track_planning():
-        new_plan = apply_limits(run.plan(options).plan, limits)
+        new_plan = check_plan(run.plan(options).plan)
     saved_path = ""
     if arguments.out:
         run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.errored else signer)

@@ -7,6 +7,6 @@ PUBLIC = {
         "GuardRailResult "
         "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange PlacementTable "
         "PlacementTotal Plan PoolUpgrade PREDICTION_KEY PredictionScore Rollout RolloutStep "
-        "SeparationVerdict SeparationViolation Step StepKind Upgrade VariableValue"
+        "SeparationVerdict SeparationViolation SincePrevious Step StepKind Upgrade VariableValue"
     )
 }

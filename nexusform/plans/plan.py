@@ -295,6 +295,18 @@ class GuardRailResult(Struct, frozen=True):
     reason: str = ""
 
 
+class SincePrevious(Struct, frozen=True):
+    """Differences from an earlier plan of the same branch. `ref` is its commit, or its time. The numbers are
+    later minus earlier: VMs, bindings and pods that move or lose their host, removed ones, and VMs that fit.
+    """
+
+    ref: str
+    moved: int
+    removed: int
+    capacity: int
+    clusters_no_longer_affected: tuple[str, ...] = ()
+
+
 class PlacementTable(Struct, frozen=True):
     """One row of the Nexus document's tables: a pool and its distribution over racks. `expected_vms_per_rack`
     is (floor, ceiling) of count / expected racks; `actual_vms_per_rack` maps rack name to count, racks with
@@ -482,6 +494,7 @@ class Plan(Struct, frozen=True):
     attributes of objects shown by data sources: for these the plan starts from there, regardless of state.
     `dry_run_messages` are the results of server-side dry runs, a sentence each. `disabled_rules` are the lint
     rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
+    `since` compares with an earlier plan (None: no comparison).
     """
 
     mode: Mode = Mode.NORMAL
@@ -527,6 +540,7 @@ class Plan(Struct, frozen=True):
     dry_run_messages: tuple[str, ...] = ()
     disabled_rules: tuple[str, ...] = ()
     guard_rails: tuple[GuardRailResult, ...] = ()
+    since: SincePrevious | None = None
 
     def count(self, *actions: Action) -> int:
         """Count the changes with one of these actions."""

@@ -15,5 +15,6 @@ PUBLIC = {
         "list_broken_limits GUARD_RAIL apply_limits Limit get_limit_text parse_limits STRANDED BLOCKED PASSED "
         "UNKNOWN format_limit lacks_capacity_data"
     ),
+    "previous_plan": "compare_with_previous warn_about_previous",
     "pool_reason": "PlacementOrigin PoolReason",
 }

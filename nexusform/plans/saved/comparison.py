@@ -14,7 +14,7 @@ from nexusform.state import json_codec
 
 # Fields that describe how a plan was created.
 _NOT_COMPARED: Final = frozenset(
-    {"basis", "diagnostics", "guard_rails", "nexusform_version", "timestamp", "variables", "prior_digest"}
+    {"basis", "diagnostics", "guard_rails", "nexusform_version", "timestamp", "variables", "prior_digest", "since"}
 )
 
 

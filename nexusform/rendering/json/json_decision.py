@@ -13,7 +13,7 @@ from nexusform.plans.impact.decision import (
     UpgradeCapacity,
     build_decision,
 )
-from nexusform.plans.plan import GuardRailResult, Plan
+from nexusform.plans.plan import GuardRailResult, Plan, SincePrevious
 from nexusform.scheduling.racks.vms import Interval
 
 _IMPACT_FORM: Final = RecordForm(
@@ -30,6 +30,7 @@ def _simplify_number(number: float) -> float:
 _GUARD_RAIL_FORM: Final = RecordForm(
     GuardRailResult, "name limit value result [reason]", limit=_simplify_number, value=_simplify_number
 )
+_SINCE_FORM: Final = RecordForm(SincePrevious)
 _UPGRADE_FORM: Final = RecordForm(UpgradeCapacity, "site cluster result")
 
 
@@ -42,6 +43,7 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
         "upgrades": [_UPGRADE_FORM(upgrade) for upgrade in decision.upgrades],
         "confidence": _CONFIDENCE_FORM(decision.confidence),
         "guard_rails": [_GUARD_RAIL_FORM(result) for result in decision.guard_rails],
+        "since": None if plan.since is None else _SINCE_FORM(plan.since),
     }
 
 

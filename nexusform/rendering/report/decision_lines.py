@@ -29,7 +29,7 @@ from nexusform.plans.impact.effects import (
     select_rows_outside_upgrades,
 )
 from nexusform.plans.impact.guard_rails import BLOCKED, GUARD_RAIL, PASSED, format_limit
-from nexusform.plans.plan import Action, GuardRailResult, Plan, SeparationVerdict, is_fully_decided
+from nexusform.plans.plan import Action, GuardRailResult, Plan, SeparationVerdict, SincePrevious, is_fully_decided
 from nexusform.rendering.report.availability_losses import (
     describe_lost_vms,
     find_availability_losses,
@@ -69,6 +69,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Upgrades", tuple(_describe_upgrade_capacity(decision))),
         DecisionLine("Confidence", tuple(_describe_confidence(plan, decision.confidence))),
         DecisionLine("Guard rails", tuple(_describe_guard_rails(decision.guard_rails))),
+        *_build_since_line(plan.since),
     )
     return tuple(line for line in lines if line.texts)
 
@@ -258,6 +259,25 @@ def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
     passed = [format_limit(result.name, result.limit) for result in results if result.result == PASSED]
     if passed:
         yield f"passed {', '.join(passed)}"
+
+
+def _build_since_line(since: SincePrevious | None) -> list[DecisionLine]:
+    """Return the line `Since 0123abc: 2 fewer moves; cluster-d no longer affected`; none without an earlier
+    plan.
+    """
+    if since is None:
+        return []
+    figures = ((since.moved, "move"), (since.removed, "removal"))
+    clauses = [
+        f"{abs(difference):,} {'fewer' if difference < 0 else 'more'} {select_form(abs(difference), noun)}"
+        for difference, noun in figures
+        if difference
+    ]
+    if since.capacity:
+        clauses.append(f"capacity for {abs(since.capacity):,} {'fewer' if since.capacity < 0 else 'more'}")
+    if since.clusters_no_longer_affected:
+        clauses.append(f"{format_names(since.clusters_no_longer_affected)} no longer affected")
+    return [DecisionLine(f"Since {since.ref}", ("; ".join(clauses) or "no difference",))]
 
 
 # --- reasons that block the plan ---------------------------------------------------------------

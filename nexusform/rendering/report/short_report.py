@@ -82,7 +82,7 @@ def build_short_report(plan: Plan, registries: Registries, detail: Detail) -> Sh
         summaries=build_summaries(plan),
         entries=build_entries(plan),
         notes=() if plan.errored else tuple(build_notes(plan)),
-        decision=build_decision_lines(plan),
+        decision=build_decision_lines(plan) if _needs_decision(plan) else (),
         plan_line=wording.format_plan_line(plan) if plan.has_changes else "",
         is_rejected=plan.is_rejected,
         comparison=wording.describe_no_changes(plan),
@@ -92,6 +92,11 @@ def build_short_report(plan: Plan, registries: Registries, detail: Detail) -> Sh
         rollouts=build_rollouts(plan) if detail is not Detail.NONE else (),
         sites=build_site_rows(plan) if any(row.has_changes for row in build_site_rows(plan)) else (),
     )
+
+
+def _needs_decision(plan: Plan) -> bool:
+    """Return whether there is anything to decide: a change, or a result that was requested."""
+    return bool(plan.has_changes or plan.is_rejected or plan.guard_rails or plan.since)
 
 
 def _select_unlisted_lines(

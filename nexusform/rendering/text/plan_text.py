@@ -11,11 +11,12 @@ from nexusform.diagnostics.source import SourceFile
 from nexusform.plans.plan import Mode, Plan, SeparationVerdict
 from nexusform.rendering.notation.colours import Painter, escape_control_characters, wrap_line, wrap_lines
 from nexusform.rendering.report import wording
+from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.plan_report import Report, build_report
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.placement_text import render_placements
 from nexusform.rendering.text.short_placements import render_rollouts
-from nexusform.rendering.text.short_plan import FAILED, PlanTextOptions, render_short_plan
+from nexusform.rendering.text.short_plan import FAILED, PlanTextOptions, render_decision, render_short_plan
 from nexusform.rendering.text.stanza_text import render_outputs, render_stanza, render_symbol
 
 
@@ -24,7 +25,11 @@ def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanText
     options = options or PlanTextOptions()
     if not options.details and not options.terraform:
         return render_short_plan(plan, sources, options)
-    return render_report(build_report(plan, options.registries, options.placements), sources, options)
+    text = render_report(build_report(plan, options.registries, options.placements), sources, options)
+    if options.terraform or not plan.has_changes:
+        return text
+    decision = render_decision(build_decision_lines(plan), options.width, Painter(options.colour))
+    return "\n".join([text, *decision, ""])
 
 
 def render_report(report: Report, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:

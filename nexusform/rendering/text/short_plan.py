@@ -279,7 +279,7 @@ def _render_closing(report: ShortReport, options: PlanTextOptions, paint: Painte
     """Render the notes, the next step, the decision block, and the counts."""
     if report.is_errored:
         return ["\n".join(render_decision(report.decision, options.width, paint))]
-    lines = render_decision(report.decision, options.width, paint) if report.plan_line or report.is_rejected else []
+    lines = render_decision(report.decision, options.width, paint)
     if report.summaries[0].has_objects:
         lines += render_placement_counts(report.summaries, paint, options.width)
     if report.plan_line:

@@ -282,7 +282,7 @@ def test_terraforms_header_is_there_for_its_tools(plans: SimpleNamespace) -> Non
     details = short(plan, plans, details=True)
     assert "\nnexusform will perform the following actions:\n" in details
     compatible = short(plan, plans, terraform=True)
-    of_terraform = details.replace("nexusform will perform", "Terraform will perform")
+    of_terraform = details.replace("nexusform will perform", "Terraform will perform").partition("\nImpact: ")[0]
     # Its tools know errors and warnings alone.
     assert compatible == of_terraform.replace("Advice: ", "Warning: ")
 

@@ -1,0 +1,70 @@
+"""Comparison of a plan with an earlier plan of the same branch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import build_warning
+from nexusform.diagnostics.phrases import compute_natural_key
+from nexusform.plans.impact.decision import CapacityFigures, ImpactFigures, build_decision
+from nexusform.plans.impact.effects import LOSS_EFFECTS, compute_effect
+from nexusform.plans.plan import Plan, SincePrevious
+
+NOT_COMPARABLE: Final = "previous-plan-not-comparable"
+_COMMIT_LENGTH: Final = 12
+
+
+def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
+    """Return the plan with its differences from an earlier one, or with a warning if they differ in lineage
+    or one of them failed.
+    """
+    if plan.errored:
+        return plan
+    if previous.lineage != plan.lineage:
+        return warn_about_previous(plan, "It is for another state: their lineages differ")
+    if previous.errored:
+        return warn_about_previous(plan, "That plan failed")
+    before, after = build_decision(previous), build_decision(plan)
+    has_several_sites = len({*_list_sites(plan), *_list_sites(previous)}) > 1
+    ended = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(plan, has_several_sites)
+    since = SincePrevious(
+        ref=previous.basis.commit[:_COMMIT_LENGTH] or previous.timestamp or "the previous plan",
+        moved=_count_moved(after.impact) - _count_moved(before.impact),
+        removed=after.impact.removed - before.impact.removed,
+        capacity=_compute_difference(before.capacity, after.capacity),
+        clusters_no_longer_affected=tuple(sorted(ended, key=compute_natural_key)),
+    )
+    return replace(plan, since=since)
+
+
+def warn_about_previous(plan: Plan, reason: str) -> Plan:
+    """Return the plan with a warning that it is not compared with the earlier one."""
+    warning = build_warning(NOT_COMPARABLE, f"{reason}, so this plan is not compared with the plan of -previous.")
+    return replace(plan, diagnostics=(*plan.diagnostics, warning))
+
+
+def _count_moved(impact: ImpactFigures) -> int:
+    return impact.moved + impact.recreated + impact.host_lost
+
+
+def _list_sites(plan: Plan) -> list[str]:
+    return [site.id for site in plan.sites]
+
+
+def _list_affected_clusters(plan: Plan, has_several_sites: bool) -> set[str]:
+    """Return the names of clusters with interrupted or removed objects."""
+    rows = [row for row in plan.placements if row.cluster and compute_effect(row) in LOSS_EFFECTS]
+    return {f"{row.site_id}/{row.cluster}" if has_several_sites and row.site_id else row.cluster for row in rows}
+
+
+def _compute_difference(before: tuple[CapacityFigures, ...], after: tuple[CapacityFigures, ...]) -> int:
+    """Return the difference of the VMs that fit on the sites of both plans with the same largest SKU."""
+    earlier = {(row.site, row.vm_sku_name): row.after for row in before if row.after is not None}
+    difference = 0
+    for row in after:
+        previous = earlier.get((row.site, row.vm_sku_name))
+        if row.after is not None and previous is not None:
+            difference += row.after.minimum - previous.minimum
+    return difference

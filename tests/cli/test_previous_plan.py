@@ -1,0 +1,119 @@
+"""A plan states what changed since an earlier plan of the branch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+
+SITE = """\
+resource "nexus_site" "lab" {}
+
+resource "nexus_rack" "rack" {
+  count         = 2
+  site_id       = nexus_site.lab.id
+  name          = "rack${count.index + 1}"
+  machine_count = 4
+}
+
+resource "nexus_kubernetes_cluster" "c" {
+  for_each = toset(["web", "db"])
+  site_id  = nexus_site.lab.id
+  name     = each.key
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G12_56_v1"
+    labels      = LABELS
+  }
+}
+"""
+
+
+@pytest.fixture
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = run_command_line([*words])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def write_site(labels: str, text: str = SITE) -> None:
+    Path("main.nf.hcl").write_text(text.replace("    labels      = LABELS\n", labels))
+
+
+def get_since(path: str) -> dict[str, object] | None:
+    return json.loads(Path(path).read_text())["decision"]["since"]
+
+
+@pytest.fixture
+def pushed(nf: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """First push: an evacuated machine moves the VMs on it."""
+    write_site("")
+    assert nf("apply", "-auto-approve")[0] == 0
+    evacuated = SITE.replace(
+        "  machine_count = 4\n",
+        '  machine_count = 4\n  dynamic "machine_override" {\n    for_each = count.index == 0 ? ["bm01", "bm02"] : []\n'
+        '    labels   = ["rack1-${machine_override.value}"]\n    content {\n      evacuate = true\n    }\n  }\n',
+    )
+    write_site("", evacuated)
+    monkeypatch.setenv("GITHUB_SHA", "0123456789abcdef" * 2 + "01234567")
+    assert nf("plan", "-out=first.plan", "-report=json:first.json")[0] == 0
+    assert get_since("first.json") is None
+    moved = json.loads(Path("first.json").read_text())["decision"]["impact"]["moved"]
+    assert moved > 0
+
+
+@pytest.mark.usefixtures("pushed")
+def test_a_later_push_states_what_it_improves(nf: Callable[..., tuple[int, str, str]]) -> None:
+    moved = json.loads(Path("first.json").read_text())["decision"]["impact"]["moved"]
+    write_site("")
+    code, _, _ = nf("plan", "-previous=first.plan", "-out=first.plan", "-report=json:p.json", "-report=markdown:p.md")
+    assert code == 0
+    since = get_since("p.json")
+    assert since is not None
+    assert (since["ref"], since["moved"], since["removed"]) == ("0123456789ab", -moved, 0)
+    assert since["clusters_no_longer_affected"]
+    line = f"Since 0123456789ab: {moved} fewer move"
+    assert line in Path("p.md").read_text()
+    assert nf("show", "first.plan")[1].count("Since 0123456789ab: ") == 1
+
+
+@pytest.mark.usefixtures("pushed")
+def test_the_same_push_again_has_no_difference(nf: Callable[..., tuple[int, str, str]]) -> None:
+    _, text, _ = nf("plan", "-previous=first.plan", "-report=json:p.json")
+    assert "Since 0123456789ab: no difference\n" in text
+    assert get_since("p.json") == {
+        "ref": "0123456789ab",
+        "moved": 0,
+        "removed": 0,
+        "capacity": 0,
+        "clusters_no_longer_affected": [],
+    }
+
+
+@pytest.mark.usefixtures("pushed")
+@pytest.mark.parametrize("damage", ["missing", "junk", "lineage"])
+def test_an_unusable_previous_plan_is_a_warning(nf: Callable[..., tuple[int, str, str]], damage: str) -> None:
+    if damage == "missing":
+        Path("first.plan").unlink()
+    elif damage == "junk":
+        Path("first.plan").write_text("junk")
+    else:
+        state = Path("state/nexusform.nfstate")
+        lineage = json.loads(state.read_text())["lineage"]
+        state.write_text(state.read_text().replace(lineage, "11111111-2222-3333-4444-555555555555"))
+    code, text, _ = nf("plan", "-previous=first.plan", "-report=json:p.json")
+    assert code == 0
+    assert "previous-plan-not-comparable" in text
+    assert "Since" not in text
+    assert get_since("p.json") is None
