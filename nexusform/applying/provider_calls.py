@@ -175,6 +175,7 @@ def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) ->
         call.note,
         call.change.ignored_paths,
         planned_note=call.change.private or {},
+        is_sensitive=bool(call.change.sensitive_after),
     )
     if call.step.kind is StepKind.CREATE:
         return call.provider.create(request)

@@ -3,7 +3,6 @@
 # Public names of the package, by module.
 PUBLIC = {
     "backend_kind": "BackendKind Directories build_required_setting build_setting",
-    "deadlines": "Deadline read_deadline OperationAbandoned pause_deadline compute_silence_limit is_wanted",
     "journal_lines": "check_records build_compaction_mark LineBatcher LineJournal split_lines build_seal",
     "locks": (
         "describe_holder parse_lock Lease read_lease_seconds LeaseLost read_member format_break_failure "
@@ -11,8 +10,7 @@ PUBLIC = {
     ),
     "memory": "MemoryBackend",
     "backend_checks": (
-        "check_deletable check_name DEFAULT_WORKSPACE MAXIMUM_SIZE MAXIMUM_LOCK_SIZE "
-        "require_package ReadBudget build_size_problem"
+        "check_deletable check_name DEFAULT_WORKSPACE MAXIMUM_SIZE MAXIMUM_LOCK_SIZE require_package build_size_problem"
     ),
     "registry": "BACKENDS is_local",
     "state_files": "JournalFile",

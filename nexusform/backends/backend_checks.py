@@ -1,13 +1,12 @@
-"""Common checks of all backends: missing clients, names of workspaces, and size limits of reads."""
+"""Common checks of all backends: missing clients, names of workspaces, and size limits."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Final
 
-from nexusform.backends.deadlines import extend_deadline
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem
 
@@ -50,40 +49,3 @@ def require_package(backend: str, extra: str) -> Iterator[None]:
         raise BackendProblem(
             f'The backend "{backend}" needs the package {problem.name}: pip install "nexusform[{extra}]".'
         ) from None
-
-
-class ReadBudget:
-    """Remaining bytes of one read, a journal in pieces included: bounds the reader's memory."""
-
-    __slots__ = ("_left", "_most")
-
-    def __init__(self, maximum: int) -> None:
-        self._most = maximum
-        self._left = maximum
-
-    def reserve(self, size: int) -> None:
-        """Reserve bytes before they are read. Raises TooLarge with the total limit."""
-        extend_deadline(size)
-        self._subtract(size)
-
-    def read_all(self, body: ResponseBody, announced: int = 0) -> bytes:
-        """Read a body to its end; `announced` is its declared length. Raises TooLarge."""
-        if announced > self._left:
-            raise TooLarge(self._most)
-        extend_deadline(announced)
-        content = body.read(self._left + 1)
-        self._subtract(len(content))
-        return content
-
-    def _subtract(self, size: int) -> None:
-        self._left -= size
-        if self._left < 0:
-            raise TooLarge(self._most)
-
-
-class ResponseBody(Protocol):
-    """Body of a server's answer."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return at most this number of bytes; fewer at the end."""
-        ...

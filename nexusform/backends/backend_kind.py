@@ -8,10 +8,10 @@ from typing import Any
 from msgspec import Struct
 
 from nexusform.backends.backend_checks import MAXIMUM_SIZE
-from nexusform.backends.deadlines import Deadline
 from nexusform.backends.guarded_backend import guard_backend
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.state_storage import StateBackend
+from nexusform.network.deadlines import Deadline
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, Type
 

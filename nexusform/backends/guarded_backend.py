@@ -12,7 +12,6 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 import msgspec
 from msgspec import Struct
 
-from nexusform.backends.deadlines import Deadline
 from nexusform.backends.journal_lines import check_records
 from nexusform.files.log import log_event
 from nexusform.interfaces.state_storage import (
@@ -25,6 +24,7 @@ from nexusform.interfaces.state_storage import (
     StoredVersion,
     VersionedBackend,
 )
+from nexusform.network.deadlines import Deadline
 
 _UNREAD: Final = "unread"
 _NO_DOCUMENT: Final = "nothing"

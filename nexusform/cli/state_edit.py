@@ -6,7 +6,6 @@ import sys
 
 from msgspec import Struct
 
-from nexusform.backends.backend_checks import ReadBudget
 from nexusform.cli.arguments import declare_group, declare_positional, declare_positionals, declare_switch
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
@@ -14,6 +13,7 @@ from nexusform.cli.shared_flags import LockFlags, create_context, declare_state_
 from nexusform.cli.state_view import NO_STATE
 from nexusform.diagnostics.diagnostic import build_error, has_errors
 from nexusform.files.regular_files import read_regular
+from nexusform.network.budget import ReadBudget
 from nexusform.resources.address import Address
 from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.backends.deadlines import Deadline
 from nexusform.configuration.declarations.configuration import KeyProviderBlock
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.network.deadlines import Deadline
 
 KEY_BYTES: Final = 32
 EXTERNAL_VARIABLE: Final = "NF_ENCRYPTION_COMMAND"

@@ -341,7 +341,7 @@ class ChangeRequest(Struct, frozen=True):
     an earlier failed change: it is applied as well. `private_note` is the whole private note. `ignored_paths`
     are arguments with other managers. For dry runs, `replaced_attributes` are those of an object deleted
     before this one is created, and `skip_reason` is why it cannot be validated, or "". `planned_note` is the
-    private note of the object after the plan.
+    private note of the object after the plan. `is_sensitive`: no value of the object may be in a message.
     """
 
     key: ObjectKey
@@ -360,6 +360,7 @@ class ChangeRequest(Struct, frozen=True):
     replaced_attributes: Mapping[str, Any] | None = None
     skip_reason: str = ""
     planned_note: Mapping[str, Any] = field(default_factory=dict)
+    is_sensitive: bool = False
 
 
 class ChangeResult(Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "kubeconfig": ("TRUSTED Account KubeconfigTrust KubeconfigProblem read_pod_account build_http_client read_account"),
+    "exec_plugin": "PluginProblem",
+    "kubeconfig": ("TRUSTED Account KubeconfigTrust KubeconfigProblem read_pod_account build_api_client read_account"),
     "registry": "ProviderKind PROVIDERS",
     "simulated": "apply_answer",
 }

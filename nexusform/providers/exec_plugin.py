@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
 
 _EXEC_INFO_VARIABLE: Final = "KUBERNETES_EXEC_INFO"
-_UNAUTHORIZED: Final = 401
+_MAX_MESSAGE: Final = 200  # characters of a program's error output, of its last line: earlier ones may have secrets
 _SECONDS: Final = 60  # time limit: an interactive sign-in prompt would not be visible
 
 
@@ -52,8 +52,9 @@ class ExecPlugin(Struct, frozen=True):
         except OSError as problem:
             raise PluginProblem(f"Cannot run the sign-in program {name}: {problem}") from None
         if result.returncode:
-            error_output = result.stderr.decode(errors="replace").strip() or "no error output"
-            raise PluginProblem(f"The sign-in program {name} failed ({result.returncode}): {error_output}")
+            lines = result.stderr.decode(errors="replace").strip().splitlines()
+            last_line = lines[-1].strip()[:_MAX_MESSAGE] if lines else "no error output"
+            raise PluginProblem(f"The sign-in program {name} failed ({result.returncode}): {last_line}")
         token = _parse_token(result.stdout)
         if not token:
             raise PluginProblem(f"The sign-in program {name} printed no ExecCredential with a token.")
@@ -74,23 +75,3 @@ def _parse_token(output: bytes) -> str:
     status = document.get("status") if isinstance(document, dict) else None
     token = status.get("token") if isinstance(status, dict) else None
     return token if isinstance(token, str) else ""
-
-
-def build_auth(plug_in: ExecPlugin) -> Any:
-    """Return an httpx authentication by a plug-in's token, fetched again after a rejection."""
-    from httpx2 import Auth, Request, Response
-
-    class TokenAuth(Auth):
-        token = ""
-
-        def sync_auth_flow(self, request: Request) -> Generator[Request, Response, None]:
-            if self.token:
-                request.headers["Authorization"] = f"Bearer {self.token}"
-                answer = yield request
-                if answer.status_code != _UNAUTHORIZED:
-                    return
-            self.token = plug_in.fetch_token()
-            request.headers["Authorization"] = f"Bearer {self.token}"
-            yield request
-
-    return TokenAuth()

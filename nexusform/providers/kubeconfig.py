@@ -9,17 +9,16 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct, ValidationError, convert
 
 from nexusform.diagnostics.phrases import format_list, select_form
 from nexusform.files.external_files import is_untrusted
 from nexusform.files.regular_files import UNCONFINED, Confinement
-from nexusform.providers.exec_plugin import ExecPlugin, build_auth
-
-if TYPE_CHECKING:
-    from httpx2 import Client, Request
+from nexusform.network.api_client import ApiClient, build_token_auth
+from nexusform.network.errors import check_plain_credentials
+from nexusform.providers.exec_plugin import ExecPlugin
 
 _SECTIONS: Final = ("clusters", "contexts", "users")
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
@@ -183,26 +182,27 @@ def read_pod_account() -> Account:
     return Account("the service account of this pod", cluster, {"tokenFile": str(account / "token")}, "")
 
 
-def build_http_client(account: Account, seconds: float) -> Client:
-    """Return an authenticated HTTP client of the server; `seconds` limits a request. Its requests raise
-    PluginProblem if a plug-in returns no token. Raises KubeconfigProblem.
+def build_api_client(account: Account) -> ApiClient:
+    """Return an authenticated client of the server. Its requests raise PluginProblem if a plug-in returns no
+    token. Raises KubeconfigProblem.
     """
-    from httpx2 import Client, Timeout
     from lightkube.config.client_adapter import user_auth, verify_cluster
     from lightkube.config.models import Cluster, User
 
     _reject_auth_provider(account)
+    rejection = check_plain_credentials(account.server) if account.user else ""
+    if rejection:
+        raise KubeconfigProblem(f"{account.source} cannot be used: {rejection}.")
     user_entry = {key: value for key, value in account.user.items() if key != "exec"}
     try:
         cluster, user = convert(account.cluster, Cluster), convert(user_entry, User)
-        return Client(
-            base_url=account.server,
+        return ApiClient(
+            account.server,
+            str(account.cluster.get("tls-server-name") or ""),
             verify=verify_cluster(cluster, user, lambda path: path),
-            auth=build_auth(_build_plugin(account)) if account.user.get("exec") else user_auth(user),
-            timeout=Timeout(seconds),
+            auth=build_token_auth(_build_plugin(account).fetch_token) if account.user.get("exec") else user_auth(user),
             proxy=account.cluster.get("proxy-url") or None,
             headers=_build_impersonation_headers(account.user),
-            event_hooks={"request": [_build_server_name_hook(account)]},
         )
     except ValidationError as problem:
         raise KubeconfigProblem(f"{account.source} cannot be used: {problem}.") from None
@@ -221,17 +221,6 @@ def _reject_auth_provider(account: Account) -> None:
             f"{account.source} cannot be used: the user {account.user_name} uses an auth-provider, removed "
             "in Kubernetes 1.26. Use an exec plug-in."
         )
-
-
-def _build_server_name_hook(account: Account) -> Callable[[Request], None]:
-    """Return a hook that makes a request expect the certificate of `tls-server-name`."""
-    name = account.cluster.get("tls-server-name")
-
-    def set_server_name(request: Request) -> None:
-        if name:
-            request.extensions["sni_hostname"] = str(name)
-
-    return set_server_name
 
 
 def _build_impersonation_headers(user: Mapping[str, Any]) -> list[tuple[str, str]]:

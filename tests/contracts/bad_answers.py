@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import socket
 import ssl
 import threading
@@ -110,3 +112,81 @@ def bad_server(answer: Answer, tls: ssl.SSLContext | None = None) -> Iterator[Ba
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
         thread.join(timeout=10)
+
+
+# --- answers of API servers ----------------------------------------------------------------------
+
+
+def document(content: bytes, *head: str, status: str = "200 OK") -> Answer:
+    """An answer with this content."""
+    lines = "".join(f"{line}\r\n" for line in head)
+    return raw(f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\n{lines}\r\n".encode() + content)
+
+
+def dripping_head(connection: socket.socket, _head: bytes) -> None:
+    """A byte of the head now and then, for ever."""
+    with suppress(OSError):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+        while True:
+            connection.sendall(b"x")
+            time.sleep(0.1)
+
+
+def endless(start: bytes, part: bytes) -> Answer:
+    """The same part again and again."""
+
+    def answer(connection: socket.socket, _head: bytes) -> None:
+        with suppress(OSError):
+            connection.sendall(start)
+            while True:
+                connection.sendall(part)
+
+    return answer
+
+
+def pages(token: Callable[[int], str]) -> Answer:
+    """A page of a list, and the token of the next one, for ever."""
+    numbers = itertools.count()
+
+    def answer(connection: socket.socket, head: bytes) -> None:
+        text = token(next(numbers)).encode()
+        lists = b'"items":[],"value":[],"nextLink":"/pages?t=%s"' % text
+        content = b'{"kind":"List",%s,"metadata":{"continue":"%s"}}' % (lists, text)
+        document(content, "Content-Type: application/json")(connection, head)
+
+    return answer
+
+
+_JSON: Final = "Content-Type: application/json"
+_CHUNKED: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+_BOMB: Final = gzip.compress(b" " * (1 << 26))
+WRONG: Final[dict[str, Answer]] = {
+    "a dripping head": dripping_head,
+    "an endless body": endless(b"HTTP/1.1 200 OK\r\n\r\n", b" " * 65536),
+    "endless chunks": endless(_CHUNKED, b"1000\r\n" + b" " * 4096 + b"\r\n"),
+    "endless early hints": endless(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 100),
+    "a gzip bomb": document(_BOMB, _JSON, "Content-Encoding: gzip"),
+    "brotli": document(b"{}", _JSON, "Content-Encoding: br"),
+    "a sign-in page": document(b"<!DOCTYPE html><form>Sign in</form>", "Content-Type: text/html"),
+    "a page instead of rights": document(b"<html>no</html>", "Content-Type: text/html", status="403 Forbidden"),
+    "a page of a proxy": document(b"<html>bad</html>", "Content-Type: text/html", status="502 Bad Gateway"),
+    "a page instead of signing in": document(b"<html/>", "Content-Type: text/html", status="401 Unauthorized"),
+    "later, in a century": document(b"{}", _JSON, "Retry-After: 3153600000", status="429 Too Many Requests"),
+    "a huge error": document(b"x" * (1 << 23), status="500 Internal Server Error"),
+    "nothing": document(b"null", _JSON),
+    "a list": document(b"[]", _JSON),
+    "a text": document(b'"x"', _JSON),
+    "no items": document(b'{"kind":"List","items":null,"value":7,"metadata":{}}', _JSON),
+    "items of nothing": document(b'{"kind":"List","items":[null],"value":[null],"metadata":{}}', _JSON),
+    "metadata of letters": document(b'{"kind":"X","items":[],"value":"x","metadata":"x"}', _JSON),
+    "many brackets": document(b"[" * 200_000, _JSON),
+    "many closed brackets": document(b'{"items":' + b"[" * 5000 + b"]" * 5000 + b"}", _JSON),
+    "an unknown charset": document(b"\xff{}", "Content-Type: application/json; charset=rot13"),
+    "sixteen bits": document('{"items":[]}'.encode("utf-16"), _JSON),
+    "a long number": document(b'{"items":' + b"9" * 10_000 + b"}", _JSON),
+    "pages without end": pages(lambda number: f"t{number}"),
+    "the same page again": pages(lambda _number: "t"),
+    "a redirect to itself": redirect(302, "/s"),
+    "a redirect to nowhere": raw(b"HTTP/1.1 301 Moved\r\nContent-Length: 0\r\n\r\n"),
+    "two lengths": raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 200\r\n\r\n{}"),
+}

@@ -7,6 +7,7 @@ import gc
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -15,8 +16,9 @@ from typing import Any
 import pytest
 
 from nexusform.files.regular_files import Confinement
+from nexusform.network.api_client import ApiRequest
 from nexusform.providers.exec_plugin import PluginProblem
-from nexusform.providers.kubeconfig import KubeconfigProblem, KubeconfigTrust, build_http_client, read_account
+from nexusform.providers.kubeconfig import KubeconfigProblem, KubeconfigTrust, build_api_client, read_account
 
 pytest.importorskip("lightkube")
 KUBECONFIG: dict[str, Any] = {
@@ -35,7 +37,7 @@ def written(tmp_path: Path, name: str = "config", **changed: Any) -> Path:
 
 def problem_of(path: Path, context: str = "") -> str:
     with pytest.raises(KubeconfigProblem) as raised:
-        build_http_client(read_account([path], context), 1.0)
+        build_api_client(read_account([path], context))
     return str(raised.value).replace(str(path), "FILE")
 
 
@@ -148,8 +150,8 @@ def asking(tmp_path: Path, server: str, user: Any) -> Path:
 def test_who_is_impersonated_is_said(tmp_path: Path, server: Any) -> None:
     address, seen = server
     user = {"token": "t", "as": "bob", "as-groups": ["a", "b"], "as-user-extra": {"scope": ["x"]}}
-    with build_http_client(read_account([asking(tmp_path, address, user)]), 5.0) as client:
-        assert client.get("/").is_success
+    with closing(build_api_client(read_account([asking(tmp_path, address, user)]))) as client:
+        assert client.send(ApiRequest("GET", "/")).is_success
     headers = seen[0]
     assert headers["Authorization"] == "Bearer t"
     assert (headers["Impersonate-User"], headers["Impersonate-Extra-scope"]) == ("bob", "x")
@@ -169,8 +171,8 @@ def test_a_token_that_is_refused_is_asked_for_anew(tmp_path: Path, server: Any) 
         'echo "{\\"status\\": {\\"token\\": \\"$token\\"}}"'
     )
     path = asking(tmp_path, address, plug_in(tmp_path, script))
-    with build_http_client(read_account([path]), 5.0) as client:
-        assert [client.get("/").status_code for _ in range(3)] == [401, 200, 200]
+    with closing(build_api_client(read_account([path]))) as client:
+        assert [client.send(ApiRequest("GET", "/")).status for _ in range(3)] == [401, 200, 200]
     assert [each["Authorization"].removeprefix("Bearer ") for each in seen] == [
         "first", "first", "second", "second"
     ]  # fmt: skip
@@ -187,8 +189,8 @@ def test_a_token_that_is_refused_is_asked_for_anew(tmp_path: Path, server: Any) 
 )
 def test_a_plug_in_that_gives_no_token(tmp_path: Path, server: Any, script: str, said: str) -> None:
     path = asking(tmp_path, server[0], plug_in(tmp_path, script))
-    with build_http_client(read_account([path]), 5.0) as client, pytest.raises(PluginProblem) as raised:
-        client.get("/")
+    with closing(build_api_client(read_account([path]))) as client, pytest.raises(PluginProblem) as raised:
+        client.send(ApiRequest("GET", "/"))
     assert str(raised.value) == said
 
 
@@ -197,8 +199,8 @@ def test_a_plug_in_that_waits_for_a_person_is_given_up(
 ) -> None:
     monkeypatch.setattr("nexusform.providers.exec_plugin._SECONDS", 1)
     path = asking(tmp_path, server[0], plug_in(tmp_path, "exec sleep 30"))
-    with build_http_client(read_account([path]), 5.0) as client, pytest.raises(PluginProblem) as raised:
-        client.get("/")
+    with closing(build_api_client(read_account([path]))) as client, pytest.raises(PluginProblem) as raised:
+        client.send(ApiRequest("GET", "/"))
     assert str(raised.value).startswith("The sign-in program plug-in did not finish within 1 s.")
 
 
@@ -224,8 +226,8 @@ def test_a_server_is_known_by_another_name(tmp_path: Path) -> None:
     }
     path = written(tmp_path, clusters=[{"name": "c", "cluster": cluster}])
     try:
-        with build_http_client(read_account([path]), 5.0) as client:
-            assert client.get("/").is_success
+        with closing(build_api_client(read_account([path]))) as client:
+            assert client.send(ApiRequest("GET", "/")).is_success
     finally:
         api.shutdown()
         api.server_close()

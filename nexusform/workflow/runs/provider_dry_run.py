@@ -96,6 +96,7 @@ def _build_request(change: Change, flaw: str) -> ChangeRequest:
         prior,
         change.after,
         final_attributes=change.after,
+        is_sensitive=bool(change.sensitive_after),
         unfinished_change=unfinished,
         private_note=change.private or {},
         ignored_paths=change.ignored_paths,

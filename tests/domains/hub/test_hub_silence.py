@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.hub.api.connection_errors import describe_connection_error
 from nexusform.domains.hub.api.hub_client import HubClient, HubLocation, HubProblem, Timing
+from nexusform.network.connection_errors import describe_connection_error
 from tests.certificates import certify
 
 pytest.importorskip("lightkube")

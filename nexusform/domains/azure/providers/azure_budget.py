@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.backends.deadlines import pause_deadline
 from nexusform.files.regular_files import PRIVATE
 from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.network.deadlines import pause_deadline
 
 BUDGET_VARIABLE: Final = "NF_AZURE_REQUESTS"
 _BUDGET_FORMAT: Final = re.compile(r"(\d{1,6}):(.+)")

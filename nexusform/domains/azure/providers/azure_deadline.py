@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nexusform.backends.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_wanted
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.network.budget import CONNECT_SECONDS
+from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_wanted
+from nexusform.network.limited_session import build_limited_session
 
 _CANCELLED_MESSAGE = "The change was cancelled before it was sent."
 
@@ -31,8 +33,8 @@ def build_deadline_policy(endpoint: str) -> Any:
     return DeadlinePolicy()
 
 
-def build_transport() -> Any:
-    """Build the transport with a read timeout; it does not send cancelled requests. Raises
+def build_transport(endpoint: str) -> Any:
+    """Build the transport to an endpoint with a read timeout; it does not send cancelled requests. Raises
     ProviderProblem.
     """
     from azure.core.exceptions import ServiceRequestError
@@ -51,4 +53,5 @@ def build_transport() -> Any:
         seconds = compute_silence_limit()
     except BackendProblem as problem:
         raise ProviderProblem(str(problem)) from None
-    return CancellableTransport(connection_timeout=seconds, read_timeout=seconds)
+    session = build_limited_session(endpoint)
+    return CancellableTransport(session=session, connection_timeout=min(CONNECT_SECONDS, seconds), read_timeout=seconds)

@@ -6,11 +6,13 @@ operator.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -19,16 +21,17 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.azure.providers.azure_changes import compute_max_unavailable
 from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClient, Target, Verb
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
-from nexusform.providers.kubeconfig import TRUSTED, KubeconfigProblem, KubeconfigTrust, build_http_client, read_account
+from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest
+from nexusform.network.errors import WebError
+from nexusform.network.json_answers import parse_json
+from nexusform.providers.exec_plugin import PluginProblem
+from nexusform.providers.kubeconfig import TRUSTED, KubeconfigProblem, KubeconfigTrust, build_api_client, read_account
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
-
-if TYPE_CHECKING:
-    from httpx2 import Client, Response
 
 KUBECONFIGS_VARIABLE: Final = "NF_KUBECONFIG_DIR"
 _NOT_FOUND: Final = 404
 _MERGE_PATCH: Final = "application/merge-patch+json"
-_SECONDS: Final = 30.0  # of one request
 
 
 class NodeRecreation(Struct, frozen=True):
@@ -180,32 +183,42 @@ def _build_commands(names: Sequence[str]) -> list[str]:
 def _delete_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust: KubeconfigTrust) -> None:
     """Delete nodes, after a cordon, through the cluster's API. Raises ProviderProblem."""
     try:
-        client = build_http_client(read_account([kubeconfig], trust=trust), _SECONDS)
-    except KubeconfigProblem as problem:
+        client = build_api_client(read_account([kubeconfig], trust=trust))
+    except (KubeconfigProblem, BackendProblem) as problem:
         raise ProviderProblem(str(problem)) from None
-    with client:
+    with closing(client):
         for name in names:
             _delete_node(client, name)
 
 
-def _delete_node(client: Client, name: str) -> None:
+def _delete_node(client: ApiClient, name: str) -> None:
     """Delete one node after a cordon. Raises ProviderProblem."""
     path = f"/api/v1/nodes/{quote(name, safe='')}"
+    cordon = json.dumps({"spec": {"unschedulable": True}}).encode()
     try:
-        cordon = {"spec": {"unschedulable": True}}
-        response = client.patch(path, json=cordon, headers={"Content-Type": _MERGE_PATCH})
-        if response.is_success:
-            response = client.delete(path)
-    except Exception as problem:  # noqa: BLE001 - of httpx, of sockets, of a plug-in
-        raise ProviderProblem(f"{name} cannot be deleted: {problem}") from None
-    if not response.is_success and response.status_code != _NOT_FOUND:
-        raise ProviderProblem(f"{name} cannot be deleted ({response.status_code}): {_read_message(response)}")
+        answer = client.send(ApiRequest("PATCH", path, content=cordon, headers={"Content-Type": _MERGE_PATCH}))
+        if answer.is_success and _is_node(answer):
+            answer = client.send(ApiRequest("DELETE", path))
+    except (WebError, PluginProblem) as problem:
+        raise ProviderProblem(f"{name} cannot be deleted: {problem}.") from None
+    if answer.status != _NOT_FOUND and not (answer.is_success and _is_node(answer)):
+        raise ProviderProblem(f"{name} cannot be deleted ({answer.status}): {_read_message(answer)}")
 
 
-def _read_message(response: Response) -> str:
+def _is_node(answer: ApiAnswer) -> bool:
+    """Return whether an answer is of the API server, and not of a proxy."""
+    try:
+        document = parse_json(answer.content)
+    except ValueError:
+        return False
+    return isinstance(document, dict) and document.get("kind") in ("Node", "Status")
+
+
+def _read_message(answer: ApiAnswer) -> str:
     """Read the error message of an API server."""
     try:
-        document = response.json()
-    except ValueError:
-        return response.text[:200]
-    return str(document.get("message")) if isinstance(document, dict) else response.text[:200]
+        document = parse_json(answer.content)
+    except ValueError as problem:
+        return "it answers with a web page" if answer.is_web_page else f"unreadable answer: {problem}"
+    message = document.get("message") if isinstance(document, dict) else None
+    return str(message)[:200] if message else "the answer is not about a node"

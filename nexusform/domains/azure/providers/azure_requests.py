@@ -164,15 +164,17 @@ class ArmClient:
 
     def get_body(self, target: Target) -> dict[str, Any] | None:
         """Return the body of a resource, None if it does not exist. Raises AzureError."""
-        from azure.core.exceptions import ResourceNotFoundError
+        from azure.core.exceptions import ResourceNotFoundError, ServiceResponseError
 
         responses: list[Any] = []
         try:
             get_resource = getattr(self._client, target.kind).get
             body = get_resource(target.group, *target.names, raw_response_hook=responses.append)
+            return _add_etag(body.as_dict(), responses)
         except ResourceNotFoundError:
             return None
-        return _add_etag(body.as_dict(), responses)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # the SDK's, of another form
+            raise ServiceResponseError(f"the answer about {target.title} is no resource of Azure") from None
 
     def apply_changes(self, changes: list[ArmChange], step: ChangeRequest) -> None:
         """Apply changes one after another, starting with the last one of an earlier run. Raises

@@ -9,20 +9,22 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from nexusform.backends.deadlines import read_deadline
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.providers.azure_budget import build_rate_limit_policies
 from nexusform.domains.azure.providers.azure_deadline import build_deadline_policy, build_transport
 from nexusform.domains.azure.providers.azure_requests import ArmClient, Timing
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.network.budget import PageBudget
+from nexusform.network.deadlines import read_deadline
+from nexusform.network.json_answers import parse_json
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_model import AzSite
@@ -45,7 +47,9 @@ _LISTED_KINDS: Final = ("clusters", "racks", MACHINES, VMS, CLUSTERS, "rack_skus
 # Supplies besides machines; unknown if the subscription does not list them.
 _SUPPLY_KINDS: Final = ("l3_networks", "storage_appliances", "volumes", "kubernetes_versions")
 _MAX_PARALLEL: Final = 8  # requests at a time
+_FIRST_ERROR: Final = 300  # the first status without success
 _MAX_RETRIES: Final = 3
+_MAX_LIST_SECONDS: Final = 1800.0  # of one list: rate limits delay its pages
 _MAX_BACKOFF: Final = 30  # seconds before a retry without Retry-After
 _WORKLOAD_KINDS: Final = frozenset({VMS, CLUSTERS})
 
@@ -84,12 +88,12 @@ class Subscription:
 
     def list_machines(self) -> list[dict[str, Any]]:
         """List the current bodies of all machines. Raises AzureError."""
-        return self._select_located(self._get_client().bare_metal_machines.list_by_subscription())
+        return self._select_located(_read_pages(self._get_client().bare_metal_machines.list_by_subscription))
 
     def list_pools(self, group: str, cluster: str) -> list[dict[str, Any]]:
         """List the current bodies of a cluster's agent pools. Raises AzureError."""
-        pools = self._get_client().agent_pools.list_by_kubernetes_cluster(group, cluster)
-        return [pool.as_dict() for pool in pools]
+        list_pools = self._get_client().agent_pools.list_by_kubernetes_cluster
+        return [pool.as_dict() for pool in _read_pages(list_pools, group, cluster)]
 
     def _get_client(self) -> Any:
         with self._client_lock:
@@ -102,12 +106,11 @@ class Subscription:
         client, documents = self._get_client(), {}
         for kind in _LISTED_KINDS:
             listing = getattr(client, kind)
-            items = (
-                listing.list_by_resource_group(self.default_group)
+            documents[kind] = self._select_located(
+                _read_pages(listing.list_by_resource_group, self.default_group)
                 if self.default_group and kind in _WORKLOAD_KINDS
-                else listing.list_by_subscription()
+                else _read_pages(listing.list_by_subscription)
             )
-            documents[kind] = self._select_located(items)
         documents |= self._read_supplies(client)
         owners = [(extract_group(str(cluster.get("id"))), str(cluster.get("name"))) for cluster in documents[CLUSTERS]]
         with ThreadPoolExecutor(_MAX_PARALLEL) as executor:  # pools need one request per cluster
@@ -122,7 +125,7 @@ class Subscription:
         documents = {}
         for kind in _SUPPLY_KINDS:
             try:
-                documents[kind] = self._select_located(getattr(client, kind).list_by_subscription())
+                documents[kind] = self._select_located(_read_pages(getattr(client, kind).list_by_subscription))
             except ClientAuthenticationError:
                 raise
             except HttpResponseError:
@@ -133,6 +136,42 @@ class Subscription:
         """Select the bodies at the extended location or without any."""
         bodies = [item.as_dict() for item in items]
         return [body for body in bodies if _is_located(body, self._location)] if self._location else bodies
+
+
+def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
+    """Yield the items of all pages. Raises ProviderProblem for pages of another form or without an end."""
+    budget = PageBudget(_MAX_LIST_SECONDS)
+    pages = list_items(*names, raw_response_hook=_check_page).by_page()
+    while True:
+        try:
+            page = list(next(pages, ()))
+        except (ValueError, LookupError, RecursionError) as problem:  # of the SDK
+            raise _build_content_problem(str(problem)) from None
+        yield from page
+        token = str(pages.continuation_token or "")
+        exceeded = budget.add_page(0, token)
+        if exceeded:
+            raise ProviderProblem(f"Azure does not list the resources completely: {exceeded}.")
+        if not token:
+            return
+
+
+def _check_page(response: Any) -> None:
+    """Raise ProviderProblem unless a page is an object with a list of objects."""
+    answer = response.http_response
+    if answer.status_code >= _FIRST_ERROR:
+        return
+    try:
+        document = parse_json(answer.body())
+    except ValueError as problem:
+        raise _build_content_problem(str(problem)) from None
+    items = document.get("value") if isinstance(document, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise _build_content_problem("it is not a list of resources")
+
+
+def _build_content_problem(reason: str) -> ProviderProblem:
+    return ProviderProblem(f"Azure cannot be read: {reason.splitlines()[0][:200]}. A proxy may answer in its place.")
 
 
 def connect(subscription_id: str) -> Any:
@@ -154,7 +193,7 @@ def connect(subscription_id: str) -> Any:
         credential_scopes=[f"{base_url}/.default"],
         per_call_policies=[build_deadline_policy(base_url)],
         per_retry_policies=build_rate_limit_policies(subscription_id),
-        transport=build_transport(),
+        transport=build_transport(base_url),
         **_build_retry_options(),
     )
 

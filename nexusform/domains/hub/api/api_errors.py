@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.documents.field_shapes import list_mappings
 
@@ -40,11 +41,12 @@ class ErrorKind(StrEnum):
 
 
 class ErrorCause(Struct, frozen=True):
-    """Cause of an API error: field and message. `manager` owns the field."""
+    """Cause of an API error: field and message. `manager` owns the field; `reason` is a word of the API."""
 
     field: str
     message: str
     manager: str = ""
+    reason: str = ""
 
 
 class ApiError(Exception):
@@ -58,6 +60,17 @@ class ApiError(Exception):
         self.causes = _read_causes(body)
         self.kind = _determine_kind(status, body, self.message, self.causes)
         super().__init__(f"{status}: {self.message}")
+
+    def hide_values(self) -> ApiError:
+        """Return the error of a sensitive object: fields and reasons only, because messages repeat values."""
+        hidden = ApiError(self.status, self.body, self.retry_after)
+        hidden.causes = [replace(cause, message=cause.reason or "rejected") for cause in self.causes]
+        if not self.missing_permission:
+            fields = [f"{cause.field}: {cause.message}".removeprefix(": ") for cause in hidden.causes]
+            reason = self.body.get("reason") if isinstance(self.body, Mapping) else ""
+            hidden.message = "; ".join(dict.fromkeys(fields)) or str(reason or "rejected")
+            hidden.message += " (its message is hidden: the object is sensitive)"
+        return hidden
 
     @property
     def server_message(self) -> str:
@@ -101,7 +114,7 @@ def _read_causes(body: Any) -> Sequence[ErrorCause]:
         if item.get("reason") == "FieldManagerConflict":
             match = _MANAGER.search(message)
             manager = match[1] if match is not None else message
-        causes.append(ErrorCause(str(item.get("field") or ""), message, manager))
+        causes.append(ErrorCause(str(item.get("field") or ""), message, manager, str(item.get("reason") or "")))
     return causes
 
 

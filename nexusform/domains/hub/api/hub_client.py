@@ -1,4 +1,4 @@
-"""API server of a hub over lightkube: location, credentials, and requests with retries. Reads and server-side
+"""API server of a hub: location, credentials, and requests with retries. Reads and server-side
 applies may be repeated because an apply declares the desired state; a deletion carries the uid of its object.
 """
 
@@ -10,26 +10,30 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Lock, Semaphore
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.documents.field_shapes import list_mappings
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
-from nexusform.domains.hub.api.connection_errors import describe_connection_error
 from nexusform.files.log import log_event
+from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest, StreamRejected
+from nexusform.network.budget import PageBudget
+from nexusform.network.errors import WebError
+from nexusform.network.json_answers import parse_json
+from nexusform.providers.exec_plugin import PluginProblem
 from nexusform.providers.kubeconfig import (
     TRUSTED,
     Account,
     KubeconfigProblem,
     KubeconfigTrust,
-    build_http_client,
+    build_api_client,
     read_account,
     read_pod_account,
 )
-
-if TYPE_CHECKING:
-    from httpx2 import Client
 
 KUBECONFIG: Final = "NF_FLEET_KUBECONFIG"
 CONTEXT: Final = "NF_FLEET_CONTEXT"
@@ -41,18 +45,24 @@ _LIST_ATTEMPTS: Final = 3  # attempts to list a collection if its version expire
 _RETRY_SECONDS: Final = 90.0  # seconds of retries
 _WEBHOOK_RETRY_SECONDS: Final = 8.0  # of dry runs in total: they share the webhook
 _FIRST_RETRY_SECONDS: Final = 5.0  # of a server without any response so far
-_REQUEST_SECONDS: Final = 30.0  # of one request
 _MAX_CONCURRENT: Final = 16  # requests at a time, however many steps wait
-_MAX_BYTES: Final = 1 << 28  # bytes of a response
 _WATCH_SECONDS: Final = 240  # seconds of one watch
+_WATCH_MARGIN: Final = 30  # seconds after them for its end
 _EVENT_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
 _JSON: Final = "application/json"
+_WEB_PAGE: Final = "a web page, such as the sign-in page of a proxy"
+_METADATA_TEXTS: Final = ("name", "namespace", "uid", "resourceVersion", "continue", "deletionTimestamp")
+_MAX_TEXT: Final = 2000  # bytes of an error that is no JSON
 
 
 class HubProblem(Exception):
-    """Unreachable hub; the message names the hub and the cause."""
+    """Hub without a usable answer; the message names the hub and the cause. `is_temporary`: retry."""
+
+    def __init__(self, message: str, *, is_temporary: bool = False) -> None:
+        super().__init__(message)
+        self.is_temporary = is_temporary
 
 
 class HubLocation(Struct, frozen=True):
@@ -105,8 +115,9 @@ class HubClient:
         self._timing = timing or Timing()
         account = _read_account(location)
         self._client, self.server = _make_client(account), account.server
+        self.verifies_server = not account.cluster.get("insecure-skip-tls-verify")
         # clients with expired credentials; other threads may still use them
-        self._expired_clients: list[Client] = []
+        self._expired_clients: list[ApiClient] = []
         self._credentials_lock = Lock()
         self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
         self._discovery_lock = Lock()
@@ -126,7 +137,7 @@ class HubClient:
     def get(self, path: str, **query: str) -> dict[str, Any] | None:
         """Return an object, None if it does not exist. Raises ApiError and HubProblem."""
         try:
-            return self._request_object("GET", path, query)
+            return self._require_name(path, self._request_object("GET", path, query))
         except ApiError as api_error:
             if api_error.status == 404 and api_error.kind is ErrorKind.NOT_FOUND:
                 return None
@@ -137,12 +148,23 @@ class HubClient:
     ) -> dict[str, Any]:
         """Apply an object server-side and return the result. Raises ApiError and HubProblem."""
         query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
-        return self._request_object("PATCH", path, query | _build_dry_run_query(dry_run), body, APPLY)
+        return self._send_patch(path, query | _build_dry_run_query(dry_run), body, APPLY)
 
     def merge(self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False) -> dict[str, Any]:
         """Send a merge patch and return the result. Raises ApiError and HubProblem."""
         query = {"fieldManager": manager, "fieldValidation": "Strict"}
-        return self._request_object("PATCH", path, query | _build_dry_run_query(dry_run), body, MERGE)
+        return self._send_patch(path, query | _build_dry_run_query(dry_run), body, MERGE)
+
+    def _send_patch(
+        self, path: str, query: Mapping[str, str], body: Mapping[str, Any], content_type: str
+    ) -> dict[str, Any]:
+        return self._require_name(path, self._request_object("PATCH", path, query, body, content_type))
+
+    def _require_name(self, path: str, response: dict[str, Any]) -> dict[str, Any]:
+        """Return an object of the hub. Raises HubProblem for one without a name."""
+        if not (response.get("metadata") or {}).get("name"):
+            raise HubProblem(f"{self.server} answers {path} with an object without a name.")
+        return response
 
     def delete(self, path: str, uid: str = "", *, dry_run: bool = False) -> None:
         """Delete the object with this uid; a missing one is no error. Raises ApiError."""
@@ -179,21 +201,24 @@ class HubClient:
         version.
         """
         items: list[dict[str, Any]] = []
-        continue_token = ""
+        continue_token, budget = "", PageBudget()
         while True:
             page_query = {
                 **query,
                 "limit": str(_PAGE_SIZE),
                 **({"continue": continue_token} if continue_token else first_query),
             }
-            response = self._request_object("GET", path, page_query)
+            answer, response = self._request_answer("GET", path, page_query)
             page = response.get("items")
-            if not isinstance(page, list):
-                raise HubProblem(f"{self.server} answers {path} with something that is no list.")
+            if not isinstance(page, list) or not all(_is_object(item) for item in page):
+                raise HubProblem(f"{self.server} answers {path} with something that is no list of objects.")
             kind = str(response.get("kind") or "").removesuffix("List")
             items += ({"apiVersion": response.get("apiVersion"), "kind": kind, **item} for item in page)
             metadata = response.get("metadata") or {}
             continue_token = str(metadata.get("continue") or "")
+            exceeded = budget.add_page(len(answer.content), continue_token)
+            if exceeded:
+                raise HubProblem(f"{self.server} does not list {path} completely: {exceeded}.")
             if not continue_token:
                 return ObjectList(items, str(metadata.get("resourceVersion") or ""))
 
@@ -207,31 +232,25 @@ class HubClient:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(_WATCH_SECONDS),
         }
-        timeouts = (
-            _REQUEST_SECONDS,
-            _WATCH_SECONDS + _REQUEST_SECONDS,
-            _REQUEST_SECONDS,
-            _REQUEST_SECONDS,
-        )  # to connect, read, write, wait
-        headers = {"Accept": _JSON}
+        request = ApiRequest("GET", path, query, headers={"Accept": _JSON})
         try:
-            with self._client.stream("GET", path, params=query, headers=headers, timeout=timeouts) as response:
-                _check_response(response)
-                for line in response.iter_lines():
+            for line in self._client.stream_lines(request, _WATCH_SECONDS + _WATCH_MARGIN):
+                if line.strip():
                     yield self._parse_event(path, line)
-        except (ApiError, HubProblem):
-            raise
-        except Exception as problem:  # noqa: BLE001 - of httpx, of sockets
-            raise HubProblem(f"{self.server} cannot be watched: {describe_connection_error(problem)}.") from None
+        except StreamRejected as rejection:
+            raise _build_api_error(rejection.answer) from None
+        except (WebError, PluginProblem) as problem:
+            raise HubProblem(f"{self.server} cannot be watched: {problem}.") from None
 
-    def _parse_event(self, path: str, line: str) -> tuple[str, dict[str, Any]]:
-        event = _decode_json(line)
+    def _parse_event(self, path: str, line: bytes) -> tuple[str, dict[str, Any]]:
+        event = _parse_content(line)
         body = event.get("object") if isinstance(event, dict) else None
         kind = str(event.get("type")) if isinstance(event, dict) else ""
-        if not isinstance(body, dict) or kind not in _EVENT_TYPES:
+        if not isinstance(body, dict) or not _is_object(body) or kind not in _EVENT_TYPES:
             raise HubProblem(f"{self.server} answers a watch of {path} with something that is no event.")
         if kind == "ERROR":
-            raise ApiError(int(body.get("code") or 500), body)
+            code = body.get("code")
+            raise ApiError(code if isinstance(code, int) else 500, body)
         return kind, body
 
     def get_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
@@ -250,10 +269,12 @@ class HubClient:
                 if api_error.status != 404:
                     raise
                 return {}  # it may be served later
+            if not isinstance(response.get("resources"), list):
+                raise HubProblem(f"{self.server} answers {path} with something that is no list of kinds.")
             self._kinds[version] = {
                 str(resource["kind"]): (str(resource["name"]), resource.get("namespaced") is True)
-                for resource in response.get("resources") or ()
-                if "/" not in str(resource.get("name"))
+                for resource in list_mappings(response, "resources")
+                if "kind" in resource and "/" not in str(resource.get("name") or "/")
             }
         return self._kinds[version]
 
@@ -267,7 +288,18 @@ class HubClient:
         body: Mapping[str, Any] | None = None,
         content_type: str = _JSON,
     ) -> dict[str, Any]:
-        """Send a request with retries until a response. Raises ApiError and HubProblem."""
+        """Send a request with retries; return the body of the answer. Raises ApiError and HubProblem."""
+        return self._request_answer(method, path, query, body, content_type)[1]
+
+    def _request_answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
+        content_type: str = _JSON,
+    ) -> tuple[ApiAnswer, dict[str, Any]]:
+        """Send a request with retries until an answer. Raises ApiError and HubProblem."""
         retry_seconds = _RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS
         deadline, wait, has_new_credentials = self._timing.read_time() + retry_seconds, 0.5, False
         while True:
@@ -285,13 +317,13 @@ class HubClient:
                     raise
                 self._timing.sleep(wait if api_error.retry_after is None else min(api_error.retry_after, 30.0))
             except HubProblem as problem:
-                if self.is_closed or self._timing.read_time() + wait > deadline:
+                if not problem.is_temporary or self.is_closed or self._timing.read_time() + wait > deadline:
                     raise
                 log_event("debug", "hub asked again", path=path, why=str(problem))
                 self._timing.sleep(wait)
             wait = min(wait * 2, 15.0)
 
-    def _refresh_credentials(self, expired_client: Client) -> None:
+    def _refresh_credentials(self, expired_client: ApiClient) -> None:
         """Read the credentials again, once for all threads rejected with the former ones. Raises
         HubProblem.
         """
@@ -307,34 +339,36 @@ class HubClient:
 
     def _send_request(
         self,
-        client: Client,
+        client: ApiClient,
         method: str,
         path: str,
         query: Mapping[str, str],
         body: Mapping[str, Any] | None,
         content_type: str,
-    ) -> dict[str, Any]:
+    ) -> tuple[ApiAnswer, dict[str, Any]]:
         if self.is_closed:
             raise HubProblem(f"{self.server} is closed.")
         headers = {"Accept": _JSON, "Content-Type": content_type}
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
         try:
-            request = client.build_request(method, path, params=dict(query), content=content, headers=headers)
             with self._send_slots:
-                response = client.send(request)
-        except Exception as problem:  # noqa: BLE001 - of httpx, of sockets, of an exec plug-in
-            raise HubProblem(f"{self.server} cannot be reached: {describe_connection_error(problem)}.") from None
-        log_event("debug", "hub answered", method=method, path=path, status=response.status_code)
+                answer = client.send(ApiRequest(method, path, query, content, headers))
+        except (WebError, PluginProblem) as problem:
+            is_temporary = isinstance(problem, PluginProblem) or problem.is_temporary
+            raise HubProblem(f"{self.server} cannot be reached: {problem}.", is_temporary=is_temporary) from None
+        log_event("debug", "hub answered", method=method, path=path, status=answer.status)
         self._has_answered = True
-        text = response.text
-        if not response.is_success:
-            raise ApiError(
-                response.status_code, _decode_json(text), _parse_seconds(response.headers.get("Retry-After"))
-            )
-        document = _decode_json(text)
-        if not isinstance(document, dict) or len(text) > _MAX_BYTES:
+        if not answer.is_success:
+            raise _build_api_error(answer)
+        if answer.is_web_page:
+            raise HubProblem(f"{self.server} answers {path} with {_WEB_PAGE}. Check the address, and sign in again.")
+        try:
+            document = parse_json(answer.content)
+        except ValueError as problem:
+            raise HubProblem(f"{self.server} answers {path} with something that is no object: {problem}.") from None
+        if not _is_object(document):
             raise HubProblem(f"{self.server} answers {path} with something that is no object of Kubernetes.")
-        return document
+        return answer, document
 
 
 class HubConnection(Struct):
@@ -356,16 +390,20 @@ class HubConnection(Struct):
                 self._client = HubClient(self.location, self.timing)
             return self._client
 
+    def list_warnings(self) -> list[Problem]:
+        """Return a warning about an unverified server."""
+        if self._client is None or self._client.verifies_server:
+            return []
+        detail = (
+            f"The certificate of {self._client.server} is not verified (insecure-skip-tls-verify in the kubeconfig): "
+            "another server could answer and receive the credentials. Set certificate-authority-data instead."
+        )
+        return [Problem((), "unverified-server", detail, Severity.WARNING)]
+
     def close(self) -> None:
         """Close the client if it was opened."""
         if self._client is not None:
             self._client.close()
-
-
-def _check_response(response: Any) -> None:
-    """Raise ApiError for a response without a stream."""
-    if not response.is_success:
-        raise ApiError(response.status_code, _decode_json(response.read().decode()))
 
 
 def _is_retryable(method: str, api_error: ApiError) -> bool:
@@ -381,15 +419,45 @@ def _build_dry_run_query(dry_run: bool) -> dict[str, str]:
     return {"dryRun": "All"} if dry_run else {}
 
 
-def _decode_json(text: str) -> Any:
+def _is_object(document: Any) -> bool:
+    """Return whether a document is an object of Kubernetes, in as far as its metadata has the right types."""
+    metadata = document.get("metadata", {}) if isinstance(document, dict) else None
+    if metadata is None:
+        return isinstance(document, dict)
+    return (
+        isinstance(metadata, dict)
+        and all(isinstance(metadata.get(name, ""), str | None) for name in _METADATA_TEXTS)
+        and all(isinstance(metadata.get(name) or {}, dict) for name in ("labels", "annotations"))
+        and all(
+            isinstance(items := metadata.get(name) or [], list) and all(isinstance(item, dict) for item in items)
+            for name in ("ownerReferences", "managedFields")
+        )
+        and all(
+            isinstance(document.get(name) or {}, dict)
+            for name in ("spec", "status")
+            if document.get("kind") != "Status"
+        )
+    )
+
+
+def _build_api_error(answer: ApiAnswer) -> ApiError:
+    """Build the error of an answer without success; a web page is not printed."""
+    body = _WEB_PAGE if answer.is_web_page else _parse_content(answer.content)
+    return ApiError(answer.status, body, _parse_seconds(answer.headers.get("retry-after")))
+
+
+def _parse_content(content: bytes) -> Any:
+    """Parse JSON; return other content as text."""
     try:
-        return json.loads(text)
+        return parse_json(content)
     except ValueError:
-        return text[:2000]
+        return content[:_MAX_TEXT].decode(errors="replace")
 
 
 def _parse_seconds(header: str | None) -> float | None:
-    return float(header) if header is not None and header.isdecimal() else None
+    return (
+        float(header) if header is not None and header.isascii() and header.isdecimal() and len(header) < 10 else None
+    )
 
 
 # --- connecting ----------------------------------------------------------------------------------
@@ -404,11 +472,11 @@ def _read_account(location: HubLocation) -> Account:
         raise HubProblem(str(problem)) from None
 
 
-def _make_client(account: Account) -> Client:
+def _make_client(account: Account) -> ApiClient:
     """Create the HTTP client. Raises HubProblem."""
     try:
-        return build_http_client(account, _REQUEST_SECONDS)
-    except KubeconfigProblem as problem:
+        return build_api_client(account)
+    except (KubeconfigProblem, BackendProblem) as problem:
         raise HubProblem(str(problem)) from None
 
 

@@ -24,6 +24,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
 from nexusform.domains.hub.providers.hub_errors import (
     describe_existing_object,
     describe_missing_member,
+    hide_sensitive_values,
     suggest_azure_command,
 )
 from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
@@ -310,6 +311,7 @@ class DryRun:
         return Problem((), HUB_REJECTION, detail)
 
     def _build_rejection(self, api_error: ApiError, hub_object: HubObject, request: ChangeRequest) -> Problem:
+        api_error = hide_sensitive_values(api_error, hub_object, request)
         namespace = str((hub_object.body.get("metadata") or {}).get("namespace") or "")
         if api_error.status == 404 and namespace in self._new_namespaces:
             return Problem((), _DEFERRED, f"{hub_object.title} (its namespace comes with this plan)")

@@ -11,7 +11,7 @@ from nexusform.domains.hub.api.hub_client import HubProblem
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE, HubObject
 from nexusform.domains.hub.providers.hub_options import HubOptions
 from nexusform.domains.hub.providers.object_access import find_tool_manager
-from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, StepPending
+from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, StepPending
 
 
 def reject_managed(options: HubOptions, body: Mapping[str, Any], command: str) -> None:
@@ -76,6 +76,12 @@ def suggest_azure_command(hub_object: HubObject) -> str:
 
 def _is_azure_label(label: str) -> bool:
     return label.startswith("fleet.azure.com/")
+
+
+def hide_sensitive_values(api_error: ApiError, hub_object: HubObject, request: ChangeRequest) -> ApiError:
+    """Return the error without values if the object is sensitive; a Secret always is."""
+    is_sensitive = request.is_sensitive or hub_object.body.get("kind") == "Secret"
+    return api_error.hide_values() if is_sensitive else api_error
 
 
 def format_rejection(api_error: ApiError, hub_object: HubObject) -> str:

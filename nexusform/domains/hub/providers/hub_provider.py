@@ -69,7 +69,8 @@ class FleetHubProvider:
             )
             for address, message in self._findings.pending.items()
         ]
-        return warnings + [build_field_warning(*item) for item in self._findings.foreign_fields.items()]
+        warnings += [build_field_warning(*item) for item in self._findings.foreign_fields.items()]
+        return [*self._connection.list_warnings(), *warnings]
 
     @property
     def pending_messages(self) -> dict[str, str]:

@@ -40,6 +40,7 @@ from nexusform.domains.hub.providers.hub_errors import (
     describe_existing_object,
     describe_missing_member,
     format_rejection,
+    hide_sensitive_values,
     reject_managed,
 )
 from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
@@ -286,6 +287,7 @@ class StepWriter(Struct, frozen=True):
             force = body is not None and bool(get_ownership_source(self.options, self.request))
             return self.hub.apply(path, body_to_send, manager, force=force)
         except ApiError as api_error:
+            api_error = hide_sensitive_values(api_error, hub_object, self.request)
             raise ProviderProblem(format_rejection(api_error, hub_object)) from None
 
     def _delete_removed(self, hub_objects: Sequence[HubObject]) -> None:

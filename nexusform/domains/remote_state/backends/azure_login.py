@@ -5,16 +5,18 @@ endpoint.
 
 from __future__ import annotations
 
-import json
 import os
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.backends.backend_checks import require_package
-from nexusform.domains.remote_state.backends.http_client import WebError, WebRequest, send_request
 from nexusform.files.regular_files import TooLarge, read_regular
 from nexusform.interfaces.state_storage import BackendProblem
+from nexusform.network.deadlines import Deadline
+from nexusform.network.errors import WebError
+from nexusform.network.http_client import WebRequest, send_request
+from nexusform.network.json_answers import parse_json
 
 _AUDIENCE: Final = "api://AzureADTokenExchange"
 _SCOPE: Final = "https://storage.azure.com/.default"
@@ -112,16 +114,20 @@ def _request_token(url: str, bearer: str) -> str:
     address = f"{url}&audience={urllib.parse.quote(_AUDIENCE)}"
     message = f"Cannot get the OIDC token of this job from {url.partition('?')[0]}"
     headers = {"Authorization": f"Bearer {bearer}"}
+    request = WebRequest("GET", address, headers=headers, max_bytes=_MAX_TOKEN_BYTES)
     try:
-        answer = send_request(WebRequest("GET", address, headers=headers, max_bytes=_MAX_TOKEN_BYTES))
+        answer = Deadline(lambda: url.partition("?")[0]).run("get the OIDC token", lambda: send_request(request))
     except (WebError, TooLarge) as problem:
         raise BackendProblem(f"{message}: {problem}.") from None
     if not answer.is_success:
         raise BackendProblem(f"{message}: the server answered {answer.status}.")
     try:
-        return str(json.loads(answer.content)["value"])
-    except (ValueError, LookupError, TypeError, RecursionError):
-        raise BackendProblem(f"{message}: the answer has no token.") from None
+        token = parse_json(answer.content)["value"]
+    except (ValueError, LookupError, TypeError):
+        token = None
+    if not token or not isinstance(token, str):
+        raise BackendProblem(f"{message}: the answer has no token.")
+    return token
 
 
 def _get_setting(settings: Mapping[str, Any], name: str, variable: str) -> str:

@@ -14,18 +14,13 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from nexusform.backends import backend_checks, journal_lines, locks
-from nexusform.backends.backend_checks import (
-    DEFAULT_WORKSPACE,
-    ReadBudget,
-    check_deletable,
-    check_name,
-    require_package,
-)
+from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher, LineJournal
 from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
 from nexusform.domains.remote_state.backends.azure_login import NOT_SIGNED_IN, create_blob_credential
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
+from nexusform.network.budget import ReadBudget
 
 # Classes of azure-storage-blob: their keyword arguments are typed too loosely for checks.
 ContainerClient = Any

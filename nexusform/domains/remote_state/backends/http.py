@@ -23,11 +23,12 @@ from msgspec.structs import replace
 
 from nexusform.backends import backend_checks, locks
 from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name
-from nexusform.backends.deadlines import is_wanted
 from nexusform.backends.state_files import JournalFile
-from nexusform.domains.remote_state.backends.http_client import SCHEMES, WebError, WebRequest, WebResponse, send_request
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
+from nexusform.network.deadlines import is_wanted
+from nexusform.network.errors import WebError
+from nexusform.network.http_client import SCHEMES, WebRequest, WebResponse, send_request
 
 _WORKSPACE_MARK: Final = "{workspace}"
 _INDEX: Final = "nexusform-workspaces"  # the document with the list of workspaces, stored like a workspace

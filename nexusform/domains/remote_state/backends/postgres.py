@@ -14,18 +14,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.backends import backend_checks, journal_lines, locks
-from nexusform.backends.backend_checks import (
-    DEFAULT_WORKSPACE,
-    ReadBudget,
-    check_deletable,
-    check_name,
-    require_package,
-)
-from nexusform.backends.deadlines import compute_silence_limit, read_deadline
+from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher
 from nexusform.backends.locks import Lease, read_clock, read_lease_seconds
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
+from nexusform.network.budget import ReadBudget
+from nexusform.network.deadlines import compute_silence_limit, read_deadline
 
 if TYPE_CHECKING:
     from psycopg import Connection

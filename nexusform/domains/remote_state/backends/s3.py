@@ -18,17 +18,12 @@ from functools import cache
 from typing import Any, Final
 
 from nexusform.backends import backend_checks, journal_lines, locks
-from nexusform.backends.backend_checks import (
-    DEFAULT_WORKSPACE,
-    ReadBudget,
-    check_deletable,
-    check_name,
-    require_package,
-)
+from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher, LineJournal
 from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
+from nexusform.network.budget import ReadBudget
 
 _LEASE: Final = "Lease"  # members of the lock object beside those of LockInfo
 _RENEWED: Final = "Renewed"

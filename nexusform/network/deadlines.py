@@ -1,6 +1,6 @@
 """Time limits of operations on servers, independent of the server. An operation runs in its own thread. Its
 caller waits until it is done, until its time is up, or until the lease of the run is lost: a silent or slow
-server blocks a command no longer than that. An abandoned operation continues in its thread as far as its
+server cannot block a command longer. An abandoned operation continues in its thread as far as its
 client allows, without retries (`is_wanted`).
 """
 
@@ -27,7 +27,7 @@ _Result = TypeVar("_Result")
 
 
 class OperationAbandoned(BackendProblem):
-    """Operation that did not end in time, or lost its lease while it ran."""
+    """Operation without an end in time, or with a lost lease."""
 
 
 def read_deadline() -> float:

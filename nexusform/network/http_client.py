@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.backends.backend_checks import MAXIMUM_SIZE, ReadBudget
-from nexusform.backends.deadlines import compute_silence_limit
+from nexusform.network.budget import MAX_ERROR_BYTES, ReadBudget
+from nexusform.network.deadlines import compute_silence_limit
+from nexusform.network.errors import FailureKind, WebError, check_plain_credentials
 
 SCHEMES: Final = ("http", "https")
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _NO_BODY: Final = frozenset({204, 304})
-_MAX_ERROR_BYTES: Final = 1 << 20  # bytes of an unsuccessful response
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -33,7 +33,7 @@ class WebRequest(Struct, frozen=True):
     body: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     verify: bool = True
-    max_bytes: int = MAXIMUM_SIZE
+    max_bytes: int = 1 << 30
 
 
 class WebResponse(Struct, frozen=True):
@@ -49,23 +49,17 @@ class WebResponse(Struct, frozen=True):
         return _is_success(self.status)
 
 
-class WebError(Exception):
-    """No complete response; the message is part of a sentence. `is_temporary`: retry."""
-
-    def __init__(self, message: str, *, is_temporary: bool = True) -> None:
-        super().__init__(message)
-        self.is_temporary = is_temporary
-
-
 def parse_origin(address: str) -> str:
     """Return scheme, host and port of an address, without credentials. Raises WebError."""
+    if not address.isprintable() or " " in address:  # Python's message would repeat it with its secrets
+        raise WebError("its address has a blank or a control character", FailureKind.INVALID_REQUEST)
     try:
         parts = urllib.parse.urlsplit(address)
         port = parts.port
     except ValueError as problem:
-        raise WebError(f"its address is invalid ({problem})", is_temporary=False) from None
+        raise WebError(f"its address is invalid ({problem})", FailureKind.INVALID_REQUEST) from None
     if parts.scheme not in SCHEMES or not parts.hostname:
-        raise WebError("its address is not an http or https address", is_temporary=False)
+        raise WebError("its address is not an http or https address", FailureKind.INVALID_REQUEST)
     return f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}"
 
 
@@ -77,7 +71,7 @@ def send_request(request: WebRequest) -> WebResponse:
         if answer.status not in _REDIRECTS:
             return answer
         address = _resolve_redirect(request, address, location, answer.status)
-    raise WebError(f"it redirected more than {_MAX_REDIRECTS} times", is_temporary=False)
+    raise WebError(f"it redirected more than {_MAX_REDIRECTS} times", FailureKind.REDIRECT)
 
 
 def _resolve_redirect(request: WebRequest, address: str, location: str, status: int) -> str:
@@ -92,12 +86,12 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
     if target_origin != parse_origin(address):
         raise WebError(
             f"{message}. It is not followed: credentials are only sent to {parse_origin(address)}. Correct the address",
-            is_temporary=False,
+            FailureKind.REDIRECT,
         )
     if request.method != "GET":
         raise WebError(
             f"{message}. Redirects are followed for GET only. Nothing was written. Correct the address",
-            is_temporary=False,
+            FailureKind.REDIRECT,
         )
     return target
 
@@ -105,6 +99,9 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
 def _send(request: WebRequest, address: str) -> tuple[WebResponse, str]:
     """Send one request, and return its response and the redirect location ("" without one)."""
     parse_origin(address)
+    rejection = check_plain_credentials(address) if "Authorization" in request.headers or "@" in address else ""
+    if rejection:
+        raise WebError(rejection, FailureKind.INVALID_REQUEST)
     try:
         http_request = urllib.request.Request(  # noqa: S310 - `origin` looked at its scheme
             address, data=request.body, method=request.method, headers=dict(request.headers)
@@ -118,13 +115,13 @@ def _send(request: WebRequest, address: str) -> tuple[WebResponse, str]:
     except http.client.HTTPException as problem:
         raise WebError(f"the answer is not HTTP ({_format_error(problem)})") from None
     except TimeoutError:
-        raise WebError(f"no data received for {compute_silence_limit():.0f} s") from None
+        raise WebError(f"no data received for {compute_silence_limit():.0f} s", FailureKind.SILENT) from None
     except urllib.error.URLError as problem:
         if isinstance(problem.reason, TimeoutError):
-            raise WebError(f"no data received for {compute_silence_limit():.0f} s") from None
-        raise WebError(_format_error(problem.reason)) from None
+            raise WebError(f"no data received for {compute_silence_limit():.0f} s", FailureKind.SILENT) from None
+        raise WebError(_format_error(problem.reason), FailureKind.UNREACHABLE) from None
     except ValueError as problem:
-        raise WebError(_format_error(problem), is_temporary=False) from None
+        raise WebError(_format_error(problem), FailureKind.INVALID_REQUEST) from None
 
 
 def _create_opener(request: WebRequest) -> urllib.request.OpenerDirector:
@@ -153,13 +150,13 @@ def _read_response(request: WebRequest, answer: Any) -> WebResponse:
         return WebResponse(status, b"", is_empty=True)
     coding = str(answer.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding != "identity":
-        raise WebError(f'the answer has the unsupported encoding "{coding}"', is_temporary=False)
+        raise WebError(f'the answer has the unsupported encoding "{coding}"', FailureKind.WRONG_CONTENT)
     is_chunked = bool(answer.headers.get("Transfer-Encoding"))
     if length_text and not is_chunked and not (length_text.isascii() and length_text.isdigit()):
         raise WebError(f'the answer has the invalid length "{length_text[:20]}"')
     length = int(length_text) if length_text and not is_chunked else None
-    reading = ReadBudget(request.max_bytes if is_success else max(_MAX_ERROR_BYTES, length or 0))
-    if not is_success and (length or 0) > _MAX_ERROR_BYTES:
+    reading = ReadBudget(request.max_bytes if is_success else max(MAX_ERROR_BYTES, length or 0))
+    if not is_success and (length or 0) > MAX_ERROR_BYTES:
         return WebResponse(status, b"")
     content = reading.read_all(answer, length or 0)
     if length is not None and len(content) != length:

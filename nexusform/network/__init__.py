@@ -1,0 +1,12 @@
+"""Clients of servers: limits, errors by kind, and transports."""
+
+# Public names of the package, by module.
+PUBLIC = {
+    "api_client": "ApiAnswer ApiClient ApiRequest build_token_auth StreamRejected",
+    "budget": "CONNECT_SECONDS PageBudget ReadBudget",
+    "deadlines": "Deadline read_deadline OperationAbandoned pause_deadline compute_silence_limit is_wanted",
+    "errors": "WebError check_plain_credentials",
+    "http_client": "SCHEMES WebRequest WebResponse send_request",
+    "limited_session": "build_limited_session",
+    "json_answers": "parse_json",
+}

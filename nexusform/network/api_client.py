@@ -1,0 +1,217 @@
+"""Client of one API server over httpx2. An answer ends within the time limit of an operation, has a limited
+size also after decompression, and is of the requested origin: redirects are errors.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec import Struct, field
+
+from nexusform.files.regular_files import TooLarge
+from nexusform.network.budget import CONNECT_SECONDS, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ReadBudget
+from nexusform.network.connection_errors import describe_connection_error
+from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_wanted
+from nexusform.network.errors import FailureKind, WebError
+from nexusform.network.http_client import parse_origin
+
+if TYPE_CHECKING:
+    from httpx2 import Response
+
+_Result = TypeVar("_Result")
+_UNAUTHORIZED: Final = 401
+_PART_BYTES: Final = 1 << 20  # bytes of one decompression step
+_MAX_LINE_BYTES: Final = 1 << 24  # bytes of one line of a stream
+
+
+class ApiRequest(Struct, frozen=True):
+    """Request below the server's address."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class ApiAnswer(Struct, frozen=True):
+    """Complete answer of any status except a redirect."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is successful in HTTP."""
+        return 200 <= self.status < 300
+
+    @property
+    def is_web_page(self) -> bool:
+        """Whether the content is HTML, such as the sign-in page of a proxy."""
+        content_type = self.headers.get("content-type", "").lower()
+        return "html" in content_type or self.content[:64].lstrip().lower().startswith((b"<!doctype", b"<html"))
+
+
+class ApiClient:
+    """Client of one server; safe for use by several threads. `settings` are those of httpx2.Client."""
+
+    def __init__(self, address: str, server_name: str = "", **settings: Any) -> None:
+        from httpx2 import Client, Timeout
+
+        silence = compute_silence_limit()
+        timeout = Timeout(silence, connect=min(CONNECT_SECONDS, silence))
+        self._client = Client(base_url=address, timeout=timeout, follow_redirects=False, **settings)
+        self._extensions = {"sni_hostname": server_name} if server_name else {}
+        self._deadline = Deadline(lambda: address)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def send(self, request: ApiRequest) -> ApiAnswer:
+        """Send a request and read its complete answer. Raises WebError, and errors of the authentication."""
+        return self._run(lambda: self._send_once(request))
+
+    def stream_lines(self, request: ApiRequest, seconds: float) -> Iterator[bytes]:
+        """Yield the lines of an answer for some seconds at most. Raises WebError."""
+        from httpx2 import Timeout
+
+        ends_at = time.monotonic() + seconds
+        timeout = Timeout(compute_silence_limit(), connect=CONNECT_SECONDS, read=seconds)
+        with ExitStack() as stack:
+            response = self._run(lambda: stack.enter_context(self._open(request, timeout=timeout)))
+            if not 200 <= response.status_code < 300:
+                raise StreamRejected(_read_answer(response))
+            rest = b""
+            for chunk in _decode_chunks(response):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from lines
+                if len(rest) > _MAX_LINE_BYTES:
+                    raise WebError(f"a line has more than {_MAX_LINE_BYTES >> 20} MiB", FailureKind.TOO_LARGE)
+                if time.monotonic() > ends_at:
+                    return
+            if rest.strip():
+                yield rest
+
+    def _run(self, work: Callable[[], _Result]) -> _Result:
+        """Run work within the time limit. Raises WebError."""
+        try:
+            return self._deadline.run("ask the server", work)
+        except OperationAbandoned as problem:
+            limit = str(problem).rpartition("no result within ")[2]
+            raise WebError(f"no complete answer within {limit}".rstrip("."), FailureKind.SILENT) from None
+
+    def _send_once(self, request: ApiRequest) -> ApiAnswer:
+        with self._open(request) as response:
+            return _read_answer(response)
+
+    @contextmanager
+    def _open(self, request: ApiRequest, **options: Any) -> Iterator[Response]:
+        """Send a request, and convert errors of the transport. Raises WebError."""
+        from httpx2 import HTTPError, InvalidURL, StreamError
+
+        headers = {"Accept-Encoding": "gzip", **request.headers}
+        try:
+            sent = self._client.build_request(
+                request.method,
+                request.path,
+                params=dict(request.query),
+                content=request.content,
+                headers=headers,
+                extensions=self._extensions,
+                **options,
+            )
+            response = self._client.send(sent, stream=True)
+            try:
+                _check_redirect(str(sent.url), response)
+                yield response
+            finally:
+                response.close()
+        except (InvalidURL, UnicodeError) as problem:
+            raise WebError(describe_connection_error(problem), FailureKind.INVALID_REQUEST) from None
+        except (HTTPError, StreamError, OSError) as problem:
+            if isinstance(problem, TooLarge):
+                raise WebError(str(problem.strerror), FailureKind.TOO_LARGE) from None
+            raise WebError(describe_connection_error(problem), FailureKind.UNREACHABLE) from None
+
+
+class StreamRejected(Exception):
+    """Answer without success in place of a stream."""
+
+    def __init__(self, answer: ApiAnswer) -> None:
+        super().__init__(f"status {answer.status}")
+        self.answer = answer
+
+
+def _check_redirect(address: str, response: Response) -> None:
+    """Raise WebError for a redirect."""
+    if 300 <= response.status_code < 400:
+        try:
+            target = parse_origin(str(response.url.join(response.headers.get("Location") or "")))
+        except Exception:  # noqa: BLE001 - whatever the server wrote there
+            target = "an invalid address"
+        raise WebError(
+            f"the server answered {response.status_code}, a redirect to {target}. It is not followed: "
+            f"credentials are only sent to {parse_origin(address)}. Correct the address",
+            FailureKind.REDIRECT,
+        )
+
+
+def _read_answer(response: Response) -> ApiAnswer:
+    """Read the content of an answer. Raises WebError, TooLarge and errors of httpx2."""
+    is_success = 200 <= response.status_code < 300
+    reading = ReadBudget(MAX_ANSWER_BYTES if is_success else MAX_ERROR_BYTES)
+    parts: list[bytes] = []
+    for part in _decode_chunks(response):
+        reading.count(len(part))
+        parts.append(part)
+    return ApiAnswer(
+        response.status_code, {key.lower(): value for key, value in response.headers.items()}, b"".join(parts)
+    )
+
+
+def _decode_chunks(response: Response) -> Iterator[bytes]:
+    """Yield the decompressed content in small parts. Raises WebError."""
+    coding = str(response.headers.get("Content-Encoding") or "identity").strip().lower()
+    if coding not in ("identity", "gzip"):
+        raise WebError(f'the answer has the unsupported encoding "{coding[:20]}"', FailureKind.WRONG_CONTENT)
+    reading = ReadBudget(MAX_ANSWER_BYTES)
+    decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    for chunk in response.iter_raw():
+        if not is_wanted():
+            raise WebError("the request was abandoned", FailureKind.SILENT)
+        reading.reserve(len(chunk))
+        if coding == "identity":
+            yield chunk
+            continue
+        try:
+            yield decoder.decompress(chunk, _PART_BYTES)
+            while decoder.unconsumed_tail:
+                yield decoder.decompress(decoder.unconsumed_tail, _PART_BYTES)
+        except zlib.error:
+            raise WebError("the answer is not gzip, as its head declares", FailureKind.WRONG_CONTENT) from None
+
+
+def build_token_auth(fetch_token: Callable[[], str]) -> Any:
+    """Return an authentication by a token, fetched again after a rejection."""
+    from httpx2 import Auth, Request
+
+    class TokenAuth(Auth):
+        token = ""
+
+        def sync_auth_flow(self, request: Request) -> Generator[Request, Response, None]:
+            if self.token:
+                request.headers["Authorization"] = f"Bearer {self.token}"
+                answer = yield request
+                if answer.status_code != _UNAUTHORIZED:
+                    return
+            self.token = fetch_token()
+            request.headers["Authorization"] = f"Bearer {self.token}"
+            yield request
+
+    return TokenAuth()

@@ -1,0 +1,51 @@
+"""Errors of clients by kind, and addresses unsafe for credentials."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+
+class FailureKind(StrEnum):
+    """Kind of a failed exchange with a server."""
+
+    UNREACHABLE = "unreachable"
+    SILENT = "silent"  # no complete answer in time
+    CUT_OFF = "cut off"  # half an answer, or no HTTP
+    REDIRECT = "redirect"
+    TOO_LARGE = "too large"
+    WRONG_CONTENT = "wrong content"
+    INVALID_REQUEST = "invalid request"
+
+
+_TEMPORARY_KINDS: Final = frozenset({FailureKind.UNREACHABLE, FailureKind.SILENT, FailureKind.CUT_OFF})
+
+
+class WebError(Exception):
+    """No usable answer; the message is part of a sentence."""
+
+    def __init__(self, message: str, kind: FailureKind = FailureKind.CUT_OFF) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether a retry may succeed."""
+        return self.kind in _TEMPORARY_KINDS
+
+
+def check_plain_credentials(address: str) -> str:
+    """Return why credentials must not be sent to an address, "" if they may: by TLS, or on this machine."""
+    parts = urlsplit(address)
+    if parts.scheme != "http" or _is_loopback(parts.hostname or ""):
+        return ""
+    return f"credentials are not sent to http://{parts.hostname} without TLS. Use an https address"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

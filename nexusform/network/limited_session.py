@@ -1,0 +1,56 @@
+"""Session of `requests` for SDKs: limited answers, and no other origin."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from nexusform.files.regular_files import TooLarge
+from nexusform.network.budget import MAX_ANSWER_BYTES, ReadBudget
+from nexusform.network.errors import WebError
+from nexusform.network.http_client import parse_origin
+
+_PART_BYTES: Final = 1 << 16
+
+
+def build_limited_session(endpoint: str) -> Any:
+    """Build a session for one server. Its errors are those of `requests`."""
+    from requests import Session
+    from requests.exceptions import InvalidURL, RequestException
+
+    origin = parse_origin(endpoint)
+
+    class LimitedSession(Session):
+        """Session with at most MAX_ANSWER_BYTES per answer, decompressed."""
+
+        def send(self, request: Any, **options: Any) -> Any:
+            """Send a request to the endpoint only."""
+            try:
+                is_own = parse_origin(request.url) == origin
+            except WebError:
+                is_own = False
+            if not is_own:
+                raise InvalidURL(f"an answer of {origin} links to another server, and credentials are not sent there")
+            is_stream = options.get("stream")
+            try:
+                response = super().send(request, **{**options, "stream": True})
+                if not is_stream:
+                    response._content = _read_limited(response)  # noqa: SLF001 - as Response.content does
+            except RequestException:
+                raise
+            except TooLarge as problem:
+                raise RequestException(f"the answer is unusable: {problem.strerror}") from None
+            except ValueError as problem:  # of a length in the head
+                raise RequestException(f"the answer is not HTTP: {problem}") from None
+            return response
+
+    return LimitedSession()
+
+
+def _read_limited(response: Any) -> bytes:
+    """Return the decompressed content. Raises TooLarge, and errors of `requests`."""
+    reading = ReadBudget(MAX_ANSWER_BYTES)
+    parts: list[bytes] = []
+    for part in response.iter_content(_PART_BYTES):
+        reading.count(len(part))
+        parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,181 @@
+"""Every client of a server before 40 bad servers: it ends in time, says why, and uses little memory."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import chdir, closing, contextmanager, redirect_stderr, suppress
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+from nexusform.domains.hub.api.api_errors import ApiError
+from nexusform.domains.hub.api.hub_client import HubProblem
+from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.interfaces.state_storage import BackendProblem
+from tests.certificates import certify
+from tests.contracts.bad_answers import CUT, GARBAGE, WRONG, Answer, BadServer, bad_server, dripping, redirect, silent
+
+pytestmark = pytest.mark.of_domains("azure", "hub", "remote_state")
+ANSWERS: dict[str, Answer] = {
+    "silent": silent,
+    "dripping": dripping,
+    "redirecting": redirect(302, "http://127.0.0.1:9/x"),
+    **{name: CUT[name] for name in ("no body", "half a body", "no head", "half a chunk")},
+    **{name: GARBAGE[name] for name in ("another protocol", "an endless line", "control characters")},
+    **{name: GARBAGE[name] for name in ("a length of letters", "a status of letters")},
+    **WRONG,
+}
+PATIENCE = 60.0  # seconds; a server is given one, on a machine that others use
+MEMORY = 100 << 20  # bytes, with answers of 16 MiB at most
+Call = Callable[[str, Path], object]
+
+
+def kubeconfig(address: str, folder: Path) -> Path:
+    path = folder / "kubeconfig"
+    cluster = {"server": address, "certificate-authority": str(folder / "server.pem")}
+    entries = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": "canary"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.write_text(json.dumps({**entries, "current-context": "x"}))
+    return path
+
+
+def ask_hub(call: Callable[[Any], object]) -> Call:
+    def ask(address: str, folder: Path) -> object:
+        from nexusform.domains.hub.api.hub_client import HubClient, HubLocation, Timing
+
+        clock = iter(range(0, 10_000, 30))
+        timing = Timing(lambda _seconds: None, lambda: float(next(clock)))
+        with closing(HubClient(HubLocation(str(kubeconfig(address, folder))), timing)) as hub:
+            return call(hub)
+
+    return ask
+
+
+def delete_node(address: str, folder: Path) -> None:
+    from nexusform.domains.azure.providers.azure_nodes import _delete_with_kubeconfig
+    from nexusform.providers.kubeconfig import TRUSTED
+
+    _delete_with_kubeconfig(kubeconfig(address, folder), ["node"], TRUSTED)
+
+
+def read_arm(_address: str, _folder: Path) -> object:
+    from contextlib import ExitStack
+
+    from nexusform.domains.azure.providers.azure_subscription import Subscription
+
+    with ExitStack() as stack:
+        return Subscription({"subscription_id": "s"}, stack).read_sites()
+
+
+def read_state(address: str, folder: Path) -> object:
+    """The state is read by a command: whether a document is one is not for the client to say."""
+    (folder / "main.nf.hcl").write_text(f'nexusform {{\n  backend "http" {{\n    address = "{address}/s"\n  }}\n}}\n')
+    said = StringIO()
+    with chdir(folder), redirect_stderr(said):
+        code = run_command_line(["state", "verify", "-limit=file_mib=16"])
+    assert code == 1, said.getvalue()
+    assert "Internal error" not in said.getvalue()
+    raise BackendProblem(said.getvalue())
+
+
+def request_token(address: str, _folder: Path) -> object:
+    from nexusform.domains.remote_state.backends.azure_login import _request_token
+
+    return _request_token(f"{address}/token?a=b", "canary")
+
+
+class Token:
+    """A credential that is signed in."""
+
+    def get_token(self, *_scopes: str, **_options: Any) -> Any:
+        from azure.core.credentials import AccessToken
+
+        return AccessToken("canary", int(time.time()) + 3600)
+
+    def close(self) -> None:
+        pass
+
+
+CLIENTS: dict[str, Call] = {
+    "hub list": ask_hub(lambda hub: hub.list_objects("/apis/x/v1/things")),
+    "hub object": ask_hub(lambda hub: hub.get("/apis/x/v1/things/a")),
+    "hub apply": ask_hub(lambda hub: hub.apply("/apis/x/v1/things/a", {}, "me")),
+    "hub watch": ask_hub(lambda hub: next(hub.watch("/apis/x/v1/things", "1"))),
+    "hub kinds": ask_hub(lambda hub: hub.get_kinds("x/v1")),
+    "node": delete_node,
+    "arm": read_arm,
+    "http state": read_state,
+    "oidc": request_token,
+}
+ENCRYPTED = ("arm",)  # of these the address must be https
+
+
+@contextmanager
+def serve(answer: str, client: str, folder: Path) -> Iterator[BadServer]:
+    certificate, key = certify(folder)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    with bad_server(ANSWERS[answer], tls if client in ENCRYPTED else None) as server:
+        yield server
+
+
+PROBLEMS = (HubProblem, ApiError, ProviderProblem, BackendProblem)
+# Answers that are correct for a client: a watch without events, a short token, an object without a name.
+WELL_FORMED = {
+    *(
+        (name, "hub watch")
+        for name in ("dripping", "an endless line", "an endless body", "endless chunks", "a gzip bomb")
+    ),
+    ("metadata of letters", "oidc"),
+}
+
+
+def test_there_are_forty() -> None:
+    assert len(ANSWERS) == 40
+
+
+# What a client of a service leaves open when it stumbles is its own.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_a_client_ends_in_time_and_says_why(
+    answer: str, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NF_NET_DEADLINE", "1")
+    for module in ("api_client", "budget", "limited_session"):
+        monkeypatch.setattr(f"nexusform.network.{module}.MAX_ANSWER_BYTES", 1 << 24)
+    monkeypatch.setattr("nexusform.domains.azure.providers.azure_subscription._MAX_LIST_SECONDS", 2.0)
+    for name in ("_WATCH_SECONDS", "_WATCH_MARGIN"):
+        monkeypatch.setattr(f"nexusform.domains.hub.api.hub_client.{name}", 1)
+    monkeypatch.setattr("time.sleep", lambda _seconds, sleep=time.sleep: sleep(min(_seconds, 0.1)))
+    with serve(answer, client, tmp_path) as server:
+        address = (
+            server.address.replace("http://127.0.0.1", "https://localhost") if client in ENCRYPTED else server.address
+        )
+        monkeypatch.setenv("NF_AZURE_ENDPOINT", address)
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "server.pem"))
+        monkeypatch.setattr("azure.identity.DefaultAzureCredential", Token)
+        tracemalloc.start()
+        begun = time.monotonic()
+        try:
+            with suppress(StopIteration) if (answer, client) in WELL_FORMED else pytest.raises(PROBLEMS) as raised:
+                CLIENTS[client](address, tmp_path)
+        finally:
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert time.monotonic() - begun < PATIENCE
+        assert peak < MEMORY
+        said = str(raised.value) if raised is not None else ""
+        assert "canary" not in said
+        assert "<html" not in said
+        assert len(said) < 2500

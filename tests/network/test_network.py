@@ -1,0 +1,102 @@
+"""Limits of the package for servers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nexusform.network.budget import MAX_PAGES, PageBudget
+from nexusform.network.errors import WebError, check_plain_credentials
+from nexusform.network.http_client import WebRequest, send_request
+from nexusform.network.json_answers import parse_json
+from tests.architecture.network_imports import find_network_imports
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[" * 200_000, "it nests deeper than 512 levels"),
+        (b"[" * 600 + b"]" * 600, "it nests deeper than 512 levels"),
+        (b"\xff", "it is not UTF-8"),
+        (b"{", "it is not JSON"),
+        (b"", "it is not JSON"),
+        (b"9" * 10_000, "it is not JSON"),
+    ],
+)
+def test_an_unusable_document_has_a_reason(content: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_json(content)
+
+
+@pytest.mark.parametrize("value", [{"a": ["[[[", {"b": "}}"}]}, [[]] * 3, '\\"[', json.loads("[" * 500 + "]" * 500)])
+def test_brackets_in_text_do_not_count(value: Any) -> None:
+    assert parse_json(json.dumps(value).encode()) == value
+
+
+def test_pages_end() -> None:
+    budget = PageBudget()
+    assert [budget.add_page(1, f"{number}") for number in range(MAX_PAGES)] == [""] * MAX_PAGES
+    assert budget.add_page(1, "one more") == "it has more than 20,000 pages"
+    assert PageBudget().add_page(1 << 40, "") == "its pages have more than 256 MiB"
+
+
+@pytest.mark.parametrize(
+    ("address", "is_safe"),
+    [
+        ("https://state.example/s", True),
+        ("http://state.example/s", False),
+        ("http://10.0.0.1/s", False),
+        ("http://127.0.0.1:9/s", True),
+        ("http://[::1]:9/s", True),
+        ("http://localhost/s", True),
+        ("http://localhost.example/s", False),
+    ],
+)
+def test_credentials_need_tls_except_on_this_machine(address: str, is_safe: bool) -> None:
+    assert (check_plain_credentials(address) == "") is is_safe
+    request = WebRequest("GET", address.replace("state.example", "host.invalid"), headers={"Authorization": "Basic x"})
+    if not is_safe:
+        with pytest.raises(WebError, match="without TLS"):
+            send_request(request)
+
+
+@pytest.mark.parametrize("address", ["http://me:canary x@127.0.0.1:9/s", "http://127.0.0.1:9/s?token=canary x\n"])
+def test_an_address_with_a_blank_is_not_printed(address: str) -> None:
+    with pytest.raises(WebError) as raised:
+        send_request(WebRequest("GET", address))
+    assert str(raised.value) == "its address has a blank or a control character"
+
+
+def test_only_this_package_imports_clients(tmp_path: Path) -> None:
+    folder = tmp_path / "nexusform" / "x"
+    folder.mkdir(parents=True)
+    (folder / "a.py").write_text("def f():\n    from urllib import request\n    import http.client\n")
+    (folder / "b.py").write_text("import socket\nfrom urllib.parse import quote\n")
+    problems = find_network_imports(tmp_path, frozenset({"nexusform/x/b.py"}))
+    assert [problem.partition(":")[0] for problem in problems] == [
+        "nexusform/x/a.py imports urllib.request",
+        "nexusform/x/a.py imports http.client",
+    ]
+
+
+@pytest.mark.of_domains("hub")
+def test_a_rejected_secret_prints_no_value() -> None:
+    from nexusform.domains.hub.api.api_errors import ApiError
+    from nexusform.domains.hub.providers.hub_bodies import HubObject
+    from nexusform.domains.hub.providers.hub_errors import format_rejection, hide_sensitive_values
+    from nexusform.interfaces.plugins import ChangeRequest
+
+    cause = {"reason": "FieldValueInvalid", "field": "data[key]", "message": 'Invalid value: "canary"'}
+    body = {"reason": "Invalid", "message": 'Secret "s" is invalid: "canary"', "details": {"causes": [cause]}}
+    for kind, is_sensitive in (("Secret", False), ("ConfigMap", True)):
+        hub_object = HubObject({"kind": kind, "metadata": {"name": "s"}}, "")
+        request = cast("ChangeRequest", SimpleNamespace(is_sensitive=is_sensitive))
+        for status, words in ((422, body), (400, {**body, "details": {}}), (500, "canary")):
+            text = format_rejection(hide_sensitive_values(ApiError(status, words), hub_object, request), hub_object)
+            assert "canary" not in text
+            assert "data[key]: FieldValueInvalid" in text or status != 422
+            assert text.startswith(f"{kind} s: the hub refuses it ({status})")
