@@ -22,11 +22,22 @@ def check(facts: LintFacts) -> list[Diagnostic]:
         owners.setdefault(pool.owner, []).append(pool)
     findings: list[Diagnostic] = []
     for pools in owners.values():
-        shared = _find_shared_machines(pools)
+        # Return machines with more than one VM of the cluster: name -> the pools of its VMs, by machine name.
+        pools_by_machine: dict[str, list[str]] = {}
+        for pool in pools:
+            for vm in pool.vms.values():
+                pools_by_machine.setdefault(vm.placement.machine, []).append(pool.pool)
+        shared = {machine: names for machine, names in sorted(pools_by_machine.items()) if len(names) > 1}
         if not shared or not any(pool.new_numbers for pool in pools):
             continue
         site = facts.get_site(pools[0])
-        if _is_caused_by_pins(pools, site, facts):
+        if site.simulate is None or not any(pool.zones and pool.new_numbers for pool in pools):
+            is_caused_by_pins = False
+        else:
+            owner = pools[0].owner
+            unpinned = [p.replace_zones(None) if p.owner == owner else p for p in facts.list_pools(site.id)]
+            is_caused_by_pins = not site.simulate(unpinned).shared.get(owner, 0)
+        if is_caused_by_pins:
             continue
         machine_text = format_count(len(shared), "machine runs", "machines run")
         quorum = _format_quorum_loss(pools)
@@ -55,23 +66,6 @@ def _format_quorum_summary(quorum_loss: str) -> str:
 
 def _find_first_new(pools: Sequence[PoolFacts]) -> PoolFacts:
     return next(pool for pool in pools if pool.new_numbers)
-
-
-def _find_shared_machines(pools: Sequence[PoolFacts]) -> dict[str, list[str]]:
-    """Return machines with more than one VM of the cluster: name -> the pools of its VMs, by machine name."""
-    pools_by_machine: dict[str, list[str]] = {}
-    for pool in pools:
-        for vm in pool.vms.values():
-            pools_by_machine.setdefault(vm.placement.machine, []).append(pool.pool)
-    return {machine: names for machine, names in sorted(pools_by_machine.items()) if len(names) > 1}
-
-
-def _is_caused_by_pins(pools: Sequence[PoolFacts], site: SiteFacts, facts: LintFacts) -> bool:
-    if site.simulate is None or not any(pool.zones and pool.new_numbers for pool in pools):
-        return False
-    owner = pools[0].owner
-    unpinned = [p.replace_zones(None) if p.owner == owner else p for p in facts.list_pools(site.id)]
-    return not site.simulate(unpinned).shared.get(owner, 0)
 
 
 def _format_detail(pools: Sequence[PoolFacts], shared: dict[str, list[str]], site: SiteFacts) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, SiteFacts, build_finding
+from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmSku
@@ -25,21 +25,18 @@ def check(facts: LintFacts) -> list[Diagnostic]:
         machines = site.list_schedulable(pool.zones)
         if not machines or not pool.new_numbers:
             continue
-        detail = _format_detail(pool, site, machines, facts.vm_skus)
+        # In a plan, a SKU that no machine lists is already an error.
+        unlisted_machines = [machine for machine in machines if not _is_accepted(machine, pool.sku)]
+        if not unlisted_machines:
+            detail = _format_uneven(pool, machines, facts.vm_skus)
+        elif len(unlisted_machines) == len(machines) and site.simulate is not None:
+            detail = ""
+        else:
+            detail = _format_unlisted(pool, unlisted_machines, machines)
         if detail:
             summary = f"{pool.cluster}/{pool.pool}: {pool.sku.name} is designed for other hardware than its zones have"
             findings.append(build_finding(ID, detail, pool, summary=summary))
     return findings
-
-
-def _format_detail(pool: PoolFacts, site: SiteFacts, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
-    """Format the problem, or "". In a plan, a SKU that no machine lists is already an error."""
-    unlisted_machines = [machine for machine in machines if not _is_accepted(machine, pool.sku)]
-    if not unlisted_machines:
-        return _format_uneven(pool, machines, skus)
-    if len(unlisted_machines) == len(machines) and site.simulate is not None:
-        return ""
-    return _format_unlisted(pool, unlisted_machines, machines)
 
 
 def _is_accepted(machine: Machine, sku: VmSku) -> bool:

@@ -10,15 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.advice.facts import (
-    MAXIMUM_ITEMS,
-    LintFacts,
-    PoolFacts,
-    Simulate,
-    SimulationResult,
-    SiteFacts,
-    build_finding,
-)
+from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, SimulationResult, SiteFacts, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list, select_form
 
@@ -40,13 +32,23 @@ def check(facts: LintFacts) -> list[Diagnostic]:
         if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
             if site.id not in current_results:
                 current_results[site.id] = site.simulate(facts.list_pools(site.id))
-            cost = _measure_cost(pool, facts, current_results[site.id], site.simulate)
+            pools = facts.list_pools(pool.site_id)
+            free_result = site.simulate(
+                [candidate.replace_zones(None) if candidate is pool else candidate for candidate in pools]
+            )
+            format_result = _format_hypothetical_cost if facts.is_replayed(pool.site_id) else _format_cost
+            cost = format_result(pool, current_results[site.id], free_result)
             if not cost.summary and not facts.includes_costless:
                 continue
         summary = f"{pool.cluster}/{pool.pool}: {cost.summary or 'pinned, at no cost now'}"
-        findings.append(
-            build_finding(ID, _format_detail(pool, site, cost.text), pool, pool.zones_span, summary=summary)
+        zones, racks = sorted(pool.zones or ()), site.list_racks(pool.zones)
+        rack_text = f"the {select_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}" if racks else ""
+        target = rack_text or f"the zones {format_list(zones, MAXIMUM_ITEMS)}"
+        detail = (
+            f"{pool.pool} of {pool.cluster} is pinned to {target}. {cost.text or _format_reason(pool, site)} Omit "
+            "availability_zones, or name as many zones as possible."
         )
+        findings.append(build_finding(ID, detail, pool, pool.zones_span, summary=summary))
     return findings
 
 
@@ -58,24 +60,6 @@ class _PinCost(Struct, frozen=True):
 
 
 _UNMEASURED: Final = _PinCost("", "pinned to few racks")
-
-
-def _measure_cost(pool: PoolFacts, facts: LintFacts, pinned_result: SimulationResult, simulate: Simulate) -> _PinCost:
-    """Measure the cost of the pin by placing the site's pools without it."""
-    pools = facts.list_pools(pool.site_id)
-    free_result = simulate([candidate.replace_zones(None) if candidate is pool else candidate for candidate in pools])
-    format_result = _format_hypothetical_cost if facts.is_replayed(pool.site_id) else _format_cost
-    return format_result(pool, pinned_result, free_result)
-
-
-def _format_detail(pool: PoolFacts, site: SiteFacts, cost: str) -> str:
-    zones, racks = sorted(pool.zones or ()), site.list_racks(pool.zones)
-    rack_text = f"the {select_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}" if racks else ""
-    target = rack_text or f"the zones {format_list(zones, MAXIMUM_ITEMS)}"
-    return (
-        f"{pool.pool} of {pool.cluster} is pinned to {target}. {cost or _format_reason(pool, site)} Omit "
-        "availability_zones, or name as many zones as possible."
-    )
 
 
 def _is_spread_by_hand(pool: PoolFacts, site: SiteFacts) -> bool:

@@ -225,12 +225,19 @@ class _Execution:
                     self._start_call(call)
             if not self._workers.running_count:
                 break
-            for message in self._workers.collect(self._compute_timeout()):
+            current_time = self._read_clock()
+            earliest_report = min((timing.last_report for timing in self._timings.values()), default=current_time)
+            timeout = max(earliest_report + self._compute_report_interval() - current_time, 0.01)
+            for message in self._workers.collect(timeout):
                 if isinstance(message, CallNews):
                     self._handle_news(message)
                 else:
                     self._handle_end(message)
-            self._report_progress()
+            current_time, interval = self._read_clock(), self._compute_report_interval()
+            for step, timing in self._timings.items():
+                if current_time - timing.last_report >= interval:
+                    timing.last_report = current_time
+                    self._listener.report_progress(self._build_event(self._steps[step]))
         self._workers.close()
         self._skip_remaining()
         self._report_ends()
@@ -241,7 +248,11 @@ class _Execution:
     def _gather_calls(self) -> list[ProviderCall]:
         """Record the intents of the steps that may start; gates and steps without provider end here."""
         calls: list[ProviderCall] = []
-        free_slots = self._depth + self._count_idle() - self._workers.running_count
+        if not self._may_widen():
+            idle_count = 0
+        else:
+            idle_count = min(self._workers.idle_count, MAXIMUM_IDLE * self._options.parallelism)
+        free_slots = self._depth + idle_count - self._workers.running_count
         while self._graph.ready and len(calls) < free_slots and self._may_start():
             step = self._steps[heappop(self._graph.ready)]
             if step.kind is StepKind.GATE:
@@ -275,12 +286,6 @@ class _Execution:
 
     def _may_widen(self) -> bool:
         return self._options.parallelism > 1 and not self._options.fail_fast
-
-    def _count_idle(self) -> int:
-        """Return the number of idle steps that leave their slot to others."""
-        if not self._may_widen():
-            return 0
-        return min(self._workers.idle_count, MAXIMUM_IDLE * self._options.parallelism)
 
     def _may_start(self) -> bool:
         self._is_interrupted = self._is_interrupted or self._options.should_stop()
@@ -389,22 +394,9 @@ class _Execution:
     def _read_clock(self) -> float:
         return self._clock.read_time().timestamp()
 
-    def _compute_timeout(self) -> float:
-        """Return the seconds until the next progress report is due."""
-        current_time = self._read_clock()
-        earliest_report = min((timing.last_report for timing in self._timings.values()), default=current_time)
-        return max(earliest_report + self._compute_report_interval() - current_time, 0.01)
-
     def _compute_report_interval(self) -> float:
         """Return the interval of progress reports: longer with more running steps."""
         return PROGRESS_SECONDS * max(len(self._timings) / max(self._options.parallelism, 1), 1.0)
-
-    def _report_progress(self) -> None:
-        current_time, interval = self._read_clock(), self._compute_report_interval()
-        for step, timing in self._timings.items():
-            if current_time - timing.last_report >= interval:
-                timing.last_report = current_time
-                self._listener.report_progress(self._build_event(self._steps[step]))
 
     def _build_event(self, step: Step, outcome: StepOutcome | None = None, error: str = "") -> StepEvent:
         change = self._plan.changes[step.change]

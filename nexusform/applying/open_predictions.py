@@ -67,13 +67,11 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
     predictions: dict[str, tuple[PredictedVm, ...]] = {}
     for pool, text in recorded.items() if isinstance(recorded, Mapping) else ():
         with suppress(msgspec.DecodeError, ValueError):
-            predictions[str(pool)] = tuple(_read_rack_rows(str(text)))
+            rack_rows: list[PredictedVm] = []
+            for row in msgspec.json.decode(str(text), type=list[_Row]):
+                rack_rows.extend(_build_predictions(row))
+            predictions[str(pool)] = tuple(rack_rows)
     return predictions
-
-
-def _read_rack_rows(text: str) -> Iterator[PredictedVm]:
-    for row in msgspec.json.decode(text, type=list[_Row]):
-        yield from _build_predictions(row)
 
 
 def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPredictions) -> Mapping[str, Any] | None:
@@ -92,7 +90,11 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_Row]:
         by_row.setdefault(key, []).append(item)
     for (rack, certain, count_share, count_tied, _), members in by_row.items():
         machines = [item.machine for item in members]
-        prefix = _find_common_prefix(machines)
+        first, last = min(machines), max(machines)
+        length = next(
+            (index for index, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first)
+        )
+        prefix = first[:length]
         suffixes = [machine[len(prefix) :] for machine in machines]
         certainties = [item.certainty for item in members]
         measured = [item.measured for item in certainties if item.measured is not None]
@@ -112,12 +114,6 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_Row]:
             if measured
             else None,
         )
-
-
-def _find_common_prefix(texts: Sequence[str]) -> str:
-    first, last = min(texts), max(texts)
-    length = next((index for index, pair in enumerate(zip(first, last, strict=False)) if len({*pair}) > 1), len(first))
-    return first[:length]
 
 
 def _build_triple(values: Sequence[_T]) -> tuple[_T, _T, _T]:

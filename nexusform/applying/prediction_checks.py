@@ -30,9 +30,8 @@ from nexusform.placements.prediction_scores import (
     add_predictions,
 )
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm
-from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan, Step
+from nexusform.plans.plan import PlacementAction, Plan, Step
 from nexusform.resources.address import Address
-from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.journal import InstanceOutcome
 from nexusform.state.objects import InstanceState, ObjectState, State
@@ -71,7 +70,8 @@ def verify_predictions(
         if not before and not new_predictions:
             continue
         vms = index_vms(instance.current, types.get(address.type))
-        open_predictions = {**_exclude_replaced(before, new_predictions), **new_predictions}
+        replaced = {pool: predictions for pool, predictions in before.items() if pool not in new_predictions}
+        open_predictions = {**replaced, **new_predictions}
         owner_id = str(instance.current.attributes.get("id"))
         newly_verified, remaining = verify_open_predictions(open_predictions, vms, owner_id)
         verified.setdefault(owner_id.partition("/")[0], []).extend(newly_verified)
@@ -93,16 +93,12 @@ def verify_open_predictions(
             _add_observation(prediction, vms.get((pool, prediction.number))) for prediction in predictions
         ]
         if any(prediction.observed_placement is not None for prediction in checked_predictions):
-            verified.extend(_verify_pool(_format_title(owner_id, pool), checked_predictions))
+            name = owner_id.partition("/")[2]
+            title = f"{name}/{pool}" if name.count("/") == 0 else name
+            verified.extend(_verify_pool(title, checked_predictions))
         else:
             remaining[pool] = predictions
     return verified, remaining
-
-
-def _format_title(owner_id: str, pool: str) -> str:
-    """Format the display name of a pool, after its cluster."""
-    name = owner_id.partition("/")[2]
-    return f"{name}/{pool}" if name.count("/") == 0 else name
 
 
 def _add_observation(prediction: PredictedVm, vm: PlacedVm | None) -> PredictedVm:
@@ -111,13 +107,6 @@ def _add_observation(prediction: PredictedVm, vm: PlacedVm | None) -> PredictedV
     if vm is None or not is_observed:
         return prediction
     return replace(prediction, observed_placement=vm.placement, object=prediction.object or vm.name)
-
-
-def _exclude_replaced(
-    open_predictions: OpenPredictions, new_predictions: OpenPredictions
-) -> dict[str, tuple[PredictedVm, ...]]:
-    """Return open predictions without those for pools with new predictions."""
-    return {pool: predictions for pool, predictions in open_predictions.items() if pool not in new_predictions}
 
 
 def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
@@ -131,25 +120,17 @@ def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address
             continue
         table = tables.get(_PoolId(row.site_id, row.cluster, row.pool))
         object_predictions = predictions.setdefault(row.address, {})
-        object_predictions[row.pool] = (
-            *object_predictions.get(row.pool, ()),
-            _build_prediction(row, row.target, row.certainty, table),
+        prediction = PredictedVm(
+            row.number,
+            row.target.rack,
+            row.target.machine,
+            row.certainty,
+            table is not None and table.machines_certain > 0,
+            table is not None and row.target.rack in table.certain_racks,
+            row.object,
         )
+        object_predictions[row.pool] = (*object_predictions.get(row.pool, ()), prediction)
     return predictions
-
-
-def _build_prediction(
-    row: PlacementChange, target: Placement, certainty: Certainty, table: PlacementTable | None
-) -> PredictedVm:
-    return PredictedVm(
-        row.number,
-        target.rack,
-        target.machine,
-        certainty,
-        table is not None and table.machines_certain > 0,
-        table is not None and target.rack in table.certain_racks,
-        row.object,
-    )
 
 
 def list_delegated_addresses(events: Iterable[StepEvent]) -> frozenset[str]:

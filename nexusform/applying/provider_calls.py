@@ -101,7 +101,10 @@ def build_call(
 ) -> ProviderCall:
     """Build the call of a step; `before` is the instance at its address."""
     current = before.current if before is not None and step.kind is StepKind.UPDATE else None
-    target = _find_target(step, change, before)
+    if before is None or step.kind is StepKind.CREATE:
+        target = None
+    else:
+        target = before.deposed.get(get_deposed_key(step, change), before.current)
     return ProviderCall(
         step,
         change,
@@ -113,13 +116,6 @@ def build_call(
         get_unfinished(current),
         (target.private if target is not None else None) or {},
     )
-
-
-def _find_target(step: Step, change: Change, before: InstanceState | None) -> ObjectState | None:
-    """Return the existing object that a step changes or deletes."""
-    if before is None or step.kind is StepKind.CREATE:
-        return None
-    return before.deposed.get(get_deposed_key(step, change), before.current)
 
 
 def get_unfinished(current: ObjectState | None) -> Mapping[str, Any] | None:

@@ -121,19 +121,16 @@ class Recorder:
         self._lines = []
         self.has_written = True
         if isinstance(self._backend, CheckpointBackend) and self._backend.needs_checkpoint():
-            self._write_checkpoint(self._backend)
-
-    def _write_checkpoint(self, backend: CheckpointBackend) -> None:
-        """Write the current state to the backend, and continue under the next serial. Servers keep a version
-        per serial: some reject two documents with one serial.
-        """
-        state = self.get_state()
-        remaining = self._draft.build_unfinished_apply()
-        kept_records = self.list_open_intents()
-        kept_records += remaining.replace_serial(state.serial + 1).build_records() if remaining else []
-        backend.write_checkpoint(codec.encode_state(state), [encode_record(record) for record in kept_records])
-        next_serial = ApplyStart(state.lineage, state.serial + 1, state.nexusform_version, state.catalogue)
-        self.add_record(next_serial)
+            # Servers keep a version per serial: some reject two documents with one serial.
+            state = self.get_state()
+            remaining = self._draft.build_unfinished_apply()
+            kept_records = self.list_open_intents()
+            kept_records += remaining.replace_serial(state.serial + 1).build_records() if remaining else []
+            self._backend.write_checkpoint(
+                codec.encode_state(state), [encode_record(record) for record in kept_records]
+            )
+            next_serial = ApplyStart(state.lineage, state.serial + 1, state.nexusform_version, state.catalogue)
+            self.add_record(next_serial)
 
     def _compute_deposed_key(self, call: ProviderCall) -> str:
         """Return the key of the deposed object that a step creates or removes."""
@@ -155,7 +152,11 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
     records: list[Record] = [
         ApplyStart(state.lineage or lineage, state.serial + 1, plan.nexusform_version, plan.catalogue, plan_digest)
     ]
-    moves = _list_moves(plan, state)
+    pairs = dict.fromkeys(plan.address_moves)
+    for change in plan.changes:
+        if change.previous_address:
+            pairs[change.previous_address, change.address] = None
+    moves = tuple((old, new) for old, new in pairs if old in state.instances and old != new)
     if moves:
         records.append(InstanceMoves(moves))
         draft.apply_record(records[-1])
@@ -173,14 +174,6 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
         if updated is not None:
             records.append(InstanceOutcome(change.address, change.creation, updated))
     return records
-
-
-def _list_moves(plan: Plan, state: State) -> tuple[tuple[Address, Address], ...]:
-    pairs = dict.fromkeys(plan.address_moves)
-    for change in plan.changes:
-        if change.previous_address:
-            pairs[change.previous_address, change.address] = None
-    return tuple((old, new) for old, new in pairs if old in state.instances and old != new)
 
 
 def _get_creation(instance: InstanceState | None) -> int:

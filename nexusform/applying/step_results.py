@@ -58,15 +58,13 @@ class MachineLocations:
         """Return the changed rack and zone of a VM; empty for other entries."""
         if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
             return {}
-        location = self._find_location(site, str(entry["machine"]))
+        machine = str(entry["machine"])
+        if self._locations is None or (site, machine) not in self._locations:
+            self._locations = _index_locations(self._state())
+        location = self._locations.get((site, machine))
         if location is None or location == (entry["rack"], entry.get("availability_zone")):
             return {}
         return {"rack": location[0], "availability_zone": location[1]}
-
-    def _find_location(self, site: str, machine: str) -> tuple[str, str] | None:
-        if self._locations is None or (site, machine) not in self._locations:
-            self._locations = _index_locations(self._state())
-        return self._locations.get((site, machine))
 
 
 def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:

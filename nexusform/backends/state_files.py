@@ -82,7 +82,10 @@ class JournalFile:
         if self._descriptor is None:
             directory = self._path.parent
             make_directories(directory)
-            self._descriptor = _open_for_append(self._path)
+            with suppress(FileExistsError):
+                os.close(create_file(self._path))
+            _remove_incomplete_line(self._path)
+            self._descriptor = open_regular(self._path, os.O_WRONLY | os.O_APPEND, follow=False)
             sync_directory(directory)
         return self._descriptor
 
@@ -90,14 +93,6 @@ class JournalFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-
-
-def _open_for_append(path: Path) -> int:
-    """Open the file for appending, and create it if needed; never through a link."""
-    with suppress(FileExistsError):
-        os.close(create_file(path))
-    _remove_incomplete_line(path)
-    return open_regular(path, os.O_WRONLY | os.O_APPEND, follow=False)
 
 
 def _remove_incomplete_line(path: Path) -> None:

@@ -313,14 +313,12 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """List the commands by section without importing them."""
-        for title, names in self._group_commands().items():
-            with formatter.section(title):
-                formatter.write_dl([(name, self.table[name].summary) for name in names])
-
-    def _group_commands(self) -> dict[str, list[str]]:
-        """Group the command names by title; commands without a section come last."""
+        # Group the command names by title; commands without a section come last.
         groups = {title: [name for name in names if name in self.table] for title, names in self.chapters.items()}
         grouped_names = {name for names in groups.values() for name in names}
         remaining = [name for name in self.table if name not in grouped_names]
         groups["Other commands" if groups else "Commands"] = remaining
-        return {title: names for title, names in groups.items() if names}
+        commands = {title: names for title, names in groups.items() if names}
+        for title, names in commands.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.table[name].summary) for name in names])

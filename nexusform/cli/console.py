@@ -56,7 +56,12 @@ def console(arguments: ConsoleArguments) -> int:
         return _explain_expression(screen, opened.console, arguments)
     if sys.stdin.isatty():
         return _run_interactive(screen, opened.console)
-    return _run_piped(screen, opened.console)
+    for expression in _join_expressions(sys.stdin):
+        if expression == "exit":
+            return 0
+        if not _print_value(screen, opened.console, expression):
+            return 1
+    return 0
 
 
 def _explain_expression(screen: Screen, session: Console, arguments: ConsoleArguments) -> int:
@@ -72,15 +77,6 @@ def _explain_expression(screen: Screen, session: Console, arguments: ConsoleArgu
     elif explanation.tree is not None:
         screen.print_text(render_tree(explanation.tree, screen.width), end="")
     return 1 if has_errors(explanation.diagnostics) else 0
-
-
-def _run_piped(screen: Screen, session: Console) -> int:
-    for expression in _join_expressions(sys.stdin):
-        if expression == "exit":
-            return 0
-        if not _print_value(screen, session, expression):
-            return 1
-    return 0
 
 
 def _join_expressions(lines: Iterable[str]) -> Iterator[str]:

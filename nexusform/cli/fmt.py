@@ -42,7 +42,10 @@ def fmt(arguments: FmtArguments) -> int:
         if len(paths) > 1:
             raise click.UsageError("- is stdin and cannot be combined with other paths.")
         list_files, write = False, False
-        formatting = _format_stdin()
+        formatting = FormattingResult()
+        source = decode_source(sys.stdin.buffer.read(), STDIN, formatting.problems)
+        if source is not None:
+            formatting.format_source(source)
     else:
         list_files, write = arguments.list_files, arguments.write and not check
         confinement = create_context().confinement
@@ -62,11 +65,3 @@ def fmt(arguments: FmtArguments) -> int:
     if has_errors(formatting.problems):
         return EXIT_FAILED
     return EXIT_UNFORMATTED if check and any(file.is_changed for file in formatting.files) else 0
-
-
-def _format_stdin() -> FormattingResult:
-    formatting = FormattingResult()
-    source = decode_source(sys.stdin.buffer.read(), STDIN, formatting.problems)
-    if source is not None:
-        formatting.format_source(source)
-    return formatting

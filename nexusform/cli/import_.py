@@ -126,16 +126,12 @@ def _import_source(screen: Screen, arguments: ImportArguments) -> int:
         return 1
     for line in result.lines:
         screen.print_text(wrap_hanging(line, screen.width))
-    _print_imported(screen, result.imported, arguments.generate_config_out)
-    return 0
-
-
-def _print_imported(screen: Screen, imported: int, path: str) -> None:
-    if not imported:
+    if not result.imported:
         screen.print_text("\nNothing to import: the state already has all of its objects.")
-        return
-    screen.print_text(
-        f"\nImport successful! {format_count(imported, 'object')} in the state, nothing moved.\n"
-        f"Wrote the configuration to {path}. Review and keep it;\n"
-        "`nexusform plan` has no changes now."
-    )
+    else:
+        screen.print_text(
+            f"\nImport successful! {format_count(result.imported, 'object')} in the state, nothing moved.\n"
+            f"Wrote the configuration to {arguments.generate_config_out}. Review and keep it;\n"
+            "`nexusform plan` has no changes now."
+        )
+    return 0

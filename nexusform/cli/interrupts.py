@@ -42,7 +42,10 @@ def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
     interrupts = Interrupts()
     receiver, wakeup = socket.socketpair()
     wakeup.setblocking(False)
-    numbers = _list_stop_signals()
+    # A closed terminal counts, unless nohup ignores it.
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
     Thread(target=_watch_signals, args=(receiver, numbers, interrupts, notify), daemon=True, name="interrupts").start()
     handlers = {number: signal.signal(number, lambda _number, _frame: None) for number in numbers}
     old_wakeup = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
@@ -53,14 +56,6 @@ def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         wakeup.close()  # this ends the thread
-
-
-def _list_stop_signals() -> list[signal.Signals]:
-    """List the signals that stop an apply. A closed terminal counts, unless nohup ignores it."""
-    signals = [signal.SIGINT, signal.SIGTERM]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signals.append(signal.SIGHUP)
-    return signals
 
 
 def _watch_signals(

@@ -150,12 +150,22 @@ def run_command_line(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Bad usage, a closed pipe, a full disk, an interrupt and
     bugs all end in a message and a code.
     """
-    _prepare_streams()
+    # A character unsupported by the terminal becomes a question mark.
+    # Open stdin first, so that it gets the lowest free descriptor.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
+        elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         code = _run_command(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        return _handle_closed_pipe()
+        # Handle a closed pipe (`nexusform show | head`), which is not an error. stdout is redirected to the
+        # null device, so that the flush at exit succeeds.
+        _redirect_stdout()
+        return 1
     except OSError as problem:
         return _handle_full_disk(problem) if problem.errno in _WRITE_ERRORS else _report_bug(problem)
     except Exception as bug:  # noqa: BLE001 - the only handler that turns a bug into a message
@@ -176,7 +186,10 @@ def _run_command(arguments: Sequence[str]) -> int:
         click.echo(problem.ctx.get_help() if problem.ctx else "")
         return 1
     except click.UsageError as problem:
-        return _report_usage_error(problem)
+        command_path = problem.ctx.command_path if problem.ctx else "nexusform"
+        text = f"Error: {problem.format_message()}\n\nRun {command_path} -help for usage."
+        _print_error(text)
+        return 1
     except RemovedCommandError as problem:
         click.echo(f"Error: {problem.format_message()}", err=True)
         return 1
@@ -216,7 +229,9 @@ def _report_bug(bug: Exception) -> int:
         return 1
     from traceback import format_exception
 
-    traceback_text = _remove_secrets("".join(format_exception(bug)))
+    traceback_text = re.sub(
+        r"\w+://[^\s'\"]+", lambda address: _ADDRESS_SECRETS.sub("...", address[0]), "".join(format_exception(bug))
+    )
     if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
         click.echo(traceback_text, err=True)
     name = type(bug).__name__
@@ -236,11 +251,6 @@ def _print_error(text: str) -> None:
 _ADDRESS_SECRETS: Final = re.compile(r"(?<=://)[^/\s@'\"]+(?=@)|(?<=\?)[^\s'\"]+")
 
 
-def _remove_secrets(traceback_text: str) -> str:
-    """Remove credentials and queries from the addresses of a traceback."""
-    return re.sub(r"\w+://[^\s'\"]+", lambda address: _ADDRESS_SECRETS.sub("...", address[0]), traceback_text)
-
-
 def _save_traceback(traceback_text: str) -> str:
     """Save the traceback and return a sentence with its path."""
     import tempfile
@@ -255,34 +265,6 @@ def _save_traceback(traceback_text: str) -> str:
         f"The details are in {path}. Please report it, with that file and, if you can, the configuration "
         "that led to it."
     )
-
-
-def _prepare_streams() -> None:
-    """Replace closed standard streams (`nexusform plan <&- >&-`) with the null device. A character
-    unsupported by the terminal becomes a question mark.
-    """
-    # Open stdin first, so that it gets the lowest free descriptor.
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
-        elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-
-
-def _report_usage_error(problem: click.UsageError) -> int:
-    command_path = problem.ctx.command_path if problem.ctx else "nexusform"
-    text = f"Error: {problem.format_message()}\n\nRun {command_path} -help for usage."
-    _print_error(text)
-    return 1
-
-
-def _handle_closed_pipe() -> int:
-    """Handle a closed pipe (`nexusform show | head`), which is not an error. stdout is redirected to the null
-    device, so that the flush at exit succeeds.
-    """
-    _redirect_stdout()
-    return 1
 
 
 def _handle_full_disk(problem: OSError) -> int:

@@ -192,7 +192,12 @@ def _run_plan(
     opened = open_project(context) if not problems else OpenResult(None, tuple(problems), {})
     if opened.project is None:
         display.report_failure(context, options, opened.diagnostics, opened.sources)
-        _save_failed_plan(arguments.out, display.reporter, context, options, opened)
+        # Save a failed plan after an early failure.
+        if arguments.out:
+            from nexusform.workflow.plan_files.failed_plans import build_failed_plan, save_failed_plan
+
+            plan = build_failed_plan(context, options, opened.diagnostics)
+            display.reporter.report_diagnostics(save_failed_plan(plan, arguments.out, context, opened.sources), {})
         return 1
     display.reporter.report_diagnostics(opened.diagnostics, opened.sources)
     with begin_run(
@@ -231,18 +236,6 @@ def _prepare_plan_file(path: str, context: CommandContext, options: PlanOptions)
     from nexusform.workflow.plan_files.failed_plans import prepare_plan_file
 
     return prepare_plan_file(path, context, options)
-
-
-def _save_failed_plan(
-    path: str, reporter: Reporter, context: CommandContext, options: PlanOptions, opened: OpenResult
-) -> None:
-    """Save a failed plan after an early failure."""
-    if not path:
-        return
-    from nexusform.workflow.plan_files.failed_plans import build_failed_plan, save_failed_plan
-
-    plan = build_failed_plan(context, options, opened.diagnostics)
-    reporter.report_diagnostics(save_failed_plan(plan, path, context, opened.sources), {})
 
 
 def get_exit_code(plan: Plan | None, diagnostics: Iterable[Diagnostic], *, is_detailed: bool) -> int:

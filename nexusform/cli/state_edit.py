@@ -132,20 +132,16 @@ def _apply_change(
     """Apply the change; return whether it succeeded, or with -dry-run whether it would."""
     context = create_context(arguments.state)
     if arguments.dry_run:
-        return _simulate_change(screen, change, context)
+        # Return whether a change would succeed; nothing is locked or written.
+        reading = read_state(context)
+        diagnostics = list(reading.diagnostics)
+        new_state = None
+        if reading.state is not None:
+            new_state, problems = change(reading.state)
+            diagnostics += problems
+        screen.print_diagnostics(diagnostics, reading.sources)
+        return new_state is not None and not has_errors(diagnostics)
     return run_state_change(screen, operation, change, context, arguments.lock.build_options()).after is not None
-
-
-def _simulate_change(screen: Screen, change: StateChange, context: CommandContext) -> bool:
-    """Return whether a change would succeed; nothing is locked or written."""
-    reading = read_state(context)
-    diagnostics = list(reading.diagnostics)
-    new_state = None
-    if reading.state is not None:
-        new_state, problems = change(reading.state)
-        diagnostics += problems
-    screen.print_diagnostics(diagnostics, reading.sources)
-    return new_state is not None and not has_errors(diagnostics)
 
 
 class PushArguments(Struct, frozen=True, kw_only=True):
@@ -174,7 +170,10 @@ def push(arguments: PushArguments) -> int:
 def read_pushed_state(screen: Screen, file: str, context: CommandContext) -> State | None:
     """Read the state in a file; print its errors."""
     try:
-        data = _read_document(file, context)
+        if file == "-":
+            data = ReadBudget(context.get_max_file_size()).read_all(sys.stdin.buffer)
+        else:
+            data = read_regular(context.confinement.resolve_operator_path(file), context.get_max_file_size())
     except OSError as problem:
         detail = f"{file} cannot be read: {problem.strerror or problem}."
         screen.print_diagnostics([build_error("unreadable-input-file", detail)], {})
@@ -186,13 +185,6 @@ def read_pushed_state(screen: Screen, file: str, context: CommandContext) -> Sta
     state, problems, sources = state_commands.decode_document(data, file)
     screen.print_diagnostics(problems, sources)
     return state
-
-
-def _read_document(file: str, context: CommandContext) -> bytes:
-    """Read a regular file or standard input. Raises OSError."""
-    if file == "-":
-        return ReadBudget(context.get_max_file_size()).read_all(sys.stdin.buffer)
-    return read_regular(context.confinement.resolve_operator_path(file), context.get_max_file_size())
 
 
 class UntaintArguments(Struct, frozen=True, kw_only=True):

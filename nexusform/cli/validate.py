@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -37,12 +36,31 @@ def validate(arguments: ValidateArguments) -> int:
     PATH is the directory of a root module (default: this one), or a file in it.
     """
     validation = Validation((), {})
-    for directory in _list_directories(arguments.paths):
+    # List the root module directories of the paths once each; by default this one.
+    directories: dict[str, None] = {}
+    for path in arguments.paths or (".",):
+        if Path(path).is_dir():
+            directories[os.path.normpath(path)] = None
+        elif Path(path).exists():
+            directories[str(Path(path).parent)] = None
+        else:
+            raise click.UsageError(f'No such file or directory: "{path}".')
+    for directory in list(directories):
         validation = validation.merge(_run_validation(directory, arguments))
     if arguments.as_json:
-        _write_json(validation)
+        from nexusform.rendering.json.json_parts import build_validation_document
+        from nexusform.rendering.notation.json_values import encode_document
+
+        document = build_validation_document(validation.diagnostics, validation.sources)
+        sys.stdout.write(encode_document(document, pretty=True).decode())
     else:
-        _write_text(validation, arguments.view)
+        screen = arguments.view.create_screen()
+        diagnostics = validation.diagnostics
+        screen.print_diagnostics(diagnostics, validation.sources)
+        if not has_errors(diagnostics):
+            success = Painter(screen.colour)("Success!", "bold", "green")
+            with_warnings = ", but there were some validation warnings as shown above" if diagnostics else ""
+            screen.print_wrapped(f"{success} The configuration is valid{with_warnings}.")
     return 1 if has_errors(validation.diagnostics) else 0
 
 
@@ -50,35 +68,3 @@ def _run_validation(directory: str, arguments: ValidateArguments) -> Validation:
     test_directory = None if arguments.no_tests else arguments.test_directory
     context = replace(create_context(), directory=directory)
     return validate_directory(context, test_directory, portable=arguments.portable)
-
-
-def _list_directories(paths: Iterable[str]) -> list[str]:
-    """List the root module directories of the paths once each; by default this one."""
-    directories: dict[str, None] = {}
-    for path in paths or (".",):
-        if Path(path).is_dir():
-            directories[os.path.normpath(path)] = None
-        elif Path(path).exists():
-            directories[str(Path(path).parent)] = None
-        else:
-            raise click.UsageError(f'No such file or directory: "{path}".')
-    return list(directories)
-
-
-def _write_json(validation: Validation) -> None:
-    from nexusform.rendering.json.json_parts import build_validation_document
-    from nexusform.rendering.notation.json_values import encode_document
-
-    document = build_validation_document(validation.diagnostics, validation.sources)
-    sys.stdout.write(encode_document(document, pretty=True).decode())
-
-
-def _write_text(validation: Validation, view: ViewFlags) -> None:
-    screen = view.create_screen()
-    diagnostics = validation.diagnostics
-    screen.print_diagnostics(diagnostics, validation.sources)
-    if has_errors(diagnostics):
-        return
-    success = Painter(screen.colour)("Success!", "bold", "green")
-    with_warnings = ", but there were some validation warnings as shown above" if diagnostics else ""
-    screen.print_wrapped(f"{success} The configuration is valid{with_warnings}.")

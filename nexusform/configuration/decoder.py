@@ -5,7 +5,7 @@ The files of a called module are requested through a function, so that this modu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct, field
@@ -107,17 +107,14 @@ def decode_configuration(
     module, settings = _Decoder(tree, root, (), (), (root.identity,)).decode_module()
     if tree.files_with_errors:
         module = Module((), "")
-    return Configuration(module, settings, tree.files), sort_by_position(_filter_problems(tree))
-
-
-def _filter_problems(tree: _SharedState) -> Iterable[Diagnostic]:
     # A module that is called twice reports everything twice.
     unique_problems = {(problem.id, problem.detail, problem.subject): problem for problem in tree.problems}
-    return (
+    problems = (
         problem
         for problem in unique_problems.values()
         if problem.subject is None or problem.subject.filename not in tree.files_with_errors
     )
+    return Configuration(module, settings, tree.files), sort_by_position(problems)
 
 
 class _DuplicateError(NamedTuple):
@@ -201,7 +198,11 @@ class _Decoder:
         for block, location in blocks:
             previous_count = len(self.problems)
             _READERS[block.type](self, block, location)
-            self._set_block_names(block, previous_count)
+            header = format_header(block)
+            for index in range(previous_count, len(self.problems)):
+                problem = self.problems[index]
+                if not problem.block and (block.type != "module" or _is_within(problem, block)):
+                    self.problems[index] = replace(problem, block=header)
         for block in locals_blocks:
             for local in decode_locals(block, self.problems):
                 self._override_local(local)
@@ -239,13 +240,6 @@ class _Decoder:
                 location = BlockLocation(self.path, self.prefix, file.name, file.ignored_rules)
                 blocks.extend((block, location) for block in parts.blocks)
         return blocks, override_blocks
-
-    def _set_block_names(self, block: Block, previous_count: int) -> None:
-        header = format_header(block)
-        for index in range(previous_count, len(self.problems)):
-            problem = self.problems[index]
-            if not problem.block and (block.type != "module" or _is_within(problem, block)):
-                self.problems[index] = replace(problem, block=header)
 
     def _add_error(self, diagnostic_id: str, detail: str, span: Span, headline: str = "") -> None:
         self.problems.append(build_error(diagnostic_id, detail, span, headline=headline))
@@ -414,7 +408,16 @@ class _Decoder:
         child = _Decoder(self.shared, files, path, prefix, (*self.chain, files.identity))
         module = child.decode_module()[0]
         if not child.has_syntax_errors:
-            self._check_inputs(header, module)
+            # Report unknown and missing inputs of a call.
+            for name, (_, span) in header.inputs.items():
+                if name not in module.variables:
+                    hint = suggest_name(name, [*module.variables, *MODULE_SCHEMA.attributes])
+                    detail = f'An argument named "{name}" is not expected here.{hint}'
+                    self.problems.append(build_error("unsupported-argument", detail, span))
+            for name, variable in module.variables.items():
+                if variable.default is None and name not in header.inputs:
+                    detail = f'The argument "{name}" is required, but no definition was found.'
+                    self.problems.append(build_error("missing-required-argument", detail, header.header_span))
         return module
 
     def _read_called_files(self, header: CallHeader) -> ModuleFiles | None:
@@ -435,18 +438,6 @@ class _Decoder:
         )
         self._add_error("module-cycle", detail, header.source_span)
         return None
-
-    def _check_inputs(self, header: CallHeader, child: Module) -> None:
-        """Report unknown and missing inputs of a call."""
-        for name, (_, span) in header.inputs.items():
-            if name not in child.variables:
-                hint = suggest_name(name, [*child.variables, *MODULE_SCHEMA.attributes])
-                detail = f'An argument named "{name}" is not expected here.{hint}'
-                self.problems.append(build_error("unsupported-argument", detail, span))
-        for name, variable in child.variables.items():
-            if variable.default is None and name not in header.inputs:
-                detail = f'The argument "{name}" is required, but no definition was found.'
-                self.problems.append(build_error("missing-required-argument", detail, header.header_span))
 
 
 _READERS: Mapping[str, Callable[[_Decoder, Block, BlockLocation], None]] = {

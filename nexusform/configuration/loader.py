@@ -181,7 +181,8 @@ class _FileReader:
             cached = self._modules.get(identity)
             if cached is not None:
                 return cached
-            names = sorted({*os.listdir(identity), *self._list_unsaved_files(identity)}, key=os.fsencode)  # noqa: PTH208
+            unsaved_files = [os.path.basename(path) for path in self._unsaved if os.path.dirname(path) == identity]  # noqa: PTH119, PTH120 - as strings
+            names = sorted({*os.listdir(identity), *unsaved_files}, key=os.fsencode)  # noqa: PTH208
         except OSError as problem:
             kind = "unreadable-module-directory" if call else "unreadable-configuration-directory"
             self._add_error(kind, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
@@ -196,10 +197,6 @@ class _FileReader:
         module = ModuleFiles(directory, identity, tuple(files))
         self._modules[identity] = module
         return module
-
-    def _list_unsaved_files(self, directory: str) -> list[str]:
-        """Return the names of unsaved files of a directory in the editor, on disk or not."""
-        return [os.path.basename(path) for path in self._unsaved if os.path.dirname(path) == directory]  # noqa: PTH119, PTH120 - as strings
 
     def _add_error(self, diagnostic_id: str, detail: str, call: CallHeader | None) -> None:
         block = f'module "{call.name}"' if call else ""
@@ -355,7 +352,10 @@ class _TreeCache:
             self._directory.mkdir(exist_ok=True)
             entry = self._compute_digest(name, tree) + tree
             write_file(self._directory / name, entry, PRIVATE, durable=False)
-            self._prune()
+            with os.scandir(self._directory) as entries:
+                entries_by_age = sorted((entry.stat().st_mtime, entry.path) for entry in entries)
+            for _, path in entries_by_age[:-_MAX_CACHED_TREES]:
+                os.remove(path)  # noqa: PTH107 - paths are strings here
         except OSError:
             return
 
@@ -366,13 +366,6 @@ class _TreeCache:
     def _compute_digest(self, name: str, tree: bytes) -> bytes:
         """Compute the digest, including the entry's name, so that entries cannot be exchanged."""
         return hmac.new(self._key or b"", name.encode() + tree, "sha256").digest()
-
-    def _prune(self) -> None:
-        """Remove the oldest trees beyond a number."""
-        with os.scandir(self._directory) as entries:
-            entries_by_age = sorted((entry.stat().st_mtime, entry.path) for entry in entries)
-        for _, path in entries_by_age[:-_MAX_CACHED_TREES]:
-            os.remove(path)  # noqa: PTH107 - paths are strings here
 
 
 def _read_key(directory: Path) -> bytes | None:

@@ -242,22 +242,19 @@ class BlockGroup:
                         self.nested, self.name, [(block.label, block.span) for block in evaluated_blocks], self.location
                     )
                 )
-            self._store_values(values, evaluated_blocks)
+            # Store blocks in the values according to their nesting.
+            if self.nested.nesting is Nesting.SINGLE:
+                values[self.name] = evaluated_blocks[0].values if evaluated_blocks else None
+            elif self.nested.nesting is Nesting.LIST:
+                values[self.name] = [block.values for block in evaluated_blocks]
+            else:
+                by_label = {block.label: block.values for block in evaluated_blocks}
+                values[self.name] = by_label
+                values[get_order_attribute(self.name)] = list(by_label)
             return
         values[self.name] = UNKNOWN
         if self.nested.nesting is Nesting.MAP:
             values[get_order_attribute(self.name)] = UNKNOWN
-
-    def _store_values(self, values: dict[str, Any], evaluated_blocks: Sequence[_EvaluatedBlock]) -> None:
-        """Store blocks in the values according to their nesting."""
-        if self.nested.nesting is Nesting.SINGLE:
-            values[self.name] = evaluated_blocks[0].values if evaluated_blocks else None
-        elif self.nested.nesting is Nesting.LIST:
-            values[self.name] = [block.values for block in evaluated_blocks]
-        else:
-            by_label = {block.label: block.values for block in evaluated_blocks}
-            values[self.name] = by_label
-            values[get_order_attribute(self.name)] = list(by_label)
 
     def _evaluate_dynamic(
         self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, notes: EvaluationNotes
@@ -468,20 +465,18 @@ class Argument:
             try:
                 value = convert_value(value, self.type)
             except ConversionProblem as problem:
-                return UNKNOWN, _NO_PATHS, (), [*problems, self._report_type(problem)]
+                type_problems = build_error(
+                    "incorrect-attribute-value-type",
+                    f'Inappropriate value for attribute "{self.attribute.name}": {describe_problem(problem)}.',
+                    self.span,
+                )
+                return UNKNOWN, _NO_PATHS, (), [*problems, type_problems]
         plain_value, sensitive = convert_to_plain(value)
         if self._has_constraints and plain_value is not None and plain_value is not UNKNOWN:
             new_problems = check_value(self.schema, self.attribute.name, plain_value, self.span, hidden=bool(sensitive))
             if new_problems:
                 return UNKNOWN, sensitive, (), [*problems, *new_problems]
         return plain_value, sensitive, list_refinements(value), problems
-
-    def _report_type(self, problem: ConversionProblem) -> Diagnostic:
-        return build_error(
-            "incorrect-attribute-value-type",
-            f'Inappropriate value for attribute "{self.attribute.name}": {describe_problem(problem)}.',
-            self.span,
-        )
 
 
 @lru_cache(maxsize=256)

@@ -233,21 +233,18 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
         expression = parse_static_expression(item, problems)
         if expression is None:
             continue
-        if _has_instance_key(expression):
+        instance = expression.source if isinstance(expression, syntax.RelativeTraversal) else expression
+        if not isinstance(instance, syntax.Index) or not isinstance(instance.collection, syntax.Traversal):
+            has_instance_key = False
+        else:
+            has_instance_key = len(instance.collection.steps) == 1
+        if has_instance_key:
             triggers.append(expression)
             continue
         traversal = parse_reference(expression, problems)
         if traversal is not None:
             triggers.append(traversal)
     return tuple(triggers)
-
-
-def _has_instance_key(expression: syntax.Expression) -> bool:
-    """Check whether it is `type.name[expression]`, optionally followed by a path."""
-    instance = expression.source if isinstance(expression, syntax.RelativeTraversal) else expression
-    if not isinstance(instance, syntax.Index) or not isinstance(instance.collection, syntax.Traversal):
-        return False
-    return len(instance.collection.steps) == 1
 
 
 # --- rest of the body, for the schema ----------------------------------------------------------

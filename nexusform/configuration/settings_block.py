@@ -24,7 +24,7 @@ from nexusform.diagnostics.source import Span
 from nexusform.language.bodies import BodySchema, decode_body
 from nexusform.language.bodies import decode_attributes as arguments_of
 from nexusform.language.syntax.positions import describe_span
-from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, JsonBody, Traversal, TraverseAttribute
+from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, JsonBody, TraverseAttribute
 
 SETTINGS_SCHEMA = BodySchema(
     attributes={"required_version": False, "sku_catalogue": False},
@@ -44,7 +44,16 @@ def decode_settings(
     for block in overrides:
         settings = _add_block(settings, block, problems, is_override=True)
     if not is_root:
-        _check_non_root_settings(settings, problems)
+        # Warn of settings without effect outside the root module.
+        if settings.backend is not None:
+            detail = "A backend block has no effect outside the root module. Move it to the root module."
+            problems.append(build_warning("backend-configuration-ignored", detail, settings.backend.header_span))
+        if settings.sku_catalogue_span is not None:
+            detail = "The catalogue setting has no effect outside the root module. Move it to the root module."
+            problems.append(build_warning("sku-catalogue-ignored", detail, settings.sku_catalogue_span))
+        if settings.limits:
+            detail = "Limits have no effect outside the root module. Move them to the root module."
+            problems.append(build_warning("limits-ignored", detail, settings.span))
         return Settings()
     return settings
 
@@ -135,19 +144,6 @@ def _decode_required_version(attribute: Attribute, problems: list[Diagnostic]) -
     return constraint
 
 
-def _check_non_root_settings(settings: Settings, problems: list[Diagnostic]) -> None:
-    """Warn of settings without effect outside the root module."""
-    if settings.backend is not None:
-        detail = "A backend block has no effect outside the root module. Move it to the root module."
-        problems.append(build_warning("backend-configuration-ignored", detail, settings.backend.header_span))
-    if settings.sku_catalogue_span is not None:
-        detail = "The catalogue setting has no effect outside the root module. Move it to the root module."
-        problems.append(build_warning("sku-catalogue-ignored", detail, settings.sku_catalogue_span))
-    if settings.limits:
-        detail = "Limits have no effect outside the root module. Move them to the root module."
-        problems.append(build_warning("limits-ignored", detail, settings.span))
-
-
 # --- version constraints: `>= 0.1, < 2`, `~> 1.2`, `!= 1.3.0` --------------------------------
 
 _CONSTRAINT_TERM = re.compile(r"\s*(=|!=|>=|<=|>|<|~>)?\s*v?(\d+(?:\.\d+){0,2})(-[0-9A-Za-z.-]+)?\s*")
@@ -226,7 +222,11 @@ def decode_encryption(body: Body | JsonBody, problems: list[Diagnostic]) -> Encr
     readers: dict[str, EncryptionTarget] = {}
     for block in parts.blocks:
         if block.type == "key_provider":
-            providers[_get_method_name(block)] = _decode_key_provider(block, problems)
+            attributes, new_problems = arguments_of(block.body)
+            problems.extend(new_problems)
+            values = {name: evaluate_text(attribute, problems) for name, attribute in attributes.items()}
+            settings = {name: value for name, value in values.items() if value is not None}
+            providers[_get_method_name(block)] = KeyProviderBlock(*_get_method_name(block), settings, block.header_span)
         elif block.type == "method":
             methods[_get_method_name(block)] = _decode_method(block, problems)
     for block in parts.blocks:
@@ -244,14 +244,6 @@ def decode_encryption(body: Body | JsonBody, problems: list[Diagnostic]) -> Encr
 
 def _get_method_name(block: Block) -> MethodName:
     return block.labels[0].value, block.labels[1].value
-
-
-def _decode_key_provider(block: Block, problems: list[Diagnostic]) -> KeyProviderBlock:
-    attributes, new_problems = arguments_of(block.body)
-    problems.extend(new_problems)
-    values = {name: evaluate_text(attribute, problems) for name, attribute in attributes.items()}
-    settings = {name: value for name, value in values.items() if value is not None}
-    return KeyProviderBlock(*_get_method_name(block), settings, block.header_span)
 
 
 def _decode_method(block: Block, problems: list[Diagnostic]) -> MethodName | None:
@@ -331,17 +323,13 @@ def _decode_block_reference(attribute: Attribute, root: str, problems: list[Diag
     traversal = parse_reference(attribute.expression, problems)
     if traversal is None:
         return None
-    names = _list_names(traversal)
+    steps = [step.name for step in traversal.steps if isinstance(step, TraverseAttribute)]
+    names = [traversal.root.name, *steps]
     if len(names) == 3 and names[0] == root:
         return names[1], names[2]
     detail = f"A reference of the form {root}.TYPE.NAME is needed here."
     problems.append(build_error("invalid-encryption-block", detail, attribute.expression.span))
     return None
-
-
-def _list_names(traversal: Traversal) -> list[str]:
-    steps = [step.name for step in traversal.steps if isinstance(step, TraverseAttribute)]
-    return [traversal.root.name, *steps]
 
 
 def _check_key_providers(

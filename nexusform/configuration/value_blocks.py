@@ -15,7 +15,6 @@ from nexusform.configuration.static_arguments import (
     parse_static_expression,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.diagnostics.source import Span
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.bodies import BodySchema, decode_attributes, decode_body
 from nexusform.language.conversion import convert_value, describe_problem
@@ -179,15 +178,14 @@ def decode_conditions(blocks: Iterable[Block], kind: str, problems: list[Diagnos
         problems.extend(new_problems)
         condition, message = parts.attributes.get("condition"), parts.attributes.get("error_message")
         if condition is not None and not list_traversals(condition.expression):
-            problems.append(_report_missing_reference(kind, condition.expression.span))
+            detail = (
+                "The condition expression must refer to at least one object from elsewhere in the configuration, or "
+                "else its result would not be checking anything."
+            )
+            problem = build_error(
+                "condition-refers-to-nothing", detail, condition.expression.span, headline=f"Invalid {kind} expression"
+            )
+            problems.append(problem)
         if condition is not None and message is not None:
             conditions.append(Condition(condition.expression, message.expression, block.span))
     return tuple(conditions)
-
-
-def _report_missing_reference(kind: str, span: Span) -> Diagnostic:
-    detail = (
-        "The condition expression must refer to at least one object from elsewhere in the configuration, or "
-        "else its result would not be checking anything."
-    )
-    return build_error("condition-refers-to-nothing", detail, span, headline=f"Invalid {kind} expression")

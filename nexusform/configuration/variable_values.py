@@ -198,7 +198,11 @@ def _resolve_variable(
                 problems.append(_report_null(variable, assignment))
                 value = build_unknown(variable.type)
     if value is None:
-        problems.append(_report_missing(variable, hint(variable.name)))
+        detail = (
+            f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var '
+            f"or -var-file command line argument to provide a value for this variable.{hint(variable.name)}"
+        )
+        problems.append(build_error("no-value-for-required-variable", detail, variable.span))
         value = build_unknown(variable.type)
     return (value.add_marks(SENSITIVE) if variable.sensitive else value), origin
 
@@ -250,7 +254,8 @@ def _add_quotes_hint(problem: Diagnostic) -> Diagnostic:
 
 def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
     """Parse text: literal for a primitive type or without a type (as in Terraform), else an expression."""
-    if not _is_expression(variable):
+    is_expression = variable.is_typed and variable.type not in _LITERAL_TYPES
+    if not is_expression:
         return build_string(text), []
     source = SourceFile(f"<value for var.{variable.name}>", text)
     expression, problems = parse_expression(source)
@@ -258,10 +263,6 @@ def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]
         return build_unknown(variable.type), problems
     value, new_problems = evaluate_constant(expression)
     return value, [*problems, *new_problems]
-
-
-def _is_expression(variable: Variable) -> bool:
-    return variable.is_typed and variable.type not in _LITERAL_TYPES
 
 
 _LITERAL_TYPES: Final = (STRING, PrimitiveType("number"), PrimitiveType("bool"))
@@ -273,11 +274,3 @@ def _report_null(variable: Variable, assignment: Assignment) -> Diagnostic:
         f"at {place_of(variable.span)}: required variable may not be set to null."
     )
     return build_error("required-variable-not-set", detail, assignment.origin.span or variable.span)
-
-
-def _report_missing(variable: Variable, hint: str) -> Diagnostic:
-    detail = (
-        f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var '
-        f"or -var-file command line argument to provide a value for this variable.{hint}"
-    )
-    return build_error("no-value-for-required-variable", detail, variable.span)

@@ -5,7 +5,7 @@ PUBLIC = {
     "diagnostic": (
         "build_diagnostic build_error build_warning convert_problem development_file Diagnostic "
         "DiagnosticsError extract_suggestion find_nearest find_nearest_names get_text_line has_errors "
-        "locate_text_line Problem Severity suggest_name TextLine ValueNote"
+        "locate_text_line Problem Severity suggest_name ValueNote"
     ),
     "levels": "get_level get_warning_level Impact Level UNKNOWN_CAPACITY_IDS",
     "phrases": ("compute_natural_key format_count format_duration format_first format_list group_ranges select_form"),

@@ -113,7 +113,14 @@ class DocumentCipher:
         with require_cryptography("Encryption needs"):
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        key = self._get_reading_key(keys, header)
+        # Return the key of a document, derived once.
+        meta = header.get("meta")
+        if not isinstance(meta, dict):
+            raise EncryptionProblem("the document has no metadata of its key.")
+        cache_key = keys, json.dumps(meta, sort_keys=True)
+        if cache_key not in self._reading_keys:
+            self._reading_keys[cache_key] = derive_key(self._encryption.key_providers[keys], meta)
+        key = self._reading_keys[cache_key]
         try:
             nonce = base64.b64decode(str(header.get("nonce", "")), validate=True)
             return AESGCM(key.secret).decrypt(nonce, data, _serialize_header(header))
@@ -130,16 +137,6 @@ class DocumentCipher:
             except EncryptionProblem as problem:
                 raise EncryptionProblem(f"Cannot encrypt. {problem}") from None
         return self._writing_keys[keys]
-
-    def _get_reading_key(self, keys: MethodName, header: Mapping[str, Any]) -> EncryptionKey:
-        """Return the key of a document, derived once. Raises EncryptionProblem."""
-        meta = header.get("meta")
-        if not isinstance(meta, dict):
-            raise EncryptionProblem("the document has no metadata of its key.")
-        cache_key = keys, json.dumps(meta, sort_keys=True)
-        if cache_key not in self._reading_keys:
-            self._reading_keys[cache_key] = derive_key(self._encryption.key_providers[keys], meta)
-        return self._reading_keys[cache_key]
 
 
 def _serialize_header(header: Mapping[str, Any]) -> bytes:

@@ -58,10 +58,16 @@ class RecordForm(Generic[Record]):
         **further_parts: Part | str,
     ) -> None:
         self.record_class = record_class
-        self.members = tuple(
-            _parse_member(word, {**parts, **further_parts})
-            for word in member_spec.split() or _list_fields(record_class)
-        )
+        members = []
+        for word in member_spec.split() or _list_fields(record_class):
+            is_omitted, is_spread, is_null = word.startswith("["), word.startswith("*"), word.endswith("?")
+            key, _, path = word.strip("[*?]").partition("=")
+            part = {**parts, **further_parts}.get(key)
+            conversion = RecordForm(Struct, part) if isinstance(part, str) else part
+            members.append(
+                _Member(key, path or key, _build_getter(path or key), conversion, is_null, is_omitted, is_spread)
+            )
+        self.members = tuple(members)
 
     def __call__(self, record: Record) -> dict[str, Any]:
         """Convert a record to a document."""
@@ -85,14 +91,6 @@ class RecordForm(Generic[Record]):
 def _list_fields(record_class: type) -> tuple[str, ...]:
     names: tuple[str, ...] = getattr(record_class, "__struct_fields__", ())
     return names
-
-
-def _parse_member(word: str, parts: Parts) -> _Member:
-    is_omitted, is_spread, is_null = word.startswith("["), word.startswith("*"), word.endswith("?")
-    key, _, path = word.strip("[*?]").partition("=")
-    part = parts.get(key)
-    conversion = RecordForm(Struct, part) if isinstance(part, str) else part
-    return _Member(key, path or key, _build_getter(path or key), conversion, is_null, is_omitted, is_spread)
 
 
 def _build_getter(path: str) -> Callable[[Any], Any]:

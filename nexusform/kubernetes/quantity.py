@@ -135,7 +135,12 @@ def parse_quantity(text: str) -> Quantity | MalformedQuantity:
     if result is None:
         return _parse_large(text, number, quantity_format, exponent)
     unscaled, scale = result
-    source_text = text if _is_canonical(number, quantity_format, unscaled, scale, exponent) else ""
+    if quantity_format is QuantityFormat.BINARY:
+        is_canonical = (abs(unscaled) >> exponent) & 7 != 0
+    else:
+        digits = number.integer_digits + number.fraction
+        is_canonical = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+    source_text = text if is_canonical else ""
     return Quantity(unscaled, scale, quantity_format, unscaled * int(10 ** (scale - _NANO)), source_text)
 
 
@@ -175,13 +180,6 @@ def _parse_small(number: _Number, quantity_format: QuantityFormat, exponent: int
     if len(number.integer_digits) + len(number.fraction) > _MAX_DIGITS or scale < _NANO:
         return None
     return number.digits, scale
-
-
-def _is_canonical(number: _Number, quantity_format: QuantityFormat, unscaled: int, scale: int, exponent: int) -> bool:
-    if quantity_format is QuantityFormat.BINARY:
-        return (abs(unscaled) >> exponent) & 7 != 0
-    digits = number.integer_digits + number.fraction
-    return scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
 
 
 def _parse_large(

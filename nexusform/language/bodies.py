@@ -74,14 +74,24 @@ def decode_body(
             blocks.append(block)
         else:
             diagnostics.append(problem)
-    diagnostics += _report_missing_arguments(schema, attributes, _get_missing_span(body))
+    # Return the opening brace of a block, so that its header is displayed; the end of a whole file.
+    if body.span.start.line == 1 and body.span.start.column == 1:
+        missing_span = body.end_span
+    else:
+        missing_span = _get_first_character(body.span)
+    diagnostics += _report_missing_arguments(schema, attributes, missing_span)
     return BodyContent(attributes, tuple(blocks), body.end_span), diagnostics
 
 
 def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
     """Decode every argument of a body with free names (`locals`, variable files); no blocks allowed."""
     if isinstance(body, syntax.JsonBody):
-        return _decode_json_attributes(body)
+        # Decode every property of a JSON body as an argument.
+        diagnostics: list[Diagnostic] = []
+        attributes: dict[str, syntax.Attribute] = {}
+        for json_property in _list_properties(body):
+            _add_attribute(json_property, attributes, diagnostics)
+        return attributes, diagnostics
     problems = [
         build_error(
             "unexpected-block",
@@ -133,13 +143,6 @@ def _check_labels(block: syntax.Block, labels: tuple[str, ...]) -> Diagnostic | 
     return None
 
 
-def _get_missing_span(body: syntax.Body) -> Span:
-    """Return the opening brace of a block, so that its header is displayed; the end of a whole file."""
-    if body.span.start.line == 1 and body.span.start.column == 1:
-        return body.end_span
-    return _get_first_character(body.span)
-
-
 def _get_first_character(span: Span) -> Span:
     start = span.start
     return Span(span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
@@ -165,15 +168,6 @@ def _decode_json_body(
     end = _get_end_span(body)
     diagnostics += _report_missing_arguments(schema, attributes, end)
     return BodyContent(attributes, tuple(blocks), end), diagnostics
-
-
-def _decode_json_attributes(body: syntax.JsonBody) -> tuple[dict[str, syntax.Attribute], list[Diagnostic]]:
-    """Decode every property of a JSON body as an argument."""
-    diagnostics: list[Diagnostic] = []
-    attributes: dict[str, syntax.Attribute] = {}
-    for json_property in _list_properties(body):
-        _add_attribute(json_property, attributes, diagnostics)
-    return attributes, diagnostics
 
 
 def _get_end_span(body: syntax.JsonBody) -> Span:
@@ -272,7 +266,13 @@ class _BlockDecoder:
             if isinstance(item, syntax.JsonScalar) and item.value is None:
                 item = syntax.JsonObject((), item.span)  # noqa: PLW2901 - HCL reads null in a list as an empty block
             if not isinstance(item, syntax.JsonObject):
-                self.diagnostics.append(self._report_body(item))
+                problem = build_error(
+                    "incorrect-json-value-type",
+                    "Either a JSON object or a JSON array of objects is required, representing the contents "
+                    f'of one or more "{self.block.name}" blocks.',
+                    item.span,
+                )
+                self.diagnostics.append(problem)
                 continue
             span = name_span.extend_to(item.span) if item is value else item.span
             body = syntax.JsonBody((item,), item.span)
@@ -287,14 +287,6 @@ class _BlockDecoder:
                 value.span,
             )
         return _report_missing_label(self.block.name, self.label_names, level, value.span)
-
-    def _report_body(self, value: syntax.JsonValue) -> Diagnostic:
-        return build_error(
-            "incorrect-json-value-type",
-            "Either a JSON object or a JSON array of objects is required, representing the contents "
-            f'of one or more "{self.block.name}" blocks.',
-            value.span,
-        )
 
 
 def _list_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
@@ -415,14 +407,11 @@ def suggest_argument_name(name: str, known: Collection[str], alternatives: Colle
 
     Considers snake case, the singular, names of other tools, and the nearest spelling; "" without any.
     """
-    for candidate in _list_candidates(name):
+    snake = _INNER_CAPITAL.sub("_", name).lower()
+    candidates = [snake, snake.removesuffix("s"), *FOREIGN_NAMES.get(snake, ())]
+    for candidate in candidates:
         if candidate in known:
             return f' Did you mean "{candidate}"?'
         if candidate in alternatives:
             return f' Did you mean {kind} "{candidate}"?'
     return suggest_name(name, known)
-
-
-def _list_candidates(name: str) -> list[str]:
-    snake = _INNER_CAPITAL.sub("_", name).lower()
-    return [snake, snake.removesuffix("s"), *FOREIGN_NAMES.get(snake, ())]

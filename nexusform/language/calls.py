@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from nexusform.diagnostics.diagnostic import Diagnostic, TextLine, get_text_line, suggest_name
+from nexusform.diagnostics.diagnostic import Diagnostic, get_text_line, suggest_name
 from nexusform.language.evaluation_run import CALL_UNITS, ExpressionRun
 from nexusform.language.functions.function import (
     Function,
@@ -81,12 +81,6 @@ def _check_count(node: Call, function: Function, count: int, run: ExpressionRun)
     return True
 
 
-def _find_line(arguments: list[Value], problem: FunctionProblem) -> TextLine | None:
-    """Find the line at fault of an argument with text of several lines."""
-    argument = arguments[problem.argument or 0]
-    return get_text_line(argument.raw, problem.line) if problem.line else None
-
-
 def _invoke_function(
     node: Call, function: Function, arguments: list[Value], argument_nodes: list[Expression], run: ExpressionRun
 ) -> Value:
@@ -100,7 +94,9 @@ def _invoke_function(
             name = function.get_parameter(problem.argument).name
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'
             node_at_fault = argument_nodes[problem.argument]
-            details = {"function": format_signature(function), "line": _find_line(arguments, problem)}
+            argument = arguments[problem.argument or 0]
+            line = get_text_line(argument.raw, problem.line) if problem.line else None
+            details = {"function": format_signature(function), "line": line}
             return run.report_problem("invalid-function-argument", detail, node_at_fault, node, **details)
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
         return run.report_problem("error-in-function-call", detail, node, function=format_signature(function))

@@ -109,7 +109,12 @@ class ExpressionParser:
         if kind == "(":
             return self._parse_steps(self._parse_parentheses(), stream.index)
         if kind in {"-", "!"}:
-            return self._parse_unary(kind)
+            stream = self.stream
+            index = stream.read_token()
+            stream.enter_level()
+            operand = self._parse_term()
+            stream.depth -= 1
+            return syntax.Unary(kind, operand, stream.build_span(index, index).extend_to(operand.span))
         raise self._report_missing_term(kind)
 
     def _report_missing_term(self, kind: str) -> Exception:
@@ -120,14 +125,6 @@ class ExpressionParser:
         return self.stream.report_error(
             "invalid-expression", "Expected the start of an expression, but found an invalid expression token."
         )
-
-    def _parse_unary(self, operator: str) -> syntax.Expression:
-        stream = self.stream
-        index = stream.read_token()
-        stream.enter_level()
-        operand = self._parse_term()
-        stream.depth -= 1
-        return syntax.Unary(operator, operand, stream.build_span(index, index).extend_to(operand.span))
 
     def _parse_parentheses(self) -> syntax.Expression:
         stream = self.stream

@@ -75,8 +75,14 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
         _set_spaces(line.lead)
         _set_spaces(line.assign)
     _set_indentation(lines)
-    _align_assignments(lines)
-    _align_comments(lines)
+    for chain in _group_neighbours(lines, [bool(line.assign) for line in lines]):
+        widest = max(_compute_width(line.lead) for line in chain)
+        for line in chain:
+            line.assign[0].spaces = widest - _compute_width(line.lead) + 1
+    for chain in _group_neighbours(lines, [bool(line.comment) for line in lines]):
+        widest = max(_compute_width([*line.lead, *line.assign]) for line in chain)
+        for line in chain:
+            line.comment[0].spaces = widest - _compute_width([*line.lead, *line.assign]) + 1
     return "".join(line.render() for line in lines), []
 
 
@@ -204,7 +210,14 @@ def _set_spaces(cell: list[_Token]) -> None:
 def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
     """Check for a space between two tokens; `before` is the token before them."""
     kind, following = token.kind, after.kind
-    if _is_tight(kind, following):
+    # Check for pairs that are never separated.
+    is_tight = (
+        "." in {kind, following}
+        or following in {",", "..."}
+        or (kind == scanner.IDENT and following in {"(", "::"})
+        or (kind == "::" and following == scanner.IDENT)
+    )
+    if is_tight:
         return False
     if kind == ",":
         return True
@@ -219,16 +232,6 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
     if kind == "-":
         return before.kind not in _BEFORE_NEGATION
     return _has_space_at_brackets(token, after)
-
-
-def _is_tight(kind: str, following: str) -> bool:
-    """Check for pairs that are never separated."""
-    return (
-        "." in {kind, following}
-        or following in {",", "..."}
-        or (kind == scanner.IDENT and following in {"(", "::"})
-        or (kind == "::" and following == scanner.IDENT)
-    )
 
 
 def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
@@ -272,20 +275,6 @@ def _set_indentation(lines: list[_Line]) -> None:
 
 def _compute_width(cells: list[_Token]) -> int:
     return sum(token.spaces + count_clusters(token.text) for token in cells)
-
-
-def _align_assignments(lines: list[_Line]) -> None:
-    for chain in _group_neighbours(lines, [bool(line.assign) for line in lines]):
-        widest = max(_compute_width(line.lead) for line in chain)
-        for line in chain:
-            line.assign[0].spaces = widest - _compute_width(line.lead) + 1
-
-
-def _align_comments(lines: list[_Line]) -> None:
-    for chain in _group_neighbours(lines, [bool(line.comment) for line in lines]):
-        widest = max(_compute_width([*line.lead, *line.assign]) for line in chain)
-        for line in chain:
-            line.comment[0].spaces = widest - _compute_width([*line.lead, *line.assign]) + 1
 
 
 def _group_neighbours(lines: list[_Line], selected: list[bool]) -> list[list[_Line]]:

@@ -99,7 +99,12 @@ class _Reader:
         elif group == _WORD and self.word in _KEYWORDS:
             scalar = syntax.JsonScalar(_KEYWORDS[self.word], self.get_span())
         elif group == _MARK and self.word in "{[":
-            return self._parse_compound()
+            self.depth += 1
+            if self.depth > _MAX_LEVELS:
+                raise self.build_error(f"Objects and arrays may be nested at most {_MAX_LEVELS} levels deep.")
+            value: syntax.JsonValue = self._parse_object() if self.word == "{" else self._parse_array()
+            self.depth -= 1
+            return value
         else:
             raise self._report_missing_value()
         self.read_token()
@@ -117,14 +122,6 @@ class _Reader:
         if self.word == "'":
             return self.build_error('Strings in JSON are written in double quotes (").')
         return self.build_error("A JSON value is expected here: an object, array, string, number, true, false or null.")
-
-    def _parse_compound(self) -> syntax.JsonValue:
-        self.depth += 1
-        if self.depth > _MAX_LEVELS:
-            raise self.build_error(f"Objects and arrays may be nested at most {_MAX_LEVELS} levels deep.")
-        value: syntax.JsonValue = self._parse_object() if self.word == "{" else self._parse_array()
-        self.depth -= 1
-        return value
 
     def _parse_object(self) -> syntax.JsonObject:
         begin = self.begin

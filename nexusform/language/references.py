@@ -46,13 +46,6 @@ def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
     return expression if isinstance(expression, syntax.Traversal) else None
 
 
-def _bind_names(expression: syntax.ForTuple | syntax.ForObject | syntax.TemplateFor, names: _Names) -> _Names:
-    extra = {expression.value_name}
-    if expression.key_name is not None:
-        extra.add(expression.key_name)
-    return names | extra
-
-
 def _list_free(start: syntax.Expression, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List free traversals, depth first in source order, with an explicit stack."""
     stack: list[tuple[syntax.Expression, _Names]] = [(start, bound_names)]
@@ -62,7 +55,10 @@ def _list_free(start: syntax.Expression, bound_names: _Names) -> Iterator[syntax
             if expression.root.name not in names:
                 yield expression
         elif isinstance(expression, (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor)):
-            inner = _bind_names(expression, names)
+            extra = {expression.value_name}
+            if expression.key_name is not None:
+                extra.add(expression.key_name)
+            inner = names | extra
             stack.extend((child, inner) for child in reversed(_list_repeated(expression)))
             stack.append((expression.collection, names))
         else:
@@ -92,25 +88,17 @@ def list_children(expression: syntax.Expression) -> tuple[syntax.Expression, ...
     if isinstance(expression, syntax.Call):
         return expression.arguments
     if isinstance(expression, syntax.ObjectCons):
-        return _list_object_parts(expression)
+        parts: list[syntax.Expression] = []
+        for key, value in expression.items:
+            if not key.bare and not key.is_ambiguous:
+                parts.append(key.expression)
+            parts.append(value)
+        return tuple(parts)
     if isinstance(expression, (syntax.Conditional, syntax.TemplateIf)):
-        return _list_branches(expression)
+        if isinstance(expression, syntax.Conditional):
+            return (expression.condition, expression.then, expression.otherwise)
+        return (expression.condition, *expression.then, *expression.otherwise)
     return _list_operands(expression)
-
-
-def _list_object_parts(expression: syntax.ObjectCons) -> tuple[syntax.Expression, ...]:
-    parts: list[syntax.Expression] = []
-    for key, value in expression.items:
-        if not key.bare and not key.is_ambiguous:
-            parts.append(key.expression)
-        parts.append(value)
-    return tuple(parts)
-
-
-def _list_branches(expression: syntax.Conditional | syntax.TemplateIf) -> tuple[syntax.Expression, ...]:
-    if isinstance(expression, syntax.Conditional):
-        return (expression.condition, expression.then, expression.otherwise)
-    return (expression.condition, *expression.then, *expression.otherwise)
 
 
 def _list_operands(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
@@ -191,7 +179,10 @@ def _list_in_json_dynamic(value: syntax.JsonValue, bound_names: _Names) -> Itera
     """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`, with arrays allowed at
     each level.
     """
-    for json_property in _list_properties(value):
+    properties: list[syntax.JsonProperty] = []
+    for json_object in _list_objects(value):
+        properties += json_object.properties
+    for json_property in tuple(properties):
         for generator in _list_objects(json_property.value):
             iterator = json_property.name
             for part in generator.properties:
@@ -209,10 +200,3 @@ def _list_objects(value: syntax.JsonValue) -> tuple[syntax.JsonObject, ...]:
         return (value,)
     items = value.items if isinstance(value, syntax.JsonArray) else ()
     return tuple(item for item in items if isinstance(item, syntax.JsonObject))
-
-
-def _list_properties(value: syntax.JsonValue) -> tuple[syntax.JsonProperty, ...]:
-    properties: list[syntax.JsonProperty] = []
-    for json_object in _list_objects(value):
-        properties += json_object.properties
-    return tuple(properties)

@@ -238,20 +238,17 @@ class TemplateParser:
         if keyword == "if":
             directive.expression = self.parse_expression()
         elif keyword == "for":
-            self._parse_for_names(directive)
+            stream = self.stream
+            directive.value_name = self._parse_for_name("For directive requires variable name after 'for'.")
+            if stream.peek() == ",":
+                stream.read_token()
+                directive.key_name = directive.value_name
+                directive.value_name = self._parse_for_name("For directive requires value variable name after comma.")
+            if not stream.is_next_word("in"):
+                raise stream.report_error("invalid-for-directive", "For directive requires 'in' keyword after names.")
+            stream.read_token()
             directive.expression = self.parse_expression()
         return directive
-
-    def _parse_for_names(self, directive: _Directive) -> None:
-        stream = self.stream
-        directive.value_name = self._parse_for_name("For directive requires variable name after 'for'.")
-        if stream.peek() == ",":
-            stream.read_token()
-            directive.key_name = directive.value_name
-            directive.value_name = self._parse_for_name("For directive requires value variable name after comma.")
-        if not stream.is_next_word("in"):
-            raise stream.report_error("invalid-for-directive", "For directive requires 'in' keyword after names.")
-        stream.read_token()
 
     def _parse_for_name(self, detail: str) -> str:
         if self.stream.peek() != scanner.IDENT:
@@ -276,7 +273,16 @@ class TemplateParser:
             deepest = max(deepest, len(stack) - 1)
         self.stream.add_levels(deepest)
         if len(stack) > 1:
-            self._report_unfinished(stack[-1], span, end)
+            start = stack[-1].directive
+            assert start is not None
+            self.stream.add_problem(
+                "unexpected-end-of-template",
+                f"The {start.keyword} directive at {describe_span(start.span)} is missing its corresponding "
+                f"{_ENDS[start.keyword]} directive.",
+                end,
+                span,
+            )
+            raise MalformedError
         return Template(tuple(stack[0].parts), span)
 
     def _add_piece(self, piece: _Piece, stack: list[_OpenDirective]) -> None:
@@ -320,18 +326,6 @@ class TemplateParser:
             "unexpected-directive", detail, end.span, headline=f"Unexpected {end.keyword} directive"
         )
         return MalformedError()
-
-    def _report_unfinished(self, open_directive: _OpenDirective, span: Span, end: Span) -> None:
-        start = open_directive.directive
-        assert start is not None
-        self.stream.add_problem(
-            "unexpected-end-of-template",
-            f"The {start.keyword} directive at {describe_span(start.span)} is missing its corresponding "
-            f"{_ENDS[start.keyword]} directive.",
-            end,
-            span,
-        )
-        raise MalformedError
 
 
 def _build_directive(open_directive: _OpenDirective, start: _Directive, end: Span) -> Expression:

@@ -151,16 +151,13 @@ class _TypeParser:
         if name == "object":
             return self._parse_object(argument, call)
         if name == "tuple":
-            return self._parse_tuple(argument, call)
+            if not isinstance(argument, TupleCons):
+                self._add_error("Tuple type constructor requires a list of element types.", argument, call)
+                return None
+            parts = [self.parse_type(item) for item in argument.items]
+            return TupleType(tuple([p for p in parts if p is not None]))
         element = self.parse_type(argument)
         return None if element is None else _COLLECTIONS[name](element)
-
-    def _parse_tuple(self, argument: Expression, call: Call) -> Type | None:
-        if not isinstance(argument, TupleCons):
-            self._add_error("Tuple type constructor requires a list of element types.", argument, call)
-            return None
-        parts = [self.parse_type(item) for item in argument.items]
-        return TupleType(tuple([p for p in parts if p is not None]))
 
     def _parse_object(self, argument: Expression, call: Call) -> Type | None:
         """Parse the object type of a map of attributes."""
@@ -176,7 +173,9 @@ class _TypeParser:
         optional: set[str] = set()
         defaults: dict[str, Value] = {}
         for key, expression in argument.items:
-            name = _get_key_name(key.expression)
+            name = (
+                key.expression.root.name if isinstance(key.expression, Traversal) and not key.expression.steps else None
+            )
             if name is None:
                 self._add_error("Object constructor map keys must be attribute names.", key.expression, call)
                 continue
@@ -220,7 +219,3 @@ class _TypeParser:
                 build_error("invalid-default-value-for-optional-attribute", detail, expression.span)
             )
             return None
-
-
-def _get_key_name(expression: Expression) -> str | None:
-    return expression.root.name if isinstance(expression, Traversal) and not expression.steps else None

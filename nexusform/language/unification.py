@@ -37,7 +37,11 @@ def unify_types(types: Sequence[Type]) -> Type | None:
     if all(isinstance(t, PrimitiveType) for t in distinct):
         return STRING if STRING in distinct else None
     if objects := _filter_kind(ObjectType, distinct):
-        return _unify_objects(objects)
+        names = list_attribute_names(objects[0])
+        if any(list_attribute_names(object_type) != names for object_type in objects):
+            return _build_collection(MapType, _unify_parts(objects))
+        parts = _unify_columns(zip(*map(list_part_types, objects), strict=True))
+        return None if parts is None else ObjectType(tuple(zip(names, parts, strict=True)))
     if tuples := _filter_kind(TupleType, distinct):
         return _unify_tuples(tuples)
     if all(isinstance(t, (ObjectType, MapType)) for t in distinct):
@@ -90,14 +94,6 @@ def list_attribute_names(object_type: ObjectType) -> list[str]:
     return [name for name, _ in object_type.attributes]
 
 
-def _unify_objects(types: Sequence[ObjectType]) -> Type | None:
-    names = list_attribute_names(types[0])
-    if any(list_attribute_names(object_type) != names for object_type in types):
-        return _build_collection(MapType, _unify_parts(types))
-    parts = _unify_columns(zip(*map(list_part_types, types), strict=True))
-    return None if parts is None else ObjectType(tuple(zip(names, parts, strict=True)))
-
-
 def _unify_tuples(types: Sequence[TupleType]) -> Type | None:
     length = len(types[0].elements)
     if any(len(t.elements) != length for t in types):
@@ -139,23 +135,20 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
         return left_refinement.not_null or right_refinement.not_null
     if not (left_refinement.not_null and right_refinement.not_null):
         return False
-    return (
-        _has_different_prefix(left, right)
-        or _is_beyond(left_refinement.lowest, right_refinement.highest)
-        or _is_beyond(right_refinement.lowest, left_refinement.highest)
-        or _is_beyond(left_refinement.shortest, right_refinement.longest)
-        or _is_beyond(right_refinement.shortest, left_refinement.longest)
-    )
-
-
-def _has_different_prefix(left: Value, right: Value) -> bool:
     # True if the known prefixes of two texts exclude equality.
     left_prefix, right_prefix = get_refinement(left).prefix, get_refinement(right).prefix
     if right.raw is UNKNOWN and len(right_prefix) < len(left_prefix):
         left_prefix = left_prefix[: len(right_prefix)]
     if left.raw is UNKNOWN and len(left_prefix) < len(right_prefix):
         right_prefix = right_prefix[: len(left_prefix)]
-    return left_prefix != right_prefix
+    has_different_prefix = left_prefix != right_prefix
+    return (
+        has_different_prefix
+        or _is_beyond(left_refinement.lowest, right_refinement.highest)
+        or _is_beyond(right_refinement.lowest, left_refinement.highest)
+        or _is_beyond(left_refinement.shortest, right_refinement.longest)
+        or _is_beyond(right_refinement.shortest, left_refinement.longest)
+    )
 
 
 def _is_beyond(lower: Any, upper: Any) -> bool:

@@ -161,13 +161,11 @@ def compute_score(record: PredictionRecord) -> RecordScore | None:
         sum(class_score.correct for class_score in certain_scores),
         sum(class_score.squares for class_score in record.values()) / verified,
         sum(class_score.chance_squares for class_score in record.values()) / verified,
-        any(_is_lowered(number, score) for (_, number), score in record.items()),
+        any(
+            (score.verified >= MIN_VERIFIED and score.correct / score.verified < number / _CERTAIN_CLASS)
+            for (_, number), score in record.items()
+        ),
     )
-
-
-def _is_lowered(number: int, score: ClassScore) -> bool:
-    """Check whether every share of a class is reported lower than measured."""
-    return score.verified >= MIN_VERIFIED and score.correct / score.verified < number / _CERTAIN_CLASS
 
 
 def list_wrong_certain(predictions: Iterable[VerifiedPrediction]) -> tuple[str, ...]:

@@ -34,7 +34,11 @@ class ExecPlugin(Struct, frozen=True):
     def fetch_token(self) -> str:
         """Run the program and return its token. Raises PluginProblem."""
         name = Path(self.command[0]).name
-        environment = {**os.environ, **self.environment, _EXEC_INFO_VARIABLE: self._build_exec_info()}
+        spec: dict[str, Any] = {"interactive": False}
+        if self.cluster is not None:
+            spec["cluster"] = self.cluster
+        exec_info = json.dumps({"kind": "ExecCredential", "apiVersion": self.version, "spec": spec})
+        environment = {**os.environ, **self.environment, _EXEC_INFO_VARIABLE: exec_info}
         try:
             result = subprocess.run(  # noqa: S603
                 self.command,
@@ -59,12 +63,6 @@ class ExecPlugin(Struct, frozen=True):
         if not token:
             raise PluginProblem(f"The sign-in program {name} printed no ExecCredential with a token.")
         return token
-
-    def _build_exec_info(self) -> str:
-        spec: dict[str, Any] = {"interactive": False}
-        if self.cluster is not None:
-            spec["cluster"] = self.cluster
-        return json.dumps({"kind": "ExecCredential", "apiVersion": self.version, "spec": spec})
 
 
 def _parse_token(output: bytes) -> str:

@@ -158,25 +158,25 @@ class Reality:
             self._log_size += len(lines)
             self._known_marks = self._read_marks()
         except OSError as problem:
-            self._truncate_log()
+            if self._log is not None:
+                try:
+                    os.ftruncate(self._log, self._log_size)
+                    os.lseek(self._log, self._log_size, os.SEEK_SET)
+                except OSError:
+                    self._is_log_damaged = True
+                self._known_marks = self._read_marks()
             raise ProviderProblem(f"{self._log_path} cannot be written: {problem.strerror}.") from None
-
-    def _truncate_log(self) -> None:
-        if self._log is None:
-            return
-        try:
-            os.ftruncate(self._log, self._log_size)
-            os.lseek(self._log, self._log_size, os.SEEK_SET)
-        except OSError:
-            self._is_log_damaged = True
-        self._known_marks = self._read_marks()
 
     def _rewrite_file(self) -> None:
         """Write the whole file atomically, then delete the log."""
         self._check_unchanged()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_file(self._path, _format_document(self._get_objects()), PRIVATE)
+            objects = self._get_objects()
+            ordered = sorted(objects, key=lambda key: (key.type, key.id, key.creation))
+            rows = [{"type": k.type, "id": k.id, "creation": k.creation, "attributes": objects[k]} for k in ordered]
+            document = json_codec.render_json(rows, indent=True) + b"\n"
+            write_file(self._path, document, PRIVATE)
         except OSError as problem:
             raise ProviderProblem(f"The reality file {self._path} cannot be written: {problem.strerror}.") from None
         # The change is durable now: a log that cannot be removed is removed with the next change.
@@ -206,7 +206,12 @@ class Reality:
             objects = _parse_objects(_read_content(self._path), self._path)
             log = _read_content(self._log_path, follow=False)
             for line in log.split(b"\n")[:-1]:  # an incomplete last line was never confirmed
-                _apply_line(line, objects, self._log_path)
+                try:
+                    kind, name, creation, attributes = json_codec.parse_json(line)
+                except (ValueError, json_codec.JsonProblem):
+                    raise ProviderProblem(f"{self._log_path} is damaged: a line is not a change record.") from None
+                key = ObjectKey(kind, name, creation)
+                _set_object(objects, key, attributes)
             self._objects = objects
             self._has_leftover_log = os.path.lexists(self._log_path)
         return self._objects
@@ -234,21 +239,6 @@ def _set_object(objects: dict[ObjectKey, Attributes], key: ObjectKey, attributes
         objects.pop(key, None)
     else:
         objects[key] = attributes
-
-
-def _apply_line(line: bytes, objects: dict[ObjectKey, Attributes], path: Path) -> None:
-    try:
-        kind, name, creation, attributes = json_codec.parse_json(line)
-    except (ValueError, json_codec.JsonProblem):
-        raise ProviderProblem(f"{path} is damaged: a line is not a change record.") from None
-    key = ObjectKey(kind, name, creation)
-    _set_object(objects, key, attributes)
-
-
-def _format_document(objects: Mapping[ObjectKey, Attributes]) -> bytes:
-    ordered = sorted(objects, key=lambda key: (key.type, key.id, key.creation))
-    rows = [{"type": k.type, "id": k.id, "creation": k.creation, "attributes": objects[k]} for k in ordered]
-    return json_codec.render_json(rows, indent=True) + b"\n"
 
 
 def _read_content(path: Path, *, follow: bool = True) -> bytes:

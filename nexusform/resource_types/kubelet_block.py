@@ -168,7 +168,10 @@ def _sum_reserves(blocks: Iterable[Any]) -> Reserve:
     cpu = memory = storage = 0
     for block in blocks:
         if isinstance(block, Mapping):
-            cpu += _parse_milli(block.get("cpu"))
+            value = block.get("cpu")
+            quantity = parse_quantity(str(value)) if value is not None else None
+            milli = 0 if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_milli()
+            cpu += milli
             memory += _parse_whole(block.get("memory"))
             storage += _parse_whole(block.get(STORAGE))
     return Reserve(cpu, memory, storage)
@@ -191,11 +194,6 @@ def _parse_amount(value: Any) -> int | None:
 
 def _parse_whole(value: Any) -> int:
     return _parse_amount(value) or 0
-
-
-def _parse_milli(value: Any) -> int:
-    quantity = parse_quantity(str(value)) if value is not None else None
-    return 0 if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_milli()
 
 
 def _parse_cpu_list(text: str) -> frozenset[int] | None:

@@ -10,7 +10,7 @@ from nexusform.json_data.plain_data import Path
 from nexusform.resources.address import parse_address
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, compute_implied_type
 from nexusform.schemas.value_types import DYNAMIC, STRING, ObjectType
-from nexusform.state.objects import ObjectState, State
+from nexusform.state.objects import ObjectState
 
 OUTPUTS: Final = "outputs"
 RESOURCES: Final = "resources"
@@ -43,7 +43,14 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     state, problems = context.read_state(query)
     if state is None:
         return DataResult({}, problems)
-    objects = _list_objects(state, context.types)
+    # Return the current objects of known types by address, in order of creation.
+    current = [
+        (str(address), instance.current)
+        for address, instance in state.instances.items()
+        if instance.current is not None and address.type in context.types
+    ]
+    current.sort(key=lambda pair: (pair[1].creation, pair[0]))
+    objects = dict(current)
     types = {address: context.types[parse_address(address).type] for address in objects}
     values = {
         "id": state.lineage,
@@ -58,17 +65,6 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     outputs = ObjectType.create({name: output.type for name, output in state.outputs.items()})
     resources = ObjectType.create({address: compute_implied_type(kind.schema) for address, kind in types.items()})
     return DataResult(values, problems, tuple(sensitive_paths), {OUTPUTS: outputs, RESOURCES: resources})
-
-
-def _list_objects(state: State, types: Mapping[str, ResourceType]) -> dict[str, ObjectState]:
-    """Return the current objects of known types by address, in order of creation."""
-    current = [
-        (str(address), instance.current)
-        for address, instance in state.instances.items()
-        if instance.current is not None and address.type in types
-    ]
-    current.sort(key=lambda pair: (pair[1].creation, pair[0]))
-    return dict(current)
 
 
 def _build_displayed_values(current: ObjectState, kind: ResourceType) -> dict[str, Any]:

@@ -113,7 +113,14 @@ class AddressPattern(Struct, frozen=True):
 
     def is_match(self, address: Address) -> bool:
         """Check whether the pattern matches the instance (a module matches everything below it)."""
-        if not _is_module_match(self.module, address.module, exact=bool(self.type)):
+        if len(address.module) < len(self.module) or (bool(self.type) and len(address.module) != len(self.module)):
+            is_module_match = False
+        else:
+            is_module_match = all(
+                pattern_step.name == step.name and (pattern_step.key is None or pattern_step.key == step.key)
+                for pattern_step, step in zip(self.module, address.module, strict=False)
+            )
+        if not is_module_match:
             return False
         if not self.type:
             return True
@@ -129,15 +136,6 @@ class AddressPattern(Struct, frozen=True):
 def render_moved_block(old: str, new: str) -> str:
     """Render the `moved` block from one address to another."""
     return f"moved {{\n  from = {old}\n  to   = {new}\n}}"
-
-
-def _is_module_match(pattern: ModulePath, path: ModulePath, *, exact: bool) -> bool:
-    if len(path) < len(pattern) or (exact and len(path) != len(pattern)):
-        return False
-    return all(
-        pattern_step.name == step.name and (pattern_step.key is None or pattern_step.key == step.key)
-        for pattern_step, step in zip(pattern, path, strict=False)
-    )
 
 
 class AddressProblem(ValueError):

@@ -116,7 +116,10 @@ def compute_allocatable(sku: VmSku, kubelet: Kubelet) -> NodeSize:
         storage = sku.disk_gib * GIB
         eviction_storage = storage * _EVICTION_STORAGE_PER_CENT // 100
         extended[STORAGE] = max(0, storage - eviction_storage - kubelet.reserved.storage)
-    cpu = vm_size.cpu - _compute_reserved_cpu(sku, kubelet)
+    # kubelet's reservedSystemCPUs replaces the CPUs of its other two reserves.
+    by_number = 1000 * len(list_reserved_cpus(sku, kubelet))
+    reserved_cpu = by_number or kubelet.reserved.cpu
+    cpu = vm_size.cpu - reserved_cpu
     return NodeSize(max(0, cpu), max(0, vm_size.memory - reserved_memory), extended)
 
 
@@ -138,10 +141,3 @@ def list_reserved_cpus(sku: VmSku, kubelet: Kubelet) -> frozenset[int]:
     if kubelet.platform is Platform.KUBEADM:
         return frozenset()
     return frozenset(range(sku.vcpus - compute_allocatable_cpus(sku)))
-
-
-def _compute_reserved_cpu(sku: VmSku, kubelet: Kubelet) -> int:
-    """Return the CPU in milli that is reserved from pods."""
-    # kubelet's reservedSystemCPUs replaces the CPUs of its other two reserves.
-    by_number = 1000 * len(list_reserved_cpus(sku, kubelet))
-    return by_number or kubelet.reserved.cpu

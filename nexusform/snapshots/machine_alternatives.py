@@ -42,7 +42,9 @@ class MachineAlternative(Struct, frozen=True):
 
 def find_alternatives(site: SiteSnapshot, demand: Demand, excluded: str) -> tuple[MachineAlternative, ...]:
     """Return every machine of the site except `excluded`, in site order, in the present situation."""
-    names = _map_names(site)
+    names: dict[int, str] = {}
+    for pool in site.pools:
+        names |= {handle: name for name, handle in pool.handles.items()}
     vms_by_machine: dict[str, list[CurrentVm]] = {machine: [] for machine in site.machines}
     scheduler = site.scheduler.copy()
     for vm in site.scheduler.list_sampled_vms():
@@ -58,14 +60,6 @@ def find_alternatives(site: SiteSnapshot, demand: Demand, excluded: str) -> tupl
     )
 
 
-def _map_names(site: SiteSnapshot) -> dict[int, str]:
-    """Return the names of the managed VMs by the scheduler's handles."""
-    names: dict[int, str] = {}
-    for pool in site.pools:
-        names |= {handle: name for name, handle in pool.handles.items()}
-    return names
-
-
 def _build_alternative(
     machine: Machine, demand: Demand, vms: Sequence[CurrentVm], names: Mapping[int, str], rule: str
 ) -> MachineAlternative:
@@ -75,7 +69,9 @@ def _build_alternative(
     removed_vms: tuple[str, ...] = ()
     if is_listed and is_size_sufficient:
         removed_vms = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms))
-    hint = _find_blocking_hint(machine, demand)
+    hard = [hint for hint in demand.hints if hint.is_hard]
+    blocking = (hint for hint in hard if hints.is_violated(hint, machine.name, machine.rack))
+    hint = next((hints.describe_hint(hint) for hint in blocking), "")
     obstacles = {
         Requirement.OPEN: bool(machine.unschedulable_reason),
         Requirement.HARDWARE: not is_listed,
@@ -96,13 +92,6 @@ def _build_alternative(
         rule=rule,
         hint=hint,
     )
-
-
-def _find_blocking_hint(machine: Machine, demand: Demand) -> str:
-    """Return the text of the first hard hint that forbids the machine; "" for none."""
-    hard = [hint for hint in demand.hints if hint.is_hard]
-    blocking = (hint for hint in hard if hints.is_violated(hint, machine.name, machine.rack))
-    return next((hints.describe_hint(hint) for hint in blocking), "")
 
 
 def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[CurrentVm]) -> list[CurrentVm]:

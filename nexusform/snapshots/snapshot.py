@@ -231,7 +231,11 @@ class _ClusterCollector(Struct):
             clusters[cluster_id] = replace(cluster, pools=(*cluster.pools, *pools))
             return
         name = owner.cluster if kind.name != _PLAIN_VM else str(site_object.attributes.get("name"))
-        clusters[cluster_id] = ClusterSnapshot(cluster_id, name, site.id, _get_owner_kind(kind), pools)
+        if kind.name in _NKS_TYPES:
+            owner_kind = OwnerKind.NKS
+        else:
+            owner_kind = OwnerKind.VM if kind.name == _PLAIN_VM else OwnerKind.GROUP
+        clusters[cluster_id] = ClusterSnapshot(cluster_id, name, site.id, owner_kind, pools)
 
 
 def _build_pool(
@@ -279,7 +283,12 @@ def _build_site(
     vms = chain.from_iterable(pool.vms for pool in pools)
     names = set(chain.from_iterable(vm.names for vm in vms))
     unmanaged_vms = place_unmanaged_vms(site, names)
-    supplies = _find_supplies(site, layout)
+    # Return the supplies of a site read by a provider.
+    candidates = [(site_object, read_recorded_supplies(site_object.note)) for _, site_object in layout.objects]
+    matches = (
+        supplies for site_object, supplies in candidates if supplies and site_object.attributes.get("name") == site.id
+    )
+    supplies = next(matches, None)
     return SiteSnapshot(
         id=site.id,
         name=site.name,
@@ -298,15 +307,6 @@ def _build_site(
     )
 
 
-def _find_supplies(site: SitePlan, layout: SiteLayout) -> Supplies | None:
-    """Return the supplies of a site read by a provider."""
-    candidates = [(site_object, read_recorded_supplies(site_object.note)) for _, site_object in layout.objects]
-    matches = (
-        supplies for site_object, supplies in candidates if supplies and site_object.attributes.get("name") == site.id
-    )
-    return next(matches, None)
-
-
 def _compute_other_capacity(
     site: SitePlan, clusters: Iterable[ClusterSnapshot], supplies: Supplies, claims: Mapping[str, ClaimDemand]
 ) -> tuple[OtherCapacity, ...]:
@@ -315,12 +315,6 @@ def _compute_other_capacity(
     pools = ((pool.owner, pool.demand) for cluster in nks for pool in cluster.pools)
     nodes = count_nodes(pools, claims_by_cluster=claims)
     return compute_other_capacity(site.id, site.name, supplies, nodes, nodes)
-
-
-def _get_owner_kind(kind: ResourceType) -> OwnerKind:
-    if kind.name in _NKS_TYPES:
-        return OwnerKind.NKS
-    return OwnerKind.VM if kind.name == _PLAIN_VM else OwnerKind.GROUP
 
 
 # --- capacity of a machine ---------------------------------------------------------------------

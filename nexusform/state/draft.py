@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from nexusform.resources.address import Address
 from nexusform.state.journal import (
     NO_STEP,
-    ApplyEnd,
     ApplyStart,
     InstanceMoves,
     InstanceOutcome,
@@ -228,7 +227,9 @@ class StateDraft:
         elif isinstance(record, RunningOperation):
             self._tracker.start_operation(record.number, record.operation)
         else:
-            self._finish_apply(record)
+            self._tracker.finish_apply()
+            self._outputs = dict(record.outputs)
+            self._check_results = record.check_results
 
     def _record_creation(self, creation: int) -> None:
         # A number with an intent may have reached a provider: it is never assigned again.
@@ -262,11 +263,6 @@ class StateDraft:
             catalogue=record.catalogue,
             applied_plans=plans,
         )
-
-    def _finish_apply(self, record: ApplyEnd) -> None:
-        self._tracker.finish_apply()
-        self._outputs = dict(record.outputs)
-        self._check_results = record.check_results
 
 
 def build_draft(state: State, records: Iterable[Record], unfinished: UnfinishedApply | None = None) -> StateDraft:

@@ -58,7 +58,13 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
     """
     if source == target:
         raise _build_error("nothing-to-move", f"Source and target are both {source}.")
-    _check_kinds(source, target)
+    if bool(source.type) != bool(target.type):
+        raise _build_error(
+            "moved-between-kinds",
+            f"{_describe_kind(source)} ({source}) cannot become {_describe_kind(target)} ({target}).",
+        )
+    if (source.mode, source.type) != (target.mode, target.type):
+        raise _build_error("moved-between-types", f"{source} and {target} must have the same resource type.")
     sources = select_instances(state, [source])
     if not sources:
         raise _build_error(
@@ -67,16 +73,6 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
     pairs = tuple((address, _rename_address(address, source, target)) for address in sources)
     _check_targets(state, pairs, target)
     return pairs
-
-
-def _check_kinds(source: AddressPattern, target: AddressPattern) -> None:
-    if bool(source.type) != bool(target.type):
-        raise _build_error(
-            "moved-between-kinds",
-            f"{_describe_kind(source)} ({source}) cannot become {_describe_kind(target)} ({target}).",
-        )
-    if (source.mode, source.type) != (target.mode, target.type):
-        raise _build_error("moved-between-types", f"{source} and {target} must have the same resource type.")
 
 
 def _describe_kind(pattern: AddressPattern) -> str:
@@ -132,28 +128,22 @@ def move_instances(state: State, pairs: Pairs) -> State:
     """Return the state with instances at their new addresses; dependencies on them are updated."""
     names = dict(pairs)
     instances = {names.get(address, address): instance for address, instance in state.instances.items()}
-    renamed_blocks = _map_moved_blocks(state.instances, instances, pairs)
-    if renamed_blocks:
-        instances = {
-            a: _change_objects(i, lambda o: _replace_dependencies(o, renamed_blocks)) for a, i in instances.items()
-        }
-    return replace(state, instances=instances)
-
-
-def _map_moved_blocks(
-    before: Mapping[Address, InstanceState], after: Mapping[Address, InstanceState], pairs: Pairs
-) -> dict[str, frozenset[str]]:
-    """Map every block with removed instances to the blocks with its former instances."""
+    # Map every block with removed instances to the blocks with its former instances.
     moved_blocks = {str(old.config_address) for old, new in pairs if old.config_address != new.config_address}
     new_blocks: dict[str, set[str]] = {name: set() for name in moved_blocks}
     for old, new in pairs:
         if str(old.config_address) in moved_blocks:
             new_blocks[str(old.config_address)].add(str(new.config_address))
-    for address in before:
+    for address in state.instances:
         name = str(address.config_address)
-        if name in moved_blocks and address in after:
+        if name in moved_blocks and address in instances:
             new_blocks[name].add(name)
-    return {name: frozenset(names) for name, names in new_blocks.items()}
+    renamed_blocks = {name: frozenset(names) for name, names in new_blocks.items()}
+    if renamed_blocks:
+        instances = {
+            a: _change_objects(i, lambda o: _replace_dependencies(o, renamed_blocks)) for a, i in instances.items()
+        }
+    return replace(state, instances=instances)
 
 
 def _replace_dependencies(object_state: ObjectState, renamed_blocks: Mapping[str, frozenset[str]]) -> ObjectState:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal, Required, TypeAlias, TypedDic
 
 from msgspec import Meta, ValidationError, convert
 
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, get_order_attribute
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting, get_order_attribute
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, PrimitiveType, SetType, Type
 from nexusform.state.attribute_validation import COUNT_NAMES, has_machine_fields
 
@@ -38,18 +38,15 @@ def _build_body_annotation(schema: BlockSchema) -> _Annotation:
         is_required = attribute.required or (name == "name" and attribute.computed)
         annotations[name] = Required[annotation] if is_required else annotation | None
     for name, block in schema.blocks.items():
-        annotation = _build_block_annotation(block)
+        body = _build_body_annotation(block.schema)
+        if block.nesting is Nesting.SINGLE:
+            annotation = body
+        else:
+            annotation = list[body] if block.nesting is Nesting.LIST else dict[str, body]  # type: ignore[valid-type]
         annotations[name] = Required[annotation] if block.min_items else annotation | None
         if block.nesting is Nesting.MAP:
             annotations[get_order_attribute(name)] = list[str] | None
     return _build_typed_dict(annotations)
-
-
-def _build_block_annotation(block: NestedBlock) -> _Annotation:
-    body = _build_body_annotation(block.schema)
-    if block.nesting is Nesting.SINGLE:
-        return body
-    return list[body] if block.nesting is Nesting.LIST else dict[str, body]  # type: ignore[valid-type]
 
 
 def _build_attribute_annotation(attribute: AttributeSchema) -> _Annotation:

@@ -111,7 +111,12 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
     scale = denominator << grow
     exact, half = 2 * mantissa << shrink, 1 << shrink
     inclusive = mantissa % 2 == 0
-    point = _compute_decimal_exponent(exact, scale)
+    # The point such that 10**(point - 1) <= numerator / denominator < 10**point.
+    point = int((exact.bit_length() - scale.bit_length()) * 0.30103)
+    while exact >= scale * 10**point if point >= 0 else exact * 10**-point >= scale:
+        point += 1
+    while exact < scale * 10 ** (point - 1) if point >= 1 else exact * 10 ** (1 - point) < scale:
+        point -= 1
     power = -point
     while True:
         power += 1
@@ -126,16 +131,6 @@ def compute_shortest_digits(number: Number) -> tuple[str, int]:
             chosen = down if can_round_down and (not can_round_up or low_gap <= high_gap) else down + 1
             text = str(chosen)
             return text.rstrip("0"), len(text) - power
-
-
-def _compute_decimal_exponent(numerator: int, denominator: int) -> int:
-    # The point such that 10**(point - 1) <= numerator / denominator < 10**point.
-    point = int((numerator.bit_length() - denominator.bit_length()) * 0.30103)
-    while numerator >= denominator * 10**point if point >= 0 else numerator * 10**-point >= denominator:
-        point += 1
-    while numerator < denominator * 10 ** (point - 1) if point >= 1 else numerator * 10 ** (1 - point) < denominator:
-        point -= 1
-    return point
 
 
 def compute_quotient(left: Number, right: Number) -> Number:

@@ -362,9 +362,14 @@ def is_refinement_met(plain_value: Any, refinement: Refinement) -> bool:
 
 def combine_refinements(first: Refinement, second: Refinement) -> Refinement:
     """Return the shared properties of two refinements."""
+    count = 0
+    for first_character, second_character in zip(first.prefix, second.prefix, strict=False):
+        if first_character != second_character:
+            break
+        count += 1
     return Refinement(
         not_null=first.not_null and second.not_null,
-        prefix=_find_common_prefix(first.prefix, second.prefix),
+        prefix=first.prefix[:count],
         lowest=_choose_bound(min, first.lowest, second.lowest),
         highest=_choose_bound(max, first.highest, second.highest),
         shortest=min(first.shortest, second.shortest),
@@ -374,12 +379,3 @@ def combine_refinements(first: Refinement, second: Refinement) -> Refinement:
 
 def _choose_bound(choose: Callable[[Any, Any], Any], first: Any, second: Any) -> Any:
     return None if first is None or second is None else choose(first, second)
-
-
-def _find_common_prefix(first: str, second: str) -> str:
-    count = 0
-    for first_character, second_character in zip(first, second, strict=False):
-        if first_character != second_character:
-            break
-        count += 1
-    return first[:count]

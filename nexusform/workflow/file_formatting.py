@@ -113,18 +113,14 @@ def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> It
         return
     for name in names:
         inner = os.path.normpath(os.path.join(path, name))  # noqa: PTH118 - shown as given
-        if _is_ignored(name):
+        is_ignored = name.startswith(".") or name.endswith("~") or (name.startswith("#") and name.endswith("#"))
+        if is_ignored:
             continue
         if Path(inner).is_dir():
             if recursive and not Path(inner).is_symlink():
                 yield from _find_files(inner, problems, recursive=True)
         elif name.endswith(ENDINGS):
             yield inner
-
-
-def _is_ignored(name: str) -> bool:
-    """Return whether a file is hidden or an editor backup."""
-    return name.startswith(".") or name.endswith("~") or (name.startswith("#") and name.endswith("#"))
 
 
 def _read_source(path: str, confinement: Confinement, problems: list[Diagnostic]) -> SourceFile | None:

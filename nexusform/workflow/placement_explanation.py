@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from shlex import quote
 from typing import Any, Final, TypeAlias
 
@@ -16,7 +16,7 @@ from nexusform.diagnostics.source import SourceFile
 from nexusform.domain_table import LazyTable, collect_explainers
 from nexusform.interfaces.plugins import Registries
 from nexusform.placement_kinds.kinds import VM, get_noun
-from nexusform.placements.vm_demands import PlacedVm, VmDemand
+from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
@@ -232,14 +232,17 @@ class _Question(Struct, frozen=True):
             alternatives = (
                 find_alternatives(site, vm, placement.machine if placement is not None else "") if site else ()
             )
+            row = rows.get((explained_vm.address, name))
+            certainty = row.certainty if row else None
+            pools = owner.pools if owner is not None else ()
             reason = VmExplanation(
                 explained_vm.address,
                 name,
                 explained_vm,
-                certainty=_get_certainty(rows.get((explained_vm.address, name))),
+                certainty=certainty,
                 samples=planned.plan.samples,
                 alternatives=alternatives,
-                pool_size=_count_pool_vms(owner, name),
+                pool_size=next((len(pool.numbers) for pool in pools if name in pool.names), 1),
                 previous_machine=planned.objects[explained_vm.address].map_left_machines().get(name, ""),
                 remedies=_get_remedies(planned) if placement is None else (),
             )
@@ -289,17 +292,14 @@ class _Question(Struct, frozen=True):
                 f"Placements at {self.pattern} ({format_list(nouns)}) have no scheduling rules to explain. "
                 "To see where they are, run `nexusform plan -details`.",
             )
-        known = self._list_addresses()
+        known = [
+            *(str(a) for a in self.request.state.instances),
+            *(str(b.address) for b in self.project.configuration.root.resources.values()),
+        ]
         suggestion = "" if str(self.pattern) in known else suggest_name(str(self.pattern), known)
         return build_error(
             "nothing-to-explain", f"Neither the state nor the plan has placements at {self.pattern}.{suggestion}"
         )
-
-    def _list_addresses(self) -> Sequence[str]:
-        return [
-            *(str(a) for a in self.request.state.instances),
-            *(str(b.address) for b in self.project.configuration.root.resources.values()),
-        ]
 
 
 def _remove_vm(state: State, address: Address, name: str) -> State:
@@ -314,19 +314,10 @@ def _remove_vm(state: State, address: Address, name: str) -> State:
     return state.replace_instance(address, replace(instance, current=replace(instance.current, attributes=attributes)))
 
 
-def _count_pool_vms(owner: VmDemand | None, name: str) -> int:
-    pools = owner.pools if owner is not None else ()
-    return next((len(pool.numbers) for pool in pools if name in pool.names), 1)
-
-
 def _get_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]:
     """Return the remedies of VMs that do not fit; all such errors have the same ones."""
     misfits = (diagnostic for diagnostic in planned.diagnostics if diagnostic.id == DOES_NOT_FIT)
     return next((tuple(misfit.extra["fit"].get("ways_out", ())) for misfit in misfits), ())
-
-
-def _get_certainty(row: PlacementChange | None) -> Certainty | None:
-    return row.certainty if row else None
 
 
 def _select_errors(planned: PlanResult) -> list[Diagnostic]:

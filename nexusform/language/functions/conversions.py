@@ -41,23 +41,21 @@ def _build_converter(target: Type) -> Callable[[Value], Value]:
         try:
             return convert_value(value, target)
         except ConversionProblem as problem:
-            raise FunctionProblem(_describe_failure(value, target, problem), 0) from None
+            # Describe why a value cannot be converted, without sensitive content.
+            name = describe_type(target, constraint=True)
+            if value.type == STRING and isinstance(target, PrimitiveType) and isinstance(value.raw, str):
+                description = "the sensitive text" if value.is_sensitive else quote_text(value.raw)
+                requirement = (
+                    "given string must be a decimal representation of a number"
+                    if target is NUMBER
+                    else 'only the strings "true" or "false" are allowed'
+                )
+                failure = f"cannot convert {description} to {name}; {requirement}"
+            else:
+                failure = f"cannot convert {describe_type(value.type)} to {name}: {describe_problem(problem)}"
+            raise FunctionProblem(failure, 0) from None
 
     return convert_argument
-
-
-def _describe_failure(value: Value, target: Type, problem: ConversionProblem) -> str:
-    """Describe why a value cannot be converted, without sensitive content."""
-    name = describe_type(target, constraint=True)
-    if value.type == STRING and isinstance(target, PrimitiveType) and isinstance(value.raw, str):
-        description = "the sensitive text" if value.is_sensitive else quote_text(value.raw)
-        requirement = (
-            "given string must be a decimal representation of a number"
-            if target is NUMBER
-            else 'only the strings "true" or "false" are allowed'
-        )
-        return f"cannot convert {description} to {name}; {requirement}"
-    return f"cannot convert {describe_type(value.type)} to {name}: {describe_problem(problem)}"
 
 
 def _build_conversion(name: str, target: Type, description: str, *examples: Example) -> Function:

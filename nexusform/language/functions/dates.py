@@ -97,12 +97,6 @@ class Moment(Struct, frozen=True):
         return Moment(self.day + days, nanosecond, self.offset)
 
 
-def _compute_ordinal(year: int, month: int, day: int) -> int:
-    # Raises ValueError for an invalid day.
-    cycles, cycle_year = divmod(year, _CYCLE_YEARS)
-    return date(cycle_year + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
-
-
 def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> Moment:
     """Parse an RFC 3339 text with its offset. Raises FunctionProblem.
 
@@ -115,7 +109,9 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> M
     year, month, day, hour, minute, second = [int(group) for group in match.groups()[:6]]
     hours, minutes = int(match[10] or 0), int(match[11] or 0)
     try:
-        ordinal = _compute_ordinal(year, month, day)
+        # Raises ValueError for an invalid day.
+        cycles, cycle_year = divmod(year, _CYCLE_YEARS)
+        ordinal = date(cycle_year + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
         time(hour, minute, second)
         if not (lenient and hours <= 24 and minutes <= 60):
             time(hours, minutes)

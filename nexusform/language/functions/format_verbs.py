@@ -106,7 +106,16 @@ def _parse_verb(pattern: str, start: int, next_position: int) -> tuple[_Verb, in
 def _render_argument(verb: _Verb, argument: Value) -> str:
     mode = verb.mode
     if mode == "v":
-        return _render_default(verb, argument)
+        # Render an argument as %v: texts and numbers plainly, anything else as JSON.
+        if argument.raw is None or "#" in verb.flags or not isinstance(argument.type, PrimitiveType):
+            return _add_padding(verb, render_json(argument))
+        if argument.type == STRING:
+            return _add_padding(verb, argument.raw)
+        if argument.type == BOOL:
+            return _add_padding(verb, "true" if argument.raw else "false")
+        # Only the padding flags apply, and no precision.
+        sign = "-" if argument.raw < 0 else ""
+        return _add_padding(verb, sign + _render_general(abs(argument.raw), None, "g"))
     if argument.raw is None:
         raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')
     if mode in {"s", "q"}:
@@ -116,19 +125,6 @@ def _render_argument(verb: _Verb, argument: Value) -> str:
         return "true" if _convert_argument(verb, argument, BOOL) else "false"
     number = _convert_argument(verb, argument, NUMBER)
     return _render_integer(verb, number) if mode in "bdoxX" else _render_decimal(verb, number, mode)
-
-
-def _render_default(verb: _Verb, argument: Value) -> str:
-    """Render an argument as %v: texts and numbers plainly, anything else as JSON."""
-    if argument.raw is None or "#" in verb.flags or not isinstance(argument.type, PrimitiveType):
-        return _add_padding(verb, render_json(argument))
-    if argument.type == STRING:
-        return _add_padding(verb, argument.raw)
-    if argument.type == BOOL:
-        return _add_padding(verb, "true" if argument.raw else "false")
-    # Only the padding flags apply, and no precision.
-    sign = "-" if argument.raw < 0 else ""
-    return _add_padding(verb, sign + _render_general(abs(argument.raw), None, "g"))
 
 
 def _convert_argument(verb: _Verb, argument: Value, target: PrimitiveType) -> Any:
@@ -195,17 +191,14 @@ def _render_integer(verb: _Verb, number: Any) -> str:
 def _render_decimal(verb: _Verb, number: Any, mode: str) -> str:
     size = abs(number)
     if mode == "f":
-        digits = _render_fixed(size, 6 if verb.precision is None else verb.precision)
+        places = 6 if verb.precision is None else verb.precision
+        scaled = str(round(size * 10**places)).rjust(places + 1, "0")
+        digits = f"{scaled[:-places]}.{scaled[-places:]}" if places else scaled
     elif mode in "eE":
         digits = _render_scientific(size, 6 if verb.precision is None else verb.precision, mode)
     else:
         digits = _render_general(size, verb.precision, mode)
     return _render_signed(verb, number < 0, digits)
-
-
-def _render_fixed(size: int | Fraction, places: int) -> str:
-    scaled = str(round(size * 10**places)).rjust(places + 1, "0")
-    return f"{scaled[:-places]}.{scaled[-places:]}" if places else scaled
 
 
 def _compute_digits(size: int | Fraction, count: int | None) -> tuple[str, int]:

@@ -156,7 +156,7 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
         result_type = function.returns if not callable(function.returns) else DYNAMIC
         result = Value(result_type, UNKNOWN)
     elif has_unknown:
-        result = Value(_compute_result_type(function, values), UNKNOWN)
+        result = Value(function.returns(values) if callable(function.returns) else function.returns, UNKNOWN)
     else:
         result = function.body(*values)
     if result.raw is UNKNOWN and result.refinement is None and not function.may_be_null:
@@ -174,10 +174,6 @@ def redact_problem(problem: FunctionProblem, arguments: Sequence[Value]) -> Func
     if isinstance(problem, FixedProblem) or not any(a.has_marks for a in arguments):
         return problem
     return FixedProblem(_REDACTED_MESSAGE, problem.argument)
-
-
-def _compute_result_type(function: Function, arguments: Sequence[Value]) -> Type:
-    return function.returns(arguments) if callable(function.returns) else function.returns
 
 
 def format_signature(function: Function) -> str:

@@ -17,7 +17,7 @@ from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType
 from nexusform.values.value import Value
 
 if TYPE_CHECKING:
-    from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+    from ipaddress import IPv4Network, IPv6Network
 
     _Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -54,7 +54,8 @@ def _compute_host(prefix: str, number: Any) -> str:
     size = network.num_addresses
     if not -size <= host < size:
         raise FunctionProblem(f"prefix of {network.prefixlen} does not accommodate a host numbered {host}")
-    return _format_address(network[host])
+    address = network[host]
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _compute_netmask(prefix: str) -> str:
@@ -72,10 +73,6 @@ def _format_network(base: _Network, first: int, length: int) -> str:
 
 # Bits before an IPv4 address in IPv6 notation: it is displayed as an IPv4 address.
 _MAPPED: Final = 96
-
-
-def _format_address(address: IPv4Address | IPv6Address) -> str:
-    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:

@@ -68,11 +68,7 @@ def build_functions(
         functions.update({function.name: function for function in family})
     if is_applying and new_uuid is not None:
         functions["uuid"] = replace(functions["uuid"], body=lambda: build_string(new_uuid()))
-    return _add_template_functions(functions, files, base_directory)
-
-
-def _add_template_functions(functions: dict[str, Function], files: Files, base_directory: str) -> Functions:
-    """Add the functions for templates; they may call all others. Return all functions by name."""
+    # Add the functions for templates; they may call all others.
     renderer = templating.TemplateRenderer()
     reader = file_access.FileReader(files, base_directory)
     for function in templating.build_template_functions(reader, renderer):

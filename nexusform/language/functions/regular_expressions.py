@@ -194,17 +194,13 @@ def _expand_template(template: str, pattern: Pattern, match: Any) -> str:
             return "$"
         name = reference[2] or reference[3]
         if not _GROUP_NUMBER.fullmatch(name):
-            return _find_named_group(name, pattern, match)
+            # Of groups with the same name the first one that took part.
+            texts = [text for group, text in zip(pattern.names, match.groups(), strict=True) if group == name]
+            return next((text for text in texts if text is not None), "")
         number = int(name)
         return (match.group(number) or "") if number <= len(pattern.names) else ""
 
     return _REFERENCE.sub(replace_reference, template)
-
-
-def _find_named_group(name: str, pattern: Pattern, match: Any) -> str:
-    # Of groups with the same name the first one that took part.
-    texts = [text for group, text in zip(pattern.names, match.groups(), strict=True) if group == name]
-    return next((text for text in texts if text is not None), "")
 
 
 _PATTERN: Final = Parameter("pattern", STRING, "the pattern in RE2 syntax")

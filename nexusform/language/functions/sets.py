@@ -88,7 +88,17 @@ def _compute_product(*sets: Value) -> Value:
     parts = kind.element
     assert isinstance(parts, TupleType)
     if not all(map(_has_known_length, sets)):
-        return add_refinement(Value(kind, UNKNOWN), _compute_product_bounds(sets))
+        bounds = [_compute_length_bounds(factor) for factor in sets]
+        shortest = prod([low for low, _ in bounds])
+        longest: int | None = 1
+        for _, high in bounds:
+            longest = None if longest is None or high is None else longest * high
+        product_bounds = Refinement(
+            not_null=True,
+            shortest=min(shortest, 1),  # rows may be equal
+            longest=longest,
+        )
+        return add_refinement(Value(kind, UNKNOWN), product_bounds)
     if prod([len(s.raw) for s in sets]) > MAX_PRODUCT:
         raise FunctionProblem(f"the product has more than {MAX_PRODUCT} elements")
     factors: list[list[Value]] = []
@@ -104,19 +114,6 @@ def _has_known_length(factor: Value) -> bool:
     if factor.raw is UNKNOWN:
         return False
     return not isinstance(factor.type, SetType) or factor.is_wholly_known or len(factor.raw) == 1
-
-
-def _compute_product_bounds(factors: Sequence[Value]) -> Refinement:
-    bounds = [_compute_length_bounds(factor) for factor in factors]
-    shortest = prod([low for low, _ in bounds])
-    longest: int | None = 1
-    for _, high in bounds:
-        longest = None if longest is None or high is None else longest * high
-    return Refinement(
-        not_null=True,
-        shortest=min(shortest, 1),  # rows may be equal
-        longest=longest,
-    )
 
 
 def _compute_length_bounds(sequence: Value) -> tuple[int, int | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.language.functions.base64_codec import decode_base64
@@ -141,24 +140,20 @@ def _fold_string(text: str, indent: int, column: int) -> list[str]:
     return [*lines, "".join([*pieces, '"'])]
 
 
-def _render_block_scalar(text: str) -> list[str]:
-    # The block text after `|`. The header gives the number of line ends (`-` none, nothing for one, `+` all),
-    # and the indent if the first line does not show it.
-    body = text.rstrip("\n")
-    line_ends = len(text) - len(body)
-    chomp = "+" if not body else {0: "-", 1: ""}.get(line_ends, "+")
-    lead = "2" if text[0] in " \n" else ""
-    empty_lines = [""] * max(line_ends - 1, 0)
-    return [f"|{lead}{chomp}", *body.split("\n"), *empty_lines]
-
-
 def _render_item(value: Value, indent: int, column: int) -> list[str]:
     # Renders a value that starts at `column`, further lines at `indent`.
     raw = value.raw
     if isinstance(raw, (tuple, dict)) and raw:
         return _render_lines(value, indent)
     if isinstance(raw, str) and "\n" in raw and _can_be_block(raw):
-        return _render_block_scalar(raw)
+        # The block text after `|`. The header gives the number of line ends (`-` none, nothing for one, `+` all),
+        # and the indent if the first line does not show it.
+        body = raw.rstrip("\n")
+        line_ends = len(raw) - len(body)
+        chomp = "+" if not body else {0: "-", 1: ""}.get(line_ends, "+")
+        lead = "2" if raw[0] in " \n" else ""
+        empty_lines = [""] * max(line_ends - 1, 0)
+        return [f"|{lead}{chomp}", *body.split("\n"), *empty_lines]
     if isinstance(raw, str):
         return _fold_string(raw, indent, column)
     return [_render_scalar(value)]
@@ -192,27 +187,24 @@ def parse_yaml(text: str) -> Value:
 
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        reader = _Reader(_list_events(yaml.parse(text, Loader=loader)))
+        # List all events of a document; stop at excessive nesting, where reading takes too long.
+        events = yaml.parse(text, Loader=loader)
+        from yaml import CollectionEndEvent, CollectionStartEvent
+
+        depth = 0
+        result: list[Event] = []
+        for event in events:
+            result.append(event)
+            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
+        reader = _Reader(result)
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         raise FunctionProblem(_describe_problem(problem), 0, mark.line + 1 if mark is not None else 0) from None
     except RecursionError:
         raise FixedProblem("the document is nested too deeply", 0) from None
     return reader.parse_document()
-
-
-def _list_events(events: Iterable[Event]) -> list[Event]:
-    """List all events of a document; stop at excessive nesting, where reading takes too long."""
-    from yaml import CollectionEndEvent, CollectionStartEvent
-
-    depth = 0
-    result: list[Event] = []
-    for event in events:
-        result.append(event)
-        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-        if depth > MAX_DEPTH:
-            raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", 0)
-    return result
 
 
 def _describe_problem(problem: Exception) -> str:

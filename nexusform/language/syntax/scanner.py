@@ -164,7 +164,15 @@ class _Scanner:
         if group in {7, 8}:
             self._scan_comment(begin, end)
         elif group in {9, 10}:
-            self._open_template(group, begin, end)
+            # Open a quoted text or a heredoc.
+            if group == 10:
+                self.tokens.add(OPEN_QUOTE, begin, end)
+                self.stack.append(_TemplateMode(CLOSE_QUOTE))
+            else:
+                self.tokens.add(OPEN_HEREDOC, begin, end)
+                name = _HEREDOC_NAME.match(self.text, begin)
+                assert name is not None
+                self.stack.append(_TemplateMode(CLOSE_HEREDOC, name.group(1)))
             return True
         else:
             self._scan_other(begin, end)
@@ -201,17 +209,6 @@ class _Scanner:
         self.tokens.add(COMMENT, begin, stop)
         if ends_line:
             self.tokens.add(NEWLINE, stop, end)
-
-    def _open_template(self, group: int, begin: int, end: int) -> None:
-        """Open a quoted text or a heredoc."""
-        if group == 10:
-            self.tokens.add(OPEN_QUOTE, begin, end)
-            self.stack.append(_TemplateMode(CLOSE_QUOTE))
-            return
-        self.tokens.add(OPEN_HEREDOC, begin, end)
-        name = _HEREDOC_NAME.match(self.text, begin)
-        assert name is not None
-        self.stack.append(_TemplateMode(CLOSE_HEREDOC, name.group(1)))
 
     def _scan_other(self, begin: int, end: int) -> None:
         """Scan a name that starts outside ASCII, a comment without end, or an invalid character."""

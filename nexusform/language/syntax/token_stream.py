@@ -149,7 +149,14 @@ class TokenStream(Struct):
             headline = ""
         self.add_problem(diagnostic_id, detail, subject, context, headline)
         if self._is_malformed_heredoc(index):
-            self._skip_heredoc(begin)
+            # Skip the text of a heredoc with a malformed start: it is not configuration.
+            opening = _HEREDOC.match(self.tokens.text, begin)
+            if opening is not None:
+                closing = re.compile(rf"^[ \t]*{re.escape(opening.group(3))}[ \t]*\r?$", re.MULTILINE)
+                closing_match = closing.search(self.tokens.text, opening.end())
+                if closing_match is not None:
+                    last = len(self.tokens.kinds) - 1
+                    self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
         return MalformedError(diagnostic_id)
 
     def _is_after_not(self, index: int) -> bool:
@@ -167,17 +174,6 @@ class TokenStream(Struct):
         """Check for `<<` without a valid name and line end."""
         tokens = self.tokens
         return tokens.text.startswith("<<", tokens.starts[index]) and tokens.kinds[index] == "<"
-
-    def _skip_heredoc(self, begin: int) -> None:
-        """Skip the text of a heredoc with a malformed start: it is not configuration."""
-        opening = _HEREDOC.match(self.tokens.text, begin)
-        if opening is None:
-            return
-        closing = re.compile(rf"^[ \t]*{re.escape(opening.group(3))}[ \t]*\r?$", re.MULTILINE)
-        closing_match = closing.search(self.tokens.text, opening.end())
-        if closing_match is not None:
-            last = len(self.tokens.kinds) - 1
-            self.index = min(bisect_left(self.tokens.starts, closing_match.end()), last)
 
     def _describe_invalid_token(self, kind: str, index: int) -> tuple[str, str] | None:
         """Describe a token that the language does not have."""
@@ -198,7 +194,13 @@ class TokenStream(Struct):
             return self._describe_foreign_operator(index)
         if self._is_malformed_heredoc(index):
             return "invalid-expression", self._describe_bad_heredoc(index)
-        return self._describe_foreign_sign(kind, index)
+        # Describe a foreign operator sign; the token is its second half.
+        tokens = self.tokens
+        previous = tokens.kinds[index - 1] if index else ""
+        sign, advice = _FOREIGN_SIGNS.get((previous, kind), ("", ""))
+        if not sign or tokens.ends[index - 1] != tokens.starts[index]:
+            return None
+        return "unsupported-operator", f'There is no operator "{sign}". {advice}'
 
     def _describe_invalid_character(self, index: int) -> tuple[str, str]:
         """Describe a character that starts no token."""
@@ -210,15 +212,6 @@ class TokenStream(Struct):
         if word == "$" and self.tokens.kinds[index + 1] == "{":
             return "invalid-character", _BARE_SEQUENCE
         return "invalid-character", "This character is not used within the language."
-
-    def _describe_foreign_sign(self, kind: str, index: int) -> tuple[str, str] | None:
-        """Describe a foreign operator sign; the token is its second half."""
-        tokens = self.tokens
-        previous = tokens.kinds[index - 1] if index else ""
-        sign, advice = _FOREIGN_SIGNS.get((previous, kind), ("", ""))
-        if not sign or tokens.ends[index - 1] != tokens.starts[index]:
-            return None
-        return "unsupported-operator", f'There is no operator "{sign}". {advice}'
 
     def _describe_foreign_operator(self, index: int) -> tuple[str, str] | None:
         word = self.tokens.get_text(index)

@@ -41,8 +41,17 @@ class _PlanActions(Struct, frozen=True):
 def mark_existing_findings(plan: Plan) -> Plan:
     """Return the plan with its existing findings marked."""
     actions = _collect_actions(plan)
+    # Return the resources with clusters without surge capacity both before and after the plan.
+    new_shortages: set[tuple[str, str]] = set()
+    for row in plan.capacity:
+        new_shortages |= {(row.site_id, cluster) for cluster in _find_new_surge_shortages(row)}
+    addresses: set[str] = set()
+    caused_by_plan: set[str] = set()
+    for site in plan.sites:
+        addresses |= {str(pool.address) for pool in site.pools}
+        caused_by_plan |= {str(pool.address) for pool in site.pools if (site.id, pool.cluster) in new_shortages}
     existing_addresses = {
-        "no-surge-capacity": _find_existing_surge_shortages(plan),
+        "no-surge-capacity": frozenset(addresses - caused_by_plan),
         "shared-machine": select_without_new_sharing(plan.sites),
     }
     diagnostics = [
@@ -64,19 +73,6 @@ def _is_existing(diagnostic: Diagnostic, actions: _PlanActions, existing_address
     return actions.has_predecessor and bool(cause) and not _CAUSES[cause](actions, diagnostic.address)
 
 
-def _find_existing_surge_shortages(plan: Plan) -> frozenset[str]:
-    """Return the resources with clusters without surge capacity both before and after the plan."""
-    new_shortages: set[tuple[str, str]] = set()
-    for row in plan.capacity:
-        new_shortages |= {(row.site_id, cluster) for cluster in _find_new_surge_shortages(row)}
-    addresses: set[str] = set()
-    caused_by_plan: set[str] = set()
-    for site in plan.sites:
-        addresses |= {str(pool.address) for pool in site.pools}
-        caused_by_plan |= {str(pool.address) for pool in site.pools if (site.id, pool.cluster) in new_shortages}
-    return frozenset(addresses - caused_by_plan)
-
-
 def _find_new_surge_shortages(row: SiteCapacity) -> set[str]:
     after = set(row.after.no_surge_clusters) if row.after is not None else set()
     return after - set(row.before.no_surge_clusters) if row.before is not None else after
@@ -92,9 +88,15 @@ def _collect_actions(plan: Plan) -> _PlanActions:
     pods_of_plan = [(row, effect) for row, effect in effects if KINDS[row.kind].runs_on_vms]
     changed_pods = [row for row, _ in pods_of_plan if row.action is not PlacementAction.KEEP]
     vm_effects = {effect for row, effect in effects if row.kind == VM}
+    # Return the resources changed or imported by the plan.
+    changed_resources = frozenset(
+        str(change.address)
+        for change in plan.changes
+        if change.action is not Action.NO_OP or change.importing or change.previous_address
+    )
     return _PlanActions(
         has_predecessor=plan.serial > 0,
-        changed_resources=_list_changed_resources(plan),
+        changed_resources=changed_resources,
         changed_documents=frozenset(str(change.address) for change in plan.changes if _has_changed_text(change)),
         resources_with_bindings={str(row.address) for row, effect in bindings if effect in _ADDING_EFFECTS},
         resources_with_added_pods={str(row.address) for row, effect in pods_of_plan if effect in _ADDING_EFFECTS},
@@ -104,15 +106,6 @@ def _collect_actions(plan: Plan) -> _PlanActions:
         resources_with_changed_pods={str(row.address) for row in changed_pods},
         adds_vms=not vm_effects.isdisjoint(_ADDING_EFFECTS),
         removes_vms=not vm_effects.isdisjoint(_REMOVING_EFFECTS),
-    )
-
-
-def _list_changed_resources(plan: Plan) -> frozenset[str]:
-    """Return the resources changed or imported by the plan."""
-    return frozenset(
-        str(change.address)
-        for change in plan.changes
-        if change.action is not Action.NO_OP or change.importing or change.previous_address
     )
 
 

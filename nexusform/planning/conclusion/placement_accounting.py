@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placement_kinds.kinds import KINDS, VM, get_order
-from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.impact.effects import Effect, compute_effect
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, PlacementTotal
@@ -139,7 +138,13 @@ class _KindTotals(Struct):
         if change.action is Action.FORGET:
             # Forgotten objects leave the state, also if they do not keep running.
             row_counts.removed += row_counts.lost_names
-        self._add_counts(row_counts)
+        self.comes += row_counts.added.total()
+        self.leaves += row_counts.removed_count
+        self.lost_count += row_counts.lost_names.total()
+        self.forgotten += row_counts.forgotten_count
+        self.moves += row_counts.moved_count
+        self.recreated += row_counts.recreated_count
+        self.stays += row_counts.unchanged_count
         if kind != VM:
             # Observed pods and bindings exist, although state does not contain them.
             before |= row_counts.existing
@@ -152,15 +157,6 @@ class _KindTotals(Struct):
                     f'{change.address}: of {kind} "{name}" there {_format_count(before[name])} before and '
                     f"{_format_count(after[name])} after, but the rows of the plan differ."
                 )
-
-    def _add_counts(self, row_counts: _RowCounts) -> None:
-        self.comes += row_counts.added.total()
-        self.leaves += row_counts.removed_count
-        self.lost_count += row_counts.lost_names.total()
-        self.forgotten += row_counts.forgotten_count
-        self.moves += row_counts.moved_count
-        self.recreated += row_counts.recreated_count
-        self.stays += row_counts.unchanged_count
 
 
 def _format_count(count: int) -> str:
@@ -194,18 +190,16 @@ class _RowCounts(Struct):
         elif row.action is PlacementAction.LOSE:
             self.lost_names[name] += 1
         elif row.action is PlacementAction.MOVE:
-            self._count_move(compute_effect(row))
+            # Count a move: a pod that waits before and after stays; one that gets or loses a node moves.
+            effect = compute_effect(row)
+            if effect is Effect.RECREATED:
+                self.recreated_count += 1
+            elif effect is Effect.WAITING:
+                self.unchanged_count += 1
+            else:
+                self.moved_count += 1
         else:
             self.unchanged_count += 1
-
-    def _count_move(self, effect: Effect) -> None:
-        """Count a move: a pod that waits before and after stays; one that gets or loses a node moves."""
-        if effect is Effect.RECREATED:
-            self.recreated_count += 1
-        elif effect is Effect.WAITING:
-            self.unchanged_count += 1
-        else:
-            self.moved_count += 1
 
     def is_consistent(self, name: str, before: int, after: int) -> bool:
         """Return whether both sides match the rows of a name."""
@@ -282,11 +276,8 @@ def _check_missing_machines(
     lost_names = {row.object for row in rows if row.action is PlacementAction.LOSE}
     site = sites.get(str(change.after.get("id", "")).partition("/")[0])
     for vm in family.list_existing_vms(change.after):
-        if not _has_machine(vm, site) and vm.name not in lost_names:
+        has_machine = site is not None and vm.placement.machine in site.machines
+        if not has_machine and vm.name not in lost_names:
             yield (
                 f'{change.address}: the VM "{vm.name}" would stay on {vm.placement.machine}, which no longer exists.'
             )
-
-
-def _has_machine(vm: PlacedVm, site: SitePlan | None) -> bool:
-    return site is not None and vm.placement.machine in site.machines

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nexusform.placement_kinds.kinds import VM
-from nexusform.placements.vm_demands import PoolDemand, VmDemand
+from nexusform.placements.vm_demands import PoolDemand
 from nexusform.planning.conclusion.result import ExplainedVm
 from nexusform.planning.verdicts.fit import SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -49,25 +49,17 @@ def build_placement_changes(
     With `everything` also unchanged VMs, and the machines that were rejected: a site may have a million.
     """
     for vms in objects:
-        yield from _list_removed_rows(vms)
-        yield from _list_lost_and_forgotten_rows(vms)
+        renamed_vms = {
+            key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_renamed(vms, key)
+        }
+        for key, trigger in {**vms.request.actions.removals, **renamed_vms}.items():
+            yield _build_row_without_target(vms, key, PlacementAction.REMOVE, trigger)
+        for key, trigger in vms.request.actions.losses.items():
+            yield _build_row_without_target(vms, key, PlacementAction.LOSE, trigger)
+        for key, trigger in vms.request.actions.forgets.items():
+            yield _build_row_without_target(vms, key, PlacementAction.FORGET, trigger)
         if everything or vms.placements.tokens or vms.prior.recorded_placements:
             yield from _list_present_rows(vms, certainty, everything=everything)
-
-
-def _list_removed_rows(vms: VmObject) -> Iterator[PlacementChange]:
-    """Yield rows of removed VMs, also of those re-created under another name."""
-    renamed_vms = {key: trigger for key, trigger in vms.request.actions.recreations.items() if _is_renamed(vms, key)}
-    for key, trigger in {**vms.request.actions.removals, **renamed_vms}.items():
-        yield _build_row_without_target(vms, key, PlacementAction.REMOVE, trigger)
-
-
-def _list_lost_and_forgotten_rows(vms: VmObject) -> Iterator[PlacementChange]:
-    """Yield rows of VMs affected without a step: their machine is removed, or they are forgotten."""
-    for key, trigger in vms.request.actions.losses.items():
-        yield _build_row_without_target(vms, key, PlacementAction.LOSE, trigger)
-    for key, trigger in vms.request.actions.forgets.items():
-        yield _build_row_without_target(vms, key, PlacementAction.FORGET, trigger)
 
 
 def _build_row_without_target(vms: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
@@ -184,20 +176,15 @@ def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]
     for vms in objects:
         if not vms.placements.explanations or vms.request.demand is None:
             continue
-        names = _map_names(vms.request.demand)
+        # Return the names of the requested VMs by key.
+        names: dict[VmKey, str] = {}
+        for pool in vms.request.demand.pools:
+            for number, name in zip(pool.numbers, pool.names, strict=True):
+                names[pool.pool, number] = name
         for key, explanation in vms.placements.explanations.items():
             trigger = vms.get_trigger(key)
             explained_vms.append(ExplainedVm(vms.instance.address, names[key], explanation, trigger))
     return tuple(explained_vms)
-
-
-def _map_names(demand: VmDemand) -> dict[VmKey, str]:
-    """Return the names of the requested VMs by key."""
-    names: dict[VmKey, str] = {}
-    for pool in demand.pools:
-        for number, name in zip(pool.numbers, pool.names, strict=True):
-            names[pool.pool, number] = name
-    return names
 
 
 # --- the table of the Nexus document -----------------------------------------------------------

@@ -76,7 +76,6 @@ from nexusform.plans.plan import (
 from nexusform.resources.address import Address, compute_address_order, parse_address
 from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.vms import RackSpread
-from nexusform.state.objects import ObjectState
 
 T = TypeVar("T")
 
@@ -330,18 +329,14 @@ def _measure_certainty(
         keep_outcomes=has_separation_rules,
         progress=request.progress,
     )
-    return samples, apply_accuracy(certainties, _collect_records(prior))
-
-
-def _collect_records(prior: PriorState) -> dict[str, PredictionRecord]:
-    """Return the prediction records of earlier plans by site id."""
+    # Return the prediction records of earlier plans by site id.
     records: dict[str, PredictionRecord] = {}
     for address in prior.instances:
         current = prior.get_object(address)
         record = parse_record(current.private) if current is not None else {}
         if current is not None and record:
             records[str(current.attributes.get("id"))] = record
-    return records
+    return samples, apply_accuracy(certainties, records)
 
 
 def _collect_scores(prior: PriorState) -> Iterator[PredictionScore]:
@@ -452,11 +447,18 @@ def _complete_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagn
     if is_errored:  # a plan that cannot be applied excludes nothing
         unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE]
     state = request.state
+    # Return the objects read by providers that differ from state.
+    instances = request.state.instances
+    refreshed_objects = {
+        address: observed
+        for address, observed in request.refreshed_objects.items()
+        if address not in instances or instances[address].current != observed
+    }
     return replace(
         plan,
         diagnostics=tuple(unique),
         variables=collect_variable_values(request),
-        refreshed_objects=_list_observed_changes(request),
+        refreshed_objects=refreshed_objects,
         lineage=state.lineage,
         serial=state.serial,
         prior_digest=request.prior_digest,
@@ -469,16 +471,6 @@ def _complete_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagn
         replaces=request.replaces,
         errored=is_errored,
     )
-
-
-def _list_observed_changes(request: PlanRequest) -> dict[Address, ObjectState | None]:
-    """Return the objects read by providers that differ from state."""
-    instances = request.state.instances
-    return {
-        address: observed
-        for address, observed in request.refreshed_objects.items()
-        if address not in instances or instances[address].current != observed
-    }
 
 
 # --- filtering diagnostics ----------------------------------------------------------------------
@@ -532,26 +524,21 @@ def remove_duplicates(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """
     unique: dict[tuple[object, ...], Diagnostic] = {}
     for diagnostic in diagnostics:
-        unique.setdefault(_build_identity_key(diagnostic), diagnostic)
+        # Instances share diagnostics of one location, except for conditions, which apply to every instance.
+        is_per_instance = diagnostic.subject is None or diagnostic.id in ID_OF_CONDITION.values()
+        identity_key = (
+            diagnostic.severity,
+            diagnostic.id,
+            diagnostic.summary,
+            diagnostic.detail,
+            diagnostic.subject,
+            diagnostic.address if is_per_instance else "",
+        )
+        unique.setdefault(identity_key, diagnostic)
     errors_first = sorted(unique.values(), key=lambda diagnostic: diagnostic.severity is not Severity.ERROR)
     if any(diagnostic.severity is Severity.ERROR and _is_data(diagnostic.address) for diagnostic in errors_first):
         return [diagnostic for diagnostic in errors_first if not _needs_data(diagnostic)]
     return errors_first
-
-
-def _build_identity_key(diagnostic: Diagnostic) -> tuple[object, ...]:
-    """Return the key of equal diagnostics. Instances share diagnostics of one location, except for
-    conditions, which apply to every instance.
-    """
-    is_per_instance = diagnostic.subject is None or diagnostic.id in ID_OF_CONDITION.values()
-    return (
-        diagnostic.severity,
-        diagnostic.id,
-        diagnostic.summary,
-        diagnostic.detail,
-        diagnostic.subject,
-        diagnostic.address if is_per_instance else "",
-    )
 
 
 def _is_data(address: str) -> bool:

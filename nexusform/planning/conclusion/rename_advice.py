@@ -14,7 +14,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
-from nexusform.resources.address import Address, render_moved_block
+from nexusform.resources.address import render_moved_block
 from nexusform.values.value import UNKNOWN
 
 RENAMED: Final = "probable-rename"
@@ -39,7 +39,17 @@ def find_renames(instances: Collection[Instance]) -> Iterator[Diagnostic]:
             deleted_of_type,
             [candidate for candidate in created_of_type if candidate.address.config_address not in existing_blocks],
         )
-        yield from _compare_keys(deleted_of_type, created_of_type)
+        # Compare instances of one block with a removed key to those with a new key.
+        old: dict[object, list[_Group]] = {}
+        for instance in deleted_of_type:
+            if instance.decision.reason in _WITHOUT_KEY:
+                old.setdefault(instance.address.config_address, []).append({"": instance})
+        new_groups: dict[object, list[_Group]] = {}
+        for instance in created_of_type:
+            new_groups.setdefault(instance.address.config_address, []).append({"": instance})
+        for block, before in old.items():
+            for old_group, new_group in _find_pairs(before, new_groups.get(block, [])):
+                yield _build_advice(new_group[""], str(old_group[""].address), str(new_group[""].address), count=1)
 
 
 def _compare_blocks(deleted: list[Instance], created: list[Instance]) -> Iterator[Diagnostic]:
@@ -52,30 +62,13 @@ def _compare_blocks(deleted: list[Instance], created: list[Instance]) -> Iterato
         yield _build_advice(second, *pair, count=len(before))
 
 
-def _compare_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[Diagnostic]:
-    """Compare instances of one block with a removed key to those with a new key."""
-    old: dict[object, list[_Group]] = {}
-    for instance in deleted:
-        if instance.decision.reason in _WITHOUT_KEY:
-            old.setdefault(instance.address.config_address, []).append({"": instance})
-    new_groups: dict[object, list[_Group]] = {}
-    for instance in created:
-        new_groups.setdefault(instance.address.config_address, []).append({"": instance})
-    for block, before in old.items():
-        for old_group, new_group in _find_pairs(before, new_groups.get(block, [])):
-            yield _build_advice(new_group[""], str(old_group[""].address), str(new_group[""].address), count=1)
-
-
 def _group_by_block(instances: Iterable[Instance]) -> dict[object, _Group]:
     """Group instances by their block, and there by their keys."""
     groups: dict[object, _Group] = {}
     for instance in instances:
-        groups.setdefault(instance.address.config_address, {})[_get_keys(instance.address)] = instance
+        keys = (*(step.key for step in instance.address.module if step.key is not None), instance.address.key)
+        groups.setdefault(instance.address.config_address, {})[keys] = instance
     return groups
-
-
-def _get_keys(address: Address) -> object:
-    return (*(step.key for step in address.module if step.key is not None), address.key)
 
 
 def _find_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[_Group, _Group]]:

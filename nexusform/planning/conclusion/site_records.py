@@ -341,12 +341,15 @@ def _build_site(before: OccupiedSite | None, after: OccupiedSite | None, order: 
     assert present is not None, "a site exists before or after the plan"
     unmanaged_vms = [*(before.unmanaged_vms if before else ()), *(after.unmanaged_vms if after else ())]
     unique_vms = {(vm.placement.machine, vm.name): vm for vm in unmanaged_vms}
+    pools_before, pools_after = _group_by_pool(before.vms if before else ()), _group_by_pool(after.vms if after else ())
+    keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order[key[0]])
+    pools = tuple(_build_pool(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
     return SiteVms(
         present.site.id,
         present.site.name,
         _build_racks(before, after),
         _build_machines(before, after),
-        _build_pools(before.vms if before else (), after.vms if after else (), order),
+        pools,
         tuple(unique_vms.values()),
     )
 
@@ -369,15 +372,6 @@ def _build_machines(before: OccupiedSite | None, after: OccupiedSite | None) -> 
 
 
 _PoolKey: TypeAlias = tuple[Address, str, VmSku]
-
-
-def _build_pools(
-    before: Iterable[VmOnSite], after: Iterable[VmOnSite], order: Mapping[Address, int]
-) -> tuple[PoolVms, ...]:
-    """Build the pools by resource in the plan's order; in each, pools of the later side are first."""
-    pools_before, pools_after = _group_by_pool(before), _group_by_pool(after)
-    keys = sorted(dict.fromkeys((*pools_after, *pools_before)), key=lambda key: order[key[0]])
-    return tuple(_build_pool(pools_before.get(key, []), pools_after.get(key, [])) for key in keys)
 
 
 def _group_by_pool(vms: Iterable[VmOnSite]) -> dict[_PoolKey, list[VmOnSite]]:

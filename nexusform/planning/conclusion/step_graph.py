@@ -223,7 +223,12 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
     creation_numbers = {
         address: vms.instance.prior.creation for address, vms in rolling.items() if vms.instance.prior is not None
     }
-    owners = _map_rolling_owners(rolling)
+    # Return the addresses of rolling VMs by owner, pool and number in terms of the placement rule.
+    owners = {}
+    for address, vms in rolling.items():
+        for key, trigger in vms.request.actions.recreations.items():
+            if trigger == ROLLING and vms.prior.demand is not None:
+                owners[vms.prior.demand.owner, *key] = address
     waits: Waits = {}
     for site in sites.values() if rolling else ():
         for owner, successor in _find_successions(site, owners, _map_placed_vms(site, objects)):
@@ -233,16 +238,6 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
             if creation_numbers.get(successor, inf) >= creation_numbers[owner]:
                 waits.setdefault(apply_step, set()).add(update)
     return waits
-
-
-def _map_rolling_owners(rolling: Mapping[Address, VmObject]) -> dict[tuple[str, str, int | str], Address]:
-    """Return the addresses of rolling VMs by owner, pool and number in terms of the placement rule."""
-    owners = {}
-    for address, vms in rolling.items():
-        for key, trigger in vms.request.actions.recreations.items():
-            if trigger == ROLLING and vms.prior.demand is not None:
-                owners[vms.prior.demand.owner, *key] = address
-    return owners
 
 
 def _map_placed_vms(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:

@@ -15,7 +15,6 @@ from nexusform.planning.conclusion.placements import is_platform_scale_in
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
 from nexusform.planning.vm_planning.vm_object import ROLLING, VmKey, VmObject, find_changed_argument
 from nexusform.plans.plan import Disruptions, PoolUpgrade, Upgrade
-from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import Token, run_operations
 from nexusform.scheduling.racks.vms import Placement
 
@@ -172,7 +171,14 @@ class _ScaleIns:
         if (site.id, excluded) not in self._outcomes:
             scheduler = site.base.copy()
             for other_object, prior in other_pools:
-                _restore_scale_in_vms(scheduler, other_object, prior)
+                # Occupy the capacity of the VMs removed by a scale-in of a pool.
+                owner = other_object.prior.demand
+                assert owner is not None, "existing VMs have a demand"
+                for key, trigger in other_object.request.actions.removals.items():
+                    if key[0] == prior.pool and trigger == "scale_in" and key in other_object.prior.existing:
+                        scheduler.add_existing(
+                            build_vm_name(owner, prior, *key), prior.sku, other_object.get_prior_placement(key)
+                        )
             self._outcomes[site.id, excluded] = run_operations(scheduler, site.operations)
         outcome = self._outcomes[site.id, excluded]
         tokens = [vms.placements.tokens[key] for key in _list_keys(pool) if key in vms.placements.tokens]
@@ -183,15 +189,6 @@ class _ScaleIns:
 
 def _get_pool_name(vms: VmObject, pool: PoolDemand) -> _Name:
     return str(vms.instance.address), pool.pool
-
-
-def _restore_scale_in_vms(scheduler: RackScheduler, vms: VmObject, pool: PoolDemand) -> None:
-    """Occupy the capacity of the VMs removed by a scale-in of a pool."""
-    owner = vms.prior.demand
-    assert owner is not None, "existing VMs have a demand"
-    for key, trigger in vms.request.actions.removals.items():
-        if key[0] == pool.pool and trigger == "scale_in" and key in vms.prior.existing:
-            scheduler.add_existing(build_vm_name(owner, pool, *key), pool.sku, vms.get_prior_placement(key))
 
 
 def _get_cluster(vms: VmObject) -> str:

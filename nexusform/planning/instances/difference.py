@@ -356,7 +356,13 @@ def _build_key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[E
 def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:
     """Return the target of a reference `T.N` or `T.N[key]`, with any path; None for others."""
     if isinstance(expression, Traversal):
-        return _parse_traversal(expression)
+        # Return the target of `T.N`, `T.N["key"]` or `T.N.path`; None without a name after the type.
+        if not expression.steps or not isinstance(expression.steps[0], TraverseAttribute):
+            return None
+        name, steps = expression.steps[0].name, expression.steps[1:]
+        if steps and isinstance(steps[0], TraverseIndex):
+            return TriggerReference(expression.root.name, name, _get_key(steps[0]), _build_path(steps[1:]))
+        return TriggerReference(expression.root.name, name, None, _build_path(steps))
     if isinstance(expression, RelativeTraversal):
         source = _parse_trigger(expression.source, read_key)
         return source and replace(source, path=source.path + _build_path(expression.steps))
@@ -364,16 +370,6 @@ def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]
         collection = _parse_trigger(expression.collection, read_key)
         return collection and TriggerReference(collection.type, collection.name, read_key(expression.key))
     return None
-
-
-def _parse_traversal(traversal: Traversal) -> TriggerReference | None:
-    """Return the target of `T.N`, `T.N["key"]` or `T.N.path`; None without a name after the type."""
-    if not traversal.steps or not isinstance(traversal.steps[0], TraverseAttribute):
-        return None
-    name, steps = traversal.steps[0].name, traversal.steps[1:]
-    if steps and isinstance(steps[0], TraverseIndex):
-        return TriggerReference(traversal.root.name, name, _get_key(steps[0]), _build_path(steps[1:]))
-    return TriggerReference(traversal.root.name, name, None, _build_path(steps))
 
 
 def _build_path(steps: Iterable[Step]) -> Path:

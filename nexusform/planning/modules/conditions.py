@@ -207,7 +207,9 @@ def _check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation)
     inner_evaluation = evaluation.create_reporting_copy()
     module = instance
     if check.data is not None:
-        module = _add_check_data(instance, check.data)
+        block = check.data
+        resources = {**instance.module.resources, (block.mode, block.type, block.name): block}
+        module = replace(instance, module=replace(instance.module, resources=resources))
         inner_evaluation.get_resource(module, check.data)
     is_unread = has_errors(inner_evaluation.diagnostics)
     subject = ConditionSubject("check", _build_address(instance, f"check.{check.name}"), f'check "{check.name}"')
@@ -220,9 +222,3 @@ def _check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation)
         [replace(problem, severity=Severity.WARNING) for problem in problems],
         [replace(result, status="error") if is_unread else result for result in results.checks],
     )
-
-
-def _add_check_data(instance: ModuleInstance, block: ResourceBlock) -> ModuleInstance:
-    """Return the module with the check's own data block, as seen by its asserts."""
-    resources = {**instance.module.resources, (block.mode, block.type, block.name): block}
-    return replace(instance, module=replace(instance.module, resources=resources))

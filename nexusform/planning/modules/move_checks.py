@@ -49,11 +49,26 @@ class _MoveChecker:
         """Check one statement in one instance of its module."""
         source, target = (_build_address(instance, statement.source), _build_address(instance, statement.target))
         if statement.source.type != statement.target.type:
-            yield _build_type_error(statement, source)
+            type_error = build_error(
+                "moved-to-another-type",
+                f"{source} cannot move to a {statement.target.type}: the type of an object cannot change. Remove "
+                "this block. To keep the object, forget it with a removed block and import it under its new type.",
+                statement.span,
+                address=source if statement.source.type else "",
+                block="moved",
+            )
+            yield type_error
             return
         declared = self._find_declaration(statement, instance)
         if declared is not None:
-            yield _build_still_exists_error(statement, source, target, declared)
+            still_exists_error = build_error(
+                "moved-object-still-exists",
+                f"This block says that {source} moved, but it is still declared at {_format_location(declared)}. "
+                f"Declare it as {target} instead, or remove this block.",
+                statement.span,
+                block="moved",
+            )
+            yield still_exists_error
         is_for_all = statement.is_for_all_instances
         other_address, earlier = self._to.setdefault((is_for_all, source), (target, statement))
         if other_address != target:
@@ -114,27 +129,6 @@ def _build_address(instance: ModuleInstance, pattern: AddressPattern) -> str:
 
 def _format_location(span: Span) -> str:
     return f"{span.filename}:{span.start.line},{span.start.column}"
-
-
-def _build_still_exists_error(statement: MoveStatement, source: str, target: str, declared: Span) -> Diagnostic:
-    return build_error(
-        "moved-object-still-exists",
-        f"This block says that {source} moved, but it is still declared at {_format_location(declared)}. "
-        f"Declare it as {target} instead, or remove this block.",
-        statement.span,
-        block="moved",
-    )
-
-
-def _build_type_error(statement: MoveStatement, source: str) -> Diagnostic:
-    return build_error(
-        "moved-to-another-type",
-        f"{source} cannot move to a {statement.target.type}: the type of an object cannot change. Remove "
-        "this block. To keep the object, forget it with a removed block and import it under its new type.",
-        statement.span,
-        address=source if statement.source.type else "",
-        block="moved",
-    )
 
 
 def _build_ambiguity_error(

@@ -5,7 +5,7 @@ first use and cached; a second pass over the same configuration is a fork.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from copy import copy
 from typing import Final, NamedTuple
 
@@ -111,18 +111,16 @@ class Evaluation:
         if instances is None:
             instances = []
             for parent in self.list_module_instances(path[:-1]):
-                instances += self._build_module_instances(parent, parent.module.calls[path[-1]])
+                call = parent.module.calls[path[-1]]
+                for repetition in self.get_module_expansion(parent, call).repetitions:
+                    step = ModuleStep(call.name, repetition.key)
+                    instance = ModuleInstance((*parent.path, step), call.module, call, parent, repetition)
+                    self._by_path[instance.path] = instance
+                    instances.append(instance)
                 if len(instances) > self.settings.maximum_instances:
                     raise build_limit_error("module instances", "instances", self.settings.maximum_instances)
             self._modules[path] = instances
         return instances
-
-    def _build_module_instances(self, parent: ModuleInstance, call: ModuleCall) -> Iterator[ModuleInstance]:
-        for repetition in self.get_module_expansion(parent, call).repetitions:
-            step = ModuleStep(call.name, repetition.key)
-            instance = ModuleInstance((*parent.path, step), call.module, call, parent, repetition)
-            self._by_path[instance.path] = instance
-            yield instance
 
     def has_known_modules(self, path: tuple[str, ...]) -> bool:
         """Return whether the repetition of all modules on a static path is known."""

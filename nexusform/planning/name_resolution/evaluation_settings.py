@@ -24,7 +24,7 @@ from nexusform.interfaces.plugins import (
     StateQuery,
     StateReader,
 )
-from nexusform.json_data.plain_data import Path, list_unknown_paths
+from nexusform.json_data.plain_data import list_unknown_paths
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import ObjectView, ResourceView
 from nexusform.planning.name_resolution.scope import EvaluationSettings, ModuleInstance, RecordedReads
@@ -177,7 +177,13 @@ def _read_data_source(
     """Return the attributes of a data block, None if it could not be read."""
     unknown = next((path for path in list_unknown_paths(dict(arguments)) if path), None)
     if unknown is not None:
-        return None, [_build_unknown_argument_problem(unknown)]
+        unknown_argument_problem = Problem(
+            unknown,
+            "data-source-argument-unknown",
+            "A data source is read while the plan is made, so its arguments must be known by then; this "
+            "value is known only after apply.",
+        )
+        return None, [unknown_argument_problem]
     problems = source.check(arguments) if source.check is not None else []
     if _has_error(problems):
         return None, problems
@@ -194,15 +200,6 @@ def _read_data_source(
 
 def _has_error(problems: Iterable[Problem]) -> bool:
     return any(problem.severity is Severity.ERROR for problem in problems)
-
-
-def _build_unknown_argument_problem(path: Path) -> Problem:
-    return Problem(
-        path,
-        "data-source-argument-unknown",
-        "A data source is read while the plan is made, so its arguments must be known by then; this "
-        "value is known only after apply.",
-    )
 
 
 def _build_diagnostic(problem: Problem, block: ResourceBlock, body: PreparedBody | None, address: str) -> Diagnostic:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from nexusform.configuration.declarations.configuration import Variable
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.language.evaluator import EvaluationTrace, trace_expression
@@ -96,7 +95,10 @@ class ValueOrigins:
             if value.has_marks or not value.is_wholly_known:
                 yield from self._explain_reference(expression, value, instance)
         elif not trace.has_failed and isinstance(expression, syntax.Call):
-            yield from _explain_call(expression, trace)
+            if expression.name.removeprefix("core::") == "sensitive":
+                yield "sensitive: sensitive() marks it"
+            if trace.value.raw is UNKNOWN and not expression.arguments:
+                yield f"unknown: {expression.name}() is known after apply"
         if trace.problem and not hidden:
             yield f"error: {trace.problem}"
 
@@ -130,22 +132,17 @@ class ValueOrigins:
             if call_input is not None:
                 return _Definition(name, call_input[0], instance.parent, instance.repetition)
         if root == "module" and name in module.calls:
-            return self._find_module_output(traversal, instance, name)
+            # Return the definition of a referenced module output.
+            step = traversal.steps[1] if len(traversal.steps) > 1 else None
+            key = step.key if isinstance(step, syntax.TraverseIndex) else None
+            output = _get_name_at(traversal, 1 if key is None else 2)
+            if key is not None and not isinstance(key, str):
+                key = int(key)
+            module_instance = self._evaluation.find_module_instance(instance, name, key)
+            if module_instance is None or output not in module_instance.module.outputs:
+                return None
+            return _Definition(output, module_instance.module.outputs[output].expression, module_instance)
         return None
-
-    def _find_module_output(
-        self, traversal: syntax.Traversal, instance: ModuleInstance, name: str
-    ) -> _Definition | None:
-        """Return the definition of a referenced module output."""
-        step = traversal.steps[1] if len(traversal.steps) > 1 else None
-        key = step.key if isinstance(step, syntax.TraverseIndex) else None
-        output = _get_name_at(traversal, 1 if key is None else 2)
-        if key is not None and not isinstance(key, str):
-            key = int(key)
-        module_instance = self._evaluation.find_module_instance(instance, name, key)
-        if module_instance is None or output not in module_instance.module.outputs:
-            return None
-        return _Definition(output, module_instance.module.outputs[output].expression, module_instance)
 
     # --- reasons ---
 
@@ -154,7 +151,12 @@ class ValueOrigins:
         root, name = traversal.root.name, _get_name_at(traversal, 0)
         module = instance.module
         if root == "var" and name in module.variables:
-            yield from self._explain_variable(module.variables[name], value, instance)
+            declared = module.variables[name]
+            location = _format_line(declared.span)
+            if declared.sensitive:
+                yield f'sensitive: variable "{declared.name}" is declared so ({location})'
+            if instance.call is None and value.raw is UNKNOWN:
+                yield f'unknown: variable "{declared.name}" has no value ({location})'
         elif root == "module" and name in module.calls:
             definition = self._find_definition(traversal, instance)
             output = definition.instance.module.outputs[definition.name] if definition is not None else None
@@ -164,13 +166,6 @@ class ValueOrigins:
             yield from self._explain_resource(traversal, value, instance, 1)
         elif ("managed", root, name) in module.resources:
             yield from self._explain_resource(traversal, value, instance, 0)
-
-    def _explain_variable(self, declared: Variable, value: Value, instance: ModuleInstance) -> Iterator[str]:
-        location = _format_line(declared.span)
-        if declared.sensitive:
-            yield f'sensitive: variable "{declared.name}" is declared so ({location})'
-        if instance.call is None and value.raw is UNKNOWN:
-            yield f'unknown: variable "{declared.name}" has no value ({location})'
 
     def _explain_resource(
         self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance, used: int
@@ -201,13 +196,6 @@ def _format_sensitive_reason(address: str, attribute: str, declared: AttributeSc
     if declared is not None and declared.sensitive:
         return f'sensitive: "{attribute}" of {address} always is sensitive'
     return f"sensitive: {address} has a sensitive value"
-
-
-def _explain_call(call: syntax.Call, trace: EvaluationTrace) -> Iterator[str]:
-    if call.name.removeprefix("core::") == "sensitive":
-        yield "sensitive: sensitive() marks it"
-    if trace.value.raw is UNKNOWN and not call.arguments:
-        yield f"unknown: {call.name}() is known after apply"
 
 
 def _get_name_at(traversal: syntax.Traversal, position: int) -> str:

@@ -4,7 +4,7 @@ or as all of a block's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import isfinite
 from typing import Any, TypeAlias
@@ -180,21 +180,17 @@ class ObjectView(Struct):
         recorded = attributes.get(name)
         presented = recorded if self.present is None else self.present(attributes, name)
         if self.sensitive and presented is not recorded:
-            sensitive += _find_added_paths(presented, recorded)
+            # Yield the paths of presented values that state has not recorded.
+            if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
+                sensitive.append(())
+            else:
+                for key, value in presented.items():
+                    recorded_value = recorded.get(key)
+                    if isinstance(value, Mapping) and isinstance(recorded_value, Mapping):
+                        sensitive.extend((key, name) for name in value if name not in recorded_value)
+                    elif value != recorded_value:
+                        sensitive.append((key,))
         return presented, sensitive
-
-
-def _find_added_paths(presented: Any, recorded: Any) -> Iterator[Path]:
-    """Yield the paths of presented values that state has not recorded."""
-    if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
-        yield ()
-        return
-    for key, value in presented.items():
-        recorded_value = recorded.get(key)
-        if isinstance(value, Mapping) and isinstance(recorded_value, Mapping):
-            yield from ((key, name) for name in value if name not in recorded_value)
-        elif value != recorded_value:
-            yield (key,)
 
 
 class ResourceView(Struct):

@@ -5,11 +5,11 @@ statements keep source order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-from nexusform.configuration.declarations.configuration import Configuration, Module
+from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.source import Span
 from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.resources.address import Address, AddressPattern, Key
@@ -118,13 +118,10 @@ def list_statements(configuration: Configuration) -> list[MoveStatement]:
     """Return the statements of moved blocks in source order."""
     statements: list[MoveStatement] = []
     for module in iterate_modules(configuration.root):
-        statements += _iterate_statements(module)
+        statements += [
+            MoveStatement(module.path, block.source, block.target, block.span) for block in module.moved_blocks
+        ]
     return statements
-
-
-def _iterate_statements(module: Module) -> Iterator[MoveStatement]:
-    for block in module.moved_blocks:
-        yield MoveStatement(module.path, block.source, block.target, block.span)
 
 
 def order_statements(statements: Sequence[MoveStatement]) -> list[MoveStatement]:

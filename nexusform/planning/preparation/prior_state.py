@@ -63,7 +63,17 @@ def build_prior_state(request: PlanRequest) -> PriorState:
     moved_state, problems = apply_moves(request.configuration, request.state)
     imports = request.imports if request.mode is Mode.NORMAL else {}
     state = add_imports(moved_state.state, imports)
-    instances = _apply_observations(state.instances, rename_refreshed(request.refreshed_objects, moved_state.previous))
+    # Return the recorded instances as observed by the providers (None: missing).
+    observed = rename_refreshed(request.refreshed_objects, moved_state.previous)
+    instances = dict(state.instances)
+    for address, current in observed.items():
+        instance = instances.get(address)
+        if instance is None:
+            continue
+        if current is None and not instance.deposed:
+            instances.pop(address, None)
+        else:
+            instances[address] = InstanceState(current, instance.deposed)
     return PriorState(state, instances, _group_by_block(instances), moved_state.previous, imports, tuple(problems))
 
 
@@ -78,22 +88,6 @@ def exclude_unselected_imports(prior: PriorState, selection: Selection) -> Prior
         instances.pop(address, None)
         del imports[address]
     return replace(prior, instances=instances, by_block=_group_by_block(instances), imports=imports)
-
-
-def _apply_observations(
-    recorded: Mapping[Address, InstanceState], observed: Mapping[Address, ObjectState | None]
-) -> dict[Address, InstanceState]:
-    """Return the recorded instances as observed by the providers (None: missing)."""
-    instances = dict(recorded)
-    for address, current in observed.items():
-        instance = instances.get(address)
-        if instance is None:
-            continue
-        if current is None and not instance.deposed:
-            instances.pop(address, None)
-        else:
-            instances[address] = InstanceState(current, instance.deposed)
-    return instances
 
 
 def _group_by_block(addresses: Iterable[Address]) -> dict[ConfigAddress, list[Address]]:

@@ -71,7 +71,13 @@ def build_selection(
         )
     instances, vms = _parse_replacements(replaces, order, problems)
     if (target_patterns or exclude_patterns) and not problems:
-        problems.append(_build_partial_warning(bool(target_patterns)))
+        option = "-target" if bool(target_patterns) else "-exclude"
+        partial_warning = build_warning(
+            PARTIAL,
+            f"The plan was created with {option}, so it may lack changes of the configuration. Excluded "
+            "objects stay unchanged and keep their capacity. Run `nexusform plan` without it afterwards.",
+        )
+        problems.append(partial_warning)
     selection = Selection(
         tuple(target_patterns),
         frozenset(_add_needs(target_patterns, order)),
@@ -180,15 +186,6 @@ def _find_named_blocks(patterns: Sequence[AddressPattern], order: PlanningOrder)
 
 def _is_named(patterns: Sequence[AddressPattern], block: ConfigAddress) -> bool:
     return any(_is_block_match(pattern, block) for pattern in patterns)
-
-
-def _build_partial_warning(is_target: bool) -> Diagnostic:
-    option = "-target" if is_target else "-exclude"
-    return build_warning(
-        PARTIAL,
-        f"The plan was created with {option}, so it may lack changes of the configuration. Excluded "
-        "objects stay unchanged and keep their capacity. Run `nexusform plan` without it afterwards.",
-    )
 
 
 def _is_named_by_instances(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:

@@ -115,14 +115,11 @@ def _check_arguments(change: Change, final: Change | None, schema: BlockSchema |
         kind = attribute.type if attribute is not None else DYNAMIC
         refined = [(path[1:], refinement) for path, refinement in change.refined_after if path[0] == name]
         if not is_consistent(value, actual, kind) or not _is_within_refinements(actual, refined):
-            is_hidden = any(path[:1] == (name,) or not path for path in _list_sensitive_paths(change, final))
+            is_hidden = any(
+                path[:1] == (name,) or not path for path in [*change.sensitive_after, *final.sensitive_after]
+            )
             difference = _format_difference(value, actual, is_hidden=is_hidden)
             yield _build_inconsistency_error(f'"{name}" of {change.address}', difference, str(change.address))
-
-
-def _list_sensitive_paths(change: Change, final: Change) -> Sequence[Path]:
-    """Return the paths marked sensitive by either plan."""
-    return [*change.sensitive_after, *final.sensitive_after]
 
 
 def check_output(name: str, planned: OutputState, actual: OutputState, refined: Refinements = ()) -> list[Diagnostic]:
@@ -329,16 +326,13 @@ class _FinalOutputs(Struct):
         if has_errors(problems):
             return None, problems
         if not value.is_wholly_known:
-            return None, [*problems, _build_unknown_output_error(name)]
+            detail = (
+                f'Output "{name}" was planned as (known after apply), and is still unknown after apply: an object '
+                "that it refers to failed or does not exist. The state keeps its last value. Plan again."
+            )
+            unknown_output_error = build_error("output-unknown-after-apply", detail, block=f'output "{name}"')
+            return None, [*problems, unknown_output_error]
         return OutputState(convert_to_plain(value)[0], value.type, declared.sensitive), problems
-
-
-def _build_unknown_output_error(name: str) -> Diagnostic:
-    detail = (
-        f'Output "{name}" was planned as (known after apply), and is still unknown after apply: an object '
-        "that it refers to failed or does not exist. The state keeps its last value. Plan again."
-    )
-    return build_error("output-unknown-after-apply", detail, block=f'output "{name}"')
 
 
 def _check_conditions_again(

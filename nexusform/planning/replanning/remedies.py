@@ -266,7 +266,11 @@ def _try_more_zones(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
 
 def _iterate_zone_additions(shortage: _TrialInput) -> Iterator[Sequence[str]]:
     """Yield zones to add, the fewest first; finally all of them, if there are too many combinations."""
-    zones_of_sites = _collect_site_zones(shortage)
+    # Return the zones of every site, from the racks of the plan.
+    zones_of_sites: dict[str, set[str]] = {}
+    for _, rack in shortage.racks:
+        if rack.get("status") != "planned":
+            zones_of_sites.setdefault(str(rack["site_id"]), set()).add(str(rack["availability_zone"]))
     zones: set[str] = set()
     for unplaced in shortage.pools:
         zones.update(zones_of_sites.get(unplaced.site_id, ()))
@@ -316,15 +320,6 @@ def count_moved_vms(plan: Plan, *triggers: str) -> int:
     return sum(1 for row in moves if row.trigger in triggers)
 
 
-def _collect_site_zones(shortage: _TrialInput) -> dict[str, set[str]]:
-    """Return the zones of every site, from the racks of the plan."""
-    zones: dict[str, set[str]] = {}
-    for _, rack in shortage.racks:
-        if rack.get("status") != "planned":
-            zones.setdefault(str(rack["site_id"]), set()).add(str(rack["availability_zone"]))
-    return zones
-
-
 # --- planned racks -----------------------------------------------------------------------------
 
 
@@ -361,7 +356,16 @@ def _format_fit(pools: Sequence[UnplacedPool]) -> str:
 
 def _try_other_order(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
     """Try the failing clusters before the other new ones, then all new ones larger first."""
-    new = _list_new_clusters(shortage.plan)
+    # Return the new clusters in planning order: name, and total host memory in MiB.
+    skus = CATALOGUES[NEWEST].vm_skus
+    new: dict[Address, tuple[str, int]] = {}
+    created_addresses = {change.address for change in shortage.plan.changes if change.action is Action.CREATE}
+    for table in shortage.plan.placement_tables:
+        if table.address in created_addresses:
+            sku = skus.get(table.vm_sku_name)
+            memory = table.total_count * (sku.memory_mib if sku is not None else 1)
+            _, memory_so_far = new.get(table.address, ("", 0))
+            new[table.address] = (table.cluster, memory_so_far + memory)
     if len(new) < 2:
         return
     failing = list(dict.fromkeys(unplaced.address for unplaced in shortage.pools if unplaced.address in new))
@@ -382,20 +386,6 @@ def _try_other_order(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
         text += format_certainty_note(outcome)
         yield Remedy("order", text, {"order": [str(address) for address in order]})
         return
-
-
-def _list_new_clusters(plan: Plan) -> dict[Address, tuple[str, int]]:
-    """Return the new clusters in planning order: name, and total host memory in MiB."""
-    skus = CATALOGUES[NEWEST].vm_skus
-    clusters: dict[Address, tuple[str, int]] = {}
-    created_addresses = {change.address for change in plan.changes if change.action is Action.CREATE}
-    for table in plan.placement_tables:
-        if table.address in created_addresses:
-            sku = skus.get(table.vm_sku_name)
-            memory = table.total_count * (sku.memory_mib if sku is not None else 1)
-            _, memory_so_far = clusters.get(table.address, ("", 0))
-            clusters[table.address] = (table.cluster, memory_so_far + memory)
-    return clusters
 
 
 # --- other hints -------------------------------------------------------------------------------

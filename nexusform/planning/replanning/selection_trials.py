@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -23,7 +23,12 @@ def test_suggested_selection(
     )
     last_result = result
     for _ in range(_MAXIMUM_STEPS):
-        trial_request = _apply_suggestion(trial_request, last_result.plan.diagnostics)
+        targets, excludes = list(trial_request.targets), list(trial_request.excludes)
+        for problem in last_result.plan.diagnostics:
+            suggestion = problem.extra.get(SELECTION_KEY) or {}
+            targets += suggestion.get("targets", ())
+            excludes = [pattern for pattern in excludes if pattern not in suggestion.get("excludes", ())]
+        trial_request = replace(trial_request, targets=tuple(dict.fromkeys(targets)), excludes=tuple(excludes))
         last_result = make_plan(trial_request)
         if not any(SELECTION_KEY in problem.extra for problem in last_result.plan.diagnostics):
             break
@@ -34,15 +39,6 @@ def test_suggested_selection(
         return result
     diagnostics = [_add_reason(diagnostic, reason) for diagnostic in result.plan.diagnostics]
     return replace(result, plan=replace(result.plan, diagnostics=tuple(diagnostics)))
-
-
-def _apply_suggestion(request: PlanRequest, problems: Iterable[Diagnostic]) -> PlanRequest:
-    targets, excludes = list(request.targets), list(request.excludes)
-    for problem in problems:
-        suggestion = problem.extra.get(SELECTION_KEY) or {}
-        targets += suggestion.get("targets", ())
-        excludes = [pattern for pattern in excludes if pattern not in suggestion.get("excludes", ())]
-    return replace(request, targets=tuple(dict.fromkeys(targets)), excludes=tuple(excludes))
 
 
 def _add_reason(problem: Diagnostic, reason: Diagnostic) -> Diagnostic:

@@ -200,7 +200,9 @@ def _build_zone_group(
     changed_members: list[GroupMember] = []
     required_zones: set[str] = set()
     for member in group:
-        if _is_fixed(member, may_move=may_move):
+        is_existing = member.rank < 0
+        is_fixed = not _is_changeable(member) or (is_existing and not may_move)
+        if is_fixed:
             required_zones.add(member.placement.availability_zone)
         else:
             changed_members.append(member)
@@ -220,12 +222,6 @@ def _build_zone_group(
         tuple(changed_members),
         is_rewritten,
     )
-
-
-def _is_fixed(member: GroupMember, *, may_move: bool) -> bool:
-    """Return whether a member keeps its zone: its argument is fixed, or it may not move."""
-    is_existing = member.rank < 0
-    return not _is_changeable(member) or (is_existing and not may_move)
 
 
 def _get_cluster_name(member: GroupMember) -> str:

@@ -79,23 +79,26 @@ def collect_fit_failures(
     `outside_targets` are the racks and machines outside the selection, `forgotten_hosts` those that the plan
     forgets.
     """
-    hint = _format_outside_targets(outside_targets) + _format_forgotten(forgotten_hosts)
+    if not forgotten_hosts:
+        forgotten = ""
+    else:
+        names, pronoun = format_first(forgotten_hosts, MAXIMUM_NAMED), select_form(len(forgotten_hosts), "it", "them")
+        forgotten = (
+            f" This plan forgets {names}, so no machine of {pronoun} is known: omit the removed "
+            f"{select_form(len(forgotten_hosts), 'block', 'blocks')} of {pronoun}, or forget the objects there too."
+        )
+    hint = _format_outside_targets(outside_targets) + forgotten
     diagnostics: list[Diagnostic] = []
     unplaced = []
     for vms in objects:
         diagnostics += [_build_pin_warning(vms, reason) for reason in vms.placements.pin_rejections]
         for pool in vms.pools:
-            shortage = _find_shortage(vms, pool)
+            keys = ((pool.pool, number) for number in pool.numbers)
+            shortage = next((vms.placements.failures[key] for key in keys if key in vms.placements.failures), None)
             if shortage is not None:
                 diagnostics.append(_build_error(vms, pool, shortage, hint))
                 unplaced.append(_build_unplaced(vms, pool))
     return FitFailures(tuple(diagnostics), tuple(unplaced))
-
-
-def _find_shortage(vms: VmObject, pool: PoolDemand) -> Shortage | None:
-    """Return the shortage of the first failed VM of a pool; None if all are placed."""
-    keys = ((pool.pool, number) for number in pool.numbers)
-    return next((vms.placements.failures[key] for key in keys if key in vms.placements.failures), None)
 
 
 def _build_unplaced(vms: VmObject, pool: PoolDemand) -> UnplacedPool:
@@ -179,16 +182,6 @@ def _format_outside_targets(addresses: Sequence[str]) -> str:
     names = ", ".join(addresses[:MAXIMUM_NAMED])
     more = f" and {len(addresses) - MAXIMUM_NAMED} more" if len(addresses) > MAXIMUM_NAMED else ""
     return f" -target or -exclude excludes these from the plan, so their capacity is unknown: {names}{more}."
-
-
-def _format_forgotten(addresses: Sequence[str]) -> str:
-    if not addresses:
-        return ""
-    names, pronoun = format_first(addresses, MAXIMUM_NAMED), select_form(len(addresses), "it", "them")
-    return (
-        f" This plan forgets {names}, so no machine of {pronoun} is known: omit the removed "
-        f"{select_form(len(addresses), 'block', 'blocks')} of {pronoun}, or forget the objects there too."
-    )
 
 
 # --- violated placement groups ------------------------------------------------------------------

@@ -100,7 +100,9 @@ def evaluate_rules(
         verdict = _build_verdict(instance, groups, outcomes)
         verdicts.verdicts.append(verdict)
         if verdict.satisfied != "always":
-            verdicts.diagnostics.append(_build_diagnostic(instance, verdict))
+            severity = Severity.ERROR if verdict.enforcement == "deny" else Severity.WARNING
+            diagnostic = instance.build_diagnostic(Problem((), SEPARATION_VIOLATED, format_verdict(verdict), severity))
+            verdicts.diagnostics.append(diagnostic)
             verdicts.open_rules.append(OpenRule(instance, verdict, groups))
     return verdicts
 
@@ -380,11 +382,6 @@ def _split_name(name: str) -> tuple[tuple[int, str], ...]:
 
 
 # --- messages ----------------------------------------------------------------------------------
-
-
-def _build_diagnostic(instance: Instance, verdict: SeparationVerdict) -> Diagnostic:
-    severity = Severity.ERROR if verdict.enforcement == "deny" else Severity.WARNING
-    return instance.build_diagnostic(Problem((), SEPARATION_VIOLATED, format_verdict(verdict), severity))
 
 
 def format_verdict(verdict: SeparationVerdict) -> str:

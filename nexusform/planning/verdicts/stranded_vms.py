@@ -5,7 +5,7 @@ the selection, or a destroy plan includes only the machine. Such a plan is rejec
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -94,7 +94,12 @@ def find_lost_forgotten_vms(
             if vm[:2] in prior_machines and _is_host_lost(instance, vm, site):
                 lost_vms.setdefault(address, []).append(vm)
         if address in lost_vms and not (instance.is_removed or instance.is_replaced):
-            instance.private = _remove_from_note(instance, lost_vms[address])
+            # Return the note of a rack or machine without these VMs.
+            prior = instance.prior.private if instance.prior is not None else None
+            note = dict(instance.private or prior or {})
+            removed_keys = {vm[1:] for vm in lost_vms[address]}
+            remaining_rows = [row for row in note.pop(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in removed_keys]
+            instance.private = {**note, **({FORGOTTEN_VMS: remaining_rows} if remaining_rows else {})}
     return lost_vms
 
 
@@ -115,15 +120,6 @@ def _is_host_lost(instance: Instance, vm: LostVm, site: SitePlan | None) -> bool
     if site is None:
         return instance.is_removed or instance.is_replaced
     return site.find_machine_trigger(vm[1]) in (MACHINE_REMOVED, MACHINE_REPLACED)
-
-
-def _remove_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -> Mapping[str, Any]:
-    """Return the note of a rack or machine without these VMs."""
-    prior = instance.prior.private if instance.prior is not None else None
-    note = dict(instance.private or prior or {})
-    removed_keys = {vm[1:] for vm in lost_vms}
-    remaining_rows = [row for row in note.pop(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in removed_keys]
-    return {**note, **({FORGOTTEN_VMS: remaining_rows} if remaining_rows else {})}
 
 
 def check_lost_forgotten_vms(

@@ -60,7 +60,13 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
         problems.append(_build_impossible_cells_warning(impossible))
     overcommitted = [*_find_overcommitted(vms, machines), *_find_impossible_layouts(vms, machines)]
     if overcommitted:
-        problems.append(_build_overcommit_warning(overcommitted))
+        overcommit_warning = build_warning(
+            "overcommitted-site",
+            f"A cell runs more VMs than fit, on {_format_names(overcommitted)}. Causes: a smaller machine, an import, "
+            "a pinned VM, or an edited state. The VMs are counted; the cells accept no new VM until they "
+            "have capacity again.",
+        )
+        problems.append(overcommit_warning)
     return problems
 
 
@@ -302,13 +308,4 @@ def _build_impossible_cells_warning(reasons: list[str]) -> Diagnostic:
     return build_warning(
         "impossible-numa-cells",
         (f"{reasons[0]}{more} This was observed. These cells count as unknown, and the capacity stays reserved."),
-    )
-
-
-def _build_overcommit_warning(names: list[str]) -> Diagnostic:
-    return build_warning(
-        "overcommitted-site",
-        f"A cell runs more VMs than fit, on {_format_names(names)}. Causes: a smaller machine, an import, "
-        "a pinned VM, or an edited state. The VMs are counted; the cells accept no new VM until they "
-        "have capacity again.",
     )

@@ -148,16 +148,13 @@ def _place_existing(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) 
             pool = pools.get(vm.pool)
             if pool is None or vm.placement.machine not in site.machines:
                 continue
-            demand = build_demand(vms.request.demand, _remove_idle_hints(pool), vm.number)
+            hints = tuple(hint for hint in pool.constraints.hints if hint.racks)
+            demand = build_demand(
+                vms.request.demand, replace(pool, constraints=replace(pool.constraints, hints=hints)), vm.number
+            )
             handle = site.scheduler.add_existing(demand.vm, demand.sku, vm.placement)
             by_site.setdefault(site.id, []).append(_ExistingVm(vms, pool, vm, demand, handle))
     return by_site
-
-
-def _remove_idle_hints(pool: PoolDemand) -> PoolDemand:
-    """Return the pool without hints that match no existing VM."""
-    hints = tuple(hint for hint in pool.constraints.hints if hint.racks)
-    return replace(pool, constraints=replace(pool.constraints, hints=hints))
 
 
 # --- groups of one object ----------------------------------------------------------------------

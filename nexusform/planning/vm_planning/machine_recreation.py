@@ -32,7 +32,14 @@ def find_recreated_machines(
         (address, instance.current.attributes) for address, instance in instances if instance.current is not None
     )
     before = build_inventory(recorded, types)
-    causes = _map_causes(before, blocks, removed)
+    # Return the address of the new resource for each re-created site, rack or machine.
+    created = {str(instance.address) for instance in blocks.instances.values() if instance.action in _CREATE_ACTIONS}
+    created_by_key = {key: address for key, address in _iterate_offers(blocks.inventory) if address in created}
+    causes = {
+        key: created_by_key[key]
+        for key, address in _iterate_offers(before)
+        if address in removed and key in created_by_key
+    }
     recreated: dict[str, dict[str, MachineRecreation]] = {}
     for site_id, name, cause, machine in _iterate_affected_machines(before, causes):
         new_machine = sites[site_id].machines.get(name) if site_id in sites else None
@@ -52,17 +59,6 @@ def _iterate_removed_offers(blocks: BlockPlanner) -> Iterator[Address]:
         is_missing = blocks.prior.get_object(address) is None
         if is_missing or (instance is not None and (instance.is_replaced or instance.action is Action.DELETE)):
             yield address
-
-
-def _map_causes(before: Inventory, blocks: BlockPlanner, removed: set[str]) -> Mapping[tuple[str, ...], str]:
-    """Return the address of the new resource for each re-created site, rack or machine."""
-    created = {str(instance.address) for instance in blocks.instances.values() if instance.action in _CREATE_ACTIONS}
-    created_by_key = {key: address for key, address in _iterate_offers(blocks.inventory) if address in created}
-    return {
-        key: created_by_key[key]
-        for key, address in _iterate_offers(before)
-        if address in removed and key in created_by_key
-    }
 
 
 def _iterate_offers(inventory: Inventory) -> Iterator[tuple[tuple[str, ...], str]]:

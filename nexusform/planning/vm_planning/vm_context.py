@@ -58,16 +58,13 @@ class HintTargets:
             values = vms.instance.config or vms.instance.planned
             if values is not None and not vms.is_removed:
                 self._objects[vms.instance.type.identify(values)] = vms
-                self._record_hints(vms, values)
-
-    def _record_hints(self, vms: VmObject, values: Mapping[str, Any]) -> None:
-        """Record the hard hints of an object by target, replacing its previous ones."""
-        by_target: dict[str, list[_ConfiguredHint]] = {}
-        for index, hint in _iterate_hard_hints(values):
-            if isinstance(hint["resource_id"], str):
-                by_target.setdefault(hint["resource_id"], []).append((vms, index, hint))
-        for target, hints in by_target.items():
-            self._hints_by_target.setdefault(target, {})[vms.instance.address] = hints
+                # Record the hard hints of an object by target, replacing its previous ones.
+                by_target: dict[str, list[_ConfiguredHint]] = {}
+                for index, hint in _iterate_hard_hints(values):
+                    if isinstance(hint["resource_id"], str):
+                        by_target.setdefault(hint["resource_id"], []).append((vms, index, hint))
+                for target, hints in by_target.items():
+                    self._hints_by_target.setdefault(target, {})[vms.instance.address] = hints
 
     def list_incoming_hints(self, vms: VmObject) -> list[HardHint]:
         """Return the hard hints of other VMs that target this object, from the current locations of those
@@ -82,7 +79,16 @@ class HintTargets:
         for owner, index, attributes in chain.from_iterable(hints_by_owner.values()):
             if not owner.placements.vms or owner is vms:
                 continue
-            hint = _invert_hint(owner, attributes)
+            # Return a hard hint as it binds its target: with, or away from, the owner's VMs.
+            placements = [vm.placement for vm in owner.placements.vms.values()]
+            hint = Hint(
+                is_affinity=attributes["hint_type"] == "Affinity",
+                is_hard=True,
+                scope=HintScope(attributes["scope"]),
+                machines=frozenset(placement.machine for placement in placements),
+                racks=frozenset(placement.rack for placement in placements),
+                target=f"{owner.instance.address}, whose hint names it",
+            )
             if is_single or not hint.is_affinity:
                 name = next(iter(owner.placements.vms.values())).name
                 is_existing = not owner.request.actions.recreations
@@ -120,19 +126,6 @@ class HintTargets:
         if offer is not None:
             return frozenset(machine.name for machine in offer.machines), frozenset({offer.name})
         return None
-
-
-def _invert_hint(owner: VmObject, attributes: Mapping[str, Any]) -> Hint:
-    """Return a hard hint as it binds its target: with, or away from, the owner's VMs."""
-    placements = [vm.placement for vm in owner.placements.vms.values()]
-    return Hint(
-        is_affinity=attributes["hint_type"] == "Affinity",
-        is_hard=True,
-        scope=HintScope(attributes["scope"]),
-        machines=frozenset(placement.machine for placement in placements),
-        racks=frozenset(placement.rack for placement in placements),
-        target=f"{owner.instance.address}, whose hint names it",
-    )
 
 
 def _iterate_hard_hints(values: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -270,36 +263,29 @@ def _check_demand(demand: VmDemand, vms: VmObject, context: VmContext) -> Iterat
     """Yield problems for missing sites, zones and machines."""
     site = context.sites.get(demand.site_id)
     if site is None:
-        yield _build_unknown_site_problem(demand, sorted(context.sites))
+        known = sorted(context.sites)
+        hint = suggest_name(demand.site_id, known) if demand.site_id else ""
+        known_text = f" Known sites: {', '.join(known)}." if known else " No nexus_site is declared."
+        unknown_site_problem = Problem(
+            () if demand.parent_id else ("site_id",),
+            "unknown-site",
+            f'No site has the id "{demand.site_id}".{hint}{known_text}',
+        )
+        yield unknown_site_problem
         return
     zones = site.list_zones()
     for pool in demand.pools:
         missing = sorted((pool.zones or frozenset()) - set(zones))
         if missing:
             problem = _build_unknown_zones_problem(pool, demand.site_id, missing, zones)
-            yield (replace(problem, severity=Severity.WARNING) if _has_unchanged_zones(pool, vms, site) else problem)
+            if (pool.pool, pool.zones) not in [(prior.pool, prior.zones) for prior in vms.prior_pools]:
+                has_unchanged_zones = False
+            else:
+                machines = [vm.placement.machine for vm in vms.prior.existing.values() if vm.pool == pool.pool]
+                has_unchanged_zones = all(machine in site.machines for machine in machines)
+            yield (replace(problem, severity=Severity.WARNING) if has_unchanged_zones else problem)
         if pool.pinned_machine and pool.pinned_machine not in site.machines:
             yield _build_unknown_machine_problem(pool, site)
-
-
-def _has_unchanged_zones(pool: PoolDemand, vms: VmObject, site: SitePlan) -> bool:
-    """Return whether a pool had these zones before, and all of its VMs stay: a real site may report a pool
-    with zones of removed racks.
-    """
-    if (pool.pool, pool.zones) not in [(prior.pool, prior.zones) for prior in vms.prior_pools]:
-        return False
-    machines = [vm.placement.machine for vm in vms.prior.existing.values() if vm.pool == pool.pool]
-    return all(machine in site.machines for machine in machines)
-
-
-def _build_unknown_site_problem(demand: VmDemand, known: Sequence[str]) -> Problem:
-    hint = suggest_name(demand.site_id, known) if demand.site_id else ""
-    known_text = f" Known sites: {', '.join(known)}." if known else " No nexus_site is declared."
-    return Problem(
-        () if demand.parent_id else ("site_id",),
-        "unknown-site",
-        f'No site has the id "{demand.site_id}".{hint}{known_text}',
-    )
 
 
 def _build_unknown_zones_problem(

@@ -148,7 +148,11 @@ class _VmPlanner:
                 diagnostics += self.blocks.evaluate(instance, evaluation)
                 if find_unknown_placement_arguments(instance):
                     return None
-                instance.decision = Decision(planned=_plan_without_placement(instance))
+                assert instance.config is not None
+                computed = {} if instance.is_invalid else {"id": instance.type.identify(instance.config)}
+                instance.decision = Decision(
+                    planned=plan_attributes(instance.type.schema, instance.config, None, computed)
+                )
             if not instance.is_removed and (instance.planned is not None or instance.is_invalid):
                 expose_instance(instance, evaluation)
         return diagnostics
@@ -184,7 +188,14 @@ class _VmPlanner:
                 self.context.current_context.clusters[cluster.type.identify(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []
         for vms in self._get_objects(instances):
-            demand = self._compute_demand(vms)
+            # Compute the demand of an instance.
+            demand, problems = compute_demand(vms, self.context)
+            if demand is not None:
+                self._demand_count += sum(len(pool.numbers) for pool in demand.pools)
+            maximum = self.blocks.request.limits.vms
+            if self._demand_count > maximum:
+                raise build_limit_error("VMs", "vms", maximum)
+            self.diagnostics += problems
             if demand is not None and demand.parent_id:
                 followers.append((vms, demand))
             else:
@@ -198,17 +209,6 @@ class _VmPlanner:
                 instance.forced_reason = REPLACED_WITH_HOST
             self._decide_object(vms, demand, evaluation)
         self.diagnostics += check_system_pools(self._get_objects(instances))
-
-    def _compute_demand(self, vms: VmObject) -> VmDemand | None:
-        """Compute the demand of an instance. Raises DiagnosticsError if the total exceeds the limit."""
-        demand, problems = compute_demand(vms, self.context)
-        if demand is not None:
-            self._demand_count += sum(len(pool.numbers) for pool in demand.pools)
-        maximum = self.blocks.request.limits.vms
-        if self._demand_count > maximum:
-            raise build_limit_error("VMs", "vms", maximum)
-        self.diagnostics += problems
-        return demand
 
     def _decide_object(self, vms: VmObject, demand: VmDemand | None, evaluation: Evaluation) -> None:
         """Decide which VMs of an instance stay, are removed, added or re-created."""
@@ -308,7 +308,12 @@ class _VmPlanner:
             # Re-created at the same location: the values are unchanged, but a step is needed.
             instance.decision = replace(instance.decision, action=Action.UPDATE)
         if not vms.is_unchanged and vms.request.demand is not None:
-            instance.private = _build_note(vms, self.blocks.request.state.serial + 1)
+            prior = vms.instance.prior.private if vms.instance.prior is not None else None
+            placed_vms, present = vms.list_placed_names(), vms.list_names()
+            note = record_placed(prior, placed_vms, present, self.blocks.request.state.serial + 1)
+            instance.private = record_left_machines(
+                note, vms.map_left_machines(), {name for name, _ in placed_vms}, present
+            )
 
     def _compute_attributes(self, vms: VmObject) -> dict[str, Any]:
         """Return the computed attributes with the placements; none for unchanged objects."""
@@ -318,7 +323,15 @@ class _VmPlanner:
         is_existing = instance.prior is not None and not _has_changed_argument(instance)
         if is_existing and vms.is_unchanged and not self.blocks.inventory.skus:
             return {}
-        arguments = {**_get_prior_computed(instance), **instance.config}
+        # Return the prior computed attributes; none for a new or replaced object.
+        before = instance.before
+        if before is None or instance.is_replaced:
+            prior_computed = {}
+        else:
+            attributes = instance.type.schema.attributes.items()
+            computed = [name for name, attribute in attributes if not attribute.is_configurable]
+            prior_computed = {name: before[name] for name in computed if name in before}
+        arguments = {**prior_computed, **instance.config}
         return family.assemble(arguments, self.context.current_context, vms.list_placed_vms(), vms.waiting_vms)
 
 
@@ -331,37 +344,22 @@ def _has_changed_argument(instance: Instance) -> bool:
     return not has_equal_values(schema, arguments, instance.before or {})
 
 
-def _get_prior_computed(instance: Instance) -> Mapping[str, Any]:
-    """Return the prior computed attributes; none for a new or replaced object."""
-    before = instance.before
-    if before is None or instance.is_replaced:
-        return {}
-    attributes = instance.type.schema.attributes.items()
-    computed = [name for name, attribute in attributes if not attribute.is_configurable]
-    return {name: before[name] for name in computed if name in before}
-
-
-def _plan_without_placement(instance: Instance) -> dict[str, Any]:
-    """Return the planned attributes with unknown placements: of computed attributes only the id is known."""
-    assert instance.config is not None
-    computed = {} if instance.is_invalid else {"id": instance.type.identify(instance.config)}
-    return plan_attributes(instance.type.schema, instance.config, None, computed)
-
-
-def _build_note(vms: VmObject, serial: int) -> dict[str, Any] | None:
-    """Build the note with the origin of each VM's placement."""
-    prior = vms.instance.prior.private if vms.instance.prior is not None else None
-    placed_vms, present = vms.list_placed_names(), vms.list_names()
-    note = record_placed(prior, placed_vms, present, serial)
-    return record_left_machines(note, vms.map_left_machines(), {name for name, _ in placed_vms}, present)
-
-
 # --- a destroy plan ----------------------------------------------------------------------------
 
 
 def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], PlanContext]:
     """Destroy the selection and its dependents. Return the prior VMs and the prior context."""
-    _decide_instances(blocks)
+    # Decide for every prior instance whether it is destroyed or unchanged.
+    configured = {block.address: block for block in blocks.order.blocks}
+    destroyed = _select_destroyed(blocks.selection, blocks.prior)
+    for address in sorted(blocks.prior.instances, key=compute_address_order):
+        if address.type not in blocks.request.registries.resource_types:
+            continue
+        block = configured.get(address.config_address)
+        is_destroyed = address in destroyed
+        blocks.instances[address] = (
+            blocks.build_deleted(address, "", block) if is_destroyed else blocks.build_unchanged(address, block)
+        )
     context = build_destroy_context(blocks)
     remaining_context = (
         replace(context, sites=_build_remaining_sites(blocks)) if blocks.selection.is_partial else context
@@ -385,20 +383,6 @@ def _build_remaining_sites(blocks: BlockPlanner) -> Mapping[str, SitePlan]:
     ]
     objects = [(address, attributes) for address, attributes in remaining if attributes is not None]
     return build_sites(build_inventory(objects, blocks.request.registries.resource_types))[0]
-
-
-def _decide_instances(blocks: BlockPlanner) -> None:
-    """Decide for every prior instance whether it is destroyed or unchanged."""
-    configured = {block.address: block for block in blocks.order.blocks}
-    destroyed = _select_destroyed(blocks.selection, blocks.prior)
-    for address in sorted(blocks.prior.instances, key=compute_address_order):
-        if address.type not in blocks.request.registries.resource_types:
-            continue
-        block = configured.get(address.config_address)
-        is_destroyed = address in destroyed
-        blocks.instances[address] = (
-            blocks.build_deleted(address, "", block) if is_destroyed else blocks.build_unchanged(address, block)
-        )
 
 
 def _select_destroyed(selection: Selection, prior: PriorState) -> AbstractSet[Address]:

@@ -49,7 +49,17 @@ def build_vm_object(instance: Instance, context: VmContext, recorded: Mapping[st
         recorded_placements = _find_moved_vms(existing, family.list_existing_vms(recorded))
     vms = VmObject(instance, PriorVms(demand, existing, family.list_unplaced_vms(attributes), recorded_placements))
     for vm in existing.values():
-        _reserve_capacity(vms, vm, context)
+        # Reserve the capacity of an existing VM on its machine.
+        demand = vms.prior.demand
+        site = context.sites.get(demand.site_id) if demand is not None else None
+        if demand is None or site is None:
+            continue
+        pool = next((pool for pool in demand.pools if pool.pool == vm.pool), None)
+        name = build_vm_name(demand, pool, vm.pool, vm.number)
+        reservation = site.place_existing(name, find_sku(vm, pool, context.prior_context.skus), vm.placement)
+        if reservation is not None:
+            handle, _ = reservation
+            vms.placements.reservations[vm.pool, vm.number] = (site, handle)
     return vms
 
 
@@ -61,20 +71,6 @@ def _find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[Place
         if observed is not None and observed.placement.machine != vm.placement.machine:
             moved[vm.pool, vm.number] = vm.placement
     return moved
-
-
-def _reserve_capacity(vms: VmObject, vm: PlacedVm, context: VmContext) -> None:
-    """Reserve the capacity of an existing VM on its machine."""
-    demand = vms.prior.demand
-    site = context.sites.get(demand.site_id) if demand is not None else None
-    if demand is None or site is None:
-        return
-    pool = next((pool for pool in demand.pools if pool.pool == vm.pool), None)
-    name = build_vm_name(demand, pool, vm.pool, vm.number)
-    reservation = site.place_existing(name, find_sku(vm, pool, context.prior_context.skus), vm.placement)
-    if reservation is not None:
-        handle, _ = reservation
-        vms.placements.reservations[vm.pool, vm.number] = (site, handle)
 
 
 def decide_actions(vms: VmObject, demand: VmDemand | None, context: VmContext) -> None:

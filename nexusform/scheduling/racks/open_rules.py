@@ -90,7 +90,7 @@ def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
     packed, shift = _convert_figures(columns[0]), shifts[0]
     for figures, next_shift in zip(columns[1:], shifts[1:], strict=True):
         packed, shift = _combine_figures(packed, shift, _convert_figures(figures)), next_shift
-    return _build_shifted(packed, shift) if shift else packed
+    return (lambda item: packed(item) << shift) if shift else packed
 
 
 def _convert_figures(figures: Figures) -> Figure:
@@ -101,11 +101,6 @@ def _convert_figures(figures: Figures) -> Figure:
 def _combine_figures(upper: Figure, shift: int, lower: Figure) -> Figure:
     """Combine two figures in one number, the lower one in the lowest `shift` bits."""
     return lambda item: upper(item) << shift | lower(item)
-
-
-def _build_shifted(figure: Figure, shift: int) -> Figure:
-    """Build the figure moved up by some bits."""
-    return lambda item: figure(item) << shift
 
 
 def open_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFilter]:

@@ -85,19 +85,17 @@ def find_further_problems(
         locate_text_line(d, configuration.files) for d in candidates if _get_identity(d) not in known_identities
     ]
     if not has_errors([*known_problems, *problems]):
-        problems += _lint_defaults(request, configuration)
+        # Lint without state, if every variable has a default.
+        from nexusform.planning.planner import make_plan
+        from nexusform.workflow.opening.linting import lint_literals
+
+        if any(variable.default is None for variable in configuration.root.variables.values()):
+            defaults = []
+        else:
+            plain_request = replace(request, samples=0, includes_remedies=False, lint=False)
+            defaults = lint_literals(make_plan(plain_request), configuration)
+        problems += defaults
     return problems
-
-
-def _lint_defaults(request: PlanRequest, configuration: Configuration) -> list[Diagnostic]:
-    """Lint without state, if every variable has a default."""
-    from nexusform.planning.planner import make_plan
-    from nexusform.workflow.opening.linting import lint_literals
-
-    if any(variable.default is None for variable in configuration.root.variables.values()):
-        return []
-    plain_request = replace(request, samples=0, includes_remedies=False, lint=False)
-    return lint_literals(make_plan(plain_request), configuration)
 
 
 def _get_identity(diagnostic: Diagnostic) -> tuple[object, ...]:

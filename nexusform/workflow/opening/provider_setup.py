@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -150,7 +150,13 @@ def _evaluate_settings(
         return None, problems, bool(sensitive)
     unknown_names = sorted(name for name, value in values.items() if _has_unknown(value))
     if unknown_names:
-        problems.append(_build_unknown_error(block, unknown_names, body.locate((unknown_names[0],))))
+        span = body.locate((unknown_names[0],))
+        detail = (
+            f"Provider settings must be known before the plan; {', '.join(unknown_names)} is known only later. Use "
+            "variables, locals and literals."
+        )
+        unknown_error = build_error("provider-configuration-unknown", detail, span, block=_format_header(block))
+        problems.append(unknown_error)
         return None, problems, bool(sensitive)
     return values, problems, bool(sensitive)
 
@@ -161,14 +167,6 @@ def _build_sensitive_error(block: ProviderBlock, path: Path, span: Span) -> Diag
         "a value that is not secret, or mark it with nonsensitive()."
     )
     return build_error("invalid-provider-configuration", detail, span, block=_format_header(block))
-
-
-def _build_unknown_error(block: ProviderBlock, names: Sequence[str], span: Span) -> Diagnostic:
-    detail = (
-        f"Provider settings must be known before the plan; {', '.join(names)} is known only later. Use "
-        "variables, locals and literals."
-    )
-    return build_error("provider-configuration-unknown", detail, span, block=_format_header(block))
 
 
 def _has_unknown(value: Any) -> bool:

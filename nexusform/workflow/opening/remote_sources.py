@@ -56,7 +56,13 @@ class RemoteStates(Struct, frozen=True):
         if stored is None:
             return None, problems
         if not stored.state.lineage:
-            return None, [*problems, _build_missing_problem(backend, query)]
+            missing_problem = Problem(
+                (),
+                "missing-remote-state",
+                f'There is no state at {backend.describe()} (workspace "{query.workspace}"). Apply its '
+                "configuration first, or correct backend, config or workspace of this block.",
+            )
+            return None, [*problems, missing_problem]
         return stored.state, problems
 
     def _open_backend(self, query: StateQuery) -> tuple[StateBackend | None, list[Problem]]:
@@ -95,15 +101,6 @@ def _convert_diagnostic(diagnostic: Diagnostic, query: StateQuery) -> Problem:
             f'`remote_state_data_source "{query.reader}"` that names the method.'
         )
     return Problem((), diagnostic.id, detail, diagnostic.severity)
-
-
-def _build_missing_problem(backend: StateBackend, query: StateQuery) -> Problem:
-    return Problem(
-        (),
-        "missing-remote-state",
-        f'There is no state at {backend.describe()} (workspace "{query.workspace}"). Apply its '
-        "configuration first, or correct backend, config or workspace of this block.",
-    )
 
 
 # --- settings ----------------------------------------------------------------------------------

@@ -60,7 +60,15 @@ def save_failed_plan(
         document, problems = encrypt_plan(document, configuration, context)
         if has_errors(problems):
             return problems
-    return _write_document(document, path)
+    # On failure, delete the older one.
+    try:
+        write_output(path, document, private=True)
+    except OSError as problem:
+        error = build_error("plan-save-failed", f'"{path}" cannot be written: {problem.strerror}.')
+        with suppress(OSError):
+            remove_older_output(path)
+        return [error]
+    return []
 
 
 def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) -> list[Diagnostic]:
@@ -114,15 +122,3 @@ def reject_failed_plan(saved: SavedPlan, path: str) -> list[Diagnostic]:
             f"them. Fix them and run `nexusform plan -out={path}` again.",
         )
     ]
-
-
-def _write_document(document: bytes, path: str) -> list[Diagnostic]:
-    """Write a plan file. On failure, delete the older one."""
-    try:
-        write_output(path, document, private=True)
-    except OSError as problem:
-        error = build_error("plan-save-failed", f'"{path}" cannot be written: {problem.strerror}.')
-        with suppress(OSError):
-            remove_older_output(path)
-        return [error]
-    return []

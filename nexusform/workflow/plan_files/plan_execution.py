@@ -40,7 +40,7 @@ from nexusform.plans.plan import CheckResult, Plan, Step, StepKind
 from nexusform.plans.saved import plan_file
 from nexusform.state import codec, journal
 from nexusform.state.draft import UnfinishedApply, build_plan_parts
-from nexusform.state.journal import ApplyEnd, ApplyStart, PlanPart, Record
+from nexusform.state.journal import ApplyEnd, ApplyStart
 from nexusform.state.objects import State
 from nexusform.workflow.opening.stored_state import StoredState
 from nexusform.workflow.opening.system_io import write_output
@@ -92,8 +92,17 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: PlanApplyOptio
     if len(first_records) == 1 and not plan.steps and not plan.has_changes:
         # Nothing to write, except re-encryption after a key change.
         return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(_refresh_encryption(run)))
+    # Build the journal records of the plan during its execution.
+    if not plan.steps:
+        plan_records = []
+    else:
+        snapshot = {name: source.text for name, source in run.project.configuration.files.items()}
+        document = plan_file.write_plan_file(record_confinement(plan, run.project.context), snapshot)
+        steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
+        begun = next(record for record in first_records if isinstance(record, ApplyStart))
+        plan_records = build_plan_parts(document, steps, options.plan_digest, begun.lineage, begun.serial)
     # Write the plan first: a truncated journal must not mark it as applied.
-    for record in (*_build_plan_records(run, plan, first_records, options.plan_digest), *first_records):
+    for record in (*plan_records, *first_records):
         recorder.add_record(record)
     replaced_warnings = [_build_replanned_warning(run.stored.remaining, plan)] if run.stored.remaining else []
     outcome = _execute_plan(run, plan, recorder, listener, options)
@@ -118,17 +127,6 @@ def apply_remaining_steps(
         else []
     )
     return _execute_plan(run, remaining_steps.plan, recorder, listener, options, unverified)
-
-
-def _build_plan_records(run: Run, plan: Plan, opening: Sequence[Record], plan_digest: str) -> list[PlanPart]:
-    """Build the journal records of the plan during its execution."""
-    if not plan.steps:
-        return []
-    snapshot = {name: source.text for name, source in run.project.configuration.files.items()}
-    document = plan_file.write_plan_file(record_confinement(plan, run.project.context), snapshot)
-    steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
-    begun = next(record for record in opening if isinstance(record, ApplyStart))
-    return build_plan_parts(document, steps, plan_digest, begun.lineage, begun.serial)
 
 
 def _build_replanned_warning(remaining: UnfinishedApply, plan: Plan) -> Diagnostic:
@@ -230,7 +228,14 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     )
     manual_count = sum(end.is_delegated for end in applied.end_events)
     if manual_count and manual_count == failed:
-        return [build_error("unfinished-apply", _describe_manual_steps(manual_count, skipped_text))]
+        # Describe steps to be done manually; repeating them has no effect before that.
+        steps = f"{format_count(manual_count, 'step')} {select_form(manual_count, 'waits', 'wait')}"
+        manual_steps = (
+            f"{steps} for a site that nexusform cannot change{skipped_text}. Make the changes listed above on "
+            "the site, capture the export again, and run `nexusform apply`. The new plan includes the changes "
+            "that it finds."
+        )
+        return [build_error("unfinished-apply", manual_steps)]
     return [
         build_error(
             "unfinished-apply",
@@ -255,16 +260,6 @@ def _build_waiting_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic
     )
 
 
-def _describe_manual_steps(count: int, skipped_text: str) -> str:
-    """Describe steps to be done manually; repeating them has no effect before that."""
-    steps = f"{format_count(count, 'step')} {select_form(count, 'waits', 'wait')}"
-    return (
-        f"{steps} for a site that nexusform cannot change{skipped_text}. Make the changes listed above on "
-        "the site, capture the export again, and run `nexusform apply`. The new plan includes the changes "
-        "that it finds."
-    )
-
-
 def _compute_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:
     """Compute the outputs and conditions to record. After a failure outputs are unchanged, because they may
     refer to unfinished objects.
@@ -272,7 +267,9 @@ def _compute_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults
     if not applied.is_complete:
         return FinalResults(run.stored.state.outputs, plan.checks)
     request = build_base_request(run.project, StoredState(applied.state))
-    wrong_addresses = {_remove_keys(miss.address) for miss in applied.wrong_predictions}
+    wrong_addresses = {
+        re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[[0-9]+\]', "", miss.address) for miss in applied.wrong_predictions
+    }
     return evaluate_final_results(plan, request, run.stored.state.outputs, wrong_addresses)
 
 
@@ -280,10 +277,6 @@ def _build_wrong_output(output: ChangedOutput) -> WrongPrediction:
     is_hidden = output.planned.sensitive or output.actual.sensitive
     values = (_SENSITIVE_VALUE, _SENSITIVE_VALUE) if is_hidden else (output.planned.value, output.actual.value)
     return WrongPrediction("output", (output.name,), *values)
-
-
-def _remove_keys(address: str) -> str:
-    return re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[[0-9]+\]', "", address)
 
 
 def _build_check(check: CheckResult) -> dict[str, Any]:
@@ -314,7 +307,7 @@ def _save_state(run: Run, recorder: Recorder, state: State, *, complete: bool) -
         remaining = None if complete else recorder.get_remaining()
         preserved = [
             journal.encode_record(record)
-            for record in (*recorder.list_open_intents(), *_list_remaining_records(remaining))
+            for record in (*recorder.list_open_intents(), *(remaining.build_records() if remaining else []))
         ]
         run.project.backend.rewrite_journal(document, preserved)
     except BackendProblem as problem:
@@ -324,10 +317,6 @@ def _save_state(run: Run, recorder: Recorder, state: State, *, complete: bool) -
             return [build_error("unwritable-state", detail)]
         return [_save_rescue_file(run, document, str(problem))]
     return []
-
-
-def _list_remaining_records(remaining: UnfinishedApply | None) -> list[Record]:
-    return remaining.build_records() if remaining else []
 
 
 def _refresh_encryption(run: Run) -> list[Diagnostic]:

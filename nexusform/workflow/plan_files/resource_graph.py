@@ -12,7 +12,6 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.planning.preparation.planning_order import compute_planning_order
-from nexusform.plans.plan import Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
@@ -41,7 +40,16 @@ def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool =
         problems += reject_failed_plan(saved, plan_path) if saved else []
         if saved is None or has_errors(problems):
             return Graph(diagnostics=tuple(problems), is_drawable=False)
-        graph = _build_plan_graph(saved.plan)
+        # Build the graph of changes and their dependencies.
+        nodes = tuple(str(change.address) for change in saved.plan.changes)
+        by_resource: dict[str, list[str]] = {}
+        for change in saved.plan.changes:
+            by_resource.setdefault(str(change.address.resource), []).append(str(change.address))
+        edges: list[tuple[str, str]] = []
+        for change in saved.plan.changes:
+            for resource in change.dependencies:
+                edges += [(str(change.address), dependency) for dependency in by_resource.get(resource, ())]
+        graph = Graph(nodes, tuple(edges))
     else:
         graph = _build_configuration_graph(context)
     if not destroy:
@@ -70,19 +78,6 @@ def _build_configuration_graph(context: CommandContext) -> Graph:
         dependencies = [dependency for dependency in order.needs.get(block.address, ()) if dependency in addresses]
         edges += [(str(block.address), str(dependency)) for dependency in dependencies]
     return Graph(nodes, tuple(edges), tuple(problems), configuration.files, is_drawable=bool(nodes) or not problems)
-
-
-def _build_plan_graph(plan: Plan) -> Graph:
-    """Build the graph of changes and their dependencies."""
-    nodes = tuple(str(change.address) for change in plan.changes)
-    by_resource: dict[str, list[str]] = {}
-    for change in plan.changes:
-        by_resource.setdefault(str(change.address.resource), []).append(str(change.address))
-    edges: list[tuple[str, str]] = []
-    for change in plan.changes:
-        for resource in change.dependencies:
-            edges += [(str(change.address), dependency) for dependency in by_resource.get(resource, ())]
-    return Graph(nodes, tuple(edges))
 
 
 # --- drawing, by graphviz where it is installed ------------------------------------------------

@@ -60,12 +60,7 @@ def find_show_target(context: CommandContext, target: str) -> ShowTarget:
         return ShowTarget(tuple(problems), sources)
     if pattern is None:
         return ShowTarget(tuple(problems), sources, state=stored.state)
-    return _select_instances(stored.state, pattern, target, problems, sources)
-
-
-def _select_instances(
-    state: State, pattern: AddressPattern, target: str, problems: list[Diagnostic], sources: Mapping[str, SourceFile]
-) -> ShowTarget:
+    state = stored.state
     addresses = sorted(filter(pattern.is_match, state.instances), key=compute_address_order)
     if not addresses:
         suggestion = suggest_name(target, [str(a) for a in state.instances])

@@ -65,19 +65,14 @@ def find_remaining_steps(
     # After a checkpoint the remaining steps already have the serial of the next record.
     expected_serials = (remaining.serial - 1, remaining.serial)
     if state.lineage != remaining.lineage or state.serial not in expected_serials:
-        return remaining_steps, [_build_state_changed_error(remaining_steps, remaining.serial, state.serial)]
+        state_changed_error = build_error(
+            "state-changed-since-apply",
+            f"An earlier apply is unfinished. {remaining_steps.summary}. It left the state at serial "
+            f"{remaining.serial}, but the serial is now {state.serial}, so these steps may be outdated. Drop "
+            "them with `nexusform apply -discard`, then plan again.",
+        )
+        return remaining_steps, [state_changed_error]
     return remaining_steps, []
-
-
-def _build_state_changed_error(
-    remaining_steps: RemainingSteps, expected_serial: int, current_serial: int
-) -> Diagnostic:
-    return build_error(
-        "state-changed-since-apply",
-        f"An earlier apply is unfinished. {remaining_steps.summary}. It left the state at serial "
-        f"{expected_serial}, but the serial is now {current_serial}, so these steps may be outdated. Drop "
-        "them with `nexusform apply -discard`, then plan again.",
-    )
 
 
 def check_interrupted_apply(stored: StoredState, context: CommandContext) -> list[Diagnostic]:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 import nexusform
-from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, Configuration, ResourceBlock
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
 from nexusform.diagnostics.source import Position, SourceFile, Span
 from nexusform.domain_table import LazyTable, collect_targets
@@ -169,21 +169,18 @@ def _find_object(
         problems.append(build_error("import-failed", str(problem), target.span, block="import"))
         return None
     if match is None:
-        problems.append(_build_missing_error(target, name, observes=provider.observes_objects))
+        detail = (
+            f'While importing {target.address}, the provider "{name}" found no single object of type '
+            f'{target.address.type} with the id "{target.id}". Check the id: only existing objects can be '
+            "imported."
+        )
+        if not provider.observes_objects:
+            detail += ' This provider reads no site: set one, for example reality = "FILE".'
+        missing_error = build_error("cannot-import-non-existent-remote-object", detail, target.span, block="import")
+        problems.append(missing_error)
         return None
     key, attributes = match
     return ObjectState(normalize_imported(kind.schema, attributes, target.id), key.creation, provider=name)
-
-
-def _build_missing_error(target: ImportTarget, provider: str, *, observes: bool) -> Diagnostic:
-    detail = (
-        f'While importing {target.address}, the provider "{provider}" found no single object of type '
-        f'{target.address.type} with the id "{target.id}". Check the id: only existing objects can be '
-        "imported."
-    )
-    if not observes:
-        detail += ' This provider reads no site: set one, for example reality = "FILE".'
-    return build_error("cannot-import-non-existent-remote-object", detail, target.span, block="import")
 
 
 # --- generated configuration -------------------------------------------------------------------
@@ -256,7 +253,13 @@ def _build_body(
     """Build a body for the hcl2 package: arguments, then nested blocks by label. `mark` is the key that
     distinguishes a block from a map; `path` is that of the body.
     """
-    document: dict[str, Any] = {mark: True, **_build_arguments(schema, attributes, references, path)}
+    # Build the relevant arguments, with those in `references` as references.
+    arguments = {
+        name: references.get((*path, name)) or _build_expression(attributes[name])
+        for name, attribute in schema.attributes.items()
+        if _is_relevant(attribute, attributes.get(name))
+    }
+    document: dict[str, Any] = {mark: True, **arguments}
     for name, block in schema.blocks.items():
         value = attributes.get(name)
         if not value:
@@ -280,17 +283,6 @@ def _list_blocks(
         return [("", part) for part in value]
     order = attributes.get(get_order_attribute(name)) or list(value)
     return [(label, value[label]) for label in order if label in value]
-
-
-def _build_arguments(
-    schema: BlockSchema, attributes: Mapping[str, Any], references: Mapping[ValuePath, str], path: ValuePath
-) -> dict[str, Any]:
-    """Build the relevant arguments, with those in `references` as references."""
-    return {
-        name: references.get((*path, name)) or _build_expression(attributes[name])
-        for name, attribute in schema.attributes.items()
-        if _is_relevant(attribute, attributes.get(name))
-    }
 
 
 def _is_relevant(attribute: AttributeSchema, value: Any) -> bool:
@@ -329,7 +321,12 @@ def resolve_import_address(
         address = parse_address(text)
     except AddressProblem as problem:
         return None, None, [build_error("invalid-address", str(problem))]
-    block = _index_blocks(project.configuration).get(str(address.config_address))
+    # Return the blocks of managed resources of all modules by address.
+    blocks: dict[str, ResourceBlock] = {}
+    for module in iterate_modules(project.configuration.root):
+        managed = [block for block in module.resources.values() if block.mode == "managed"]
+        blocks.update({str(block.address): block for block in managed})
+    block = blocks.get(str(address.config_address))
     if block is not None and address.mode == "managed":
         return block, address, []
     example = f'resource "{address.type}" "{address.name}" {{\n    # (resource arguments)\n  }}'
@@ -338,15 +335,6 @@ def resolve_import_address(
         f"resource, write its block in the module it belongs to, for example:\n\n  {example}"
     )
     return None, None, [build_error("resource-not-in-configuration", detail)]
-
-
-def _index_blocks(configuration: Configuration) -> dict[str, ResourceBlock]:
-    """Return the blocks of managed resources of all modules by address."""
-    blocks: dict[str, ResourceBlock] = {}
-    for module in iterate_modules(configuration.root):
-        managed = [block for block in module.resources.values() if block.mode == "managed"]
-        blocks.update({str(block.address): block for block in managed})
-    return blocks
 
 
 def import_object(

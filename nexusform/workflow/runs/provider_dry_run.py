@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
-from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
+from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic, build_error
 from nexusform.diagnostics.source import Span
 from nexusform.interfaces.plugins import (
@@ -123,7 +123,14 @@ def create_flaw_check(
     }
     blocks_with_errors: set[str] = set()
     for item in errors:
-        addresses = _find_blocks(item, blocks, known_addresses)
+        # Return the resource and data blocks of a diagnostic: all at its location.
+        subject = item.subject
+        blocks_at_location = {str(b.address) for b in blocks if subject is not None and _is_within(subject, b.span)}
+        try:
+            address = str(parse_address(item.address).config_address) if item.address else ""
+        except AddressProblem:  # the address of a module
+            address = ""
+        addresses = blocks_at_location | ({address} & known_addresses)
         if not addresses and item.block.split(" ")[0] not in _UNKNOWN_BLOCKS:
             return partial(_return_flaw, f"the plan has an error ({item.summary})")
         blocks_with_errors |= addresses
@@ -149,19 +156,6 @@ def _find_flaw(blocks_with_errors: set[str], dependencies: Mapping[str, Sequence
         if dependency in blocks_with_errors:
             return f"it depends on {dependency}, which has an error"
     return ""
-
-
-def _find_blocks(
-    diagnostic: Diagnostic, blocks: Sequence[ResourceBlock], known_addresses: AbstractSet[str]
-) -> set[str]:
-    """Return the resource and data blocks of a diagnostic: all at its location."""
-    subject = diagnostic.subject
-    blocks_at_location = {str(b.address) for b in blocks if subject is not None and _is_within(subject, b.span)}
-    try:
-        address = str(parse_address(diagnostic.address).config_address) if diagnostic.address else ""
-    except AddressProblem:  # the address of a module
-        address = ""
-    return blocks_at_location | ({address} & known_addresses)
 
 
 def _is_within(part: Span, block_span: Span) -> bool:

@@ -159,7 +159,13 @@ def _change_locked_state(
     if rescued is not None and _is_continuation(backend, stored, rescued):
         return _write_state(backend, stored, rescued, problems)
     if stored.open_intents and not force:
-        return StateChangeResult(stored.state, None, (*problems, _build_unfinished_error(stored)))
+        names = ", ".join(sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})[:5])
+        unfinished_error = build_error(
+            "apply-interrupted",
+            f"It was interrupted while it changed these objects: {names}. Run `nexusform apply -refresh-only` "
+            "first to read their current values.",
+        )
+        return StateChangeResult(stored.state, None, (*problems, unfinished_error))
     old_state = stored.state
     new_state, change_problems = change(old_state)
     problems += change_problems
@@ -167,7 +173,13 @@ def _change_locked_state(
         return StateChangeResult(old_state, None, tuple(problems))
     if new_state == old_state:
         return StateChangeResult(old_state, old_state, tuple(problems))
-    return _write_state(backend, stored, _increment_serial(old_state, new_state), problems)
+    serial = replace(
+        new_state,
+        lineage=new_state.lineage or str(uuid.uuid4()),
+        serial=max(old_state.serial + 1, new_state.serial),
+        nexusform_version=nexusform.__version__,
+    )
+    return _write_state(backend, stored, serial, problems)
 
 
 def _write_state(
@@ -214,31 +226,6 @@ def _remove_private_note(instance: InstanceState | None) -> InstanceState | None
     return replace(instance, current=replace(instance.current, private=None))
 
 
-def _increment_serial(before: State, after: State) -> State:
-    return replace(
-        after,
-        lineage=after.lineage or str(uuid.uuid4()),
-        serial=max(before.serial + 1, after.serial),
-        nexusform_version=nexusform.__version__,
-    )
-
-
-def _build_unfinished_error(stored: StoredState) -> Diagnostic:
-    names = ", ".join(sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})[:5])
-    return build_error(
-        "apply-interrupted",
-        f"It was interrupted while it changed these objects: {names}. Run `nexusform apply -refresh-only` "
-        "first to read their current values.",
-    )
-
-
-def _run_edit(edit: Callable[[], State]) -> tuple[State | None, list[Diagnostic]]:
-    try:
-        return edit(), []
-    except DiagnosticsError as failure:
-        return None, failure.diagnostics
-
-
 # --- the changes -------------------------------------------------------------------------------
 
 
@@ -253,7 +240,10 @@ def create_move_change(
             pairs.extend(matching)
             return edits.move_instances(state, matching)
 
-        return _run_edit(apply_moves)
+        try:
+            return apply_moves(), []
+        except DiagnosticsError as failure:
+            return None, failure.diagnostics
 
     return change
 
@@ -334,7 +324,10 @@ def untaint(pattern: AddressPattern, named: list[Address], *, allow_missing: boo
         try:
             address = edits.find_instance(state, pattern)
             if address is None:
-                return _build_missing_result(state, pattern, allow_missing=allow_missing)
+                detail = f"The state has no object at {pattern}. `nexusform state list` shows all addresses."
+                if allow_missing:
+                    return state, [build_warning("no-such-resource-instance", detail)]
+                return None, [build_error("no-such-resource-instance", detail)]
             after = edits.without_taint(state, address)
         except DiagnosticsError as refused:
             return None, refused.diagnostics
@@ -342,15 +335,6 @@ def untaint(pattern: AddressPattern, named: list[Address], *, allow_missing: boo
         return after, []
 
     return change
-
-
-def _build_missing_result(
-    state: State, pattern: AddressPattern, *, allow_missing: bool
-) -> tuple[State | None, list[Diagnostic]]:
-    detail = f"The state has no object at {pattern}. `nexusform state list` shows all addresses."
-    if allow_missing:
-        return state, [build_warning("no-such-resource-instance", detail)]
-    return None, [build_error("no-such-resource-instance", detail)]
 
 
 def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:

@@ -25,21 +25,17 @@ def build_check(sku: VmSku) -> CapacityCheck:
         if fitting >= needed:
             return None
         if needed == 1:
-            return _describe_missing_cell(sku, capacity)
+            # Describe the shortage for a VM that needs one cell.
+            max_cpus, max_memory = max(capacity.cpus, default=0), max(capacity.memory, default=0)
+            if max_memory < sku.memory_mib:
+                return f"no cell of {sku.memory_gib:g} GiB left (most: {convert_to_gib(max_memory):g})"
+            if max_cpus < sku.host_vcpus:
+                return f"no cell of {sku.host_vcpus} vCPUs left (most: {max_cpus})"
+            return f"no cell has both {sku.host_vcpus} vCPUs and {sku.memory_gib:g} GiB left"
         size = f"{share.cpus} vCPUs and {convert_to_gib(share.memory):g} GiB"
         return f"{fitting} of the {needed} cells needed have {size} left"
 
     return find_rejection
-
-
-def _describe_missing_cell(sku: VmSku, capacity: MachineCapacity) -> str:
-    """Describe the shortage for a VM that needs one cell."""
-    max_cpus, max_memory = max(capacity.cpus, default=0), max(capacity.memory, default=0)
-    if max_memory < sku.memory_mib:
-        return f"no cell of {sku.memory_gib:g} GiB left (most: {convert_to_gib(max_memory):g})"
-    if max_cpus < sku.host_vcpus:
-        return f"no cell of {sku.host_vcpus} vCPUs left (most: {max_cpus})"
-    return f"no cell has both {sku.host_vcpus} vCPUs and {sku.memory_gib:g} GiB left"
 
 
 def _describe_remaining(demand: Demand, remaining: Interval, _before: Interval) -> str:
@@ -87,17 +83,13 @@ def count_broken_cells(context: ShortageContext, machines: list[int]) -> Counter
             location = vm.machine, cell
             if location not in taken_cells:
                 continue
-            if _is_smaller(vm.sku, sku):
+            is_smaller = (vm.sku.memory_in_cell, vm.sku.cpus_in_cell) < (sku.memory_in_cell, sku.cpus_in_cell)
+            if is_smaller:
                 first_pool.setdefault(location, vm.pool)
             else:
                 taken_cells.discard(location)
                 first_pool.pop(location, None)
     return Counter(first_pool.values())
-
-
-def _is_smaller(sku: VmSku, reference: VmSku) -> bool:
-    """Check whether a VM takes less of its cells than another one."""
-    return (sku.memory_in_cell, sku.cpus_in_cell) < (reference.memory_in_cell, reference.cpus_in_cell)
 
 
 FILTER = CapacityFilter(

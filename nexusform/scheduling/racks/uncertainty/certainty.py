@@ -118,20 +118,15 @@ def run_operations(
             if answer is not None:
                 handles[operation.token], placed[operation.token] = answer
         elif isinstance(operation, OccupyOperation):
-            handles[operation.token] = _add_vm(scheduler, operation)
+            placement = operation.placement
+            if operation.uses_rule_cells:
+                placement = replace(placement, cells=scheduler.select_cells(operation.sku, placement.machine))
+            handles[operation.token] = scheduler.add_existing(operation.vm, operation.sku, placement)
         elif operation.handle is not None:
             scheduler.release(operation.handle)
         elif operation.token in handles:
             scheduler.release(handles.pop(operation.token))
     return placed
-
-
-def _add_vm(scheduler: RackScheduler, operation: OccupyOperation) -> int:
-    """Add a VM without placing it, and return its handle."""
-    placement = operation.placement
-    if operation.uses_rule_cells:
-        placement = replace(placement, cells=scheduler.select_cells(operation.sku, placement.machine))
-    return scheduler.add_existing(operation.vm, operation.sku, placement)
 
 
 def repeat_with_samples(

@@ -70,7 +70,10 @@ class Splits:
         """Enumerate the splits. `base` are the free cells left by the VMs on known cells."""
         self.shares = shares
         self._base = base
-        self._equal_cells = _group_equal_cells(base)
+        positions: dict[tuple[int, int], list[int]] = {}
+        for cell, free_cell in enumerate(base):
+            positions.setdefault(free_cell, []).append(cell)
+        self._equal_cells = [cells for cells in positions.values() if len(cells) > 1]
         self._layers = list(self._enumerate())
         self.is_known = len(self._layers) == len(shares) + 1
         self.legal_splits: tuple[FreeCells, ...] = tuple(sorted(self._layers[-1])) if self.is_known else ()
@@ -114,7 +117,10 @@ class Splits:
         `shares`; it is called only if there are too many splits to enumerate.
         """
         if not self.is_known:
-            return _build_digest_search(self._base, self.shares, text, list_names()).find_cells()
+            names = list_names()
+            order = sorted(range(len(self.shares)), key=lambda vm: (_compute_digest(f"{text}{names[vm]}"), vm))
+            cells = sorted(range(len(self._base)), key=lambda cell: (_compute_digest(f"{text}{cell}"), cell))
+            return _Search(self._base, self.shares, order, lambda _left: cells).find_cells()
         if not self.legal_splits:
             return None
         if len(self.legal_splits) == 1:
@@ -169,14 +175,6 @@ class Splits:
 _Layer: TypeAlias = dict[FreeCells, tuple[FreeCells, Cells]]
 
 
-def _group_equal_cells(base: FreeCells) -> list[list[int]]:
-    """Return groups of two or more cells with equal free resources."""
-    positions: dict[tuple[int, int], list[int]] = {}
-    for cell, free_cell in enumerate(base):
-        positions.setdefault(free_cell, []).append(cell)
-    return [cells for cells in positions.values() if len(cells) > 1]
-
-
 def _combine_kinds(kinds: Sequence[Sequence[int]], count: int) -> Iterator[Cells]:
     """Yield every choice of `count` cells, taking the first cells of each kind."""
     if count == 0:
@@ -211,13 +209,6 @@ def _build_memory_order(*, packed: bool) -> _Ranked:
     """Build a function that sorts cells by free memory, ascending if packed, then by number."""
     sign = 1 if packed else -1
     return lambda split: sorted(range(len(split)), key=lambda cell: (sign * split[cell][1], cell))
-
-
-def _build_digest_search(base: FreeCells, shares: Sequence[Share], text: str, names: Sequence[str]) -> _Search:
-    """Build a search with VMs and cells in the order of their digests."""
-    order = sorted(range(len(shares)), key=lambda vm: (_compute_digest(f"{text}{names[vm]}"), vm))
-    cells = sorted(range(len(base)), key=lambda cell: (_compute_digest(f"{text}{cell}"), cell))
-    return _Search(base, shares, order, lambda _left: cells)
 
 
 class _Search:
