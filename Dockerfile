@@ -1,5 +1,5 @@
 # nexusform with every backend. Mount the configuration at /work:
-#   docker run --rm -v "$PWD:/work" nexusform plan
+#   docker build -t nexusform . && docker run --rm -v "$PWD:/work" nexusform plan
 # The image below is Python 3.12.14 on Debian trixie; docs/security.md says where its digest is from, and how to renew it.
 ARG BASE=python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
 FROM ${BASE} AS build

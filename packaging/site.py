@@ -1,7 +1,8 @@
 """Build the documentation as a site: `python packaging/site.py DIRECTORY` (needs zensical).
 
 DIRECTORY/pages gets a copy of every page in the layout of the repository, so that links between pages hold;
-links to what is no page lead to the repository. docs/README.md is the navigation. DIRECTORY/site is the site.
+links to what is no page lead to the repository (PROJECT_URL), or are text without one. docs/README.md is the
+navigation. DIRECTORY/site is the site.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from pathlib import Path
 
 import msgspec
 
+import nexusform
+
 ROOT = Path(__file__).parents[1]
-REPOSITORY = "https://github.com/nexusform/nexusform"
+REPOSITORY = nexusform.PROJECT_URL
+NO_TARGET = "nexusform:none"  # of a link to a file that is not in the site
+UNLINKED = re.compile(rf"\[([^]]*)\]\({NO_TARGET}\)")
 PAGES = ("*.md", "docs/**/*.md", "examples/**/README.md", "editors/README.md", "state/README.md")
 PICTURES = {".png", ".svg", ".webp"}
 INDEX = Path("docs/README.md")
@@ -31,6 +36,12 @@ CODE_OR_LINK = re.compile(r"^(`{3,}).*?^\1$|`[^`\n]*`|(?<=\]\()[^)\s]+(?=\))", r
 TITLED_FENCE = re.compile(r"^(`{3,})(\w+) +([^\n]+)")
 LINK = re.compile(r"\[[^]]*\]\(([^)#\s]+\.md)\)")
 
+# The theme would ask api.github.com for stars of a repo_url: a page of ours asks nobody.
+SOCIAL = """
+[[project.extra.social]]
+icon = "fontawesome/brands/github"
+link = "{repository}"
+"""
 SETTINGS = """\
 [project]
 site_name = "nexusform"
@@ -44,11 +55,7 @@ nav = {navigation}
 font = false
 features = ["content.code.copy", "navigation.indexes", "navigation.path", "navigation.top", "toc.follow"]
 
-# The theme would ask api.github.com for stars of a repo_url: a page of ours asks nobody.
-[[project.extra.social]]
-icon = "fontawesome/brands/github"
-link = "{repository}"
-
+{social}
 [[project.theme.palette]]
 media = "(prefers-color-scheme: light)"
 scheme = "default"
@@ -86,12 +93,13 @@ def stage(build: Path) -> None:
         copy = build / "pages" / page.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(with_links(page, pages, build), encoding="utf-8")
-    text = SETTINGS.format(repository=REPOSITORY, navigation=as_toml(navigation()))
+    social = SOCIAL.format(repository=REPOSITORY) if REPOSITORY else ""
+    text = SETTINGS.format(social=social, navigation=as_toml(navigation()))
     (build / "zensical.toml").write_text(text, encoding="utf-8")
 
 
 def with_links(page: Path, pages: set[Path], build: Path) -> str:
-    """The text of a page; its links to what is no page lead to the repository."""
+    """Return the text of a page. Links to other files lead to the repository; without one they are text."""
 
     def replacement(match: re.Match[str]) -> str:
         text = match[0]
@@ -99,7 +107,8 @@ def with_links(page: Path, pages: set[Path], build: Path) -> str:
             return TITLED_FENCE.sub(r'\1\2 title="\3"', text)
         return link(text, page, pages, build)
 
-    return CODE_OR_LINK.sub(replacement, page.read_text(encoding="utf-8"))
+    linked_text = CODE_OR_LINK.sub(replacement, page.read_text(encoding="utf-8"))
+    return UNLINKED.sub(r"\1", linked_text)
 
 
 def link(text: str, page: Path, pages: set[Path], build: Path) -> str:
@@ -121,6 +130,8 @@ def link(text: str, page: Path, pages: set[Path], build: Path) -> str:
         picture.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(target, picture)
         return text
+    if not REPOSITORY:
+        return NO_TARGET
     kind = "tree" if target.is_dir() else "blob"
     return f"{REPOSITORY}/{kind}/main/{inside.as_posix()}{mark}{fragment}"
 

@@ -209,7 +209,7 @@ def test_what_an_extra_is_for_names_it_where_it_is_missing(extra: Extra, tmp_pat
     (tmp_path / "main.nf.hcl").write_text(extra.configuration)
     code, output = nexusform(tmp_path, *extra.command, package=extra.package)
     assert code != 0, output
-    assert f"nexusform[{extra.extra}]" in output
+    assert f"'.[{extra.extra}]'" in output
     assert "Traceback" not in output
 
 
@@ -231,13 +231,13 @@ def test_acting_on_azure_is_gone_without_its_packages(tmp_path: Path, monkeypatc
     try:
         for package in ("azure.mgmt.networkcloud", "azure.identity"):
             code, output = nexusform(here, *adopt, package=package)
-            assert (code, "nexusform[azure]" in output, "Traceback" in output) == (1, True, False), output
+            assert (code, "'.[azure]'" in output, "Traceback" in output) == (1, True, False), output
         code, output = nexusform(here, *adopt)
         assert code == 0, output
         node = next(n["name"] for n in server.site.properties(CLUSTER_ID)["nodes"] if "web" in n["name"])
         anew = ("apply", "-auto-approve", f"-replace=nexus_kubernetes_cluster.c:{node}")
         code, output = nexusform(here, *anew, package="lightkube")
-        assert (code, "nexusform[kubernetes]" in output, "Traceback" in output) == (1, True, False), output
+        assert (code, "'.[kubernetes]'" in output, "Traceback" in output) == (1, True, False), output
         _, output = nexusform(here, "apply", "-resume")
         assert "kube/c.yaml cannot be used" in " ".join(output.replace("│", " ").split()), output
     finally:

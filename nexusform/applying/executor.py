@@ -337,8 +337,9 @@ class _Execution:
         self._wrong_predictions.extend(result.wrong_predictions)
         self._predictions.extend(result.predictions)
         outcome = StepOutcome.FAILED if result.error else StepOutcome.DONE
+        is_delegated = isinstance(completed_call.problem, ManualStepPending)
         self._record_end(
-            call.step, outcome, result.error, is_delegated=isinstance(completed_call.problem, ManualStepPending)
+            call.step, StepOutcome.WAITING if is_delegated else outcome, result.error, is_delegated=is_delegated
         )
 
     def _record_end(self, step: Step, outcome: StepOutcome, error: str, *, is_delegated: bool = False) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from nexusform.diagnostics.phrases import format_installation
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem
 
@@ -47,5 +48,5 @@ def require_package(backend: str, extra: str) -> Iterator[None]:
         yield
     except ImportError as problem:
         raise BackendProblem(
-            f'The backend "{backend}" needs the package {problem.name}: pip install "nexusform[{extra}]".'
+            f'The backend "{backend}" needs the package {problem.name}: {format_installation(extra)}.'
         ) from None

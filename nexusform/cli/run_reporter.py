@@ -166,7 +166,7 @@ class TextReporter:
             self.screen.print_text(f"\n{render_plan(plan, sources, options)}", end="")
             self.screen.print_diagnostics(plan.diagnostics, sources, errors_last=view.placement_flags.is_terraform)
         else:
-            before, after = render_halves(plan, options)
+            before, after = render_halves(plan, sources, options)
             self.screen.print_text(f"\n{before}\n")
             errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
             self.screen.print_diagnostics(errors, sources)

@@ -8,7 +8,10 @@ PUBLIC = {
         "locate_text_line Problem Severity suggest_name ValueNote"
     ),
     "levels": "get_level get_warning_level Impact Level UNKNOWN_CAPACITY_IDS",
-    "phrases": ("compute_natural_key format_count format_duration format_first format_list group_ranges select_form"),
+    "phrases": (
+        "compute_natural_key format_count format_duration format_first format_installation format_list group_ranges "
+        "select_form"
+    ),
     "source": "Position SourceFile Span",
     "summaries": "get_summary",
 }

@@ -16,6 +16,11 @@ def format_count(count: int, singular: str, plural: str = "") -> str:
     return f"{count:,} {select_form(count, singular, plural)}"
 
 
+def format_installation(extra: str) -> str:
+    """Format the command for the packages of an extra. nexusform itself is in no package index."""
+    return f"pip install '.[{extra}]' in a checkout of nexusform"
+
+
 def format_list(names: Iterable[str], max_items: int = 8) -> str:
     """Format a list: `a`, `a and b`, `a, b and c`; beyond `max_items` names, the number of further ones."""
     texts = list(names)

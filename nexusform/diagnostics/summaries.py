@@ -34,6 +34,7 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "ambiguous-subscription": "Which subscription?",
     "cannot-import-non-existent-remote-object": "Cannot import non-existent remote object",
     "deleted-machine-with-vms": "Cannot delete a machine that runs VMs",
+    "destructive-rename": "A rename without a moved block destroys VMs",
     "duplicate-check": "Duplicate check configuration",
     "duplicate-resource": "Duplicate resource configuration",
     "errored-saved-plan": "Saved plan has errors",

@@ -17,6 +17,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import KeyProviderBlock
+from nexusform.diagnostics.phrases import format_installation
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import Deadline
 
@@ -70,7 +71,8 @@ def require_cryptography(phrase: str) -> Iterator[None]:
     try:
         yield
     except ImportError as problem:
-        raise EncryptionProblem(f'{phrase} the package {problem.name}: pip install "nexusform[encryption]".') from None
+        command = format_installation("encryption")
+        raise EncryptionProblem(f"{phrase} the package {problem.name}: {command}.") from None
 
 
 def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> EncryptionKey:
@@ -147,7 +149,8 @@ def _call_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
         from azure.identity import DefaultAzureCredential
         from azure.keyvault.keys.crypto import CryptographyClient, KeyWrapAlgorithm
     except ImportError as import_error:
-        raise EncryptionProblem(f'it needs the package {import_error.name}: pip install "nexusform[azure]".') from None
+        command = format_installation("azure")
+        raise EncryptionProblem(f"it needs the package {import_error.name}: {command}.") from None
     try:
         client = CryptographyClient(key_id, DefaultAzureCredential())
         deadline = Deadline(lambda: key_id)

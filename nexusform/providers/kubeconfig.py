@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from msgspec import Struct, ValidationError, convert
 
-from nexusform.diagnostics.phrases import format_list, select_form
+from nexusform.diagnostics.phrases import format_installation, format_list, select_form
 from nexusform.files.external_files import is_untrusted
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.network.api_client import ApiClient, build_token_auth
@@ -112,7 +112,8 @@ def _require_lightkube() -> None:
     try:
         import lightkube.config.client_adapter  # noqa: F401 - checks the installation
     except ImportError:
-        raise KubeconfigProblem('Kubernetes access needs lightkube: pip install "nexusform[kubernetes]".') from None
+        command = format_installation("kubernetes")
+        raise KubeconfigProblem(f"Kubernetes access needs lightkube: {command}.") from None
 
 
 def _read_document(path: Path, trust: KubeconfigTrust) -> Mapping[str, Any]:

@@ -157,7 +157,7 @@ class Hub:
     ) -> Job:
         job = self.fresh(tree)
         given = {name: str(one.get("default", "")) for name, one in ACTION["inputs"].items()}
-        given |= {"token": TOKEN, "directory": "lab", "command": command, "version": "none", **inputs}
+        given |= {"token": TOKEN, "directory": "lab", "command": command, "install": "false", **inputs}
         known: dict[str, str] = {f"inputs.{name}": value for name, value in given.items()}
         known |= self.surroundings(job, run, sha, event)
         for step in ACTION["runs"]["steps"]:
@@ -289,6 +289,7 @@ class Hub:
                 artifacts / given["name"], given["path"], dirs_exist_ok=True
             ),
             "actions/checkout": lambda: None,  # the tree lies there
+            "./.github/actions/nexusform": lambda: None,  # its installation has tests of its own
             "hashicorp/setup-terraform": lambda: None,  # as a program of the hub's
         }
         uses[name]()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import nexusform
 from nexusform.cli.main import COMMANDS, run_command_line
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +114,12 @@ def test_recipes_and_image_install_what_is_pinned() -> None:
         text = (ROOT / name).read_text(encoding="utf-8")
         assert "--require-hashes" in text
         assert "constraints.txt" in text
+
+
+def test_project_urls_have_one_source() -> None:
+    urls = PROJECT.get("urls", {})
+    assert bool(urls) == bool(nexusform.PROJECT_URL)
+    assert all(url.startswith(nexusform.PROJECT_URL) for url in urls.values())
 
 
 def test_the_source_distribution_has_docs_and_no_tests() -> None:

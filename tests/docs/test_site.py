@@ -16,11 +16,12 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+import nexusform
 from tests.rendering.browser import CHROMIUM, DRIVER, MISSING, Browser
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "packaging" / "site.py"
-REPOSITORY = "https://github.com/nexusform/nexusform/"
+REPOSITORY = f"{nexusform.PROJECT_URL}/" if nexusform.PROJECT_URL else ""
 
 
 class Page(HTMLParser):
@@ -69,7 +70,7 @@ def test_code_is_shown_as_code(build: Path) -> None:
 
 def leads_somewhere(link: str, path: Path, pages: dict[Path, Page]) -> bool:
     address = urlsplit(link)
-    if link.startswith((f"{REPOSITORY}blob/main/", f"{REPOSITORY}tree/main/")):
+    if REPOSITORY and link.startswith((f"{REPOSITORY}blob/main/", f"{REPOSITORY}tree/main/")):
         return (ROOT / address.path.split("/", 5)[5]).exists()
     if address.scheme or address.netloc:
         return True
@@ -90,15 +91,18 @@ def test_every_page_is_in_the_navigation(build: Path) -> None:
 
 def test_links_to_what_is_no_page_lead_to_the_repository(build: Path) -> None:
     page = (build / "site" / "docs" / "ci" / "index.html").read_text(encoding="utf-8")
-    assert f'href="{REPOSITORY}blob/main/docs/ci/gitlab.yml"' in page
-    assert f'href="{REPOSITORY}tree/main/docs/ci/policy"' in page
+    for kind, name in (("blob", "docs/ci/gitlab.yml"), ("tree", "docs/ci/policy")):
+        # Without a repository they are text.
+        assert (f'href="{REPOSITORY}{kind}/main/{name}"' in page) == bool(REPOSITORY)
+    assert "nexusform:none" not in page
+    assert "gitlab.yml" in page
 
 
 def test_decisions_are_outside_the_search(build: Path) -> None:
     """They are for contributors; a page that links to one leads to the repository."""
     assert not (build / "site" / "docs" / "decisions").exists()
     page = (build / "site" / "docs" / "index.html").read_text(encoding="utf-8")
-    assert f'href="{REPOSITORY}blob/main/docs/decisions/README.md"' in page
+    assert (f'href="{REPOSITORY}blob/main/docs/decisions/README.md"' in page) == bool(REPOSITORY)
 
 
 def test_no_page_asks_another_host(build: Path) -> None:

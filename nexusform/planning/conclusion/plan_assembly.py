@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
@@ -67,6 +68,7 @@ from nexusform.plans.plan import (
     CheckResult,
     Drift,
     Mode,
+    PlacementAction,
     PlacementChange,
     Plan,
     PredictionScore,
@@ -142,7 +144,7 @@ def build_plan(
     )
     upgrades, delays = _collect_upgrades(vms, outcome)
     combined = _combine_diagnostics(
-        [*validation.diagnostics, *delays, *_find_renames(blocks)],
+        [*validation.diagnostics, *delays, *_find_renames(blocks, rows)],
         check_uncertain_fit(outcome.sites, vms, numa_sampling),
         build_imbalance_error(placement_totals.mistakes),
     )
@@ -210,14 +212,15 @@ def _collect_prior_notes(
     return {address: prior.private or {} for address, prior in priors.items() if prior is not None}
 
 
-def _find_renames(blocks: BlockPlanner) -> Iterable[Diagnostic]:
-    """Return advice on objects that were probably renamed."""
+def _find_renames(blocks: BlockPlanner, rows: Iterable[PlacementChange]) -> Iterable[Diagnostic]:
+    """Return advice on probable renames."""
     instances = blocks.instances.values()
     if blocks.request.mode is not Mode.NORMAL or all(instance.action is not Action.DELETE for instance in instances):
         return ()
     from nexusform.planning.conclusion.rename_advice import find_renames
 
-    return find_renames(instances)
+    removed_vms = Counter(row.address for row in rows if row.action is PlacementAction.REMOVE)
+    return find_renames(instances, removed_vms)
 
 
 def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnostic]) -> list[Diagnostic]:

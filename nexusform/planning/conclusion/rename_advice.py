@@ -5,6 +5,7 @@ object.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from textwrap import indent
 from typing import Any, Final, TypeAlias
 
@@ -14,10 +15,11 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_count
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
-from nexusform.resources.address import render_moved_block
+from nexusform.resources.address import Address, render_moved_block
 from nexusform.values.value import UNKNOWN
 
 RENAMED: Final = "probable-rename"
+DESTRUCTIVE: Final = "destructive-rename"  # the deleted object has VMs
 _WITHOUT_BLOCK: Final = ("delete_because_no_resource_config", "delete_because_no_module")
 _WITHOUT_KEY: Final = ("delete_because_each_key", "delete_because_count_index")
 _MAXIMUM_COMPARED: Final = 20  # blocks, or instances of one block, of each side
@@ -26,8 +28,10 @@ _MAXIMUM_COMPARED: Final = 20  # blocks, or instances of one block, of each side
 _Group: TypeAlias = dict[object, Instance]
 
 
-def find_renames(instances: Collection[Instance]) -> Iterator[Diagnostic]:
-    """Yield advice for each deleted block or instance with exactly one similar new one."""
+def find_renames(instances: Collection[Instance], removed_vms: Mapping[Address, int]) -> Iterator[Diagnostic]:
+    """Yield advice for each deleted block or instance with exactly one similar new one; a warning if it has VMs
+    to remove (`removed_vms` by address).
+    """
     existing_blocks = {instance.address.config_address for instance in instances if instance.prior is not None}
     deleted = [instance for instance in instances if instance.action is Action.DELETE]
     created = [instance for instance in instances if instance.action is Action.CREATE and instance.prior is None]
@@ -35,31 +39,33 @@ def find_renames(instances: Collection[Instance]) -> Iterator[Diagnostic]:
     for name in sorted(types):
         deleted_of_type = [instance for instance in deleted if instance.address.type == name]
         created_of_type = [instance for instance in created if instance.address.type == name]
-        yield from _compare_blocks(
-            deleted_of_type,
-            [candidate for candidate in created_of_type if candidate.address.config_address not in existing_blocks],
-        )
-        # Compare instances of one block with a removed key to those with a new key.
-        old: dict[object, list[_Group]] = {}
-        for instance in deleted_of_type:
-            if instance.decision.reason in _WITHOUT_KEY:
-                old.setdefault(instance.address.config_address, []).append({"": instance})
-        new_groups: dict[object, list[_Group]] = {}
-        for instance in created_of_type:
-            new_groups.setdefault(instance.address.config_address, []).append({"": instance})
-        for block, before in old.items():
-            for old_group, new_group in _find_pairs(before, new_groups.get(block, [])):
-                yield _build_advice(new_group[""], str(old_group[""].address), str(new_group[""].address), count=1)
+        created_blocks = [
+            candidate for candidate in created_of_type if candidate.address.config_address not in existing_blocks
+        ]
+        for old, new in chain(
+            _compare_blocks(deleted_of_type, created_blocks), _compare_keys(deleted_of_type, created_of_type)
+        ):
+            yield _build_advice(old, new, removed_vms)
 
 
-def _compare_blocks(deleted: list[Instance], created: list[Instance]) -> Iterator[Diagnostic]:
-    """Compare blocks removed from the configuration with blocks without prior objects."""
+def _compare_blocks(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
+    """Compare blocks removed from the configuration with blocks without prior objects; yield similar pairs."""
     old = _group_by_block(instance for instance in deleted if instance.decision.reason in _WITHOUT_BLOCK)
     new_groups = _group_by_block(created)
-    for before, after in _find_pairs(list(old.values()), list(new_groups.values())):
-        first, second = next(iter(before.values())), next(iter(after.values()))
-        pair = str(first.address.config_address), str(second.address.config_address)
-        yield _build_advice(second, *pair, count=len(before))
+    yield from _find_pairs(list(old.values()), list(new_groups.values()))
+
+
+def _compare_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
+    """Compare instances of one block with a removed key to those with a new key; yield similar pairs."""
+    old: dict[object, list[_Group]] = {}
+    for instance in deleted:
+        if instance.decision.reason in _WITHOUT_KEY:
+            old.setdefault(instance.address.config_address, []).append({"": instance})
+    new_groups: dict[object, list[_Group]] = {}
+    for instance in created:
+        new_groups.setdefault(instance.address.config_address, []).append({"": instance})
+    for block, before in old.items():
+        yield from _find_pairs(before, new_groups.get(block, []))
 
 
 def _group_by_block(instances: Iterable[Instance]) -> dict[object, _Group]:
@@ -110,12 +116,22 @@ def _is_compatible(before: Any, after: Any) -> bool:
     return bool(before == after)
 
 
-def _build_advice(instance: Instance, old: str, new: str, count: int) -> Diagnostic:
-    subject = old if count == 1 else f"{old} ({format_count(count, 'instance')})"
+def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, int]) -> Diagnostic:
+    instance = next(iter(after.values()))
+    old, new = _get_name(before), _get_name(after)
+    subject = old if len(before) == 1 else f"{old} ({format_count(len(before), 'instance')})"
+    vms = sum(removed_vms.get(deleted.address, 0) for deleted in before.values())
+    effect = f" {format_count(vms, 'VM')} would be destroyed." if vms else ""
     text = (
-        f"{subject} is removed and {new}, with the same arguments, is added. If it was only renamed, this "
+        f"{subject} is removed and {new}, with the same arguments, is added.{effect} If it was only renamed, this "
         f"keeps the object:\n\n{indent(render_moved_block(old, new), '  ')}"
     )
-    summary = f"{new}: is this {old} renamed? This keeps the object"
-    advice = instance.build_diagnostic(Problem((), RENAMED, text, Severity.WARNING, brief=summary))
-    return replace(advice, extra={"moved": {"from": old, "to": new}})
+    summary = f"{new}: is this {old} renamed?{effect} This keeps the object"
+    problem = Problem((), DESTRUCTIVE if vms else RENAMED, text, Severity.WARNING, brief=summary)
+    return replace(instance.build_diagnostic(problem), extra={"moved": {"from": old, "to": new}})
+
+
+def _get_name(group: _Group) -> str:
+    """Return the address of the group's block, or of its single instance with a removed or new key."""
+    (key, instance), *_ = group.items()
+    return str(instance.address if key == "" else instance.address.config_address)

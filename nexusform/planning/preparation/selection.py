@@ -14,11 +14,19 @@ from nexusform.configuration.reference_checks import Declaration, build_dependen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.phrases import format_first
 from nexusform.planning.preparation.planning_order import PlanningOrder, build_address
-from nexusform.resources.address import Address, AddressPattern, AddressProblem, ConfigAddress, parse_pattern
+from nexusform.resources.address import (
+    Address,
+    AddressPattern,
+    AddressProblem,
+    ConfigAddress,
+    compute_address_order,
+    parse_pattern,
+)
 from nexusform.resources.graph import find_reachable
 
 PARTIAL: Final = "resource-targeting-is-in-effect"
 _MAXIMUM_NAMED: Final = 3
+_MAXIMUM_LISTED: Final = 20
 
 
 class Selection(Struct, frozen=True):
@@ -274,16 +282,29 @@ def _check_patterns(
     return problems
 
 
+def _build_ambiguous_replacement(pattern: AddressPattern, matches: Iterable[Address]) -> Diagnostic:
+    """Build the error for -replace of a resource with count or for_each."""
+    options = [f"-replace={shlex.quote(str(address))}" for address in sorted(matches, key=compute_address_order)]
+    return build_error(
+        "instance-to-replace-required",
+        f"{pattern} has instances ({len(options)}). -replace takes one instance; repeat it for several:\n  "
+        + format_first(options, _MAXIMUM_LISTED, "\n  "),
+    )
+
+
 def _check_replacements(
     selection: Selection, known_addresses: Collection[Address], vms: Mapping[Address, Iterable[str]]
 ) -> list[Diagnostic]:
     """Return errors for -replace without a matching instance or existing VM."""
     problems = []
     for pattern in selection.replace:
-        if not any(pattern.is_match(address) for address in known_addresses):
+        matches = [address for address in known_addresses if pattern.is_match(address)]
+        if not matches:
             hint = suggest_name(str(pattern), [str(address) for address in known_addresses])
             detail = f"-replace={pattern} names no instance of this configuration.{hint}"
             problems.append(build_error("nothing-to-replace", detail))
+        elif any(str(address) != str(pattern) for address in matches):
+            problems.append(_build_ambiguous_replacement(pattern, matches))
     for pattern, name in selection.heal:
         names_by_instance = [names for address, names in vms.items() if pattern.is_match(address)]
         existing_names = list(chain.from_iterable(names_by_instance))

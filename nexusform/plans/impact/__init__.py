@@ -12,8 +12,8 @@ PUBLIC = {
         "get_source_node count_objects describe_state index_upgrade_nodes list_upgrade_pools format_verb"
     ),
     "guard_rails": (
-        "list_broken_limits GUARD_RAIL apply_limits Limit get_limit_text parse_limits STRANDED BLOCKED PASSED "
-        "UNKNOWN format_limit lacks_capacity_data"
+        "list_broken_limits GUARD_RAIL apply_limits Limit get_limit_text parse_limits NOT_PREDICTED "
+        "NOTHING_TO_PREDICT STRANDED BLOCKED PASSED UNKNOWN format_limit lacks_capacity_data"
     ),
     "previous_plan": "compare_with_previous warn_about_previous",
     "pool_reason": "PlacementOrigin PoolReason",

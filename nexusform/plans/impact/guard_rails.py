@@ -24,6 +24,8 @@ from nexusform.plans.plan import GuardRailResult, Plan, is_fully_decided
 
 GUARD_RAIL: Final = "guard-rail"
 STRANDED: Final = "deleted-machine-with-vms"  # the only error with which limits are still checked
+NOT_PREDICTED: Final = "resource-not-predicted"  # part of another tool's plan without a prediction
+NOTHING_TO_PREDICT: Final = "nothing-to-predict"
 NOT_CHECKED: Final = "guard-rails-not-checked"
 _LIMIT: Final = "guard_rail"  # key in the extra data of the error
 PASSED: Final = "passed"
@@ -114,10 +116,18 @@ def apply_limits(plan: Plan, limits: Iterable[Limit]) -> Plan:
         return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
     diagnostics: list[Diagnostic] = []
     for limit in limits:
-        breaches = [breach for breach in GUARD_RAILS[limit.name].measure(plan) if _is_breach(breach, limit)]
+        breaches = [breach for breach in _measure_plan(plan, limit) if _is_breach(breach, limit)]
         diagnostics += [_build_limit_error(limit, breach) for breach in breaches]
         results.append(_summarize_breaches(plan, limit, breaches))
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
+
+
+def _measure_plan(plan: Plan, limit: Limit) -> Iterator[Measurement]:
+    """Measure the plan for a limit. Resources without a prediction make every figure unknown."""
+    yield from GUARD_RAILS[limit.name].measure(plan)
+    missing = sum(problem.id == NOT_PREDICTED for problem in plan.diagnostics)
+    if missing:
+        yield Measurement(None, f"{format_count(missing, 'resource')} could not be predicted")
 
 
 def _is_breach(measurement: Measurement, limit: Limit) -> bool:
@@ -136,7 +146,7 @@ def _build_limit_error(limit: Limit, breach: Measurement) -> Diagnostic:
 def _summarize_breaches(plan: Plan, limit: Limit, breaches: Sequence[Measurement]) -> GuardRailResult:
     """Return the result of a limit: its value is the worst measured one."""
     rail = GUARD_RAILS[limit.name]
-    values = [measurement.value for measurement in rail.measure(plan)]
+    values = [measurement.value for measurement in _measure_plan(plan, limit)]
     known_values = [float(value) for value in values if value is not None]
     worst = (min if rail.is_minimum else max)(known_values, default=None)
     if not breaches:
@@ -230,10 +240,17 @@ def _measure_certainty(plan: Plan) -> Iterator[Measurement]:
     yield Measurement(certain / placed_count, text)
 
 
+def _measure_empty(plan: Plan) -> Iterator[Measurement]:
+    """Measure a plan without resources, for example of a wrong file or directory: 1, else 0."""
+    is_empty = any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics) or not plan.changes
+    yield Measurement(int(is_empty), "the plan contains no resources" if is_empty else "")
+
+
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
     "moved": GuardRail(_measure_moved, "at most {}"),
     "removed": GuardRail(_measure_removed, "at most {}"),
     "capacity": GuardRail(_measure_capacity, "at least {}", is_minimum=True),
     "certainty": GuardRail(_measure_certainty, "at least {}", is_minimum=True, is_fraction=True),
+    "empty": GuardRail(_measure_empty, "{} such plans"),
 }
-_EXAMPLES: Final = {"moved": "0", "removed": "0", "capacity": "5", "certainty": "0.9"}
+_EXAMPLES: Final = {"moved": "0", "removed": "0", "capacity": "5", "certainty": "0.9", "empty": "0"}

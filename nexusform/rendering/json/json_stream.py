@@ -267,7 +267,8 @@ def create_apply_end_event(step: StepEvent, time: str) -> Event:
     hook = _build_hook(step) | {"elapsed_seconds": int(step.elapsed)}
     if not is_done:
         hook["error"] = step.error
-    return create_event(kind, format_end_line(step), time, level="info" if is_done else "error", hook=hook)
+    level = "info" if is_done else "warn" if step.outcome is StepOutcome.WAITING else "error"
+    return create_event(kind, format_end_line(step), time, level=level, hook=hook)
 
 
 def _build_hook(step: StepEvent) -> Event:

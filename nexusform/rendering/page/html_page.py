@@ -44,7 +44,7 @@ from nexusform.rendering.page.page_parts import (
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
-from nexusform.rendering.report.entries import collect_findings
+from nexusform.rendering.report.entries import collect_findings, list_destructive_renames
 from nexusform.rendering.report.object_rows import ObjectFold, build_object_folds
 from nexusform.rendering.report.out_of_service import describe_out_of_service
 from nexusform.rendering.report.overview import Overview, build_overview
@@ -214,12 +214,19 @@ def _build_sections(
     map_part = build_section("racks", title, build_script_placeholder("map")) if maps else None
     if report.is_errored:
         return [*parts, findings, build_rules_section(plan.separation_verdicts), map_part]
+    has_renames = bool(list_destructive_renames(plan))
+    parts += [findings if has_renames else None]
     parts += [build_element("p", line) for line in describe_out_of_service(plan)]
     parts += [build_sites_section(build_site_rows(plan)), map_part]
     pools = build_pools_section(plan)
     domain_parts = load_domain_parts(plan)
     parts += [domain_part.after_map(plan) for domain_part in domain_parts]
-    parts += [build_upgrades_section(plan.upgrades), findings, build_overview_section(overview), pools]
+    parts += [
+        build_upgrades_section(plan.upgrades),
+        None if has_renames else findings,
+        build_overview_section(overview),
+        pools,
+    ]
     if any(site.vms for site in maps):
         parts.append(build_section("vms", "VMs", build_script_placeholder("vm-list")))
     parts += [domain_part.after_vms(plan) for domain_part in domain_parts]

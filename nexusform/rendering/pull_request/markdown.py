@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from textwrap import indent
+from textwrap import dedent, indent
 from typing import Final
 
 from msgspec.structs import replace
@@ -60,6 +60,7 @@ from nexusform.rendering.report.entries import (
     build_entries,
     collect_findings,
     limit_per_id,
+    list_destructive_renames,
     list_shortened_texts,
     list_subjects,
 )
@@ -102,6 +103,7 @@ def render_markdown(
         verdict,
         ReportPart("Notes", 96, tuple(render_notes(plan))),
         ReportPart("Out of service", 96, tuple(map(escape_plain_text, describe_out_of_service(plan)))),
+        ReportPart("Renames", 98, tuple(_render_renames(plan, origin))),
         ReportPart("Sites", 93, tuple(_render_sites(plan))),
         *_build_placement_parts(plan, report, origin),
         *_build_consequence_parts(plan, entries, overview, origin),
@@ -263,6 +265,15 @@ def render_errors(diagnostics: Iterable[Diagnostic], origin: CodeOrigin) -> list
         lines += ["", _render_heading(error, origin), *_render_detail(error.detail)]
     if len(errors) > _MAX_ERRORS:
         lines += ["", *(f"- {_render_heading(error, origin)}" for error in errors[_MAX_ERRORS:])]
+    return lines[1:]
+
+
+def _render_renames(plan: Plan, origin: CodeOrigin) -> list[str]:
+    """Render each rename with VMs to destroy, with the moved block."""
+    lines: list[str] = []
+    for warning in list_destructive_renames(plan):
+        text, _, block = warning.detail.partition("\n\n")
+        lines += ["", _render_heading(warning, origin), *_render_detail(text), format_code_block(dedent(block), "hcl")]
     return lines[1:]
 
 

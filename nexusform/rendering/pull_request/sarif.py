@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
+from nexusform import PROJECT_URL
 from nexusform.advice.registry import RULES
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.levels import Level, get_level
@@ -17,7 +18,6 @@ from nexusform.rendering.report.entries import PREEXISTING_NOTE, Finding, collec
 
 VERSION: Final = "2.1.0"
 SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_DOCS_URL: Final = "https://github.com/nexusform/nexusform/blob/main/docs/reference"
 _RULE_HELP: Final = {rule.id: rule.help for rule in RULES}
 # SARIF has no level for advice.
 _SARIF_LEVELS: Final = {Level.ERROR: "error", Level.WARNING: "warning", Level.ADVICE: "note", Level.NOTE: "note"}
@@ -67,9 +67,16 @@ def _build_rule(diagnostic: Diagnostic) -> dict[str, Any]:
         "id": diagnostic.id,
         "shortDescription": {"text": escape_control_characters(text)},
         "help": _build_help(diagnostic.id, text),
-        "helpUri": f"{_DOCS_URL}/{_format_page(diagnostic.id)}",
+        **_build_help_uri(diagnostic.id),
         "defaultConfiguration": {"level": _SARIF_LEVELS[get_level(diagnostic)]},
     }
+
+
+def _build_help_uri(rule: str) -> dict[str, str]:
+    """Build the address of a rule's page, if the project has a repository."""
+    if not PROJECT_URL:
+        return {}
+    return {"helpUri": f"{PROJECT_URL}/blob/main/docs/reference/{_format_page(rule)}"}
 
 
 def _format_page(rule: str) -> str:

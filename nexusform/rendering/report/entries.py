@@ -17,6 +17,7 @@ from nexusform.plans.impact.guard_rails import GUARD_RAIL
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import render_moved_block
 
+DESTRUCTIVE_RENAME: Final = "destructive-rename"
 PREEXISTING_NOTE: Final = "Not caused by this plan."
 
 
@@ -43,8 +44,14 @@ def collect_findings(plan: Plan) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=_get_sort_key))
 
 
-def _get_sort_key(finding: Finding) -> tuple[int, bool, bool]:
-    return finding.level.order, finding.is_preexisting, finding.diagnostic.id == GUARD_RAIL
+def _get_sort_key(finding: Finding) -> tuple[int, bool, bool, bool]:
+    diagnostic = finding.diagnostic
+    return finding.level.order, finding.is_preexisting, diagnostic.id != DESTRUCTIVE_RENAME, diagnostic.id == GUARD_RAIL
+
+
+def list_destructive_renames(plan: Plan) -> list[Diagnostic]:
+    """List the renames with VMs to destroy. Reports show them before everything else."""
+    return [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == DESTRUCTIVE_RENAME]
 
 
 class Entry(Struct, frozen=True):

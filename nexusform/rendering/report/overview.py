@@ -24,7 +24,7 @@ from nexusform.plans.impact.effects import (
     format_effect_clauses,
     select_rows_outside_upgrades,
 )
-from nexusform.plans.impact.guard_rails import GUARD_RAIL, list_broken_limits
+from nexusform.plans.impact.guard_rails import GUARD_RAIL, NOTHING_TO_PREDICT, list_broken_limits
 from nexusform.plans.plan import Action, Mode, PlacementAction, Plan, SeparationVerdict, SeparationViolation
 from nexusform.rendering.report.availability_losses import (
     describe_lost_vms,
@@ -133,7 +133,8 @@ def build_headline(plan: Plan, report: Report) -> str:
     if report.is_errored:
         return _describe_failure(plan)
     if not report.has_changes:
-        return "no changes"
+        is_empty = any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics)
+        return "nothing to predict" if is_empty else "no changes"
     counts = report.summaries[0].effects
     waiting = format_effect_clauses(counts, [Effect.WAITING])
     moving = format_effect_clauses(counts, LOSS_EFFECTS)

@@ -12,6 +12,7 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.placement_kinds.kinds import KINDS, format_location_briefly
 from nexusform.placements.prediction_scores import RecordScore
 from nexusform.plans.impact.effects import Effect, compute_effect, describe_state
+from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT
 from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.resources.address import format_module
 
@@ -189,6 +190,10 @@ _NO_SELECTED_CHANGES: Final = {
 }
 
 
+_NOTHING_TO_PREDICT: Final = (
+    "Nothing to predict. The plan contains no Azure Operator Nexus resources.",
+    "nexusform places clusters, agent pools and virtual machines of Microsoft.NetworkCloud, and ignores the rest.",
+)
 _PENDING_CHANGE_IDS: Final = frozenset({"change-in-progress", "change-failed-before"})
 _UNFINISHED: Final = (
     "Nothing to record. An earlier apply is not finished yet.",
@@ -203,6 +208,8 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     """Return the sentence for a plan without changes and a description of the comparison."""
     if any(diagnostic.id in _PENDING_CHANGE_IDS for diagnostic in plan.diagnostics):
         return _UNFINISHED
+    if any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics):
+        return _NOTHING_TO_PREDICT
     sentences = _NO_SELECTED_CHANGES if plan.targets or plan.excludes else _NO_CHANGES
     return sentences[plan.mode]
 

@@ -33,7 +33,13 @@ from nexusform.rendering.notation.hcl_text import format_attribute_name
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.difference_tree import Difference, NodeKind
-from nexusform.rendering.report.entries import Entry, limit_per_id, list_shortened_texts, list_subjects
+from nexusform.rendering.report.entries import (
+    Entry,
+    limit_per_id,
+    list_destructive_renames,
+    list_shortened_texts,
+    list_subjects,
+)
 from nexusform.rendering.report.folding import format_instances, format_names
 from nexusform.rendering.report.object_rows import ObjectFold
 from nexusform.rendering.report.placement_rows import Detail
@@ -61,7 +67,7 @@ _LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 def render_short_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
     """Render the whole text with a newline at the end. `sources` maps filenames to files."""
-    before, after = render_halves(plan, options)
+    before, after = render_halves(plan, sources, options)
     boxes = ""
     if options.errors:
         errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
@@ -69,12 +75,15 @@ def render_short_plan(plan: Plan, sources: Mapping[str, SourceFile], options: Pl
     return _join_parts([before, boxes, after]) + "\n"
 
 
-def render_halves(plan: Plan, options: PlanTextOptions) -> tuple[str, str]:
+def render_halves(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> tuple[str, str]:
     """Render the parts before and after the boxes of errors, without final newlines."""
     report = build_short_report(plan, options.registries, options.placements)
     paint = Painter(options.colour)
     # Changes planned before an error may result from it and would hide it.
     before = [FAILED] if report.is_errored else _render_changes(report, options.width, paint)
+    renames = list_destructive_renames(plan)
+    if renames and not report.is_errored:
+        before = [render_diagnostics(renames, sources, options.colour, options.width).rstrip("\n"), *before]
     after = _render_diagnostic_parts(report, options, paint)
     after += _render_closing(report, options, paint)
     return _join_parts(before), _join_parts(after)

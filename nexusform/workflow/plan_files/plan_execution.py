@@ -217,6 +217,9 @@ _MAX_LISTED: Final = 5
 def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     """Build an error for an apply with steps not done."""
     counts = Counter(end.outcome for end in applied.end_events)
+    manual_count = sum(end.is_delegated for end in applied.end_events)
+    if manual_count and manual_count == counts[StepOutcome.WAITING] and not counts[StepOutcome.FAILED]:
+        return [_build_manual_warning(manual_count, counts[StepOutcome.SKIPPED])]
     if counts[StepOutcome.WAITING]:
         return [_build_waiting_error(counts)]
     failed, skipped = counts[StepOutcome.FAILED], counts[StepOutcome.SKIPPED]
@@ -226,16 +229,6 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     skipped_text = (
         f", {format_count(skipped, 'step')} {select_form(skipped, 'was', 'were')} not begun" if skipped else ""
     )
-    manual_count = sum(end.is_delegated for end in applied.end_events)
-    if manual_count and manual_count == failed:
-        # Describe steps to be done manually; repeating them has no effect before that.
-        steps = f"{format_count(manual_count, 'step')} {select_form(manual_count, 'waits', 'wait')}"
-        manual_steps = (
-            f"{steps} for a site that nexusform cannot change{skipped_text}. Make the changes listed above on "
-            "the site, capture the export again, and run `nexusform apply`. The new plan includes the changes "
-            "that it finds."
-        )
-        return [build_error("unfinished-apply", manual_steps)]
     return [
         build_error(
             "unfinished-apply",
@@ -257,6 +250,18 @@ def _build_waiting_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic
         "apply-waiting",
         f"{format_count(waiting, 'step')} {select_form(waiting, 'waits', 'wait')}{other_text}; the reasons "
         "are above. Completed steps are saved. To continue, run `nexusform apply -resume`.",
+    )
+
+
+def _build_manual_warning(count: int, skipped: int) -> Diagnostic:
+    """Build the warning for steps to be done manually; repeating them has no effect before that."""
+    changes = select_form(count, "this change", "these changes")
+    later = f" {format_count(skipped, 'later step')} will follow." if skipped else ""
+    return build_warning(
+        "waiting-for-site-changes",
+        f"nexusform only reads this site. Make {changes} there, as listed above. Then export the site again and run "
+        f"`nexusform apply`: the new plan includes the changes that it finds.{later}",
+        headline=f"Waiting for {format_count(count, 'change')} on the site",
     )
 
 

@@ -76,11 +76,21 @@ def find_remaining_steps(
 
 
 def check_interrupted_apply(stored: StoredState, context: CommandContext) -> list[Diagnostic]:
-    """Return the warning of a plan about an interrupted apply."""
+    """Return the warning of a plan about an unfinished apply."""
     remaining_steps, problems = find_remaining_steps(stored, context)
     if remaining_steps is None:
         return problems
-    return [_build_interrupted_warning(remaining_steps)] if remaining_steps.was_interrupted else []
+    if remaining_steps.was_interrupted:
+        return [_build_interrupted_warning(remaining_steps)]
+    return [_build_remaining_warning(remaining_steps)] if remaining_steps.step_count else []
+
+
+def _build_remaining_warning(remaining_steps: RemainingSteps) -> Diagnostic:
+    return build_warning(
+        "steps-not-applied",
+        f"The last apply failed: {remaining_steps.summary}. This plan starts from the current state and includes the "
+        "changes that are left. `nexusform apply -resume` continues the earlier plan instead.",
+    )
 
 
 def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:

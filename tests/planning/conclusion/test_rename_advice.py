@@ -7,7 +7,7 @@ from tests.planning.harness import RACKS, cluster, plan, pool, state_of, warning
 
 def told(before: str, after: str) -> list[str]:
     result = plan(RACKS + after, state_of(RACKS + before))
-    return [problem.detail for problem in warnings(result) if problem.id == "probable-rename"]
+    return [problem.detail for problem in warnings(result) if problem.id in {"probable-rename", "destructive-rename"}]
 
 
 def test_a_block_under_another_name_is_said_with_the_block_to_write() -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
 from nexusform.diagnostics.levels import get_level
 from nexusform.plans.plan import Action, Plan
+from nexusform.rendering.pull_request import sarif
 from nexusform.rendering.pull_request.sarif import build_findings_document, build_sarif_document
 from nexusform.rendering.report.entries import Finding
 from tests.rendering.real_plans import RealPlan
@@ -98,7 +99,10 @@ REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 
 @pytest.mark.parametrize("kind", ["pending-pods", "guard-rail", "zones-pinned"])
-def test_the_help_of_a_rule_leads_to_what_is_written_of_it(kind: str) -> None:
+def test_the_help_of_a_rule_leads_to_what_is_written_of_it(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (rule,) = build_findings_document(weighed([build_warning(kind)]))["runs"][0]["tool"]["driver"]["rules"]
+    assert "helpUri" not in rule  # until there is a repository
+    monkeypatch.setattr(sarif, "PROJECT_URL", "https://code.example/team/nexusform")
     (rule,) = build_findings_document(weighed([build_warning(kind)]))["runs"][0]["tool"]["driver"]["rules"]
     page, _, anchor = rule["helpUri"].rpartition("/")[2].partition("#")
     assert anchor == kind

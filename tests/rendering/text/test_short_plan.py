@@ -124,7 +124,7 @@ def test_what_looks_renamed_is_said_with_the_block_to_write() -> None:
 
     made = good(plan(written("b"), state_of(written("a")))).plan
     text = render_plan(made, {}, PlanTextOptions(registries=all_types()))
-    block = [line.strip() for line in text.partition("moved {")[2].split("\n")[:4]]
+    block = [line.strip(" │") for line in text.partition("moved {")[2].split("\n")[:4]]
     assert block == ["", "from = nexus_kubernetes_cluster.a", "to   = nexus_kubernetes_cluster.b", "}"]
     comment = render_markdown(made, {}, all_types())
     assert "  ```hcl\n  moved {\n    from = nexus_kubernetes_cluster.a\n" in comment

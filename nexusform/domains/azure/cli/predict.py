@@ -23,7 +23,7 @@ from nexusform.domains.azure.workflow.prediction import (
     open_run,
     plan_prediction,
 )
-from nexusform.plans.impact.guard_rails import Limit, apply_limits
+from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, Limit, apply_limits
 from nexusform.workflow.runs.run import PlanOptions
 
 _TERRAFORM: Final = "-terraform-plan=FILE"
@@ -79,7 +79,7 @@ def _add_empty_note(prediction: Prediction, path: str) -> Prediction:
     """
     if prediction.change_count:
         return prediction
-    note = build_warning("nothing-to-predict", _NO_CHANGES.format(path=path))
+    note = build_warning(NOTHING_TO_PREDICT, _NO_CHANGES.format(path=path))
     return replace(prediction, diagnostics=(*prediction.diagnostics, note))
 
 

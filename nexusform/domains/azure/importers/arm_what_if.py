@@ -18,6 +18,7 @@ from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 from nexusform.domains.azure.importers.arm import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, AzChange
 from nexusform.domains.azure.importers.az_documents import parse_json
+from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 
 _NOT_A_WHAT_IF: Final = "not-a-what-if"
 _WHAT_IF_COMMAND: Final = "az deployment group what-if ... --no-pretty-print"
@@ -115,7 +116,13 @@ def _read_changes(
     if isinstance(potential, list):
         reader.read_resources("potentialChanges", potential, parse_resource, is_potential=True)
     reader.report_diagnostics(document.get("diagnostics"))
-    return reader.build_changes(), reader.findings
+    changes = reader.build_changes()
+    return changes, reader.findings if changes else [_raise_severity(problem) for problem in reader.findings]
+
+
+def _raise_severity(problem: Problem) -> Problem:
+    """Return an error for a resource without a prediction if nothing else is predicted."""
+    return replace(problem, severity=Severity.ERROR) if problem.id == NOT_PREDICTED else problem
 
 
 class _ParseResource(Protocol):
@@ -158,6 +165,7 @@ class _ChangeReader:
         self.file = file
         self.findings: list[Problem] = []
         self._changes: list[AzChange] = []
+        self._unsupported_clusters: set[str] = set()
 
     def read_resources(
         self, list_name: str, values: Sequence[Any], parse_resource: _ParseResource, *, is_potential: bool = False
@@ -189,8 +197,9 @@ class _ChangeReader:
         title = "/".join(names)
         action = _ACTIONS.get(resource.change)
         if resource.change == _UNSUPPORTED:
-            detail = f"Azure could not predict {title}: {resource.reason or 'no reason given'}"
-            self._report(resource.path, "unknown-in-plan", detail)
+            detail = f"Azure could not predict {title}: {resource.reason or 'no reason given'}. Its VMs are not placed."
+            self._report(resource.path, NOT_PREDICTED, detail, is_warning=True)
+            self._unsupported_clusters |= {names[0]} if kind == CLUSTERS else set()
             return
         if resource.change == _DEPLOY:
             detail = f"{title} has no body in this what-if (ResourceIdOnly). Run `{_FULL_WHAT_IF_COMMAND}`."
@@ -213,6 +222,7 @@ class _ChangeReader:
 
     def build_changes(self) -> tuple[AzChange, ...]:
         """Build the changes: existing objects first, clusters before their pools, each kind sorted by id."""
+        self._remove_dependent_pools()
         self._changes.sort(key=lambda item: (item.action is AzAction.CREATE, item.kind == POOLS, normalize_id(item.id)))
         created = [change for change in self._changes if change.action is AzAction.CREATE]
         if _is_order_open(created):
@@ -224,6 +234,18 @@ class _ChangeReader:
             self._report("", "ambiguous-creation-order", detail, is_warning=True)
         clusters = {item.title: item.address for item in created if item.kind == CLUSTERS}
         return tuple(_add_cluster_dependency(item, clusters) for item in self._changes)
+
+    def _remove_dependent_pools(self) -> None:
+        """Remove the pools of clusters without a prediction."""
+        for change in self._changes:
+            if change.kind == POOLS and change.names[0] in self._unsupported_clusters:
+                detail = f"{change.title} is not predicted, because Azure could not predict its cluster."
+                self._report("", NOT_PREDICTED, detail, is_warning=True)
+        self._changes = [
+            change
+            for change in self._changes
+            if change.kind != POOLS or change.names[0] not in self._unsupported_clusters
+        ]
 
     def report_diagnostics(self, diagnostics: Any) -> None:
         """Add Azure's own diagnostics as warnings."""

@@ -162,21 +162,22 @@ def _delete_nodes(cluster: Target, names: Sequence[str], step: ChangeRequest, tr
         _delete_with_kubeconfig(Path(directory) / f"{cluster.names[0]}.yaml", names, trust)
         return
     message = f"Azure does not delete single nodes. To re-create it, delete it in {cluster.title}:\n" + "\n".join(
-        _build_commands(names)
+        _build_commands(cluster.names[0], names)
     )
     if not step.has_operator:
         raise StepPending(message)
     step.report_progress(StepProgress(message=f"{message}\nWaiting for the deletion."))
 
 
-def _build_commands(names: Sequence[str]) -> list[str]:
-    """Build the commands for an operator to delete nodes."""
+def _build_commands(cluster: str, names: Sequence[str]) -> list[str]:
+    """Build the commands for an operator to delete nodes. The context has the name of the cluster."""
+    kubectl = f"kubectl --context={shlex.quote(cluster)}"
     commands: list[str] = []
     for name in names:
         quoted = shlex.quote(name)
-        commands.append(f"  kubectl cordon {quoted}")
-        commands.append(f"  kubectl drain {quoted} --ignore-daemonsets  # where its pods allow it")
-        commands.append(f"  kubectl delete node {quoted}")
+        commands.append(f"  {kubectl} cordon {quoted}")
+        commands.append(f"  {kubectl} drain {quoted} --ignore-daemonsets  # where its pods allow it")
+        commands.append(f"  {kubectl} delete node {quoted}")
     return commands
 
 

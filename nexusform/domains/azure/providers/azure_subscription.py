@@ -17,6 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Problem
+from nexusform.diagnostics.phrases import format_installation
 from nexusform.domains.azure.providers.azure_budget import build_rate_limit_policies
 from nexusform.domains.azure.providers.azure_deadline import build_deadline_policy, build_transport
 from nexusform.domains.azure.providers.azure_requests import ArmClient, Timing
@@ -181,7 +182,7 @@ def connect(subscription_id: str) -> Any:
         from azure.mgmt.networkcloud import NetworkCloudMgmtClient
     except ImportError:
         raise ProviderProblem(
-            "The provider azure needs packages that are not installed: pip install 'nexusform[azure]'."
+            f"The provider azure needs packages that are not installed: {format_installation('azure')}."
         ) from None
     base_url = read_endpoint()
     # convert_azure_errors reports failures; without a handler Python also prints the SDK's log lines.

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
+from nexusform.diagnostics.phrases import format_installation
 
 
 class LspArguments(Struct, frozen=True, kw_only=True):
@@ -24,7 +25,7 @@ def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - one face
     try:
         from nexusform.domains.editor.server import create_server
     except ImportError:
-        Screen().print_error("Error: The language server needs the extra editor: pip install 'nexusform[editor]'.")
+        Screen().print_error(f"Error: The language server needs the extra editor: {format_installation('editor')}.")
         return 1
     # When the editor disconnects, the server closes its output; the duplicate keeps stdout open.
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as output:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import format_installation
 from nexusform.domains.sites.engines.dask_task import record_heartbeat, run_task
 from nexusform.domains.sites.ports import EngineError, OnResult, build_lost_result
 from nexusform.domains.sites.types.site_tasks import Task, TaskKind, decode_result, encode_message
@@ -66,7 +67,8 @@ def check_cluster(engine_name: str) -> Any:
 
         _disable_library_log()
     except ImportError:
-        raise EngineError("The engine dask needs the package distributed: pip install 'nexusform[cluster]'.") from None
+        command = format_installation("cluster")
+        raise EngineError(f"The engine dask needs the package distributed: {command}.") from None
     return distributed
 
 

@@ -11,6 +11,7 @@ from nexusform.cli.answer_output import Answer, AnswerFlags
 from nexusform.cli.arguments import declare_group, declare_number, declare_text, declare_texts
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.diagnostics.phrases import format_installation
 from nexusform.domains.whatif.cli.simulate import require_found, run_question
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.workflow.simulation_input import SimulationInput
@@ -48,7 +49,7 @@ def repack(arguments: RepackArguments) -> int:
     if not arguments.sku:
         raise click.UsageError("No VM SKU given. Use -sku=SKU, and -want=N for the number.")
     if not has_solver():
-        message = "Error: simulate repack needs the extra optimize: pip install 'nexusform[optimize]'."
+        message = f"Error: simulate repack needs the extra optimize: {format_installation('optimize')}."
         arguments.view.create_screen().print_error(message)
         return 1
 

@@ -5,6 +5,7 @@ simulated here.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
@@ -77,10 +78,11 @@ class NodeDeletion(Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """Command to run against the cluster."""
+        """Command for the cluster; the kubectl context has the name of the cluster."""
+        kubectl = f"kubectl --context={shlex.quote(self.cluster)}"
         if len(self.machines) == 1:
-            return f"kubectl delete node -l {MACHINE_LABEL}={self.machines[0]}"
-        return f"kubectl delete node -l '{MACHINE_LABEL} in ({','.join(self.machines)})'"
+            return f"{kubectl} delete node -l {MACHINE_LABEL}={self.machines[0]}"
+        return f"{kubectl} delete node -l '{MACHINE_LABEL} in ({','.join(self.machines)})'"
 
 
 class Failure(Struct, frozen=True):

@@ -241,13 +241,19 @@ def _build_manual_commands(repack: RepackResult, steps: Sequence[RepackStep]) ->
     def get_owner(step: RepackStep) -> str:
         return _get_address(repack, step)
 
-    for address, owner_steps in groupby(sorted(steps, key=get_owner), get_owner):
+    for address, owner_group in groupby(sorted(steps, key=get_owner), get_owner):
+        owner_steps = list(owner_group)
         names = [step.source.vm.platform_name or step.source.vm.name for step in owner_steps]
         if _VIRTUAL_MACHINE in address.split("."):
             yield f"# delete {address} and create it again"
             continue
         node_names = " ".join(map(shlex.quote, names))
-        yield (f"# kubectl drain {node_names} --ignore-daemonsets; kubectl delete node {node_names}   (in {address})")
+        kubectl = f"kubectl --context={shlex.quote(_get_cluster(repack, owner_steps[0]))}"
+        yield f"# {kubectl} drain {node_names} --ignore-daemonsets; {kubectl} delete node {node_names}   (in {address})"
+
+
+def _get_cluster(repack: RepackResult, step: RepackStep) -> str:
+    return repack.site.pools[step.source.pool].owner.cluster
 
 
 def _get_address(repack: RepackResult, step: RepackStep) -> str:

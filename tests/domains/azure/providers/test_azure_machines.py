@@ -56,7 +56,7 @@ def test_an_evacuation_is_carried_out_whole(acting: Told, server: ArmServer) -> 
     assert acting.changes() == CORDON
     assert cordon_status(server) == "Cordoned"
     for _ in list(going):  # a person does what was printed, pool by pool
-        (name,) = [each for each in going if f"kubectl delete node {each}" in acting.said]
+        (name,) = [each for each in going if f" delete node {each}" in acting.said]
         going.remove(name)
         server.site.delete_node(name)
         assert acting("apply", "-resume") == int(bool(going)), acting.said

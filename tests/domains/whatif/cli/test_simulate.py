@@ -137,7 +137,7 @@ def test_a_kubernetes_upgrade_that_fits(ask: Any) -> None:
 
 def test_a_failure_names_nodes_commands_and_where_they_go(ask: Any) -> None:
     text = " ".join(ask("failure", "-machine=r1-bm01").split())
-    assert "kubectl delete node -l topology.kubernetes.io/baremetalmachine=r1-bm01" in text
+    assert "delete node -l topology.kubernetes.io/baremetalmachine=r1-bm01" in text
     assert "every node fits elsewhere" in text
     found = document(ask("failure", "-machine=lab/r1/r1-bm01", "-format=json"))
     nodes = [node for pool in found["comebacks"] for node in pool["nodes"]]

@@ -69,7 +69,10 @@ def test_the_command_names_the_machines_of_each_cluster() -> None:
     state = standing(racks(2, 2, 2) + cluster("a", count=3) + cluster("b", count=3))
     one = lose_machine(state, site_of(state).clusters[0].pools[0].vms[0].placement.machine)
     [first, *_] = one.deletions
-    assert first.command == f"kubectl delete node -l topology.kubernetes.io/baremetalmachine={one.machines[0]}"
+    assert (
+        first.command
+        == f"kubectl --context={first.cluster} delete node -l topology.kubernetes.io/baremetalmachine={one.machines[0]}"
+    )
     rack = lose_rack(standing(racks(2, 2) + cluster("a", count=3, pools=pool("p", 4))), "r1")
     [deletion] = rack.deletions
     assert deletion.command.endswith("-l 'topology.kubernetes.io/baremetalmachine in (r1-bm01,r1-bm02)'")

@@ -1,0 +1,225 @@
+"""Installation of nexusform: recipes, documents, and the files of packaging/build.py as pip installs them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CI = ROOT / "docs" / "ci"
+BUILD = ROOT / "packaging" / "build.py"
+COMMAND = "python packaging/build.py --wheel dist"
+ON_ZIPAPP_PLATFORM = sys.version_info[:2] == (3, 11) and sys.platform == "linux" and os.uname().machine == "x86_64"
+UNREACHABLE = re.compile(r"No matching distribution|Could not fetch|Connection|Temporary failure in name resolution")
+
+# --- documents ---------------------------------------------------------------------------------
+
+# Each form runs the package of whoever registers the name.
+BY_NAME = [
+    re.compile(pattern)
+    for pattern in (
+        (
+            r"\bpip3?\s+(?:install|download|wheel)\b(?:[^\n|&;]|\\\n)*?(?<!\bof)[\s'\"]nexusform"
+            r"(?:\[[\w,]+\])?(?:[=<>~!][^\s'\"]*)?(?=['\"\s`)]|$)"
+        ),
+        r"\bpip3?\s+install\s+['\"]?nexusform(?:\[[\w,]+\])?(?:[=<>~!][^\s'\"]*)?(?=['\"\s`)]|$)",
+        r"\b(?:pipx|uvx)\s+(?:install\s+|run\s+)?['\"]?nexusform\b",
+        r"\buv\s+(?:tool|pip|add)\b[^\n]*\bnexusform\b",
+        r"(?m)^\s*(?:-\s+)?['\"]?nexusform(?:\[[\w,]+\])?\s*(?:==|>=|~=)\s*[\d.]+",
+        r"\bnexusform/nexusform\b",
+        r"\b(?:ghcr\.io|docker\.io|quay\.io)/nexusform\b",
+        r"\bbrew install nexusform\b",
+        r"\bnpm (?:i|install) nexusform\b",
+    )
+]
+EXAMPLES_BY_NAME = [
+    "pip install nexusform",
+    'python3 -m pip install --quiet --no-deps "nexusform==0.1.0"',
+    "pip install 'nexusform[azure]'",
+    "`pip install\n'nexusform[kubernetes]'`",
+    "pipx install nexusform",
+    "uvx nexusform plan",
+    "uv tool install nexusform",
+    "- uses: nexusform/nexusform/docs/ci/github@v0.1.0",
+    "repo: https://github.com/nexusform/nexusform",
+    "nexusform>=0.1",
+]  # fmt: skip
+EXAMPLES_OF_A_FILE = [
+    "pip install .",
+    "pip install '.[azure]' in a checkout of nexusform",
+    "pip install --no-deps wheel/*.whl",
+    "uses: ./.github/actions/nexusform",
+]
+
+
+def list_documents() -> list[Path]:
+    """Return the files in the repository that a user may read or copy."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    folders = ("docs", "examples", "packaging", "editors", "nexusform", "state", ".github", ".ci")
+    names = listed or [str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("*")]
+    paths = [ROOT / name for name in names if not name.startswith("tests/")]
+    return [path for path in paths if path.is_file() and path.suffix not in {".webp", ".png"}]
+
+
+def find_installations_by_name(text: str) -> list[str]:
+    return [match[0] for pattern in BY_NAME for match in pattern.finditer(text)]
+
+
+@pytest.mark.parametrize("text", EXAMPLES_BY_NAME)
+def test_an_installation_by_name_is_found(text: str) -> None:
+    assert find_installations_by_name(text)
+
+
+@pytest.mark.parametrize("text", EXAMPLES_OF_A_FILE)
+def test_an_installation_of_a_file_is_not_reported(text: str) -> None:
+    assert not find_installations_by_name(text)
+
+
+def test_no_document_installs_nexusform_by_name() -> None:
+    found = {
+        str(path.relative_to(ROOT)): installations
+        for path in list_documents()
+        if (installations := find_installations_by_name(path.read_text(encoding="utf-8", errors="replace")))
+    }
+    assert found == {}
+
+
+# --- recipes -----------------------------------------------------------------------------------
+
+
+def read_install_scripts() -> dict[str, str]:
+    """Return the installation script of each recipe."""
+    action = yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))
+    gitlab = list(yaml.safe_load_all((CI / "gitlab.yml").read_text(encoding="utf-8")))[1]
+    (gitlab_script,) = [line for line in gitlab[".nexusform"]["before_script"] if "pip install" in line]
+    return {"github": action["runs"]["steps"][0]["run"], "gitlab": gitlab_script}
+
+
+SCRIPTS = read_install_scripts()
+
+
+def run_install_script(script: str, worktree: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run an installation script as a runner does."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "NEXUSFORM_WHEEL"}},
+        "WORKTREE": str(worktree),
+        "CI_PROJECT_DIR": str(worktree),
+        **variables,
+    }
+    words = ["bash", "-e", "-o", "pipefail", "-c", script]
+    return subprocess.run(words, cwd=worktree, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("recipe", SCRIPTS)
+@pytest.mark.parametrize("variables", [{}, {"NEXUSFORM_WHEEL": "dist/a.whl"}, {"NEXUSFORM_SHA256": "0"}])
+def test_an_empty_variable_fails_at_the_first_step(recipe: str, variables: dict[str, str], tmp_path: Path) -> None:
+    done = run_install_script(SCRIPTS[recipe], tmp_path, **variables)
+    assert done.returncode == 1
+    assert COMMAND in done.stderr
+    assert "NEXUSFORM_WHEEL or NEXUSFORM_SHA256 is empty" in done.stderr
+
+
+@pytest.mark.parametrize("recipe", SCRIPTS)
+def test_another_file_than_the_wheel_of_the_hash_is_not_installed(recipe: str, tmp_path: Path) -> None:
+    (tmp_path / "nexusform-0.1.0-py3-none-any.whl").write_bytes(b"another wheel")
+    variables = {"NEXUSFORM_WHEEL": "nexusform-0.1.0-py3-none-any.whl", "NEXUSFORM_SHA256": "0" * 64}
+    done = run_install_script(SCRIPTS[recipe], tmp_path, **variables)
+    assert done.returncode == 1
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["workflow.yml", "terraform.yml", "explain.yml"])
+def test_workflows_use_the_local_action_with_both_variables(name: str) -> None:
+    text = (CI / "github" / name).read_text(encoding="utf-8")
+    assert "uses: ./.github/actions/nexusform\n" in text
+    assert "NEXUSFORM_WHEEL: ${{ vars.NEXUSFORM_WHEEL }}" in text
+    assert "NEXUSFORM_SHA256: ${{ vars.NEXUSFORM_SHA256 }}" in text
+    for job in yaml.safe_load(text)["jobs"].values():
+        steps = [step.get("uses", "").partition("@")[0] for step in job["steps"]]
+        assert steps.index("actions/checkout") < steps.index("./.github/actions/nexusform")
+
+
+# --- builds ------------------------------------------------------------------------------------
+
+
+def build(directory: Path, *flags: str, umask: int) -> dict[str, Path]:
+    """Build from another directory with a file mask; return the files by suffix."""
+    directory.mkdir()
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    command = ["bash", "-c", f'umask {umask:03o} && exec "$@"', "-", sys.executable, str(BUILD), *flags]
+    done = subprocess.run(
+        [*command, str(directory)], cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode and UNREACHABLE.search(done.stderr) and "NEXUSFORM_NEED_SERVERS" not in os.environ:
+        pytest.skip("the package index is not reachable")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {file.suffix: file for file in directory.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    flags = [] if ON_ZIPAPP_PLATFORM else ["--wheel"]
+    return build(tmp_path_factory.mktemp("build") / "first", *flags, umask=0o022)
+
+
+@pytest.mark.slow
+def test_two_builds_are_equal_in_bytes(built: dict[str, Path], tmp_path: Path) -> None:
+    flags = [] if ON_ZIPAPP_PLATFORM else ["--wheel"]
+    again = build(tmp_path / "second", *flags, umask=0o077)
+    assert again.keys() == built.keys()
+    assert {suffix: file.read_bytes() == built[suffix].read_bytes() for suffix, file in again.items()} == dict.fromkeys(
+        built, True
+    )
+
+
+@pytest.mark.slow
+def test_the_sdist_has_sources_docs_and_no_tests(built: dict[str, Path]) -> None:
+    with tarfile.open(built[".gz"]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"packaging/build.py", "packaging/constraints.txt", "docs/README.md", "nexusform/cli/main.py"} <= names
+    assert not [name for name in names if name.startswith(("tests", ".git"))]
+
+
+@pytest.mark.slow
+def test_the_wheel_has_the_hashes_of_its_dependencies(built: dict[str, Path]) -> None:
+    with zipfile.ZipFile(built[".whl"]) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("share/nexusform/constraints.txt")]
+        assert archive.read(name) == (ROOT / "packaging" / "constraints.txt").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["github"])
+def test_a_recipe_installs_the_wheel(recipe: str, built: dict[str, Path], tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    path = f"{tmp_path / 'venv' / 'bin'}:{os.environ['PATH']}"
+    wheel = built[".whl"]
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    done = run_install_script(SCRIPTS[recipe], tmp_path, PATH=path, NEXUSFORM_WHEEL=str(wheel), NEXUSFORM_SHA256=digest)
+    assert done.returncode == 0, done.stderr
+    assert_plans_the_example([str(tmp_path / "venv" / "bin" / "nexusform")])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ON_ZIPAPP_PLATFORM, reason="the zipapp is for CPython 3.11 on linux-x86_64")
+def test_the_zipapp_plans(built: dict[str, Path], tmp_path: Path) -> None:
+    assert_plans_the_example([sys.executable, str(built[".pyz"])], SHIV_ROOT=str(tmp_path))
+
+
+def assert_plans_the_example(command: list[str], **variables: str) -> None:
+    """Check the last line of the plan of an example."""
+    kept = {name: value for name, value in os.environ.items() if name in {"PATH", "HOME", "LANG"}}
+    done = subprocess.run(
+        [*command, f"-chdir={ROOT / 'examples' / 'nexus-document'}", "plan"],
+        env={**kept, **variables}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "Plan: 14 to add, 0 to change, 0 to destroy."
