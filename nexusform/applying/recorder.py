@@ -129,7 +129,9 @@ class Recorder:
             self._backend.write_checkpoint(
                 codec.encode_state(state), [encode_record(record) for record in kept_records]
             )
-            next_serial = ApplyStart(state.lineage, state.serial + 1, state.nexusform_version, state.catalogue)
+            next_serial = ApplyStart(
+                state.lineage, state.serial + 1, state.nexusform_version, state.catalogue, providers=state.providers
+            )
             self.add_record(next_serial)
 
     def _compute_deposed_key(self, call: ProviderCall) -> str:
@@ -150,7 +152,14 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
     """
     draft = StateDraft(state)
     records: list[Record] = [
-        ApplyStart(state.lineage or lineage, state.serial + 1, plan.nexusform_version, plan.catalogue, plan_digest)
+        ApplyStart(
+            state.lineage or lineage,
+            state.serial + 1,
+            plan.nexusform_version,
+            plan.catalogue,
+            plan_digest,
+            state.providers,
+        )
     ]
     pairs = dict.fromkeys(plan.address_moves)
     for change in plan.changes:

@@ -20,6 +20,7 @@ from nexusform.cli.shared_flags import (
     LockFlags,
     ViewFlags,
     create_context,
+    declare_migration_flag,
     declare_ownership_flag,
     declare_state_flag,
     declare_variable_flags,
@@ -30,6 +31,7 @@ from nexusform.placement_kinds.kinds import get_noun
 from nexusform.plans.impact.effects import Effect, count_effects
 from nexusform.plans.plan import Action, Mode, Plan, StepKind
 from nexusform.plans.saved.plan_file import SavedPlan
+from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, Project, open_project
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
 from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
@@ -66,11 +68,18 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
     concise: bool = declare_switch("Print no line per step")
     show_sensitive: bool = declare_switch("Show sensitive values")
     take_ownership: bool = declare_ownership_flag()
+    allow_other_hub: str = declare_migration_flag()
     placement_flags: PlacementFlags = declare_group(PlacementFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     lock: LockFlags = declare_group(LockFlags)
     state: str = declare_state_flag()
     view: ViewFlags = declare_group(ViewFlags)
+
+    def create_context(self) -> CommandContext:
+        """Create the context of the command."""
+        return create_context(
+            self.state, self.variables, take_ownership=self.take_ownership, allow_other_hub=self.allow_other_hub
+        )
 
     def create_display(self) -> PlanDisplay:
         """Create the display of the plan. Raises a usage error for reports that cannot be written."""
@@ -173,7 +182,7 @@ def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
     if not flags.auto_approve and not job.can_prompt():
         job.reporter.report_diagnostics([_build_approval_error()], {})
         return 1
-    context = create_context(flags.state, flags.variables, take_ownership=flags.take_ownership)
+    context = flags.create_context()
     opened = open_project(context)
     if opened.project is None:
         job.display.report_failure(context, options, opened.diagnostics, opened.sources)
@@ -222,7 +231,7 @@ def _finish_interrupted(run: Run, job: _Job) -> int:
 def _resume_apply(flags: ApplyFlags, planfile: str | None) -> int:
     """Resume the last apply, or that of PLANFILE."""
     job = _create_job(flags)
-    context = create_context(flags.state, flags.variables, take_ownership=flags.take_ownership)
+    context = flags.create_context()
     remaining_steps, backend, problems = open_remaining_steps(context)
     if planfile is not None and remaining_steps is not None:
         saved, new_problems = read_plan(planfile, context)
@@ -253,7 +262,7 @@ def _resume_steps(run: Run, job: _Job) -> int:
 def _discard_steps(flags: ApplyFlags) -> int:
     """Drop the remaining steps of an earlier apply."""
     job = _create_job(flags)
-    opened = open_project(create_context(flags.state, flags.variables, take_ownership=flags.take_ownership))
+    opened = open_project(flags.create_context())
     job.reporter.report_diagnostics(opened.diagnostics, opened.sources)
     if opened.project is None:
         return 1
@@ -274,7 +283,7 @@ def _discard_steps(flags: ApplyFlags) -> int:
 def _apply_saved_plan(path: str, verification: Verification, flags: ApplyFlags) -> int:
     """Apply a saved plan after verifying its signatures."""
     job = _create_job(flags)
-    context = create_context(flags.state, flags.variables, take_ownership=flags.take_ownership)
+    context = flags.create_context()
     saved, problems = read_plan(path, context)
     if saved is not None:
         problems += reject_failed_plan(saved, path)

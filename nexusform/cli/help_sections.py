@@ -11,7 +11,7 @@ _FLAG_SECTIONS: Final[Mapping[str, str]] = {
     "Plan options": "destroy refresh-only refresh target target-file exclude exclude-file replace var var-file samples",
     "Result": "out sign generate-config-out detailed-exitcode fail-on",
     "Output": "details placements report diff source-url json compat no-color concise show-sensitive",
-    "Apply options": "auto-approve resume discard fail-fast verify take-ownership parallelism input",
+    "Apply options": "auto-approve resume discard fail-fast verify take-ownership allow-other-hub parallelism input",
     "State and backend": "state lock lock-timeout backup backend-config",
     "Confinement": "confine allow-remote limit",
 }

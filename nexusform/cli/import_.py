@@ -14,6 +14,7 @@ from nexusform.cli.shared_flags import (
     LockFlags,
     ViewFlags,
     create_context,
+    declare_migration_flag,
     declare_ownership_flag,
     declare_state_flag,
     declare_variable_flags,
@@ -46,6 +47,7 @@ class ImportArguments(Struct, frozen=True, kw_only=True):
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     lock: LockFlags = declare_group(LockFlags)
     take_ownership: bool = declare_ownership_flag()
+    allow_other_hub: str = declare_migration_flag()
     state: str = declare_state_flag()
     view: ViewFlags = declare_group(ViewFlags)
     parallelism: int | None = declare_number("Accepted for compatibility, ignored", default=None)
@@ -75,7 +77,12 @@ def import_(arguments: ImportArguments) -> int:
 
 
 def _create_context(arguments: ImportArguments) -> CommandContext:
-    return create_context(arguments.state, arguments.variables, take_ownership=arguments.take_ownership)
+    return create_context(
+        arguments.state,
+        arguments.variables,
+        take_ownership=arguments.take_ownership,
+        allow_other_hub=arguments.allow_other_hub,
+    )
 
 
 def _import_object(screen: Screen, project: Project, arguments: ImportArguments) -> int:
@@ -85,6 +92,7 @@ def _import_object(screen: Screen, project: Project, arguments: ImportArguments)
         return 1
     locking, notices = arguments.lock.build_options(), Notices(on_wait=screen.print_error)
     with begin_run(project, "OperationTypeImport", locking, notices=notices) as run:
+        run.diagnostics += run.check_identities() if run.is_ready else []
         reported_count = len(run.diagnostics)
         screen.print_diagnostics(run.diagnostics, project.sources)
         if not run.is_ready:

@@ -16,6 +16,7 @@ from nexusform.cli.shared_flags import (
     LockFlags,
     ViewFlags,
     create_context,
+    declare_migration_flag,
     declare_ownership_flag,
     declare_state_flag,
     declare_variable_flags,
@@ -57,6 +58,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     lock: LockFlags = declare_group(LockFlags)
     state: str = declare_state_flag()
     take_ownership: bool = declare_ownership_flag()
+    allow_other_hub: str = declare_migration_flag()
     view: ViewFlags = declare_group(ViewFlags)
     show_sensitive: bool = declare_switch("Show sensitive values")
 
@@ -165,7 +167,12 @@ def plan(arguments: PlanArguments) -> int:
         generate_config_out=arguments.generate_config_out,
         includes_rejections=arguments.placement_flags.placements == "all",
     )
-    context = create_context(arguments.state, arguments.variables, take_ownership=arguments.take_ownership)
+    context = create_context(
+        arguments.state,
+        arguments.variables,
+        take_ownership=arguments.take_ownership,
+        allow_other_hub=arguments.allow_other_hub,
+    )
     compare = _load_comparison(arguments.previous, context)  # -out may replace that file
     problems = _prepare_plan_file(arguments.out, context, options)
     limits = parse_limit_flag(arguments.fail_on)

@@ -61,8 +61,17 @@ def declare_ownership_flag() -> bool:
     return declare_switch("Take fields of other managers on a fleet hub")
 
 
+def declare_migration_flag() -> str:
+    """Declare -allow-other-hub."""
+    return declare_text("Accept this hub or site instead of the recorded one", metavar="UID")
+
+
 def create_context(
-    state: str = "", variables: tuple[tuple[str, str], ...] = (), *, take_ownership: bool = False
+    state: str = "",
+    variables: tuple[tuple[str, str], ...] = (),
+    *,
+    take_ownership: bool = False,
+    allow_other_hub: str = "",
 ) -> CommandContext:
     """Create the context of the command from its flags and the environment. Raises a usage error."""
     flags, environment = get_trust_flags(), dict(os.environ)
@@ -89,6 +98,7 @@ def create_context(
         backend_config=flags.backend_config,
         limits=limits,
         take_ownership=take_ownership,
+        allow_other_hub=allow_other_hub,
     )
 
 

@@ -495,6 +495,7 @@ class Plan(Struct, frozen=True):
     `dry_run_messages` are the results of server-side dry runs, a sentence each. `disabled_rules` are the lint
     rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
     `since` compares with an earlier plan (None: no comparison).
+    `providers` holds the identity of the systems behind the providers, `provider_titles` describe them.
     """
 
     mode: Mode = Mode.NORMAL
@@ -541,6 +542,8 @@ class Plan(Struct, frozen=True):
     disabled_rules: tuple[str, ...] = ()
     guard_rails: tuple[GuardRailResult, ...] = ()
     since: SincePrevious | None = None
+    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    provider_titles: tuple[str, ...] = ()
 
     def count(self, *actions: Action) -> int:
         """Count the changes with one of these actions."""

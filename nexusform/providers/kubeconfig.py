@@ -38,6 +38,7 @@ class Account(Struct, frozen=True):
     cluster: Mapping[str, Any]
     user: Mapping[str, Any]
     user_name: str
+    context: str = ""
 
     @property
     def server(self) -> str:
@@ -79,7 +80,7 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
     user = _get_entry(source, entries["users"], user_name, "user", origin) if user_name else {}
     if not cluster.get("server"):
         raise KubeconfigProblem(f"{source} cannot be used: the cluster {cluster_name} has no server.")
-    account = Account(source, cluster, user, user_name)
+    account = Account(source, cluster, user, user_name, current)
     untrusted_paths = [path for path in paths if is_untrusted(path, trust.confinement)]
     if untrusted_paths:
         _check_untrusted_account(untrusted_paths, account, trust)

@@ -68,6 +68,7 @@ _DOCUMENT_RULES: Final[Mapping[str, MemberRule]] = {
     "resources": MemberRule(is_list, "a list", is_required=True),
     "applied_plans": MemberRule(is_texts, "a list of digests"),
     "check_results": MemberRule(is_objects, "a list of objects"),
+    "providers": MemberRule(is_object, "an object"),
 }
 _RESOURCE_RULES: Final[Mapping[str, MemberRule]] = {
     "module": MemberRule(is_text, "the address of a module instance"),
@@ -120,6 +121,7 @@ def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]
         "resources": _build_resources(state.instances, build_object),
         "applied_plans": state.applied_plans,
         "check_results": state.check_results,
+        **({"providers": {name: dict(entry) for name, entry in state.providers.items()}} if state.providers else {}),
     }
 
 
@@ -340,6 +342,7 @@ class _StateReader:
             # A number below a used one would be assigned twice; an edited document must not cause that.
             last_creation=max(document.get("last_creation", 0), self._highest),
             check_results=tuple(document.get("check_results", ())),
+            providers=document.get("providers", {}),
         )
 
     def _build_instances(self) -> dict[Address, InstanceState]:

@@ -262,6 +262,7 @@ class StateDraft:
             nexusform_version=record.nexusform_version,
             catalogue=record.catalogue,
             applied_plans=plans,
+            providers=record.providers,
         )
 
 

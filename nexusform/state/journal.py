@@ -40,6 +40,7 @@ class ApplyStart(Struct, frozen=True):
     nexusform_version: str = ""
     catalogue: str = ""
     plan_digest: str = ""
+    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class Intent(Struct, frozen=True):
@@ -157,6 +158,7 @@ class _ApplyStartLine(_Line, frozen=True, tag="begun"):
     nexusform_version: str
     catalogue: str
     plan_digest: str
+    providers: dict[str, _Members] = {}
 
 
 class _IntentLine(_Line, frozen=True, tag="intent"):

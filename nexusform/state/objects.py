@@ -58,7 +58,7 @@ class State(Struct, frozen=True):
     `lineage` is the id of the state's history ("" before the first apply), `serial` grows by one per apply
     that changes something. `catalogue` is the version of the SKU catalogue used for the state.
     `applied_plans` are digests of the last 256 applied plan files. `last_creation` is the highest creation
-    number ever assigned.
+    number ever assigned. `providers` holds the `identity` of the systems behind the providers, by name.
     """
 
     lineage: str = ""
@@ -70,6 +70,7 @@ class State(Struct, frozen=True):
     applied_plans: tuple[str, ...] = ()
     last_creation: int = 0
     check_results: tuple[Mapping[str, Any], ...] = ()
+    providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def replace_instance(self, address: Address, instance: InstanceState | None) -> State:
         """Return the state with one instance set or (None) removed."""

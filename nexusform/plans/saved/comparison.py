@@ -14,7 +14,10 @@ from nexusform.state import json_codec
 
 # Fields that describe how a plan was created.
 _NOT_COMPARED: Final = frozenset(
-    {"basis", "diagnostics", "guard_rails", "nexusform_version", "timestamp", "variables", "prior_digest", "since"}
+    {
+        *("basis", "diagnostics", "guard_rails", "nexusform_version", "timestamp", "variables", "prior_digest"),
+        *("providers", "provider_titles", "since"),
+    }
 )
 
 

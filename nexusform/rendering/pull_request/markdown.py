@@ -95,7 +95,8 @@ def render_markdown(
     overview = build_overview(plan, report)
     entries = build_entries(plan)
     title = render_title(overview)
-    verdict = ReportPart("The verdict", 100, (title, *render_alert(plan, report, overview)), is_atomic=True)
+    head = (title, *plan.provider_titles, *render_alert(plan, report, overview))
+    verdict = ReportPart("The verdict", 100, head, is_atomic=True)
     if report.is_errored:
         # As in the terminal, changes planned before an error would hide it.
         return fit_parts([verdict, *_build_failure_parts(plan, entries, sources, origin)], max_bytes)

@@ -63,6 +63,7 @@ class ShortReport(Struct, frozen=True):
     sites: tuple[SiteRow, ...] = ()
     comparison: tuple[str, str] = ("", "")
     out_of_service: tuple[str, ...] = ()
+    provider_titles: tuple[str, ...] = ()
 
 
 def build_short_report(plan: Plan, registries: Registries, detail: Detail) -> ShortReport:
@@ -90,6 +91,7 @@ def build_short_report(plan: Plan, registries: Registries, detail: Detail) -> Sh
         samples=plan.samples,
         placed_vms=sum(table.placed for table in plan.placement_tables) if detail is not Detail.NONE else 0,
         rollouts=build_rollouts(plan) if detail is not Detail.NONE else (),
+        provider_titles=plan.provider_titles,
         sites=build_site_rows(plan) if any(row.has_changes for row in build_site_rows(plan)) else (),
     )
 

@@ -98,7 +98,8 @@ def _join_parts(parts: Sequence[str]) -> str:
 
 def _render_changes(report: ShortReport, width: int, paint: Painter) -> list[str]:
     """Render objects, outputs, drift, placements and rollouts."""
-    parts = ["\n".join(_render_sites(report.sites, width, paint))] if report.sites else []
+    parts = ["\n".join(report.provider_titles)] if report.provider_titles else []
+    parts += ["\n".join(_render_sites(report.sites, width, paint))] if report.sites else []
     if report.objects:
         lines = render_objects(report.objects, width, paint)
         parts += ["nexusform will perform the following actions:", "\n".join(lines)]

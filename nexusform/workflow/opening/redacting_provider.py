@@ -15,6 +15,8 @@ from nexusform.interfaces.plugins import (
     ChangeResult,
     ChangeValidator,
     DryRunReporter,
+    IdentifiedProvider,
+    IdentityComparison,
     ObjectKey,
     PlanFollower,
     Provider,
@@ -107,10 +109,30 @@ class _CaptureReader(_RedactingProvider):
         return cast("list[tuple[str, str]]", self._provider.list_captures())
 
 
+class _RedactingIdentity(_RedactingProvider):
+    def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        with _hide_messages():
+            return cast("Mapping[str, Any]", self._provider.read_identity(recorded, objects))
+
+    def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
+        comparison = cast("IdentityComparison", self._provider.compare_identity(recorded, observed))
+        return replace(comparison, difference=comparison.difference and HIDDEN_MESSAGE)
+
+    def describe_identity(self, _identity: Mapping[str, Any]) -> str:
+        return ""
+
+    def keep_missing_objects(self) -> None:
+        self._provider.keep_missing_objects()
+
+    def has_missing_objects(self) -> bool:
+        return cast("bool", self._provider.has_missing_objects())
+
+
 # Optional protocols: the wrapper must implement only those of its provider.
 _OPTIONAL_PARTS: Final[Mapping[Any, type[_RedactingProvider]]] = {
     ChangeValidator: _RedactingValidator,
     DryRunReporter: _RedactingVerdictReporter,
     PlanFollower: _PlanFollower,
     CaptureProvider: _CaptureReader,
+    IdentifiedProvider: _RedactingIdentity,
 }

@@ -46,6 +46,7 @@ from nexusform.workflow.opening.stored_state import StoredState
 from nexusform.workflow.opening.system_io import write_output
 from nexusform.workflow.plan_files.saved_plans import record_confinement
 from nexusform.workflow.plan_files.unfinished_apply import RemainingSteps
+from nexusform.workflow.runs.provider_identity import IdentityCheck, add_new_identities
 from nexusform.workflow.runs.run import Run, build_base_request, build_plan_request
 
 RESCUE: Final = "errored.nfstate"
@@ -84,6 +85,9 @@ class ApplyOutcome(Struct, frozen=True):
 
 def apply_plan(run: Run, plan: Plan, listener: Listener, options: PlanApplyOptions) -> ApplyOutcome:
     """Apply a plan based on the run's state."""
+    identity_problems = run.check_identities(plan.providers) if plan.steps else []
+    if has_errors(identity_problems):
+        return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(identity_problems))
     plan, problems = finalize_plan(plan, build_plan_request(run.project, run.stored, plan), make_plan)
     if problems:
         return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(problems))
@@ -118,7 +122,9 @@ def apply_remaining_steps(
     if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
         # The apply ended between a checkpoint and the record of the next serial.
         serial = run.stored.remaining.serial
-        recorder.add_record(ApplyStart(state.lineage, serial, state.nexusform_version, state.catalogue))
+        recorder.add_record(
+            ApplyStart(state.lineage, serial, state.nexusform_version, state.catalogue, providers=state.providers)
+        )
     # An interrupted run verified none of its predictions.
     remaining_ids = {step.id for step in remaining_steps.plan.steps}
     unverified = (
@@ -168,7 +174,7 @@ def _execute_plan(
     recorder.add_record(ApplyEnd(results.outputs, checks))
     problems = [*results.diagnostics, *_build_prediction_warning(wrong_predictions), *_build_unfinished_error(applied)]
     problems += [_build_journal_error(applied.problem)] if applied.problem else []
-    state = recorder.get_state()
+    state = add_new_identities(run.providers, run.identities or IdentityCheck(), recorder.get_state())
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
     involved_providers = {get_provider_name(plan.changes[step.change]) for step in plan.steps}
     return ApplyOutcome(

@@ -16,7 +16,7 @@ from nexusform.backends.registry import is_local
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error, build_warning, has_errors
 from nexusform.diagnostics.source import Position, Span
 from nexusform.files.log import log_duration, log_event
-from nexusform.interfaces.plugins import ChangeValidator, Clock, Provider, ProviderProblem
+from nexusform.interfaces.plugins import ChangeValidator, Clock, IdentifiedProvider, Provider, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage, StateBackend
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.site_records import add_capacity
@@ -39,6 +39,7 @@ from nexusform.workflow.opening.provider_setup import (
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock, find_commit, get_plan_time
 from nexusform.workflow.runs.locking import STALE_LOCK_TAKEN, LockOptions, StateLock, acquire_lock
+from nexusform.workflow.runs.provider_identity import IdentityCheck, Records, check_identities, iterate_descriptions
 
 
 class Notices(Struct, frozen=True):
@@ -85,11 +86,43 @@ class Run(Struct):
     lock: StateLock | None = None
     has_unfinished_apply: bool = False
     notices: Notices = field(default_factory=Notices)
+    identities: IdentityCheck | None = None
 
     @property
     def is_ready(self) -> bool:
         """Whether planning may begin."""
         return not has_errors(self.diagnostics)
+
+    def check_identities(self, recorded: Records | None = None) -> list[Diagnostic]:
+        """Compare the systems behind the providers with the recorded ones, once; return errors and warnings.
+        `recorded` are those of a saved plan.
+        """
+        if self.identities is not None:
+            return []
+        records, state = {**self.stored.state.providers, **(recorded or {})}, self.stored.state
+        try:
+            check = check_identities(self.providers, state, records, self.project.context.allow_other_hub)
+        except ProviderProblem as problem:
+            return [build_error("refresh-failed", str(problem))]
+        self.identities = check
+        self._record_identities(check.confirmed)
+        return check.diagnostics
+
+    def _record_identities(self, identities: Records) -> None:
+        """Add identities to the state; the next write saves them."""
+        if identities:
+            state = self.stored.state
+            self.stored = replace(
+                self.stored, state=replace(state, providers=dict(sorted({**state.providers, **identities}.items())))
+            )
+
+    def _confirm_identities(self) -> None:
+        """Record the identity of systems with all recorded objects."""
+        check = self.identities or IdentityCheck()
+        for name in check.unconfirmed:
+            provider = self.providers[name]
+            if isinstance(provider, IdentifiedProvider) and not provider.has_missing_objects():
+                self._record_identities({name: check.observed[name]})
 
     def plan(self, options: PlanOptions) -> PlanResult:
         """Plan against the stored state, within the time limit."""
@@ -104,6 +137,10 @@ class Run(Struct):
         diagnostics = self._check_state()
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
+        if options.refresh:
+            diagnostics += self.check_identities()
+            if has_errors(diagnostics):
+                return self.build_failed_plan(options, diagnostics)
         # Import first: objects are then read without the parts imported from them.
         imported, problems = self._find_imports(self.build_request(options), options)
         if has_errors(problems):
@@ -118,6 +155,7 @@ class Run(Struct):
             except ProviderProblem as problem:
                 return self.build_failed_plan(options, [build_error("refresh-failed", str(problem))])
             diagnostics += refresh_diagnostics
+            self._confirm_identities()
         with log_duration("info", "plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
             result = make_plan(replace(request, imports=all_imports))
@@ -125,6 +163,10 @@ class Run(Struct):
         diagnostics += dry_run_diagnostics
         inventories = (*result.plan.inventories, *list_captures(self.providers, result.plan.timestamp))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
+        if self.identities is not None:
+            observed = self.identities.observed
+            titles = tuple(iterate_descriptions(self.providers, observed))
+            result = replace(result, plan=replace(result.plan, providers=observed, provider_titles=titles))
         return self._complete_plan(result, diagnostics)
 
     def _validate_plan(self, result: PlanResult, options: PlanOptions) -> tuple[PlanResult, list[Diagnostic]]:
@@ -194,7 +236,13 @@ class Run(Struct):
         # Objects read by providers are passed on with their capture times.
         captures = [read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)]
         inventories = (*plan.inventories, *captures)
-        return replace(plan, inventories=inventories, dry_run_messages=saved_plan.dry_run_messages)
+        return replace(
+            plan,
+            inventories=inventories,
+            dry_run_messages=saved_plan.dry_run_messages,
+            providers=saved_plan.providers,
+            provider_titles=saved_plan.provider_titles,
+        )
 
     def _find_imports(
         self, request: PlanRequest, options: PlanOptions
@@ -375,6 +423,10 @@ def _read_state(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> N
     run.stored = stored
     if not stored.has_journal:
         return
+    run.diagnostics += run.check_identities()
+    if not run.is_ready:
+        return
+    stored = run.stored
     from nexusform.workflow.opening.interrupted_apply import resolve_interrupted
 
     write = records_recovery and run.lock is not None

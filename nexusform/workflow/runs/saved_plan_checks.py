@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_first, format_list
 from nexusform.files.regular_files import Confinement, OutsideConfinement
 from nexusform.interfaces.plugins import FileProblem, Files
@@ -49,6 +49,9 @@ def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_ver
     if rejection is not None:
         return CheckedPlan(None, (rejection,))
     warnings = _check_configuration(run, saved)
+    warnings += run.check_identities(saved.plan.providers)
+    if has_errors(warnings):
+        return CheckedPlan(None, tuple(warnings))
     verdict = _compare_plan(run, saved, replan=replan, is_verified=is_verified)
     return replace(verdict, diagnostics=(*warnings, *verdict.diagnostics))
 

@@ -28,6 +28,8 @@ class HubServer(Front):
         self._fill_in: Callable[[Body], None] = lambda _: None
         self.powerless = {"bob-token"}
         super().__init__()
+        self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}, "setup")
+        self.log.clear()
 
     # --- what tests and the controller do --------------------------------------------------------
 

@@ -11,7 +11,14 @@ from nexusform.cli.answer_output import Answer, AnswerFormFlags, write_answer
 from nexusform.cli.arguments import declare_group, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.comparison_sources import COMPARISON_SOURCES
-from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.shared_flags import (
+    LockFlags,
+    ViewFlags,
+    create_context,
+    declare_migration_flag,
+    declare_state_flag,
+    declare_variable_flags,
+)
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.domains.azure.workflow.reconciler import ReconcileResult, reconcile_site
 from nexusform.workflow.runs.run import Notices
@@ -23,6 +30,7 @@ class ReconcileArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `reconcile`."""
 
     source: str = declare_text("Read an exported directory, azure or hub", metavar="DIR|azure|hub", flag="from")
+    allow_other_hub: str = declare_migration_flag()
     replay: bool = declare_switch("Re-place every VM in creation order, score the rule")
     answer: AnswerFormFlags = declare_group(AnswerFormFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
@@ -43,7 +51,8 @@ def reconcile_(arguments: ReconcileArguments) -> int:
     screen = arguments.view.create_screen()
     if not arguments.source:
         raise click.UsageError("No source given. Use -from=DIR, -from=azure or -from=hub.")
-    location, notices = (create_context(arguments.state, arguments.variables), Notices(on_wait=screen.print_error))
+    location = create_context(arguments.state, arguments.variables, allow_other_hub=arguments.allow_other_hub)
+    notices = Notices(on_wait=screen.print_error)
     if arguments.source in COMPARISON_SOURCES:
         if arguments.replay:
             raise click.UsageError(f"-replay needs VMs, but -from={arguments.source} has none.")

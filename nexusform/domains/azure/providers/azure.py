@@ -76,7 +76,9 @@ def make_provider(
     subscription = Subscription(_add_subscription(settings), exit_stack)
     source = f"subscription {subscription.id}"
     if settings.get("read_only"):
-        return ObservedSites(NAME, source, "wait until it is done", subscription.read_sites)
+        return ObservedSites(
+            NAME, source, "wait until it is done", subscription.read_sites, identity=subscription.identity
+        )
     acts_on_machines = bool(settings.get("act_on_machines"))
     return AzureSites(
         NAME, source, subscription, acts_on_machines=acts_on_machines, kubeconfig_trust=KubeconfigTrust(confinement)

@@ -111,7 +111,7 @@ class AzureSites(ObservedSites):
         acts_on_machines: bool = False,
         kubeconfig_trust: KubeconfigTrust = TRUSTED,
     ) -> None:
-        super().__init__(name, source, "wait until it is done", subscription.read_sites)
+        super().__init__(name, source, "wait until it is done", subscription.read_sites, identity=subscription.identity)
         self._acts_on_machines = acts_on_machines
         self._kubeconfig_trust = kubeconfig_trust
         self._subscription = subscription

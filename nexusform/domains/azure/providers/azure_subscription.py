@@ -69,6 +69,11 @@ class Subscription:
         self._connected_client: Any = None
         self.documents: Documents = {}
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """Subscription and custom location; "" for all locations."""
+        return {"subscription_id": self.id.lower(), "custom_location": self._location.lower().rpartition("/")[2]}
+
     def make_arm_client(self) -> ArmClient:
         """Create the client for changes. Raises ProviderProblem."""
         return ArmClient(self._get_client(), read_endpoint(), self.id, Timing(read_poll_interval()))

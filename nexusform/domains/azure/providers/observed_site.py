@@ -25,6 +25,7 @@ from nexusform.interfaces.plugins import (
     UNMANAGED_KEY,
     ChangeRequest,
     ChangeResult,
+    IdentityComparison,
     ManualStepPending,
     ObjectKey,
     ProviderProblem,
@@ -69,16 +70,24 @@ class ObservedSites:
     observes_objects = True
 
     def __init__(
-        self, name: str, source: str, advice: str, read_sites: ReadSites, *, is_captured: bool = False
+        self,
+        name: str,
+        source: str,
+        advice: str,
+        read_sites: ReadSites,
+        *,
+        is_captured: bool = False,
+        identity: Mapping[str, str] | None = None,
     ) -> None:
         """Keep the source. `source` names it in messages ("the export in DIR"), `advice` is the remedy for an
-        undone step; `captured`: the sites are from a capture.
+        undone step; `captured`: the sites are from a capture. `identity` are subscription and location.
         """
         self.name = name
         self.source = source
         self._advice = advice
         self._read = read_sites
         self._is_captured = is_captured
+        self._identity = identity or {}
         self._lock = Lock()
         self._sites: tuple[AzSite, ...] | None = None
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
@@ -87,6 +96,30 @@ class ObservedSites:
         self._separate_pools: set[str] = set()
         self._managed: set[tuple[str, str]] = set()
         self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
+
+    def read_identity(self, _recorded: Mapping[str, Any], _objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the subscription and the custom location; empty for an export."""
+        return self._identity
+
+    def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
+        """Compare the subscriptions and custom locations; a missing one matches every other."""
+        for name, value in observed.items():
+            known = str(recorded.get(name) or "")
+            if known and value and known != value:
+                difference = f"{name} is {known} in the state, and {value} here"
+                return IdentityComparison(is_known=True, difference=difference, accepted_by=(value,))
+        return IdentityComparison(is_known=True)
+
+    def describe_identity(self, _identity: Mapping[str, Any]) -> str:
+        """Return no title; reports name the sites."""
+        return ""
+
+    def keep_missing_objects(self) -> None:
+        """Ignore the request: the identity is always known."""
+
+    def has_missing_objects(self) -> bool:
+        """Return False: the identity is always known."""
+        return False
 
     def set_state_objects(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
         """Take the attributes of this provider's objects in state, and type and id of all objects. Sites keep

@@ -101,6 +101,7 @@ def reconcile_site(
     if opened.project is None:
         return ReconcileResult(diagnostics=opened.diagnostics, sources=opened.sources)
     with begin_run(opened.project, "OperationTypeReconcile", locking, notices=notices) as run:
+        run.diagnostics += run.check_identities() if run.is_ready else []
         if not run.is_ready:
             answer = ReconcileResult(diagnostics=(*opened.diagnostics, *run.diagnostics))
         else:

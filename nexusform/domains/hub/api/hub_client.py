@@ -116,6 +116,7 @@ class HubClient:
         account = _read_account(location)
         self._client, self.server = _make_client(account), account.server
         self.verifies_server = not account.cluster.get("insecure-skip-tls-verify")
+        self.context = account.context
         # clients with expired credentials; other threads may still use them
         self._expired_clients: list[ApiClient] = []
         self._credentials_lock = Lock()

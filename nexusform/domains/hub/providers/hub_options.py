@@ -11,7 +11,7 @@ from nexusform.interfaces.plugins import ChangeRequest
 
 class HubOptions(Struct, frozen=True):
     """Options of the provider block and the operator. `allows_dry_run` returns for the hub's URL whether a
-    confined run may do more than read.
+    confined run may do more than read. `keeps_missing`: missing objects count as unchanged.
     """
 
     manager: str
@@ -21,6 +21,7 @@ class HubOptions(Struct, frozen=True):
     is_confined: bool = False
     allows_dry_run: Callable[[str], bool] = lambda _server: True
     takes_ownership: bool = False
+    keeps_missing: bool = False
 
 
 def get_ownership_source(options: HubOptions, request: ChangeRequest) -> str:

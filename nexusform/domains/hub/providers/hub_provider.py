@@ -15,11 +15,19 @@ from nexusform.domains.hub.providers.foreign_fields import build_field_warning
 from nexusform.domains.hub.providers.hub_approvals import StepCoordination
 from nexusform.domains.hub.providers.hub_dry_run import OBJECT_EXISTS, DryRun
 from nexusform.domains.hub.providers.hub_errors import handle_errors, handle_unanswered
+from nexusform.domains.hub.providers.hub_identity import compare_identity, describe_identity, read_identity
 from nexusform.domains.hub.providers.hub_options import HubOptions
 from nexusform.domains.hub.providers.hub_reader import ReadFindings, find_object, read_objects
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
 from nexusform.domains.hub.providers.step_writer import StepWriter
-from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult
+from nexusform.interfaces.plugins import (
+    ChangeRequest,
+    ChangeResult,
+    IdentityComparison,
+    ObjectKey,
+    ReadRequest,
+    ReadResult,
+)
 
 
 class FleetHubProvider:
@@ -71,6 +79,28 @@ class FleetHubProvider:
         ]
         warnings += [build_field_warning(*item) for item in self._findings.foreign_fields.items()]
         return [*self._connection.list_warnings(), *warnings]
+
+    def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Read the identity of the hub. Raises ProviderProblem."""
+        with handle_errors():
+            return read_identity(self._connection.connect(), recorded, objects)
+
+    def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
+        """Compare a recorded identity with the observed one."""
+        return compare_identity(recorded, observed)
+
+    def describe_identity(self, identity: Mapping[str, Any]) -> str:
+        """Describe the hub for the head of a plan."""
+        hub = self._connection.connect()
+        return describe_identity(identity, hub.context or hub.server)
+
+    def keep_missing_objects(self) -> None:
+        """Report missing objects as unchanged from now on."""
+        self._options = replace(self._options, keeps_missing=True)
+
+    def has_missing_objects(self) -> bool:
+        """Return whether the last read missed an object."""
+        return bool(self._findings.missing)
 
     @property
     def pending_messages(self) -> dict[str, str]:

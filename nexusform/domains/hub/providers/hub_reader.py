@@ -76,13 +76,14 @@ _EVICTION_COLLECTION: Final = KINDS["ClusterResourcePlacementEviction"].collecti
 
 class ReadFindings(Struct, frozen=True):
     """Findings about objects by address: pending work of placements without a waiting apply, foreign fields,
-    objects re-created by others (by title), and blocked rollouts.
+    objects re-created by others (by title), blocked rollouts, and missing objects.
     """
 
     pending: dict[str, str] = field(default_factory=dict)
     foreign_fields: dict[str, str] = field(default_factory=dict)
     recreated: dict[str, dict[str, Problem]] = field(default_factory=dict)
     blocked: dict[str, Problem] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
 
     def merge_later(self, later: ReadFindings, addresses: Collection[str]) -> ReadFindings:
         """Return the findings with those of a later read of these addresses."""
@@ -91,6 +92,7 @@ class ReadFindings(Struct, frozen=True):
             _remove_addresses(self.foreign_fields, addresses) | later.foreign_fields,
             _remove_addresses(self.recreated, addresses) | later.recreated,
             _remove_addresses(self.blocked, addresses) | later.blocked,
+            (self.missing - set(addresses)) | later.missing,
         )
 
 
@@ -117,7 +119,8 @@ def _read_object(
         return ReadResult(recorded)
     managed = _select_managed(reader, options, request, hub_objects, findings)
     if not managed:
-        return _handle_missing(reader.hub, request)
+        findings.missing.add(request.address)
+        return _handle_missing(reader.hub, options, request)
     bodies = [body for _, body in managed]
     attributes: Values = recorded
     paths = [path for hub_object, body in managed for path in _find_differences(hub_object, body)]
@@ -188,8 +191,10 @@ def _read_approval(reader: _ObjectReader, request: ReadRequest) -> ReadResult:
     return ReadResult(request.known_attributes, is_observed=True)
 
 
-def _handle_missing(hub: HubClient, request: ReadRequest) -> ReadResult:
+def _handle_missing(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
     """Return the answer for a missing object: a record stays, and a deletion in progress is not done."""
+    if options.keeps_missing and request.planned is None:
+        return ReadResult(request.known_attributes, is_observed=True)
     if request.key.type in RECORD_TYPES and request.planned is None and not is_terminating(request):
         return ReadResult(request.known_attributes, is_observed=True)
     if is_terminating(request) and request.key.type in PLACEMENT_TYPES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from shlex import quote
 from typing import Any, Final
 
 from msgspec import Struct
@@ -139,6 +140,11 @@ class StepWriter(Struct, frozen=True):
 
     def _delete_object(self, hub_object: HubObject) -> None:
         body = self._read_existing(hub_object)
+        if body is None and self.options.keeps_missing:
+            raise ProviderProblem(
+                f"{hub_object.title} is not on {self.hub.server}, which may be another hub than the recorded one. It "
+                f"stays in the state. To remove it there: nexusform state rm {quote(self.request.address)}"
+            )
         if body is None:
             return
         if is_recreated(self._type_name, hub_object, body, self.request.private_note):

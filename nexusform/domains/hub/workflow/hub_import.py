@@ -43,6 +43,7 @@ from nexusform.workflow.runs.object_import import (
     render_resource_block,
     write_new_file,
 )
+from nexusform.workflow.runs.provider_identity import check_identities
 from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run
 
 PROVIDER: Final = "fleet"
@@ -100,6 +101,7 @@ def import_hub(
     problems += opened.diagnostics
     if opened.project is not None:
         with begin_run(opened.project, "OperationTypeImport", locking, notices=notices) as run:
+            run.diagnostics += run.check_identities() if run.is_ready else []
             if run.is_ready:
                 problems += _write_state(run, imported)
         problems += run.diagnostics
@@ -117,6 +119,9 @@ def _read_objects(
     hub = connection.connect()
     options = HubOptions("nexusform", "off", is_read_only=True, timeout=1.0, takes_ownership=location.take_ownership)
     provider = FleetHubProvider(NAME, connection, options)
+    check = check_identities({PROVIDER: provider}, state, state.providers, location.allow_other_hub)
+    if has_errors(check.diagnostics):
+        return hub.server, {}, check.diagnostics
     existing = {
         (address.type, str(instance.current.attributes.get("id")))
         for address, instance in state.instances.items()

@@ -79,6 +79,7 @@ def reconcile_hub(location: CommandContext, locking: LockOptions, notices: Notic
     if opened.project is None:
         return HubReconciliation(diagnostics=opened.diagnostics, sources=opened.sources)
     with begin_run(opened.project, "OperationTypeReconcile", locking, notices=notices) as run:
+        run.diagnostics += run.check_identities() if run.is_ready else []
         result = _reconcile_run(run) if run.is_ready else HubReconciliation()
     problems = (*opened.diagnostics, *run.diagnostics, *result.diagnostics)
     return replace(result, diagnostics=problems, sources=opened.sources)

@@ -1,0 +1,122 @@
+"""Identity of the systems behind providers: state and saved plans record it, and no command continues with
+another system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
+from nexusform.interfaces.plugins import IdentifiedProvider, Provider, ProviderProblem
+from nexusform.state.objects import State
+from nexusform.workflow.opening.provider_setup import list_objects
+
+ANOTHER_HUB = "another-hub"
+UNKNOWN_IDENTITY = "unknown-hub-identity"
+Records = Mapping[str, Mapping[str, Any]]  # by name of the provider: `identity`
+
+
+class IdentityCheck(Struct):
+    """Result of a check: the identities read, those that may be recorded, and diagnostics. `unconfirmed` are
+    the providers without comparable identity.
+    """
+
+    observed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    confirmed: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unconfirmed: list[str] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+
+
+def check_identities(
+    providers: Mapping[str, Provider], state: State, recorded: Records, accepted: str
+) -> IdentityCheck:
+    """Compare the recorded identities with those of the providers. `accepted` is the uid of a system that may
+    replace a recorded one. Raises ProviderProblem.
+    """
+    check = IdentityCheck()
+    for name, provider in sorted(providers.items()):
+        if isinstance(provider, IdentifiedProvider):
+            _check_provider(check, name, provider, state, recorded.get(name, {}).get("identity") or {}, accepted)
+    return check
+
+
+def _check_provider(
+    check: IdentityCheck,
+    name: str,
+    provider: IdentifiedProvider,
+    state: State,
+    recorded: Mapping[str, Any],
+    accepted: str,
+) -> None:
+    objects = [current.attributes for _, current in list_objects(state, name)]
+    try:
+        observed = provider.read_identity(recorded, objects)
+    except ProviderProblem:
+        if objects:
+            raise
+        return  # nothing is known about it yet
+    if not observed:
+        return
+    entry = {"identity": dict(observed)}
+    check.observed[name] = entry
+    comparison = provider.compare_identity(recorded, observed)
+    if comparison.difference and accepted not in comparison.accepted_by:
+        check.diagnostics.append(_build_error(name, comparison.difference, comparison.accepted_by))
+    elif comparison.is_known or not objects:
+        check.confirmed[name] = entry if comparison.difference else {"identity": _merge_parts(recorded, observed)}
+    else:
+        provider.keep_missing_objects()
+        check.unconfirmed.append(name)
+        check.diagnostics.append(_build_warning(name, comparison.obstacle))
+
+
+def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the observed identity with the recorded parts that were not read."""
+    return {
+        name: {**recorded.get(name, {}), **value} if isinstance(value, Mapping) else value or recorded.get(name, value)
+        for name, value in observed.items()
+    }
+
+
+def _build_error(name: str, difference: str, accepted_by: tuple[str, ...]) -> Diagnostic:
+    flags = " or ".join(f"-allow-other-hub={value}" for value in accepted_by[:1])
+    return build_error(
+        ANOTHER_HUB,
+        f'Provider "{name}" reaches another system than the state records: {difference}. No changes were made. '
+        f"Use the credentials of the recorded one. After a migration, repeat the command with {flags}.",
+    )
+
+
+def _build_warning(name: str, obstacle: str) -> Diagnostic:
+    return build_warning(
+        UNKNOWN_IDENTITY,
+        f'Provider "{name}": {obstacle}, so it is unknown whether this is the recorded system. Objects missing '
+        "there stay in the state. Allow get of the namespace kube-system.",
+    )
+
+
+def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, state: State) -> State:
+    """Return a state after an apply with the identities that became readable by it, of a new namespace."""
+    entries = dict(state.providers)
+    for name, entry in check.confirmed.items():
+        provider, identity = providers[name], entry["identity"]
+        if not isinstance(provider, IdentifiedProvider) or provider.compare_identity(identity, identity).is_known:
+            continue
+        objects = [current.attributes for _, current in list_objects(state, name)]
+        try:
+            entries[name] = {"identity": dict(provider.read_identity(identity, objects))}
+        except ProviderProblem:
+            continue  # read again by the next plan
+    return replace(state, providers=dict(sorted(entries.items())))
+
+
+def iterate_descriptions(providers: Mapping[str, Provider], records: Records) -> Iterator[str]:
+    """Yield a title of each identified system of a plan."""
+    for name, record in sorted(records.items()):
+        provider = providers.get(name)
+        if isinstance(provider, IdentifiedProvider) and (title := provider.describe_identity(record["identity"])):
+            yield title
