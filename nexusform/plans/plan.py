@@ -496,6 +496,7 @@ class Plan(Struct, frozen=True):
     rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
     `since` compares with an earlier plan (None: no comparison).
     `providers` holds the identity of the systems behind the providers, `provider_titles` describe them.
+    `rejected` are the addresses of changes rejected by their provider, if a plan has no other error.
     """
 
     mode: Mode = Mode.NORMAL
@@ -544,6 +545,12 @@ class Plan(Struct, frozen=True):
     since: SincePrevious | None = None
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     provider_titles: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether planning failed, so that its changes may result from an error."""
+        return self.errored and not self.rejected
 
     def count(self, *actions: Action) -> int:
         """Count the changes with one of these actions."""

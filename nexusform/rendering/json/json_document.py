@@ -125,6 +125,7 @@ def build_plan_document(
         out_of_service=build_out_of_service_documents(plan),
         samples=plan.numa_sampling and SAMPLES_FORM(plan.numa_sampling),
         **({"prediction_scores": build_accuracy_documents(plan.prediction_scores)} if plan.prediction_scores else {}),
+        **({"rejected": list(plan.rejected)} if plan.rejected else {}),
         **({"providers": dict(plan.providers)} if plan.providers else {}),
         **({"dry_runs": list(plan.dry_run_messages)} if plan.dry_run_messages else {}),
         diagnostics=[build_finding_document(finding, known_files) for finding in collect_findings(plan)],

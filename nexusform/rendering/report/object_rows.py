@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count
 from nexusform.interfaces.plugins import UNFINISHED_KEY
@@ -56,6 +57,8 @@ def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFol
         for change in plan.changes
         if is_reported(change)
     ]
+    rejected = set(plan.rejected)
+    rows = [replace(row, clauses=("rejected", *row.clauses)) if str(row.address) in rejected else row for row in rows]
     return fold_rows(rows)
 
 

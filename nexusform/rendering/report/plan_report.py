@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, select_form
@@ -110,6 +111,7 @@ class Report(Struct, frozen=True):
     out_of_service: tuple[str, ...] = ()
     separations: tuple[SeparationVerdict, ...] = ()
     rollouts: tuple[RolloutTable, ...] = ()
+    provider_titles: tuple[str, ...] = ()
 
 
 def create_schema_lookup(registries: Registries) -> SchemaLookup:
@@ -132,11 +134,14 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
     for change in plan.changes:
         if is_reported(change):
             counts = placement_counts.get(change.address, _NO_PLACEMENTS)
-            stanzas.append(_build_stanza(change, find_schema, counts, placements_follow=placements_follow))
+            stanza = _build_stanza(change, find_schema, counts, placements_follow=placements_follow)
+            is_rejected = str(change.address) in plan.rejected
+            stanzas.append(replace(stanza, headline=f"{stanza.headline} (rejected)") if is_rejected else stanza)
     groups = build_placement_groups(plan, detail)
     return Report(
+        provider_titles=plan.provider_titles,
         mode=plan.mode,
-        is_errored=plan.errored,
+        is_errored=plan.is_failed,
         is_rejected=plan.is_rejected,
         has_changes=plan.has_changes,
         verdict=wording.format_plan_line(plan) if plan.has_changes else wording.describe_no_changes(plan)[0],

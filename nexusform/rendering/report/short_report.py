@@ -74,7 +74,7 @@ def build_short_report(plan: Plan, registries: Registries, detail: Detail) -> Sh
     outputs = [output for output in plan.outputs if output.action is not Action.NO_OP]
     return ShortReport(
         mode=plan.mode,
-        is_errored=plan.errored,
+        is_errored=plan.is_failed,
         objects=build_object_folds(plan, find_schema),
         outputs=tuple(compare_output(output) for output in outputs),
         drift=build_drift_folds(select_drift(plan), find_schema),
@@ -82,7 +82,7 @@ def build_short_report(plan: Plan, registries: Registries, detail: Detail) -> Sh
         groups=_select_unlisted_lines(plan, groups, detail),
         summaries=build_summaries(plan),
         entries=build_entries(plan),
-        notes=() if plan.errored else tuple(build_notes(plan)),
+        notes=() if plan.is_failed else tuple(build_notes(plan)),
         decision=build_decision_lines(plan) if _needs_decision(plan) else (),
         plan_line=wording.format_plan_line(plan) if plan.has_changes else "",
         is_rejected=plan.is_rejected,

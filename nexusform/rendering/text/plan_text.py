@@ -36,7 +36,8 @@ def render_report(report: Report, sources: Mapping[str, SourceFile], options: Pl
     """Render every argument from an existing report."""
     paint = Painter(options.colour)
     width = options.width
-    parts = [*_render_drift(report, paint, options), *_render_actions(report, paint, options)]
+    titles = [] if options.terraform else ["\n".join(report.provider_titles)]
+    parts = [*titles, *_render_drift(report, paint, options), *_render_actions(report, paint, options)]
     parts += _render_verdict(report, paint, width)
     parts += [_wrap_paragraph(escape_control_characters(line), width) for line in report.out_of_service]
     if not report.is_errored:

@@ -30,6 +30,7 @@ from nexusform.resources.graph import find_reachable
 _SENT_ACTIONS: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})
 # References to these are unknown while they have errors, and unknown values are not validated.
 _UNKNOWN_BLOCKS: Final = ("locals", "output", "check")
+REJECTED_CHANGE: Final = "field-conflict"  # another flag permits the change
 FlawCheck = Callable[[Change], str]
 
 
@@ -74,7 +75,8 @@ def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, 
     """Yield the problems of changes at their source locations."""
     for number, problem in problems:
         change = changes[number]
-        details = {"block": change.block, "brief": problem.brief}
+        address = str(change.address) if problem.id == REJECTED_CHANGE else ""
+        details = {"block": change.block, "brief": problem.brief, "address": address}
         yield build_diagnostic(problem.severity, problem.id, problem.detail, change.source, **details)
 
 

@@ -13,7 +13,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.backends.registry import is_local
-from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    DiagnosticsError,
+    Severity,
+    build_error,
+    build_warning,
+    has_errors,
+)
 from nexusform.diagnostics.source import Position, Span
 from nexusform.files.log import log_duration, log_event
 from nexusform.interfaces.plugins import ChangeValidator, Clock, IdentifiedProvider, Provider, ProviderProblem
@@ -208,6 +215,8 @@ class Run(Struct):
         if further_diagnostics:
             errored = result.plan.errored or has_errors(further_diagnostics)
             plan = replace(result.plan, diagnostics=(*result.plan.diagnostics, *further_diagnostics), errored=errored)
+            if not result.plan.errored:
+                plan = replace(plan, rejected=_find_rejected(further_diagnostics))
             result = replace(result, plan=plan)
         if result.plan.mode is Mode.NORMAL:
             result = add_lint_findings(result, self.project.configuration)
@@ -285,6 +294,13 @@ class Run(Struct):
             explain=options.explain,
             now=options.now or get_plan_time(self.project.context.environment),
         )
+
+
+def _find_rejected(diagnostics: Sequence[Diagnostic]) -> tuple[str, ...]:
+    """Return the addresses of rejected changes; empty if anything else is an error."""
+    errors = [item for item in diagnostics if item.severity is Severity.ERROR]
+    is_complete = all(item.id == "field-conflict" and item.address for item in errors)
+    return tuple(sorted({item.address for item in errors})) if is_complete else ()
 
 
 def get_plan_options(plan: Plan) -> PlanOptions:

@@ -225,3 +225,21 @@ def test_a_confined_run_that_is_not_judged_says_what_flux_keeps(hub: Front, told
     code, said = told("plan", "-confine")
     words = "ClusterResourcePlacement web (fleet_cluster_resource_placement.web) is applied by Flux"
     assert (code, words in said, "not-checked" in said) == (1, True, True), said
+
+
+def test_a_drifted_field_keeps_the_rows_of_the_plan(hub: Front, told: Told) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    hub.put({**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 1}}}, "kubectl")
+    write(number=3, content="2")
+    code, said = told("plan")
+    assert code == 1
+    assert "~ fleet_cluster_resource_placement.web rejected" in said, said
+    assert "~ fleet_hub_manifest.web" in said
+    assert "Placement changes: fleet_cluster_resource_placement.web:" in said
+    assert ".spec.policy.numberOfClusters belongs to kubectl (hub: 1, configuration: 3)" in said
+    assert "To see that plan: nexusform plan -take-ownership" in said
+    code, said = told("apply", "-auto-approve")
+    assert code == 1
+    assert hub.get("ConfigMap", "settings", "web")["data"] == {"a": "1"}  # type: ignore[index]

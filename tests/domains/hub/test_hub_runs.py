@@ -146,7 +146,7 @@ def test_what_changes_beside_a_turn_to_external_is_judged_as_well(hub: Front, to
     write(more=EXTERNAL)
     code, said = told("plan")
     assert code == 1
-    assert ".spec.policy.numberOfClusters belongs to kubectl. An apply would be refused" in said
+    assert ".spec.policy.numberOfClusters belongs to kubectl (hub: 1, configuration: 2). An apply would be" in said
     code, said = told("apply", "-auto-approve", "-take-ownership")
     assert code == 0, said
     assert ".spec.policy.numberOfClusters belongs to kubectl; -take-ownership takes that over" in said

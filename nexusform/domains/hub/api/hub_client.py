@@ -8,6 +8,8 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from threading import Lock, Semaphore
 from typing import Any, Final
@@ -45,6 +47,7 @@ _LIST_ATTEMPTS: Final = 3  # attempts to list a collection if its version expire
 _RETRY_SECONDS: Final = 90.0  # seconds of retries
 _WEBHOOK_RETRY_SECONDS: Final = 8.0  # of dry runs in total: they share the webhook
 _FIRST_RETRY_SECONDS: Final = 5.0  # of a server without any response so far
+_CLOCK_PRECISION: Final = 2.0  # seconds
 _MAX_CONCURRENT: Final = 16  # requests at a time, however many steps wait
 _WATCH_SECONDS: Final = 240  # seconds of one watch
 _WATCH_MARGIN: Final = 30  # seconds after them for its end
@@ -125,6 +128,7 @@ class HubClient:
         self._send_slots = Semaphore(_MAX_CONCURRENT)
         self._webhook_failed_at: float | None = None  # start of webhook timeouts in dry runs
         self._has_answered = False
+        self.clock_skew = 0.0  # seconds of the local clock ahead of the hub's
         self.is_closed = False
 
     def close(self) -> None:
@@ -132,6 +136,19 @@ class HubClient:
         self.is_closed = True
         for client in (*self._expired_clients, self._client):
             client.close()
+
+    def read_time(self) -> datetime:
+        """Return the time of the hub's clock, in UTC."""
+        return datetime.now(UTC) - timedelta(seconds=self.clock_skew)
+
+    def _measure_clock(self, date: str | None) -> None:
+        """Compare the local clock with the Date header of a response, precise to a second."""
+        try:
+            hub_time = parsedate_to_datetime(date or "")
+        except ValueError:
+            return
+        seconds = (datetime.now(UTC) - hub_time).total_seconds()
+        self.clock_skew = 0.0 if abs(seconds) < _CLOCK_PRECISION else seconds
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -359,6 +376,7 @@ class HubClient:
             raise HubProblem(f"{self.server} cannot be reached: {problem}.", is_temporary=is_temporary) from None
         log_event("debug", "hub answered", method=method, path=path, status=answer.status)
         self._has_answered = True
+        self._measure_clock(answer.headers.get("date"))
         if not answer.is_success:
             raise _build_api_error(answer)
         if answer.is_web_page:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import closing
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
@@ -25,14 +24,16 @@ _EXPIRED_STATUSES: Final = frozenset({400, 410, 422})  # status codes for an exp
 
 
 def read_dump(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
-    """Return all objects as JSON: `server`, `read_at`, `items`. Raises OutsideProblem."""
+    """Return all objects as JSON: `server`, `read_at` by the hub's clock, `clock_skew` in seconds, `items`.
+    Raises ExternalProblem.
+    """
     try:
         with closing(HubClient(resolve_location(arguments, trust))) as hub:
             items = _read_objects(hub)
     except HubProblem as problem:
         raise ExternalProblem(Problem((), CANNOT_READ, str(problem))) from None
-    read_at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    return json.dumps({"server": hub.server, "read_at": read_at, "items": items})
+    read_at = hub.read_time().isoformat(timespec="seconds").replace("+00:00", "Z")
+    return json.dumps({"server": hub.server, "read_at": read_at, "clock_skew": round(hub.clock_skew), "items": items})
 
 
 def _read_objects(hub: HubClient) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from shlex import quote
@@ -28,7 +29,14 @@ from nexusform.domains.hub.providers.hub_errors import (
     suggest_azure_command,
 )
 from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
-from nexusform.domains.hub.providers.object_access import find_path, find_tool_manager, get_identity, list_existing
+from nexusform.domains.hub.providers.object_access import (
+    describe_blockers,
+    find_path,
+    find_tool_manager,
+    get_identity,
+    is_deleting,
+    list_existing,
+)
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
 from nexusform.domains.hub.providers.unchanged_placements import find_affected_placements
 from nexusform.files.log import log_event
@@ -38,6 +46,7 @@ from nexusform.values.value import UNKNOWN
 
 HUB_REJECTION: Final = "hub-rejection"
 FIELD_CONFLICT: Final = "field-conflict"
+BEING_DELETED: Final = "object-being-deleted"
 OBJECT_EXISTS: Final = "object-exists-on-hub"
 MISSING_MEMBER: Final = "missing-hub-member"
 MANAGED_BY_TOOL: Final = "unmanaged-object"
@@ -205,7 +214,7 @@ class DryRun:
                 for problem in self._validate_object(hub, hub_object, request, prior_objects.get(hub_object.identity)):
                     yield number, problem
             except ApiError as api_error:
-                yield number, self._build_rejection(api_error, hub_object, request)
+                yield number, self._build_rejection(hub, api_error, hub_object, request)
 
     def _validate_object(
         self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, prior: HubObject | None
@@ -217,6 +226,11 @@ class DryRun:
         body = self._read_body(hub, hub_object)
         if request.key.type == MEMBER_TYPE and body is None:
             yield Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
+            return
+        if body is not None and is_deleting(body) and request.key.type != MEMBER_TYPE:
+            blockers = describe_blockers(body)
+            detail = f"{hub_object.title} is being deleted on the hub{blockers}. Plan again once it is gone."
+            yield Problem((), BEING_DELETED, detail)
             return
         if body is not None and prior is None and request.key.type != MEMBER_TYPE:
             history = self._recreated.get(request.address, {}).get(hub_object.title)
@@ -310,13 +324,17 @@ class DryRun:
         detail = f"{hub_object.title}: the hub serves no {version} of that kind. Is its CustomResourceDefinition there?"
         return Problem((), HUB_REJECTION, detail)
 
-    def _build_rejection(self, api_error: ApiError, hub_object: HubObject, request: ChangeRequest) -> Problem:
+    def _build_rejection(
+        self, hub: HubClient, api_error: ApiError, hub_object: HubObject, request: ChangeRequest
+    ) -> Problem:
         api_error = hide_sensitive_values(api_error, hub_object, request)
         namespace = str((hub_object.body.get("metadata") or {}).get("namespace") or "")
         if api_error.status == 404 and namespace in self._new_namespaces:
             return Problem((), _DEFERRED, f"{hub_object.title} (its namespace comes with this plan)")
         if api_error.kind is ErrorKind.OTHER_MANAGER:
-            return _build_conflict_problem(api_error, hub_object, request)
+            is_sensitive = request.is_sensitive or hub_object.body.get("kind") == "Secret"
+            body = None if is_sensitive else self._read_body(hub, hub_object)
+            return _build_conflict_problem(api_error, hub_object, request, body)
         return _PROBLEM_BUILDERS.get(api_error.kind, _build_schema_problem)(api_error, hub_object)
 
 
@@ -376,7 +394,9 @@ def _build_timeout_problem(api_error: ApiError, hub_object: HubObject) -> Proble
     return Problem((), HUB_REJECTION, detail)
 
 
-def _build_conflict_problem(api_error: ApiError, hub_object: HubObject, request: ChangeRequest) -> Problem:
+def _build_conflict_problem(
+    api_error: ApiError, hub_object: HubObject, request: ChangeRequest, body: Mapping[str, Any] | None
+) -> Problem:
     advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
     if request.prior is None:  # ignore_changes does not apply to objects missing in state
         advice = (
@@ -384,11 +404,22 @@ def _build_conflict_problem(api_error: ApiError, hub_object: HubObject, request:
             f'{{ to = {request.address}, id = "{request.key.id}" }}), or take the field over'
         )
     detail = (
-        f"{hub_object.title}: {_describe_owners(api_error)}. An apply would be refused. {advice}: once by "
-        f"nexusform apply "
-        "-take-ownership, for good by force_conflicts = true."
+        f"{hub_object.title}: {_describe_owners(api_error)}{_describe_values(api_error, hub_object, body)}. An apply "
+        f"would be refused. {advice}: once by nexusform apply -take-ownership, for good by force_conflicts = true. "
+        "To see that plan: nexusform plan -take-ownership"
     )
     return Problem((), FIELD_CONFLICT, detail)
+
+
+def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[str, Any] | None) -> str:
+    """Return the hub's values of conflicting fields, and ours: ` (hub: 1, configuration: 2)`."""
+    paths = [tuple(cause.field.strip(".").split(".")) for cause in api_error.causes if cause.manager]
+    values = [
+        f"hub: {json.dumps(get_part(body, path))}, configuration: {json.dumps(get_part(hub_object.body, path))}"
+        for path in paths
+        if body is not None and get_part(hub_object.body, path) is not None
+    ]
+    return f" ({format_first(values, _MAX_NAMES, separator='; ')})" if values else ""
 
 
 def _describe_owners(api_error: ApiError) -> str:

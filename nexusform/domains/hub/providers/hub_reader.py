@@ -139,18 +139,23 @@ def _read_object(
     if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
         message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()[1]
     unfinished_note = build_unfinished_note(request, hub_objects[0].title, message)
-    if not unfinished_note and (pending_message := _describe_pending(key.type, *managed[0], message)):
+    if not unfinished_note and (pending_message := _describe_pending(key.type, managed, message)):
         findings.pending[request.address] = pending_message
     # An interrupted step is repeated, which verifies its predictions.
     return ReadResult(attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note)
 
 
-def _describe_pending(type_name: str, hub_object: HubObject, body: Values, message: str) -> str:
-    """Return the pending work of an object without a waiting apply; "" without any. `message` is the hub's
+def _describe_pending(type_name: str, managed: Sequence[tuple[HubObject, dict[str, Any]]], message: str) -> str:
+    """Return the pending work of objects without a waiting apply; "" without any. `message` is the hub's
     remaining work.
     """
-    if is_deleting(body) and type_name != MEMBER_TYPE:
-        return f"{hub_object.title} is being deleted{describe_blockers(body)}"
+    deleting = [
+        f"{hub_object.title} is being deleted{describe_blockers(body)}"
+        for hub_object, body in managed
+        if is_deleting(body) and type_name != MEMBER_TYPE
+    ]
+    if deleting:
+        return format_first(deleting, _MAX_NAMES, separator="; ")
     return message if type_name in PLACEMENT_TYPES else ""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from shlex import quote
 from typing import Any, Final
@@ -354,7 +353,7 @@ class StepWriter(Struct, frozen=True):
         if not best.wrong_predictions:
             return best
         bindings = decision.bindings if best is results[0] else final.bindings
-        current_figures = read_figures(self.hub.list_objects(MEMBER.collection), datetime.now(UTC))
+        current_figures = read_figures(self.hub.list_objects(MEMBER.collection), self.hub.read_time())
         verifier = replace(verifier, current_figures=current_figures, version=read_hub_version(self.hub))
         return verifier.verify_bindings(name, planned, bindings)
 

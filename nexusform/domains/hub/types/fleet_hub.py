@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.types.fleet_hub_export import FLEET_HUB_EXPORT, build_hub_answer
 from nexusform.domains.fleet.types.kubernetes_manifests import ManifestReader, make_computed
 from nexusform.interfaces.plugins import DataResult, ExternalProblem, ReadContext, ResourceType, ServerQuery
@@ -14,6 +15,7 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING
 
 READER: Final = "nexusform.domains.hub.api.hub_dump:read_dump"
+_MAX_SKEW: Final = 30  # seconds
 _FILE_ARGUMENTS: Final = frozenset({"id", "directory", "files", "lenient", "observed_at"})
 
 KUBECONFIG: Final = AttributeSchema(
@@ -60,8 +62,20 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     answer = build_hub_answer(reader, (), times)
     if not answer.attributes:
         return answer
+    if abs(dump.get("clock_skew", 0)) > _MAX_SKEW:
+        answer = replace(answer, problems=(*answer.problems, _build_skew_warning(dump)))
     source_attributes = {"id": dump["server"], "read_at": dump["read_at"]}
     return replace(answer, attributes={**answer.attributes, **source_attributes})
+
+
+def _build_skew_warning(dump: Mapping[str, Any]) -> Problem:
+    seconds = int(dump["clock_skew"])
+    direction = "ahead of" if seconds > 0 else "behind"
+    detail = (
+        f"The clock of this machine is {abs(seconds)} s {direction} that of {dump['server']}. Heartbeats are compared "
+        "with the hub's clock. Synchronize the clocks (NTP)."
+    )
+    return Problem((), "clock-skew", detail, Severity.WARNING)
 
 
 FLEET_HUB: Final = ResourceType(
