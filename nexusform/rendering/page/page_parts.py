@@ -206,13 +206,14 @@ def build_sites_section(rows: Sequence[SiteRow]) -> Part:
     if not rows_with_changes:
         return None
     headers = ("site", "changes", "VMs")
-    cells = [
-        (build_element("a", row.name, href=f"#site={quote(row.name)}"), row.summary, row.delta)
-        for row in rows_with_changes
-    ]
+    cells = [(_link_site(row), row.summary, row.delta) for row in rows_with_changes]
     other_text = "; ".join(describe_other_sites(rows))
     other_paragraph = build_element("p", f"{other_text}.") if other_text else None
     return build_section("sites", "Sites", build_table("Sites that change", headers, cells, figures=1), other_paragraph)
+
+
+def _link_site(row: SiteRow) -> Part:
+    return build_element("a", row.name, href=f"#site={quote(row.name)}") if row.sites == 1 else row.name
 
 
 def build_overview_section(overview: Overview) -> Part:
@@ -236,7 +237,8 @@ def _build_capacity_tables(overview: Overview) -> list[Markup]:
     visible_positions = changed_positions or list(positions)
     headers = [""]
     for position in visible_positions:
-        prefix = f"{overview.sites[position]} " if len(overview.sites) > 1 else ""
+        is_single = len(overview.sites) == 1 and not overview.sites[0].endswith("(each)")
+        prefix = "" if is_single else f"{overview.sites[position]} "
         headers += [f"{prefix}before", f"{prefix}after"]
     rows = [_build_capacity_cells(row, visible_positions) for row in overview.capacity]
     return [build_table("Capacity before and after", headers, rows, figures=len(headers) - 1)]

@@ -67,7 +67,7 @@ from nexusform.rendering.report.entries import (
 from nexusform.rendering.report.folding import format_instances, merge_equal_groups
 from nexusform.rendering.report.out_of_service import describe_out_of_service
 from nexusform.rendering.report.overview import Overview, build_overview
-from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.report.placement_rows import Detail, PlacementGroup
 from nexusform.rendering.report.plan_report import Report, build_report, create_schema_lookup
 from nexusform.rendering.report.site_rows import build_site_rows, describe_other_sites, select_changed_rows
 from nexusform.rendering.text.diagnostic_text import render_diagnostic
@@ -209,10 +209,20 @@ def _build_folded_parts(
 
 
 def _render_pools(report: Report) -> str:
-    """Render every pool, with equal placements under one heading."""
+    """Render every pool, with equal placements under one heading and pools of equal sites once."""
     if not report.groups:
         return ""
-    return render_placements(replace(report, groups=tuple(merge_equal_groups(report.groups))), width=120)
+    groups = tuple(map(_count_group, merge_equal_groups(report.groups)))
+    tables = tuple(group.table for group in groups if group.table is not None)
+    return render_placements(replace(report, groups=groups, tables=tables), width=120)
+
+
+def _count_group(group: PlacementGroup) -> PlacementGroup:
+    """Return the group with the number of its sites behind its cluster."""
+    if not group.sites or group.table is None:
+        return group
+    cluster = f"{group.table.cluster} ({len(group.sites):,} sites)"
+    return replace(group, name=f"{cluster}/{group.table.pool}", table=replace(group.table, cluster=cluster))
 
 
 def _build_source_part(plan: Plan, sources: Mapping[str, SourceFile]) -> ReportPart:

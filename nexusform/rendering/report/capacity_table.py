@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_first
 from nexusform.plans.site_capacity.occupancy import Capacity, SiteCapacity
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind, find_tightest, format_spare
+from nexusform.rendering.report.folding import format_names
 
 _MAX_NAMES: Final = 3
 
@@ -43,9 +45,29 @@ class SiteSummary(Struct, frozen=True):
     after: CapacityState | None
 
 
-def list_sites_with_capacity(capacity: Sequence[SiteCapacity]) -> tuple[str, ...]:
-    """Return the names of the sites of the table in its order."""
-    return tuple(site.name for site in summarize_sites(capacity))
+def fold_equal_sites(
+    capacity: Sequence[SiteCapacity], rows: Sequence[CapacityRow]
+) -> tuple[tuple[str, ...], tuple[CapacityRow, ...]]:
+    """Return the names and rows of the table with one column for changed sites of equal figures and SKU.
+    Without any changed site, unchanged ones share columns, too.
+    """
+    sites = summarize_sites(capacity) if rows else []
+    changed = [any(before != after for before, after in (row.values[k] for row in rows)) for k in range(len(sites))]
+    columns: dict[object, list[int]] = {}
+    for number, site in enumerate(sites):
+        figures = tuple((row.values[number], row.worse[number]) for row in rows)
+        is_foldable = changed[number] or not any(changed)
+        columns.setdefault((site.sku, figures) if is_foldable else number, []).append(number)
+    names = [
+        sites[numbers[0]].name if len(numbers) == 1 else f"{format_names(sites[k].name for k in numbers)} (each)"
+        for numbers in columns.values()
+    ]
+    firsts = [numbers[0] for numbers in columns.values()]
+    folded = [
+        replace(row, values=tuple(row.values[k] for k in firsts), worse=tuple(row.worse[k] for k in firsts))
+        for row in rows
+    ]
+    return tuple(names), tuple(folded)
 
 
 def build_capacity_rows(capacity: Sequence[SiteCapacity]) -> tuple[CapacityRow, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Final, TypeAlias
 
@@ -14,7 +15,7 @@ from nexusform.diagnostics.phrases import format_count, format_first, group_rang
 from nexusform.placement_kinds.kinds import KINDS
 from nexusform.plans.plan import PlacementTable, Plan, is_fully_decided
 from nexusform.rendering.notation.hcl_text import quote_string
-from nexusform.rendering.report.placement_rows import PlacementGroup
+from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine
 from nexusform.resources.address import Address
 
 _NUMBERED_NAME: Final = re.compile(r"(.*?)([0-9]{1,15})", re.DOTALL)
@@ -124,17 +125,42 @@ _KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
 
 
 def merge_equal_groups(groups: Iterable[PlacementGroup]) -> list[PlacementGroup]:
-    """Merge placement groups with equal lines under all of their names."""
+    """Merge placements with the same clusters and actions, and pools with equal lines on several sites. Lines
+    of pods need their cluster's name.
+    """
     groups_by_content: dict[object, list[PlacementGroup]] = {}
     for group in groups:
-        key = (group.kind, group.lines) if KINDS[group.kind].by_resource else id(group)
-        groups_by_content.setdefault(key, []).append(group)
+        groups_by_content.setdefault(_build_content_key(group), []).append(group)
     return [
-        replace(equal_groups[0], name=format_instances([group.name for group in equal_groups]))
-        if equal_groups[1:]
-        else equal_groups[0]
+        _merge_groups(equal_groups) if equal_groups[1:] else equal_groups[0]
         for equal_groups in groups_by_content.values()
     ]
+
+
+def _build_content_key(group: PlacementGroup) -> object:
+    if KINDS[group.kind].by_resource:
+        return group.kind, group.lines
+    if group.table is not None and group.lines:
+        return group.kind, _generalize_lines(group), group.certainty
+    return id(group)
+
+
+def _generalize_lines(group: PlacementGroup) -> tuple[PlacementLine, ...]:
+    """Replace the id of the site in the lines of a pool."""
+    assert group.table is not None, "only pools have a site"
+    mask = partial(_mask_site, site=group.table.site_id)
+    return tuple(
+        replace(line, label=mask(line.label), origin=mask(line.origin), target=mask(line.target))
+        for line in group.lines
+    )
+
+
+def _merge_groups(groups: Sequence[PlacementGroup]) -> PlacementGroup:
+    """Merge groups with equal lines; those of pools list their sites."""
+    if KINDS[groups[0].kind].by_resource:
+        return replace(groups[0], name=format_instances([group.name for group in groups]))
+    sites = [group.table.site_id for group in groups if group.table is not None]
+    return replace(groups[0], lines=_generalize_lines(groups[0]), sites=tuple(sites))
 
 
 def _format_numbers(prefix: str, runs: Sequence[NameRun]) -> str:
@@ -292,9 +318,9 @@ MAX_ROWS: Final = 40  # beyond that, pools that differ in their cluster only sha
 
 
 class PoolRow(Struct, frozen=True):
-    """Texts of a pool, or of similar pools on several clusters. `certain_vms` is the number of VMs with a
-    certain rack count in all samples; "" without samples or placed VMs. `note` describes a deviation from the
-    expected spread, or "". `pools` is the number of pools in the row.
+    """Texts of a pool on `rack_count` racks, or of similar pools on several clusters. `certain_vms` is the
+    number of VMs with a certain rack count in all samples; "" without samples or placed VMs. `note` describes
+    a deviation from the expected spread, or "". `pools` is the number of pools in the row.
     """
 
     cluster: str
@@ -306,6 +332,7 @@ class PoolRow(Struct, frozen=True):
     certain_vms: str
     note: str = ""
     pools: int = 1
+    rack_count: int = 0
 
 
 class SitePools(Struct, frozen=True):
@@ -338,7 +365,51 @@ def build_site_pools(plan: Plan, tables: Sequence[PlacementTable]) -> tuple[Site
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
         name, is_decided = names.get(site_id, site_id), is_fully_decided(site_tables)
         sites.append(SitePools(name, tuple(visible_rows), hidden_pools, is_decided))
-    return tuple(sites)
+    return _fold_equal_sites(sites)
+
+
+_SITE: Final = "SITE"  # stands for the name of each site
+
+
+def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
+    """Fold sites with equal rows, apart from their names and the names of racks, into one."""
+    sites_by_rows: dict[SitePools, list[SitePools]] = {}
+    for site in sites:
+        rows = tuple(_generalize_row(row, site.site) for row in site.rows)
+        sites_by_rows.setdefault(replace(site, site="", rows=rows), []).append(site)
+    folded_sites = []
+    for general_site, members in sites_by_rows.items():
+        if len(members) == 1:
+            folded_sites.append(members[0])
+        else:
+            name = f"{format_names(member.site for member in members)}, each"
+            rows = _restore_common_racks(general_site.rows, members)
+            folded_sites.append(replace(general_site, site=name, rows=rows))
+    return tuple(folded_sites)
+
+
+def _generalize_row(row: PoolRow, site: str) -> PoolRow:
+    """Replace the name of the site, and the names of racks by their number."""
+    return replace(
+        row,
+        cluster=_mask_site(row.cluster, site),
+        pool=_mask_site(row.pool, site),
+        racks=format_count(row.rack_count, "rack"),
+        note=_mask_site(row.note, site),
+    )
+
+
+def _mask_site(text: str, site: str) -> str:
+    """Replace the name of a site as a whole word."""
+    return re.sub(rf"(?<![A-Za-z0-9]){re.escape(site)}(?![A-Za-z0-9])", _SITE, text) if site in text else text
+
+
+def _restore_common_racks(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...]:
+    """Name the racks of rows where they have the same names on every site."""
+    racks = [{site.rows[number].racks for site in sites} for number in range(len(rows))]
+    return tuple(
+        replace(row, racks=names.pop()) if len(names) == 1 else row for row, names in zip(rows, racks, strict=True)
+    )
 
 
 def _build_single_rows(tables: Iterable[PlacementTable], samples: int) -> list[PoolRow]:
@@ -369,6 +440,7 @@ def _build_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         certain_vms=_format_certain_vms(tables, samples),
         note=_describe_expected(first_table) if is_single else _describe_expected_clusters(tables),
         pools=len(tables),
+        rack_count=len(racks),
     )
 
 

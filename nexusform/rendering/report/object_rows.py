@@ -82,7 +82,34 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
         folds.append(
             ObjectFold(rows=members, symbol=first_row.symbol, label=f"{fold.text}{deposed}", name=text, clauses=clauses)
         )
-    return tuple(folds)
+    return _fold_across_blocks(folds)
+
+
+def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
+    """Fold instances of blocks that differ in the final number of their name, or in the key of one module:
+    `rack.site01[0..3]`, `rack.site02[0..3]` and so on.
+    """
+    folds_by_shape: dict[object, list[ObjectFold]] = {}
+    for fold in folds:
+        address = fold.rows[0].address
+        modules = tuple(step.name for step in address.module)
+        keys = tuple(row.address.key for row in fold.rows)
+        shape = (fold.symbol, address.mode, address.type, modules, keys, fold.name, fold.clauses)
+        is_foldable = len(fold.rows) > 1 and not fold.rows[0].deposed
+        folds_by_shape.setdefault(shape if is_foldable else id(fold), []).append(fold)
+    folded: list[ObjectFold] = []
+    for members in folds_by_shape.values():
+        addresses = [replace(member.rows[0].address, key=None) for member in members]
+        # All keys of the blocks are equal, so they follow the text of the blocks.
+        key_text = members[0].label.removeprefix(str(addresses[0]))
+        for block_fold in fold_addresses(addresses, [None] * len(members)):
+            blocks = [members[number] for number in block_fold.members]
+            if len(blocks) == 1 or not key_text.startswith("["):
+                folded += blocks
+            else:
+                rows = tuple(row for block in blocks for row in block.rows)
+                folded.append(replace(blocks[0], rows=rows, label=f"{block_fold.text}{key_text}"))
+    return tuple(folded)
 
 
 def _remove_key(row: ObjectRow) -> tuple[str, ...]:

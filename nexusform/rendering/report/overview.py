@@ -35,7 +35,7 @@ from nexusform.rendering.report.capacity_table import (
     CapacityRow,
     build_capacity_rows,
     build_other_rows,
-    list_sites_with_capacity,
+    fold_equal_sites,
 )
 from nexusform.rendering.report.decision_lines import format_title, is_denying, list_reasons, select_own_errors
 from nexusform.rendering.report.entries import Entries, Finding, build_entries, collect_findings, list_shortened_texts
@@ -99,6 +99,8 @@ class Overview(Struct, frozen=True):
 def build_overview(plan: Plan, report: Report) -> Overview:
     """Build the overview of a plan."""
     findings, entries = collect_findings(plan), build_entries(plan)
+    capacity = (*build_capacity_rows(plan.capacity), *build_other_rows(plan.capacity, plan.other_capacity))
+    sites, folded_capacity = fold_equal_sites(plan.capacity, capacity)
     return Overview(
         headline=build_headline(plan, report),
         rejection=describe_rejection(plan),
@@ -107,8 +109,8 @@ def build_overview(plan: Plan, report: Report) -> Overview:
         ),
         checks=_collect_checks(plan),
         placements=_describe_placements(report),
-        sites=list_sites_with_capacity(plan.capacity),
-        capacity=(*build_capacity_rows(plan.capacity), *build_other_rows(plan.capacity, plan.other_capacity)),
+        sites=sites,
+        capacity=folded_capacity,
         inventory=describe_inventory(plan),
         has_stale_inventory=has_stale_inventory(plan),
         impact=compute_impact(plan, report.summaries[0].effects),

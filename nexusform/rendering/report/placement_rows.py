@@ -76,7 +76,7 @@ class PlacementLine(Struct, frozen=True):
 class PlacementGroup(Struct, frozen=True):
     """The lines of one pool, placement or workload; `table` is None without one. `name` is `cluster/pool`, or
     the address of the placement for a binding. `certainty` is a clause such as `VMs per rack certain for 24
-    of 24, machines for 4 of 24`; "" without placed VMs or samples.
+    of 24, machines for 4 of 24`; "" without placed VMs or samples. `sites` are those of merged groups with equal lines.
     """
 
     name: str
@@ -84,6 +84,7 @@ class PlacementGroup(Struct, frozen=True):
     lines: tuple[PlacementLine, ...]
     table: PlacementTable | None = None
     certainty: str = ""
+    sites: tuple[str, ...] = ()
 
 
 class PlacementSummary(Struct, frozen=True):

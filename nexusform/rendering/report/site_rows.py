@@ -7,18 +7,22 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first
 from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.impact.effects import Effect, compute_effect
 from nexusform.plans.plan import Plan
+from nexusform.rendering.report.folding import format_names
 
 _MAX_ROWS: Final = 12
 _MAX_NAMES: Final = 8
 
 
 class SiteRow(Struct, frozen=True):
-    """One site: its VMs before and after the plan, and the numbers of changed VMs by effect."""
+    """One site, or several `sites` with equal figures: VMs of each before and after the plan, and the numbers
+    of changed VMs by effect.
+    """
 
     name: str
     before: int
@@ -28,6 +32,7 @@ class SiteRow(Struct, frozen=True):
     recreated: int = 0
     removed: int = 0
     host_lost: int = 0
+    sites: int = 1
 
     @property
     def has_changes(self) -> bool:
@@ -36,9 +41,10 @@ class SiteRow(Struct, frozen=True):
 
     @property
     def delta(self) -> str:
-        """The number of VMs with its difference: `83 (-12)`."""
+        """The number of VMs with its difference: `83 (-12)`, `7 (+7) each`."""
         difference = self.after - self.before
-        return f"{self.after:,} ({difference:+,})" if difference else f"{self.after:,}"
+        text = f"{self.after:,} ({difference:+,})" if difference else f"{self.after:,}"
+        return text if self.sites == 1 else f"{text} each"
 
     @property
     def summary(self) -> str:
@@ -85,16 +91,29 @@ def _get_sort_key(row: SiteRow) -> tuple[object, ...]:
 
 
 def select_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
-    """Return the first rows of sites with changes."""
-    return [row for row in rows if row.has_changes][:_MAX_ROWS]
+    """Return the first rows of sites with changes, with equal sites in one row."""
+    return _fold_changed_rows(rows)[:_MAX_ROWS]
+
+
+def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
+    names_by_figures: dict[SiteRow, list[str]] = {}
+    for row in rows:
+        if row.has_changes:
+            names_by_figures.setdefault(replace(row, name=""), []).append(row.name)
+    return [
+        replace(row, name=format_names(sorted(names, key=compute_natural_key)), sites=len(names))
+        for row, names in names_by_figures.items()
+    ]
 
 
 def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
     """Yield texts about the remaining sites: `4 sites unchanged: ber1, lon1, mad1, rom1`."""
-    further_rows = [row for row in rows if row.has_changes][_MAX_ROWS:]
+    further_rows = _fold_changed_rows(rows)[_MAX_ROWS:]
     if further_rows:
-        placed, removed = sum(row.placed for row in further_rows), sum(row.removed for row in further_rows)
-        yield (f"{format_count(len(further_rows), 'more site')} change: {placed:,} VMs to place, {removed:,} to remove")
+        placed = sum(row.placed * row.sites for row in further_rows)
+        removed = sum(row.removed * row.sites for row in further_rows)
+        count = format_count(sum(row.sites for row in further_rows), "more site")
+        yield f"{count} change: {placed:,} VMs to place, {removed:,} to remove"
     unchanged_names = [row.name for row in rows if not row.has_changes]
     if unchanged_names:
         yield (

@@ -21,7 +21,7 @@ from nexusform.rendering.notation.colours import (
     wrap_line,
     wrap_lines,
 )
-from nexusform.rendering.report.folding import PoolRow, SitePools, merge_equal_groups
+from nexusform.rendering.report.folding import PoolRow, SitePools, format_names, merge_equal_groups
 from nexusform.rendering.report.placement_rows import PlacementGroup, PlacementLine, get_departure_verb, get_line_verb
 from nexusform.rendering.report.short_report import ShortReport
 
@@ -121,7 +121,7 @@ def _build_detail_note(report: ShortReport) -> str:
 def _render_groups(groups: Sequence[PlacementGroup], width: int, paint: Painter) -> list[str]:
     """Render moves first, then other changes. VM lines precede bindings and pods with their group names."""
     # VMs come first, since they have no group name.
-    ordered = sorted(merge_equal_groups(groups), key=lambda group: (group.kind != VM, not _has_moves(group)))
+    ordered = sorted(merge_equal_groups(groups), key=_build_group_order)
     all_lines = chain.from_iterable(group.lines for group in ordered)
     label_width = max((count_columns(escape_control_characters(line.label)) for line in all_lines), default=0)
     indent = min(label_width, _MAX_LABEL_WIDTH) + 6
@@ -134,12 +134,19 @@ def _render_groups(groups: Sequence[PlacementGroup], width: int, paint: Painter)
         if group.kind != VM and group.lines:
             name, *further_lines = wrap_line(f"  {escape_control_characters(group.name)}:", 4, width)
             lines += [f"  {paint(name[2:], 'bold')}", *(f"    {paint(text.strip(), 'bold')}" for text in further_lines)]
+        if group.sites:
+            lines.append(f"  {paint(escape_control_characters(f'{format_names(group.sites)}, each:'), 'bold')}")
         for line in group.lines:
             lines += _render_line(line, indent, width, paint)
     if hidden_count:
         lines.append(f"    and {format_count(hidden_count, 'more placement')}; -details -placements=all lists each.")
     title = paint("Placement changes:", "bold")
     return [title, *lines] if lines else []
+
+
+def _build_group_order(group: PlacementGroup) -> tuple[bool, ...]:
+    """Return the sort key of a group: VMs and moves first, and groups under a list of sites last."""
+    return group.kind != VM, bool(group.sites), not _has_moves(group)
 
 
 def _has_moves(group: PlacementGroup) -> bool:

@@ -302,8 +302,10 @@ def group_stanzas(pairs: Iterable[tuple[Change, Stanza | None]]) -> list[StanzaG
 
 
 def _list_own_names(change: Change) -> list[str]:
-    """Return the rendered id, name and instance key of an object."""
+    """Return the rendered id, name and instance key of an object, and its site unless that changes."""
     names = [change.address.key]
+    sites = {side.get("site_id") for side in (change.before, change.after) if side is not None}
+    names += sites if len(sites) == 1 else ()
     for side in (change.before, change.after):
         if side is not None:
             names += [side.get("id"), side.get("name")]

@@ -1,0 +1,91 @@
+"""Sites with equal figures share a row in terminal, comment and page."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.plans.plan import Plan
+from nexusform.rendering.page.html_page import render_html
+from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.text.short_plan import PlanTextOptions, render_short_plan
+from tests.planning.harness import all_types, good, plan
+
+SITE = """
+resource "nexus_site" "NAME" {}
+
+resource "nexus_rack" "NAME" {
+  count         = 2
+  site_id       = nexus_site.NAME.id
+  name          = "rack${count.index + 1}"
+  machine_count = 4
+}
+
+resource "nexus_kubernetes_cluster" "NAME" {
+  site_id    = nexus_site.NAME.id
+  name       = "CLUSTER"
+  depends_on = [nexus_rack.NAME]
+
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G12_56_v1"
+  }
+}
+"""
+
+
+def make_plan(cluster: str = "core", last_count: int = 3) -> Plan:
+    names = [f"site{number:02}" for number in range(1, 41)]
+    texts = [SITE.replace("CLUSTER", cluster).replace("NAME", name) for name in names]
+    texts[-1] = texts[-1].replace("count       = 3", f"count       = {last_count}")
+    return add_capacity(good(plan("".join(texts))), all_types()).plan
+
+
+def render_text(made: Plan) -> str:
+    return render_short_plan(made, {}, PlanTextOptions(registries=all_types(), width=80))
+
+
+@pytest.fixture(scope="module")
+def equal_sites() -> Plan:
+    return make_plan()
+
+
+def test_the_terminal_has_one_row_for_equal_sites(equal_sites: Plan) -> None:
+    text = render_text(equal_sites)
+    assert len(text.splitlines()) < 30
+    assert "  site01..40  VMs 3 (+3) each  3 to place\n" in text
+    assert "  + nexus_rack.site01..40[0,1]" in text
+    assert "VM placement on site01..40, each" in text
+    assert re.search(r"^Capacity:    site01\.\.40: each \d+ x NC_G12_56_v1 \(", text, re.MULTILINE)
+
+
+def test_a_different_site_has_its_own_rows() -> None:
+    text = render_text(make_plan(last_count=1))
+    assert "  site01..39  VMs 3 (+3) each  3 to place\n" in text
+    assert "  site40      VMs 1 (+1)       1 to place\n" in text
+    assert "VM placement on site01..39, each" in text
+    assert "VM placement on site40" in text
+
+
+def test_names_of_sites_in_names_of_clusters_do_not_separate_them() -> None:
+    text = render_text(make_plan("NAME-core"))
+    assert "VM placement on site01..40, each" in text
+    assert re.search(r"^  SITE-core +control-plane", text, re.MULTILINE)
+
+
+def test_the_comment_is_not_cut(equal_sites: Plan) -> None:
+    comment = render_markdown(equal_sites, {}, all_types())
+    assert "Cut to stay" not in comment
+    assert len(comment) < 10_000
+    assert "| **site01..40** | 3 (+3) each | 3 to place |\n" in comment
+    assert "| site01..40 (each) | before | after |\n" in comment
+
+
+def test_the_capacity_table_of_the_page_has_few_columns(equal_sites: Plan) -> None:
+    page = render_html(equal_sites, {}, all_types())
+    table = page.partition("Capacity before and after</caption>")[2].partition("</table>")[0]
+    assert table.count('<th scope="col"') == 3
+    assert "site01..40 (each) after" in table
+    assert "-report=html" not in page
