@@ -161,10 +161,15 @@ def run_command_line(arguments: Sequence[str]) -> int:
     try:
         code = _run_command(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Handle a closed pipe (`nexusform show | head`), which is not an error. stdout is redirected to the
-        # null device, so that the flush at exit succeeds.
+    except (BrokenPipeError, SystemExit):
+        # A closed pipe (`nexusform show | head`), for which click exits. stdout is redirected to the null
+        # device, so that the flush at exit succeeds.
         _redirect_stdout()
+        if not _READ_ONLY_COMMANDS.intersection(arguments):
+            _print_error(
+                f"Error: stdout was closed, so the command stopped. {_NOTHING_LOST} "
+                "`nexusform apply -resume` continues an unfinished apply."
+            )
         return 1
     except OSError as problem:
         return _handle_full_disk(problem) if problem.errno in _WRITE_ERRORS else _report_bug(problem)
@@ -224,7 +229,7 @@ def _start_log(arguments: Sequence[str]) -> None:
 
 def _report_bug(bug: Exception) -> int:
     """Report a bug in one paragraph and write the traceback to a file. Lack of memory is not a bug."""
-    if isinstance(bug, MemoryError):
+    if _is_out_of_memory(bug):
         _print_error(f"Error: Out of memory. {_NOTHING_LOST}")
         return 1
     from traceback import format_exception
@@ -237,6 +242,14 @@ def _report_bug(bug: Exception) -> int:
     name = type(bug).__name__
     _print_error(f"Error: Internal error ({name}). {_NOTHING_LOST} {_save_traceback(traceback_text)}")
     return 1
+
+
+def _is_out_of_memory(problem: Exception) -> bool:
+    """Return whether memory was missing, also for a library or a thread."""
+    if isinstance(problem, MemoryError) or (isinstance(problem, OSError) and problem.errno == errno.ENOMEM):
+        return True
+    text = str(problem).lower() if isinstance(problem, ImportError | RuntimeError | OSError) else ""
+    return any(sign in text for sign in ("cannot allocate memory", "failed to map segment", "can't start new thread"))
 
 
 def _print_error(text: str) -> None:

@@ -63,6 +63,7 @@ ROOT_SCHEMA = BodySchema(
     }
 )
 _CHECK_SCHEMA = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
+MAX_MODULE_DEPTH = 100  # levels of modules: far above regular use, and low enough for recursion
 MAX_MODULE_CALLS = 10_000  # module calls in total: far above regular use, and low enough to end in a message
 
 
@@ -428,6 +429,10 @@ class _Decoder:
             if shared.call_count == MAX_MODULE_CALLS + 1:
                 detail = f"The modules call each other more than {MAX_MODULE_CALLS:,} times in all."
                 self._add_error("too-many-modules", detail, header.header_span)
+            return None
+        if len(self.path) >= MAX_MODULE_DEPTH:
+            detail = f"The modules nest deeper than {MAX_MODULE_DEPTH} levels."
+            self._add_error("too-many-modules", detail, header.header_span)
             return None
         files = shared.read_module(self.source.directory, header) if header.source else None
         if files is None or files.identity not in self.chain:

@@ -1,0 +1,58 @@
+"""Closed output, missing memory and deep modules end in a message."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import _is_out_of_memory, run_command_line
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes as Unix has them")
+def test_an_apply_with_a_closed_output_says_so(tmp_path: Path) -> None:
+    sites = "".join(f'resource "nexus_site" "s{number}" {{\n  name = "s{number}"\n}}\n' for number in range(41))
+    (tmp_path / "main.nf.hcl").write_text(sites)
+    for command, message in (
+        ("apply -auto-approve", "Error: stdout was closed, so the command stopped."),
+        ("plan", ""),
+    ):
+        words = f"{sys.executable} -m nexusform {command} 2>told | head -1; exit ${{PIPESTATUS[0]}}"
+        done = subprocess.run(["bash", "-c", words], cwd=tmp_path, check=False, capture_output=True)
+        assert done.returncode == 1
+        told = " ".join((tmp_path / "told").read_text().split())
+        assert told.startswith(message)
+        assert ("apply -resume" in told) is bool(message)
+
+
+def test_modules_that_nest_too_deeply_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in range(1200):
+        (tmp_path / f"m{number}").mkdir()
+        text = (
+            f'module "m" {{\n  source = "../m{number + 1}"\n}}\n' if number < 1199 else 'output "x" {\n  value = 1\n}\n'
+        )
+        (tmp_path / f"m{number}" / "main.nf.hcl").write_text(text)
+    (tmp_path / "main.nf.hcl").write_text('module "m" {\n  source = "./m0"\n}\n')
+    assert run_command_line(["validate"]) == 1
+    assert "The modules nest deeper than 100 levels." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_missing"),
+    [
+        (MemoryError(), True),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), True),
+        (ImportError("x.so: failed to map segment from shared object"), True),
+        (RuntimeError("can't start new thread"), True),
+        (RuntimeError("something else"), False),
+        (OSError(errno.ENOENT, "No such file"), False),
+    ],
+)
+def test_missing_memory_is_no_bug(problem: Exception, is_missing: bool) -> None:
+    assert _is_out_of_memory(problem) is is_missing
