@@ -48,7 +48,7 @@ class RackScheduler:
     selected by `split_choice` (splits.py); counts cover all legal splits.
     """
 
-    __slots__ = ("_ledger", "_queues", "_session", "_site", "seed", "split_choice", "spread")
+    __slots__ = ("_ledger", "_queues", "_session", "_site", "is_sample", "seed", "split_choice", "spread")
 
     def __init__(
         self,
@@ -56,11 +56,13 @@ class RackScheduler:
         spread: RackSpread = RackSpread.POOL,
         seed: int = DEFAULT_SEED,
         *,
+        is_sample: bool = False,
         split_choice: SplitChoice = 0,
         ledger: Ledger | None = None,
     ) -> None:
         self.spread = spread
         self.seed = seed
+        self.is_sample = is_sample
         self.split_choice = split_choice
         # A copy passes its ledger, and with it the site.
         self._ledger = Ledger(Site(machines)) if ledger is None else ledger
@@ -68,8 +70,8 @@ class RackScheduler:
         self._queues = Queues(self._ledger)
         self._session: PoolSession | None = None
 
-    def copy(self, seed: int | None = None, split_choice: SplitChoice | None = None) -> RackScheduler:
-        """Return an independent copy of the scheduler, with other seeds if given."""
+    def copy(self, sample: int | None = None, split_choice: SplitChoice | None = None) -> RackScheduler:
+        """Return an independent copy of the scheduler, with the number of a sample or another split if given."""
         self._close_session()
         ledger = self._ledger.copy()
         if split_choice is not None and split_choice != self.split_choice:
@@ -77,7 +79,8 @@ class RackScheduler:
         return RackScheduler(
             self.machines,
             self.spread,
-            self.seed if seed is None else seed,
+            self.seed if sample is None else sample,
+            is_sample=self.is_sample or sample is not None,
             split_choice=self.split_choice if split_choice is None else split_choice,
             ledger=ledger,
         )
@@ -322,11 +325,13 @@ class RackScheduler:
             return None
         usage = self._ledger.get_live_usage(demand.vm.owner, demand.vm.pool)
         rules = open_rules.OpenRules(self._ledger, usage, demand, self.spread)
-        return PoolSession(self._queues, rules, self.spread, self.seed) if rules.keep_promises() else None
+        if not rules.keep_promises():
+            return None
+        return PoolSession(self._queues, rules, self.spread, self.seed, is_sample=self.is_sample)
 
     def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
         """Place by a scan of every machine. Return its handle and placement, or None if it fits nowhere."""
-        record = open_rules.choose_placement(self._ledger, demand, self.spread, self.seed)
+        record = open_rules.choose_placement(self._ledger, demand, self.spread, self.seed, is_sample=self.is_sample)
         if record is None:
             return None
         if record.machine not in self._ledger.unknown_cells:

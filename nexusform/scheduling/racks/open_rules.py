@@ -7,7 +7,6 @@ The scan is for demands with a machine of last resort, and for demands with a ru
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from hashlib import blake2b
 from typing import NamedTuple
 
 from nexusform.scheduling.racks import profile
@@ -229,7 +228,9 @@ def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> 
     return [machine for machine in machines if machine != last_resort] or machines
 
 
-def choose_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> Record | None:
+def choose_placement(
+    ledger: Ledger, demand: Demand, spread: RackSpread, seed: int, *, is_sample: bool = False
+) -> Record | None:
     """Choose the placement of the VM; None if nothing fits. Counts nothing."""
     site = ledger.site
     passing = list_candidates(ledger, demand)
@@ -239,19 +240,25 @@ def choose_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: i
     rack_key = pack_keys(profile.RACK_KEYS[spread], usage, demand).figure
     machine_key = pack_keys(profile.MACHINE_KEYS, usage, demand).figure
     vm_text = tie_break.build_vm_digest(seed, demand.vm)
-    racks = dict.fromkeys(site.rack_by_machine[machine] for machine in passing)
-    rack = _choose_best(racks, rack_key, vm_text, site.encoded_rack_names)
+    tied_racks = _find_best({site.rack_by_machine[machine] for machine in passing}, rack_key)
+    if is_sample:
+        rack = tied_racks[tie_break.index_rack(tie_break.draw_number(vm_text), len(tied_racks))]
+    else:
+        rack = tied_racks[tie_break.find_lowest(vm_text, site.encoded_rack_names, tied_racks)]
     machines = [machine for machine in passing if site.rack_by_machine[machine] == rack]
-    machine = _choose_best(machines, machine_key, vm_text, site.encoded_machine_names)
+    tied_machines = _find_best(machines, machine_key)
+    if is_sample:
+        machine = tied_machines[tie_break.index_machine(tie_break.draw_number(vm_text), len(tied_machines))]
+    else:
+        machine = tied_machines[tie_break.find_lowest(vm_text, site.encoded_machine_names, tied_machines)]
     shape = site.get_shape(demand.sku)
     step = shape.steps[ledger.capacities[machine]]
     assert step is not None
     return Record(site.add_pool(demand.vm), shape.number, machine, step.cells, demand.vm.number)
 
 
-def _choose_best(items: Iterable[int], key_of: Figure, vm_text: blake2b, names: Sequence[bytes]) -> int:
-    """Return the item of the lowest key; the tie-break decides among several."""
+def _find_best(items: Iterable[int], key_of: Figure) -> list[int]:
+    """Return the items of the lowest key, in site order."""
     keys = {item: key_of(item) for item in items}
     lowest = min(keys.values())
-    tied = [item for item, key in keys.items() if key == lowest]
-    return tied[tie_break.find_lowest(vm_text, names, tied)] if len(tied) > 1 else tied[0]
+    return sorted(item for item, key in keys.items() if key == lowest)

@@ -255,6 +255,7 @@ class CandidateQueue:
             items = [entry & INDEX_MASK for entry in entries]
             self._rejected += [item for item in items if item not in passing]
         self.front += passing
+        self.front.sort()  # in site order: a sample indexes the front
 
     def release_items(self) -> list[int]:
         """Release all items to the neutral ranking and return those with possibly changed VMs."""

@@ -24,9 +24,11 @@ class PoolSession:
     __slots__ = (
         "_base",
         "_capacities",
+        "_drawn_number",
         "_encoded_machine_names",
         "_encoded_rack_names",
         "_full_racks",
+        "_is_sample",
         "_ledger",
         "_machine_key",
         "_machine_queues",
@@ -47,7 +49,9 @@ class PoolSession:
         "sku",
     )
 
-    def __init__(self, queues: Queues, rules: OpenRules, spread: RackSpread, seed: int) -> None:
+    def __init__(
+        self, queues: Queues, rules: OpenRules, spread: RackSpread, seed: int, *, is_sample: bool = False
+    ) -> None:
         demand, ledger = rules.demand, queues.ledger
         vm = demand.vm
         self._vm = vm
@@ -61,6 +65,8 @@ class PoolSession:
         self._base = pack_record(ledger.site.add_pool(vm), shape.number)
         self._start = self._text = tie_break.start_digest(seed, vm)
         self._number: int | str | None = None  # the VM number of `_text`
+        self._is_sample = is_sample
+        self._drawn_number = 0  # the number drawn for that VM
         self._encoded_rack_names = ledger.site.encoded_rack_names
         self._encoded_machine_names = ledger.site.encoded_machine_names
         self._usage = usage = rules.usage
@@ -101,7 +107,7 @@ class PoolSession:
             tied = racks.front or racks.fill_front()
             if not tied:
                 return NOWHERE
-            index = self._find_lowest(number, self._encoded_rack_names, tied) if len(tied) > 1 else 0
+            index = self._select_rack(number, tied) if len(tied) > 1 else 0
             rack = tied.pop(index)
             machines = self._machine_queues.get(rack) or self._open_queue(rack)
             tied = machines.front or machines.fill_front()
@@ -110,7 +116,7 @@ class PoolSession:
             self._full_racks.add(rack)
             racks.reject(rack)
         # The keys of the rack and the machine change now, so both left their fronts and are ranked again.
-        index = self._find_lowest(number, self._encoded_machine_names, tied) if len(tied) > 1 else 0
+        index = self._select_machine(number, tied) if len(tied) > 1 else 0
         machine = tied.pop(index)
         step = self._steps[capacities[machine]]
         assert step is not None
@@ -120,13 +126,29 @@ class PoolSession:
         machines.push(machine)
         return self._base | machine << CELLS_BITS | step.cells
 
-    def _find_lowest(self, number: int | str, names: list[bytes], tied: list[int]) -> int:
-        """Return the position in `tied` chosen by the tie-break for the VM of this number."""
+    def _select_rack(self, number: int | str, tied: list[int]) -> int:
+        """Return the position in `tied` of the rack chosen by the tie-break for the VM of this number."""
         if number != self._number:
-            self._number = number
-            self._text = self._start.copy()
-            self._text.update(f"{number}|".encode())
-        return tie_break.find_lowest(self._text, names, tied)
+            self._start_vm(number)
+        if self._is_sample:
+            return tie_break.index_rack(self._drawn_number, len(tied))
+        return tie_break.find_lowest(self._text, self._encoded_rack_names, tied)
+
+    def _select_machine(self, number: int | str, tied: list[int]) -> int:
+        """Return the position in `tied` of the machine chosen by the tie-break for the VM of this number."""
+        if number != self._number:
+            self._start_vm(number)
+        if self._is_sample:
+            return tie_break.index_machine(self._drawn_number, len(tied))
+        return tie_break.find_lowest(self._text, self._encoded_machine_names, tied)
+
+    def _start_vm(self, number: int | str) -> None:
+        """Begin the text of the tie-break for a VM, or draw its number."""
+        self._number = number
+        self._text = self._start.copy()
+        self._text.update(f"{number}|".encode())
+        if self._is_sample:
+            self._drawn_number = tie_break.draw_number(self._text)
 
     def _open_queue(self, rack: int) -> CandidateQueue:
         """Open the queue of a rack's machines for the rest of the session."""

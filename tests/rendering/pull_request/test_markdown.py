@@ -143,7 +143,7 @@ def test_moves_are_told_from_place_to_place(examples: dict[str, RealPlan]) -> No
     first_screen, _, below = text.partition("<details>")
     assert "| `cluster-a-pool1-5` | rack3-bm12 → **rack3-bm13** |\n" in first_screen
     assert "tie-break" not in first_screen
-    assert "| `cluster-a-pool1-5` | rack3-bm12 → **rack3-bm13** | 17 % |" in below
+    assert "| `cluster-a-pool1-5` | rack3-bm12 → **rack3-bm13** | 14 % |" in below
     cause = "Cause: [main.nf.hcl:17](https://code.example/o/r/blob/0123/lab/main.nf.hcl#L17)."
     assert cause in text
     assert "before  1211  1212  2112  1222\nafter   2221  1212  21xx  2222\n" in text

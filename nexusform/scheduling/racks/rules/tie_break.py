@@ -1,4 +1,6 @@
-"""Tie-break: the lowest 8-byte BLAKE2b digest of `seed|cluster|pool|number|candidate`."""
+"""Tie-break: the lowest 8-byte BLAKE2b digest of `seed|cluster|pool|number|candidate`. A sample draws one digest
+per VM instead, and indexes the candidates with it.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,21 @@ def compute_digest(seed: int, vm: VmName, candidate: str) -> bytes:
     text = build_vm_digest(seed, vm)
     text.update(candidate.encode())
     return text.digest()
+
+
+def draw_number(vm_text: blake2b) -> int:
+    """Return the number that a sample draws for a VM's text: 8 bytes."""
+    return int.from_bytes(vm_text.digest(), "big")
+
+
+def index_rack(drawn_number: int, count: int) -> int:
+    """Return the position of the rack among the tied ones in site order: by the lower half of the number."""
+    return (drawn_number & 0xFFFFFFFF) % count
+
+
+def index_machine(drawn_number: int, count: int) -> int:
+    """Return the position of the machine among the tied ones in site order: by the upper half."""
+    return (drawn_number >> 32) % count
 
 
 def find_lowest(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:

@@ -1,7 +1,7 @@
-"""Certainty of a plan's placements: the same operations repeated with other seeds.
+"""Certainty of a plan's placements: the same operations repeated in samples.
 
-The placement pass of a plan is kept as a list of operations. `measure_certainty` repeats it from the
-situation before the pass with the seeds 0, 1, 2, ... and compares every VM's location with the plan's.
+The placement pass of a plan is kept as a list of operations. `repeat_with_samples` repeats it from the
+situation before the pass in the samples 0, 1, 2, ... and compares every VM's location with the plan's.
 """
 
 from __future__ import annotations
@@ -101,14 +101,15 @@ def compute_default_runs(vms: int) -> int:
 def run_operations(
     base: RackScheduler,
     operations: Sequence[Operation],
-    seed: int | None = None,
+    sample: int | None = None,
     split_choice: SplitChoice | None = None,
 ) -> dict[Token, Placement | None]:
-    """Run the operations on a copy of `base`. Return the placement of each placed VM, None if it did not fit.
+    """Run the operations on a copy of `base`, in the sample with this number if given. Return the placement of
+    each placed VM, None if it did not fit.
 
     The release of a VM that did not fit is skipped.
     """
-    scheduler = base.copy(seed, split_choice)
+    scheduler = base.copy(sample, split_choice)
     handles: dict[Token, int] = {}
     placed: dict[Token, Placement | None] = {}
     for operation in operations:
