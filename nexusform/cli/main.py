@@ -104,6 +104,8 @@ _READ_ONLY_COMMANDS: Final = frozenset(
     ("validate", "plan", "show", "output", "explain", "why", "simulate", "advise", "graph")
 ) | frozenset(("console", "predict", "explore", "version", "providers"))
 
+_APPLY_COMMANDS: Final = frozenset(("apply", "destroy"))
+
 ROOT: Final = LazyGroup(
     "nexusform",
     COMMANDS,
@@ -165,7 +167,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         # A closed pipe (`nexusform show | head`), for which click exits. stdout is redirected to the null
         # device, so that the flush at exit succeeds.
         _redirect_stdout()
-        if not _READ_ONLY_COMMANDS.intersection(arguments):
+        if _APPLY_COMMANDS.intersection(arguments):
             _print_error(
                 f"Error: stdout was closed, so the command stopped. {_NOTHING_LOST} "
                 "`nexusform apply -resume` continues an unfinished apply."

@@ -9,16 +9,17 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, ValidationError, convert
 
 from nexusform.diagnostics.phrases import format_installation, format_list, select_form
 from nexusform.files.external_files import is_untrusted
 from nexusform.files.regular_files import UNCONFINED, Confinement
-from nexusform.network.api_client import ApiClient, build_token_auth
-from nexusform.network.errors import check_plain_credentials
 from nexusform.providers.exec_plugin import ExecPlugin
+
+if TYPE_CHECKING:
+    from nexusform.network.api_client import ApiClient
 
 _SECTIONS: Final = ("clusters", "contexts", "users")
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
@@ -190,6 +191,9 @@ def build_api_client(account: Account) -> ApiClient:
     """
     from lightkube.config.client_adapter import user_auth, verify_cluster
     from lightkube.config.models import Cluster, User
+
+    from nexusform.network.api_client import ApiClient, build_token_auth
+    from nexusform.network.errors import check_plain_credentials
 
     _reject_auth_provider(account)
     rejection = check_plain_credentials(account.server) if account.user else ""
