@@ -219,7 +219,8 @@ class ResourceType(Struct, frozen=True):
     `present(attributes, name)` returns an attribute for expressions, if parts of it are derived instead of
     stored. `fill(arguments)` returns omitted arguments that follow from others (a manifest's name).
     `unpack(arguments, files)` returns arguments from a file referenced by another argument, and its problems.
-    `build_fleet_object(attributes)` returns the object of a fleet (a `FleetObject` of that domain); not
+    `adjust(arguments, prior)` returns arguments that mean the same as in the prior object, and problems of the
+    change. `build_fleet_object(attributes)` returns the object of a fleet (a `FleetObject` of that domain); not
     called for arguments rejected by `check`. `kind` is the kind of its objects for the planner.
     `list_secrets(attributes)` are the paths of arguments with secrets, for any configuration.
     `placement_kinds` are the kinds of placements of its objects besides VMs.
@@ -242,6 +243,7 @@ class ResourceType(Struct, frozen=True):
     present: Callable[[Mapping[str, Any], str], Any] | None = None
     fill: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     unpack: Callable[[Mapping[str, Any], Files], tuple[dict[str, Any], list[Problem]]] | None = None
+    adjust: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[dict[str, Any], list[Problem]]] | None = None
     build_fleet_object: Callable[[Mapping[str, Any]], Any] | None = None
     kind: PlanningKind = PlanningKind.OTHER
     list_secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] | None = None

@@ -1,4 +1,4 @@
-"""Labels, selectors, taints and quantities of Kubernetes."""
+"""Labels, selectors, taints, quantities and versions of Kubernetes."""
 
 # Public names of the package, by module.
 PUBLIC = {
@@ -11,5 +11,9 @@ PUBLIC = {
     "quantity": (
         "IntOrPercent compute_amount build_cpu_quantity QuantityFormat MAX_INT32 MAX_INT64 build_quantity "
         "MalformedQuantity parse_int_or_percent parse_duration parse_quantity Quantity"
+    ),
+    "versions": (
+        "classify_upgrade explain_not_offered explain_rejection has_etcd_gap is_version KubernetesVersion "
+        "list_hops parse_version select_available SOURCE UpgradeKind"
     ),
 }

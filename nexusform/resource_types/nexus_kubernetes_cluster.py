@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.json_data.plain_data import Path
+from nexusform.kubernetes.versions import UpgradeKind, classify_upgrade, explain_rejection, is_version, parse_version
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.nks_pools import (
@@ -40,6 +41,7 @@ from nexusform.resource_types.shared_arguments import (
     check_even_control_plane,
     check_skus,
     check_whole_numbers,
+    is_known,
     join_id,
 )
 from nexusform.resources.address import Address
@@ -141,6 +143,10 @@ def build_owner(attributes: Mapping[str, Any]) -> str:
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check the rules for a cluster beyond its schema."""
     problems: list[Problem] = []
+    version = attributes.get("kubernetes_version")
+    if is_known(version) and not is_version(str(version)):
+        detail = f'"{version}" is not a Kubernetes version. Write one such as "1.30.3", or remove the line.'
+        problems.append(Problem(("kubernetes_version",), "invalid-kubernetes-version", detail))
     plane = attributes.get("control_plane")
     if isinstance(plane, dict):
         problems += check_whole_numbers(plane, ("count",), ("control_plane",))
@@ -243,12 +249,31 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     return add_labels(value, _get_pools(attributes), attributes)
 
 
+def adjust_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the running version for a request that means the same (none, `v1.30.3`, `1.30`), and the problems of
+    an upgrade.
+    """
+    current, target = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
+    if not isinstance(current, str) or not current:
+        return {}, []
+    if target is None:
+        return {"kubernetes_version": current}, []
+    start, end = parse_version(current), parse_version(target) if isinstance(target, str) else None
+    if start is None or end is None:
+        return {}, []
+    if classify_upgrade(start, end) is UpgradeKind.NONE:
+        return {"kubernetes_version": current}, []
+    rejection = explain_rejection(current, str(target))
+    return {}, [Problem(("kubernetes_version",), "no-such-upgrade", rejection)] if rejection else []
+
+
 NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     "nexus_kubernetes_cluster",
     4,
     _SCHEMA,
     identify,
     check=check,
+    adjust=adjust_version,
     vms=VmHandlers(
         compute_demand,
         list_existing_vms,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.configuration.prepared_body import EvaluationNotes
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.interfaces.plugins import UNFINISHED_KEY
 from nexusform.json_data.plain_data import Path
 from nexusform.planning.instances.difference import (
     apply_ignore_changes,
@@ -50,6 +51,11 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     diagnostics += secret_problems
     if resource_type.check is not None and not secret_problems:  # a check could reveal the secret
         diagnostics += [instance.build_diagnostic(problem, arguments) for problem in resource_type.check(arguments)]
+    if resource_type.adjust is not None and instance.prior is not None:
+        adjusted, problems = resource_type.adjust(arguments, instance.prior.attributes)
+        arguments |= adjusted
+        if UNFINISHED_KEY not in (instance.prior.private or {}):  # a change that failed may be undone
+            diagnostics += [instance.build_diagnostic(problem) for problem in problems]
     instance.is_invalid |= has_errors(diagnostics)
     find_secrets = resource_type.list_secrets if not instance.is_invalid else None
     instance.arguments = replace(

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first, select_form
 from nexusform.documents.times import format_time
-from nexusform.domains.azure.importers.az_versions import explain_not_offered, explain_upgrade_rejection
 from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK, find_cordon_differences
 from nexusform.interfaces.plugins import (
     FORGOTTEN_KEY,
@@ -33,6 +32,7 @@ from nexusform.interfaces.plugins import (
     ReadResult,
 )
 from nexusform.json_data.plain_data import Path
+from nexusform.kubernetes.versions import explain_not_offered
 from nexusform.plans.site_capacity.other_capacity import build_supplies_note
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
 
@@ -353,11 +353,10 @@ class ObservedSites:
         return replace(answer, note=self._build_observation_note(key, observed, request.private_note))
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Check the Kubernetes upgrades of a plan. Impossible ones are errors if this provider sends changes,
-        else warnings. Raises ProviderProblem if the site cannot be read.
+        """Warn about Kubernetes upgrades of a plan to versions without an offer. Raises ProviderProblem if the site
+        cannot be read.
         """
         problems: list[tuple[int, Problem]] = []
-        severity = Severity.ERROR if self.sends_changes else Severity.WARNING
         for number, request in enumerate(requests):
             prior, planned = request.prior or {}, request.planned or {}
             before, after = prior.get("kubernetes_version"), planned.get("kubernetes_version")
@@ -366,9 +365,7 @@ class ObservedSites:
             path = ("kubernetes_version",)
             if request.unfinished_change is not None:
                 continue  # a failed upgrade may be abandoned
-            if rejection := explain_upgrade_rejection(before, after):
-                problems.append((number, Problem(path, "no-such-upgrade", rejection, severity)))
-            elif message := explain_not_offered(before, after, self._list_available_upgrades(request.key.id)):
+            if message := explain_not_offered(before, after, self._list_available_upgrades(request.key.id)):
                 problems.append((number, Problem(path, "no-such-upgrade", message, Severity.WARNING)))
         return problems
 

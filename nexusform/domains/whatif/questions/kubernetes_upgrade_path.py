@@ -13,14 +13,16 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
-from nexusform.domains.whatif.questions.kubernetes_versions import (
+from nexusform.domains.whatif.questions.pods_down import ClusterPods
+from nexusform.kubernetes.versions import (
     KubernetesVersion,
+    UpgradeKind,
+    classify_upgrade,
     has_etcd_gap,
     list_hops,
     parse_version,
     select_available,
 )
-from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot
@@ -156,7 +158,8 @@ def _find_start(cluster: ClusterSnapshot, target: KubernetesVersion) -> Kubernet
         )
         detail = f"{reason}. The hops to {target} are unknown. Set it in {address} and apply."
         return build_error("invalid-kubernetes-version", detail, address=address)
-    if (target.major, target.minor) < (version.major, version.minor) or version.major != target.major:
+    kind = classify_upgrade(version, target)
+    if kind is UpgradeKind.DOWNGRADE or version.major != target.major:
         detail = f"{cluster.id} is at {version}. It cannot be upgraded to {target}."
         return build_error("invalid-kubernetes-version", detail, address=address)
     return version
@@ -217,7 +220,7 @@ def _upgrade_cluster(
 ) -> tuple[ClusterHops, SiteSnapshot]:
     """Upgrade one cluster through all hops; return it and the resulting site."""
     hops: list[Hop] = []
-    ends = [] if start == target else list_hops(start, target)
+    ends = [] if classify_upgrade(start, target) is UpgradeKind.NONE else list_hops(start, target)
     for end in ends:
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
         upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))

@@ -12,16 +12,11 @@ from nexusform.cli.main import run_command_line
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import UpgradePath, find_path
-from nexusform.domains.whatif.questions.kubernetes_versions import (
-    has_etcd_gap,
-    list_hops,
-    parse_version,
-    select_available,
-)
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_path_report import (
     build_upgrade_path_document,
     build_upgrade_path_report,
 )
+from nexusform.kubernetes.versions import has_etcd_gap, list_hops, parse_version, select_available
 from nexusform.state.objects import State
 from tests.planning.harness import cluster, plan, pool, rows
 from tests.worlds.small_worlds import racks, site_of, standing, where

@@ -1,14 +1,20 @@
-"""Kubernetes versions: upgrade order and end of support."""
+"""Kubernetes versions: allowed upgrades and end of support. Plans and `simulate kubernetes-upgrade` share them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import format_first
+
 _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,6}))?(?:-([0-9.]{1,20}))?")
+
+_VERSION_START: Final = re.compile(r"v?\d{1,3}(?:\.\d{1,6}){0,2}(?:-[0-9.]{1,20})?")
+_MAX_NAMES: Final = 4
 
 # As Microsoft lists it: "Supported Kubernetes versions in Azure Operator Nexus Kubernetes service", its
 # include supported-versions.md in MicrosoftDocs/azure-docs as of 2025-07-27 (1.26: as of 2024-08-24). The end
@@ -71,6 +77,68 @@ def parse_version(text: str) -> KubernetesVersion | None:
         return None
     major, minor, patch, bundle = match.groups()
     return KubernetesVersion(int(major), int(minor), int(patch) if patch else -1, bundle or "")
+
+
+class UpgradeKind(StrEnum):
+    """Kind of a change of the version of a cluster."""
+
+    NONE = "none"  # the cluster runs this version
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    SKIPPING = "skipping"  # a minor version is left out
+
+
+def is_version(text: str) -> bool:
+    """Return whether a text is a Kubernetes version, or the beginning of one."""
+    return _VERSION_START.fullmatch(text.strip()) is not None
+
+
+def classify_upgrade(start: KubernetesVersion, end: KubernetesVersion) -> UpgradeKind:
+    """Classify the change from a running version to a requested one. A part left out of `end` stays as it is."""
+    if (end.major, end.minor) < (start.major, start.minor):
+        return UpgradeKind.DOWNGRADE
+    if end.major > start.major or end.minor - start.minor > 1:
+        return UpgradeKind.SKIPPING
+    if end.minor > start.minor:
+        return UpgradeKind.UPGRADE
+    if -1 in (start.patch, end.patch) or start.patch == end.patch:
+        is_same = end.patch in (-1, start.patch) and end.bundle in ("", start.bundle)
+        return UpgradeKind.NONE if is_same else UpgradeKind.UPGRADE
+    return UpgradeKind.DOWNGRADE if end.patch < start.patch else UpgradeKind.UPGRADE
+
+
+def explain_rejection(current: str, target: str) -> str:
+    """Explain why a cluster cannot change to a version in one step; "" if it can, or a version is unknown."""
+    start, end = parse_version(current), parse_version(target)
+    if start is None or end is None:
+        return ""
+    kind = classify_upgrade(start, end)
+    if kind is UpgradeKind.DOWNGRADE:
+        return f"{current} -> {target} is a downgrade. A Kubernetes cluster cannot be downgraded. Keep {current}."
+    if kind is not UpgradeKind.SKIPPING:
+        return ""
+    if end.major != start.major:
+        return f"{current} -> {target} changes the major version. No upgrade path is known. Keep {current}."
+    hops = [f"v{hop.minor_version}" for hop in list_hops(start, end)]
+    dots = ["..."] if len(hops) - 1 > _MAX_NAMES else []
+    chain = " -> ".join([current, *hops[:-1][:_MAX_NAMES], *dots, target])
+    return (
+        f"{current} -> {target} skips {format_first(hops[:-1], _MAX_NAMES)}. Upgrade one minor version at a time: set "
+        f"{hops[0]} next. All hops: {chain}."
+    )
+
+
+def explain_not_offered(current: str, target: str, available_versions: Sequence[str]) -> str:
+    """Explain that the platform offers other versions; "" if it offers the target or nothing is known."""
+    start, end = parse_version(current), parse_version(target)
+    if not available_versions or start is None or end is None:
+        return ""
+    if classify_upgrade(start, end) is UpgradeKind.NONE or select_available(end, available_versions):
+        return ""
+    return (
+        f"{current} -> {target}: Azure offers {format_first(list(available_versions), _MAX_NAMES)} for "
+        "this cluster and may reject other versions."
+    )
 
 
 def list_hops(start: KubernetesVersion, end: KubernetesVersion) -> list[KubernetesVersion]:

@@ -1,0 +1,71 @@
+"""Changes of kubernetes_version: the plan and `simulate kubernetes-upgrade` give the same verdict."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from nexusform.diagnostics.diagnostic import DiagnosticsError
+from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_path
+from nexusform.plans.plan import Action
+from nexusform.state.objects import State
+from tests.planning.harness import cluster, plan
+from tests.worlds.small_worlds import racks, site_of, standing
+
+RUNNING = racks(4) + cluster("a", arguments='kubernetes_version = "1.30.3"')
+
+
+@pytest.fixture(scope="module")
+def state() -> State:
+    return standing(RUNNING)
+
+
+def change(state: State, line: str) -> tuple[Action, list[str]]:
+    """The action on the cluster, and the errors."""
+    result = plan(racks(4) + cluster("a", arguments=line), state).plan
+    actions = [item.action for item in result.changes if item.address.type == "nexus_kubernetes_cluster"]
+    errors = [problem.detail for problem in result.diagnostics if problem.severity.value == "error"]
+    return (actions or [Action.NO_OP])[0], errors
+
+
+@pytest.mark.parametrize("line", ["", 'kubernetes_version = "v1.30.3"', 'kubernetes_version = "1.30"'])
+def test_the_running_version_is_no_change(state: State, line: str) -> None:
+    assert change(state, line) == (Action.NO_OP, [])
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        ("1.28.1", "is a downgrade"),
+        ("1.30.2", "is a downgrade"),
+        ("1.32.0", "set v1.31 next"),
+        ("2.0.0", "changes the major version"),
+        ("banana", "is not a Kubernetes version"),
+        ("", "is not a Kubernetes version"),
+    ],
+)
+def test_impossible_changes_are_errors(state: State, version: str, reason: str) -> None:
+    _, errors = change(state, f'kubernetes_version = "{version}"')
+    assert len(errors) == 1
+    assert reason in errors[0]
+
+
+def test_the_next_minor_version_is_an_upgrade(state: State) -> None:
+    assert change(state, 'kubernetes_version = "1.31.2"') == (Action.UPDATE, [])
+
+
+def test_plan_and_simulation_agree(state: State) -> None:
+    random = Random(4)
+    site = site_of(state)
+    for _ in range(200):
+        minor, patch = random.randint(26, 36), random.choice(["", f".{random.randint(0, 9)}"])
+        version = random.choice(["", "v"]) + f"{random.choice([1, 1, 1, 1, 2])}.{minor}{patch}"
+        action, errors = change(state, f'kubernetes_version = "{version}"')
+        try:
+            hops = len(find_path(site, site.clusters, version, {}).clusters[0].hops)
+        except DiagnosticsError:
+            hops = -1
+        expected = {-1: "error", 0: "no change", 1: "upgrade"}.get(hops, "error")
+        verdict = "error" if errors else "no change" if action is Action.NO_OP else "upgrade"
+        assert verdict == expected, version
