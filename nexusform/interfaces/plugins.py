@@ -219,7 +219,7 @@ class ResourceType(Struct, frozen=True):
     `present(attributes, name)` returns an attribute for expressions, if parts of it are derived instead of
     stored. `fill(arguments)` returns omitted arguments that follow from others (a manifest's name).
     `unpack(arguments, files)` returns arguments from a file referenced by another argument, and its problems.
-    `adjust(arguments, prior)` returns arguments that mean the same as in the prior object, and problems of the
+    `adjust(arguments, prior)` returns arguments equal in meaning to the prior ones, and problems of the
     change. `build_fleet_object(attributes)` returns the object of a fleet (a `FleetObject` of that domain); not
     called for arguments rejected by `check`. `kind` is the kind of its objects for the planner.
     `list_secrets(attributes)` are the paths of arguments with secrets, for any configuration.

@@ -13,7 +13,8 @@ PUBLIC = {
         "MalformedQuantity parse_int_or_percent parse_duration parse_quantity Quantity"
     ),
     "versions": (
-        "classify_upgrade explain_not_offered explain_rejection has_etcd_gap is_version KubernetesVersion "
-        "list_hops parse_version select_available SOURCE UpgradeKind"
+        "determine_upgrade_kind explain_not_offered explain_rejection has_etcd_gap is_version KubernetesVersion "
+        "list_hops parse_version select_available SOURCE UpgradeKind describe_abandoned find_version_end WARNING_DAYS "
+        "VersionEnd"
     ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -15,6 +16,7 @@ _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,6}))?(?:-([0-9.]
 
 _VERSION_START: Final = re.compile(r"v?\d{1,3}(?:\.\d{1,6}){0,2}(?:-[0-9.]{1,20})?")
 _MAX_NAMES: Final = 4
+_MONTH_LENGTH: Final = len("2026-01")
 
 # As Microsoft lists it: "Supported Kubernetes versions in Azure Operator Nexus Kubernetes service", its
 # include supported-versions.md in MicrosoftDocs/azure-docs as of 2025-07-27 (1.26: as of 2024-08-24). The end
@@ -41,6 +43,11 @@ _END_OF_LONG_TERM_SUPPORT: Final[Mapping[str, str]] = {
     "1.32": "2027-03",
     "1.33": "2027-06",
 }
+# Last month of extended availability, from the same include as of 2025-01. Earlier versions ended before. After
+# it a cluster is abandoned: it cannot be upgraded or scaled, only deleted.
+_END_OF_EXTENDED_AVAILABILITY: Final[Mapping[str, str]] = {"1.26": "2025-03", "1.27": "2025-06", "1.28": "2025-10"}
+_FIRST_LISTED: Final = (1, 26)
+WARNING_DAYS: Final = 90
 # An etcd error makes upgrades between these version bundles fail unless an intermediate bundle is used first
 # (same page).
 _LAST_WITH_OLD_ETCD: Final = (4, 3)
@@ -93,8 +100,8 @@ def is_version(text: str) -> bool:
     return _VERSION_START.fullmatch(text.strip()) is not None
 
 
-def classify_upgrade(start: KubernetesVersion, end: KubernetesVersion) -> UpgradeKind:
-    """Classify the change from a running version to a requested one. A part left out of `end` stays as it is."""
+def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> UpgradeKind:
+    """Determine the kind of a change from a running version. A part left out of `end` stays as it is."""
     if (end.major, end.minor) < (start.major, start.minor):
         return UpgradeKind.DOWNGRADE
     if end.major > start.major or end.minor - start.minor > 1:
@@ -112,7 +119,7 @@ def explain_rejection(current: str, target: str) -> str:
     start, end = parse_version(current), parse_version(target)
     if start is None or end is None:
         return ""
-    kind = classify_upgrade(start, end)
+    kind = determine_upgrade_kind(start, end)
     if kind is UpgradeKind.DOWNGRADE:
         return f"{current} -> {target} is a downgrade. A Kubernetes cluster cannot be downgraded. Keep {current}."
     if kind is not UpgradeKind.SKIPPING:
@@ -129,11 +136,11 @@ def explain_rejection(current: str, target: str) -> str:
 
 
 def explain_not_offered(current: str, target: str, available_versions: Sequence[str]) -> str:
-    """Explain that the platform offers other versions; "" if it offers the target or nothing is known."""
+    """Explain a target without an offer of the platform; "" if it is offered or nothing is known."""
     start, end = parse_version(current), parse_version(target)
     if not available_versions or start is None or end is None:
         return ""
-    if classify_upgrade(start, end) is UpgradeKind.NONE or select_available(end, available_versions):
+    if determine_upgrade_kind(start, end) is UpgradeKind.NONE or select_available(end, available_versions):
         return ""
     return (
         f"{current} -> {target}: Azure offers {format_first(list(available_versions), _MAX_NAMES)} for "
@@ -148,7 +155,7 @@ def list_hops(start: KubernetesVersion, end: KubernetesVersion) -> list[Kubernet
 
 
 def select_available(requested: KubernetesVersion, versions: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Select a site's versions that match a requested minor version, patch and bundle. None if the site's
+    """Select a site's versions matching a requested minor version, patch and bundle. None if the site's
     versions are unknown.
     """
     if versions is None:
@@ -164,6 +171,58 @@ def _is_match(available: KubernetesVersion, requested: KubernetesVersion) -> boo
         # A catalogue may list only minor versions.
         and (-1 in (available.patch, requested.patch) or available.patch == requested.patch)
         and (not requested.bundle or available.bundle in ("", requested.bundle))
+    )
+
+
+class VersionEnd(Struct, frozen=True):
+    """End of extended availability of a version. `date` is a day or a month, "" if the site's catalogue has
+    dropped the version; `days` are those left, negative after it.
+    """
+
+    date: str
+    days: int
+
+    @property
+    def is_past(self) -> bool:
+        """Whether clusters with the version are abandoned."""
+        return self.days < 0
+
+
+def find_version_end(
+    version: KubernetesVersion, today: str, versions: Sequence[str] | None, dates: Mapping[str, str]
+) -> VersionEnd | None:
+    """Find the end of extended availability of a running version; None if unknown. `today` is RFC 3339;
+    `versions` and `dates` are the site's catalogue.
+    """
+    offered = select_available(version, versions)
+    known_dates = [dates[text] for text in offered or () if text in dates]
+    if known_dates:
+        return _build_end(max(known_dates), today)
+    listed = [parsed for text in versions or () if (parsed := parse_version(text)) is not None]
+    if listed and all(version.minor_version < parsed.minor_version for parsed in listed):
+        return VersionEnd("", -1)
+    built_in = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version)
+    if (version.major, version.minor) < _FIRST_LISTED:
+        built_in = min(_END_OF_EXTENDED_AVAILABILITY.values())
+    return _build_end(built_in, today) if built_in else None
+
+
+def _build_end(end: str, today: str) -> VersionEnd:
+    last_day = date.fromisoformat(end) if len(end) > _MONTH_LENGTH else _find_last_day(end)
+    return VersionEnd(end, (last_day - date.fromisoformat(today[:10])).days)
+
+
+def _find_last_day(month: str) -> date:
+    first_day = date.fromisoformat(f"{month}-01")
+    return (first_day + timedelta(days=31)).replace(day=1) - timedelta(days=1)
+
+
+def describe_abandoned(cluster: str, version: str, end: VersionEnd) -> str:
+    """Describe an abandoned cluster."""
+    reason = f"ended on {end.date}" if end.date else "ended: the site's catalogue no longer lists the version"
+    return (
+        f"{cluster} runs {version}. Its extended availability {reason}. Azure does not upgrade or scale such a "
+        "cluster. Create a new cluster, move the workloads, and delete this one."
     )
 
 

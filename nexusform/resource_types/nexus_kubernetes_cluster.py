@@ -10,7 +10,13 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.json_data.plain_data import Path
-from nexusform.kubernetes.versions import UpgradeKind, classify_upgrade, explain_rejection, is_version, parse_version
+from nexusform.kubernetes.versions import (
+    UpgradeKind,
+    determine_upgrade_kind,
+    explain_rejection,
+    is_version,
+    parse_version,
+)
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.nks_pools import (
@@ -250,7 +256,7 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
 
 
 def adjust_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the running version for a request that means the same (none, `v1.30.3`, `1.30`), and the problems of
+    """Return the running version for a request of equal meaning (none, `v1.30.3`, `1.30`), and the problems of
     an upgrade.
     """
     current, target = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
@@ -261,7 +267,7 @@ def adjust_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> t
     start, end = parse_version(current), parse_version(target) if isinstance(target, str) else None
     if start is None or end is None:
         return {}, []
-    if classify_upgrade(start, end) is UpgradeKind.NONE:
+    if determine_upgrade_kind(start, end) is UpgradeKind.NONE:
         return {"kubernetes_version": current}, []
     rejection = explain_rejection(current, str(target))
     return {}, [Problem(("kubernetes_version",), "no-such-upgrade", rejection)] if rejection else []

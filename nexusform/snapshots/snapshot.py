@@ -127,6 +127,7 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     versions: tuple[str, ...] | None = None
     runtime: RuntimeVersion | None = None
     supported_until: Mapping[str, str] = field(default_factory=dict)
+    available_until: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def vms_without_machine(self) -> tuple[str, ...]:
@@ -304,6 +305,7 @@ def _build_site(
         versions=None if supplies is None else supplies.versions,
         runtime=None if supplies is None else supplies.runtime,
         supported_until={} if supplies is None else dict(supplies.supported_until),
+        available_until={} if supplies is None else dict(supplies.available_until),
     )
 
 

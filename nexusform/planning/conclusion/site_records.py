@@ -10,11 +10,12 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Severity
+from nexusform.diagnostics.diagnostic import Severity, has_errors
 from nexusform.interfaces.plugins import Registries, ResourceType
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_key
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.conclusion.version_ends import check_version_ends
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
 from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED
 from nexusform.planning.verdicts.stranded_vms import LOST_VMS_KEY
@@ -73,7 +74,11 @@ def add_capacity(result: PlanResult, registries: Registries) -> PlanResult:
     other_capacity = () if plan.errored else _collect_other_capacity(result, before, after)
     records = _mark_lost_vms(build_site_records(before, after, order), plan)
     marked_plan = mark_existing_findings(replace(plan, sites=records, capacity=capacity, other_capacity=other_capacity))
-    return replace(result, plan=_add_shortage_warnings(marked_plan))
+    ends = tuple(check_version_ends(marked_plan, registries))
+    plan = replace(
+        marked_plan, diagnostics=(*marked_plan.diagnostics, *ends), errored=marked_plan.errored or has_errors(ends)
+    )
+    return replace(result, plan=_add_shortage_warnings(plan))
 
 
 def _add_shortage_warnings(plan: Plan) -> Plan:

@@ -107,7 +107,8 @@ class RuntimeVersion(Struct, frozen=True, array_like=True):
 class Supplies(Struct, frozen=True):
     """Supplies of a site; None if not captured. `volumes`: their number and MiB; `volume_sizes`: the number
     of volumes of each MiB. `versions`: the Kubernetes versions available to clusters there;
-    `supported_until`: the end of support of those with a known date; `runtime`: the version of its machines.
+    `supported_until` and `available_until`: the known ends of support and extended availability;
+    `runtime`: the version of its machines.
     """
 
     networks: tuple[NetworkSupply, ...] | None = None
@@ -118,6 +119,7 @@ class Supplies(Struct, frozen=True):
     runtime: RuntimeVersion | None = None
     supported_until: tuple[tuple[str, str], ...] = ()
     volume_sizes: tuple[tuple[int, int], ...] = ()
+    available_until: tuple[tuple[str, str], ...] = ()
 
 
 class OtherCapacity(Struct, frozen=True):
@@ -191,7 +193,7 @@ def build_supplies_note(supplies: Supplies) -> Mapping[str, Any]:
     document = json.decode(json.encode(supplies))  # lists, as in a state that was read
     if supplies.runtime is None:  # notes of sites without a known runtime stay unchanged
         del document["runtime"]
-    for name in ("supported_until", "volume_sizes"):
+    for name in ("supported_until", "volume_sizes", "available_until"):
         if not document[name]:
             del document[name]
     return {SUPPLIES: document}

@@ -5,12 +5,15 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_path
+from nexusform.planning.conclusion.site_records import add_capacity
 from nexusform.plans.plan import Action
+from nexusform.plans.site_capacity.other_capacity import Supplies, build_supplies_note
 from nexusform.state.objects import State
-from tests.planning.harness import cluster, plan
+from tests.planning.harness import all_types, cluster, plan
 from tests.worlds.small_worlds import racks, site_of, standing
 
 RUNNING = racks(4) + cluster("a", arguments='kubernetes_version = "1.30.3"')
@@ -69,3 +72,42 @@ def test_plan_and_simulation_agree(state: State) -> None:
         expected = {-1: "error", 0: "no change", 1: "upgrade"}.get(hops, "error")
         verdict = "error" if errors else "no change" if action is Action.NO_OP else "upgrade"
         assert verdict == expected, version
+
+
+CATALOGUE = Supplies(
+    versions=("v1.29.8-4.1.0", "v1.30.3-4.2.0", "v1.31.2-4.3.0"),
+    available_until=(("v1.29.8-4.1.0", "2026-01-31"), ("v1.30.3-4.2.0", "2027-01-31"), ("v1.31.2-4.3.0", "2028-01-31")),
+)
+
+
+def find_ends(state: State, version: str) -> list[tuple[str, str]]:
+    """The findings about ends of availability, for a site with the catalogue."""
+    address, instance = next((a, i) for a, i in state.instances.items() if a.type == "nexus_site")
+    assert instance.current is not None
+    noted = replace(instance, current=replace(instance.current, private=build_supplies_note(CATALOGUE)))
+    text = racks(4) + cluster("a", arguments=f'kubernetes_version = "{version}"')
+    result = add_capacity(plan(text, state.replace_instance(address, noted)), all_types()).plan
+    return [(p.severity.value, p.id) for p in result.diagnostics if p.id.endswith("-kubernetes-version")]
+
+
+@pytest.mark.parametrize(
+    ("today", "version", "found"),
+    [
+        ("2026-11-01", "1.30.3", []),
+        ("2026-11-03", "1.30.3", [("warning", "ending-kubernetes-version")]),
+        ("2027-01-31", "1.31.2", []),
+        ("2027-02-01", "1.30.3", [("warning", "abandoned-kubernetes-version")]),
+        ("2027-02-01", "1.31.2", [("error", "abandoned-kubernetes-version")]),
+    ],
+)
+def test_the_end_of_extended_availability(
+    state: State, today: str, version: str, found: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.planning.harness.NOW", f"{today}T00:00:00Z")
+    assert find_ends(state, version) == found
+
+
+def test_an_old_version_has_no_upgrade_path() -> None:
+    old = site_of(standing(racks(4) + cluster("a", arguments='kubernetes_version = "v1.24.9"')))
+    with pytest.raises(DiagnosticsError, match="Azure does not upgrade"):
+        find_path(old, old.clusters, "1.30", {}, "2026-11-22T00:00:00Z")

@@ -194,14 +194,15 @@ class AzClusterNetwork(Struct, frozen=True):
 
 class AzSupplies(Struct, frozen=True):
     """Supplies of a site besides machines; None for a kind that was not captured. `volumes`: count and total
-    MiB. `volume_sizes`: count by MiB. `versions`: available Kubernetes versions with end of support ("" if
-    unknown). `attached`: number of VMs by network id key. `runtime`: runtime version of the machines.
+    MiB. `volume_sizes`: count by MiB. `versions`: available Kubernetes versions with ends of
+    support and availability ("" if unknown). `attached`: number of VMs by network id key.
+    `runtime`: runtime version of the machines.
     """
 
     networks: tuple[AzNetwork, ...] | None = None
     appliances: tuple[AzAppliance, ...] | None = None
     volumes: tuple[int, int] | None = None
-    versions: tuple[tuple[str, str], ...] | None = None
+    versions: tuple[tuple[str, str, str], ...] | None = None
     clusters: tuple[AzClusterNetwork, ...] = ()
     attachments: tuple[tuple[str, int], ...] = ()
     runtime: RuntimeVersion | None = None

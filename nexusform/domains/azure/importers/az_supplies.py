@@ -34,6 +34,7 @@ _BUNDLE_KEY: Final = "patchVersion:"
 _BUNDLE_NAME: Final = re.compile(r"\s*(v?\d[0-9.]*(?:-[0-9.]+)?)(?![\w.-])")
 _NEXT_BUNDLE: Final = "components:"
 # Azure writes the year 0001 for an unknown date.
+_AVAILABILITY_END: Final = re.compile(r"endOfExtendedAvailabilityDate:\s*(20\d\d-\d\d-\d\d)")
 _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 
 
@@ -48,7 +49,7 @@ def read_supplies(items: AzItems) -> AzSupplies:
     versions = None
     if _is_listed(items, VERSIONS):
         minors = chain.from_iterable(item.read_objects("values") for item in items.list_resources(VERSIONS))
-        versions = tuple(dict(chain.from_iterable(map(_parse_versions, minors))).items())
+        versions = tuple({entry[0]: entry for entry in chain.from_iterable(map(_parse_versions, minors))}.values())
     return AzSupplies(
         networks=networks,
         appliances=appliances,
@@ -76,20 +77,22 @@ def _read_upgrade_offer(item: Item, version: str) -> RuntimeUpgradeOffer:
     return RuntimeUpgradeOffer(version, *(item.read_text(name) or "" for name in field_names))
 
 
-def _parse_versions(minor: Item) -> Iterator[tuple[str, str]]:
-    """Parse the versions of one catalogue entry, each with its end of support. The bundles of a minor version
-    are joined in one string: `{ components: {...}, patchVersion: v1.33.4-4.7.0, supportExpiryDate: 2027-06-30
-    00:00:00 +0000 UTC }`.
+def _parse_versions(minor: Item) -> Iterator[tuple[str, str, str]]:
+    """Parse the versions of one catalogue entry, each with its ends of support and availability. The bundles
+    of a minor version are joined in one string: `{ components: {...}, patchVersion: v1.33.4-4.7.0,
+    supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`.
     """
     version = minor.read_text("version")
-    _, *bundles = (minor.read_text("description") or "").split(_BUNDLE_KEY)
-    parsed = [
-        (bundle[1], until[1] if (until := _SUPPORT_END.search(text.partition(_NEXT_BUNDLE)[0])) else "")
-        for text in bundles
-        if (bundle := _BUNDLE_NAME.match(text))
-    ]
+    first, *bundles = (minor.read_text("description") or "").split(_BUNDLE_KEY)
+    parsed = []
+    # The end of availability stands before the name of its bundle, the end of support behind it.
+    for text, previous in zip(bundles, [first, *bundles], strict=False):
+        if bundle := _BUNDLE_NAME.match(text):
+            support = _SUPPORT_END.search(text.partition(_NEXT_BUNDLE)[0])
+            available = _AVAILABILITY_END.search(previous.rpartition(_NEXT_BUNDLE)[2])
+            parsed.append((bundle[1], support[1] if support else "", available[1] if available else ""))
     if parsed or version:
-        yield from parsed or [(version or "", "")]
+        yield from parsed or [(version or "", "", "")]
 
 
 def _is_listed(items: AzItems, kind: str) -> bool:
@@ -192,8 +195,9 @@ def build_supplies(supplies: AzSupplies) -> Supplies:
         else tuple(StorageSupply(supply.name, supply.capacity_gib, supply.used_gib) for supply in supplies.appliances),
         volumes=supplies.volumes,
         volume_sizes=supplies.volume_sizes,
-        versions=None if supplies.versions is None else tuple(version for version, _ in supplies.versions),
-        supported_until=tuple((version, until) for version, until in supplies.versions or () if until),
+        versions=None if supplies.versions is None else tuple(version for version, _, _ in supplies.versions),
+        supported_until=tuple((version, until) for version, until, _ in supplies.versions or () if until),
+        available_until=tuple((version, until) for version, _, until in supplies.versions or () if until),
         runtime=supplies.runtime,
         clusters=tuple(
             ClusterNetworks(

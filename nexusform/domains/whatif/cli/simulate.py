@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -28,6 +29,7 @@ from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.domains.whatif.workflow.simulation_input import SimulationInput, locate_diagnostics, open_snapshot
 from nexusform.snapshots.snapshot import ClusterSnapshot, SiteSnapshot, Snapshot
 from nexusform.workflow.opening.command_context import CommandContext
+from nexusform.workflow.opening.system_io import get_plan_time
 
 Found = TypeVar("Found")
 
@@ -268,7 +270,8 @@ def _build_path_answer(
     sites = {site.id: site for site, _ in selected}
     if len(sites) > 1:
         raise click.UsageError(f"Only one site is allowed; these clusters are on {' and '.join(sorted(sites))}.")
-    path = find_path(selected[0][0], [cluster for _, cluster in selected], target_version, inputs.pods)
+    today = get_plan_time(os.environ)
+    path = find_path(selected[0][0], [cluster for _, cluster in selected], target_version, inputs.pods, today)
     report = build_upgrade_path_report(path, inputs.origin)
     return Answer("kubernetes-upgrade", inputs.origin, report, build_upgrade_path_document(path))
 

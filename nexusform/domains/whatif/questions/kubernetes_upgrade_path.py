@@ -17,7 +17,9 @@ from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.kubernetes.versions import (
     KubernetesVersion,
     UpgradeKind,
-    classify_upgrade,
+    describe_abandoned,
+    determine_upgrade_kind,
+    find_version_end,
     has_etcd_gap,
     list_hops,
     parse_version,
@@ -118,10 +120,15 @@ class UpgradePath(Struct, frozen=True):
 
 
 def find_path(
-    site: SiteSnapshot, clusters: Sequence[ClusterSnapshot], target_text: str, pods: Mapping[str, ClusterPods]
+    site: SiteSnapshot,
+    clusters: Sequence[ClusterSnapshot],
+    target_text: str,
+    pods: Mapping[str, ClusterPods],
+    today: str = "",
 ) -> UpgradePath:
     """Find the hops to a version: the first order of clusters with capacity for all, else the requested one.
-    Raises DiagnosticsError for an invalid version or unreachable targets, all at once.
+    `today` (RFC 3339) decides about abandoned clusters. Raises DiagnosticsError for an invalid version or
+    unreachable targets, all at once.
     """
     target = parse_version(target_text)
     if target is None:
@@ -130,7 +137,7 @@ def find_path(
     starts: dict[str, KubernetesVersion] = {}
     problems: list[Diagnostic] = []
     for cluster in clusters:
-        start = _find_start(cluster, target)
+        start = _find_start(cluster, target, site, today)
         if isinstance(start, Diagnostic):
             problems.append(start)
         else:
@@ -145,7 +152,9 @@ def find_path(
     return UpgradePath(site.id, target, requested_order, search.tried_orders, search.passes < _MAX_PASSES)
 
 
-def _find_start(cluster: ClusterSnapshot, target: KubernetesVersion) -> KubernetesVersion | Diagnostic:
+def _find_start(
+    cluster: ClusterSnapshot, target: KubernetesVersion, site: SiteSnapshot, today: str
+) -> KubernetesVersion | Diagnostic:
     """Find the current version of a cluster if the target is reachable from it."""
     version_text = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
     version = parse_version(version_text)
@@ -158,10 +167,14 @@ def _find_start(cluster: ClusterSnapshot, target: KubernetesVersion) -> Kubernet
         )
         detail = f"{reason}. The hops to {target} are unknown. Set it in {address} and apply."
         return build_error("invalid-kubernetes-version", detail, address=address)
-    kind = classify_upgrade(version, target)
+    kind = determine_upgrade_kind(version, target)
     if kind is UpgradeKind.DOWNGRADE or version.major != target.major:
         detail = f"{cluster.id} is at {version}. It cannot be upgraded to {target}."
         return build_error("invalid-kubernetes-version", detail, address=address)
+    end = find_version_end(version, today, site.versions, site.available_until) if today else None
+    if end is not None and end.is_past and kind is not UpgradeKind.NONE:
+        detail = describe_abandoned(cluster.id, str(version), end)
+        return build_error("abandoned-kubernetes-version", detail, address=address)
     return version
 
 
@@ -220,7 +233,7 @@ def _upgrade_cluster(
 ) -> tuple[ClusterHops, SiteSnapshot]:
     """Upgrade one cluster through all hops; return it and the resulting site."""
     hops: list[Hop] = []
-    ends = [] if classify_upgrade(start, target) is UpgradeKind.NONE else list_hops(start, target)
+    ends = [] if determine_upgrade_kind(start, target) is UpgradeKind.NONE else list_hops(start, target)
     for end in ends:
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
         upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
