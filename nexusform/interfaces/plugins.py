@@ -29,6 +29,7 @@ __all__ = [
     "ChangeResult",
     "ChangeValidator",
     "Clock",
+    "ConfiguredObjectFinder",
     "DataResult",
     "DryRunReporter",
     "ExternalProblem",
@@ -489,6 +490,19 @@ class PermissionUser(Protocol):
         """Set the check of URLs that may receive the credentials of a configuration, and the permission to
         overwrite fields of other managers.
         """
+        ...
+
+
+@runtime_checkable
+class ConfiguredObjectFinder(Protocol):
+    """Provider that finds objects for an import by the arguments of their block instead of an id."""
+
+    def needs_arguments(self, resource_type: str) -> bool:
+        """Return whether objects of a type are found by their arguments."""
+        ...
+
+    def find_configured(self, resource_type: str, arguments: Mapping[str, Any]) -> tuple[ObjectKey, Mapping[str, Any]]:
+        """Find the objects of a block. Raises ProviderProblem with the missing ones."""
         ...
 
 

@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "object_import": (
-        "resolve_import_address CONFIGURATION_SUFFIX render_resource_block import_object "
+        "find_imported_object resolve_import_address CONFIGURATION_SUFFIX render_resource_block import_object "
         "check_generated_path ImportResult find_source_importer add_computed_attributes write_new_file"
     ),
     "locking": "break_lock find_lock_holder LockOptions",

@@ -15,15 +15,18 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 import nexusform
+from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
 from nexusform.diagnostics.source import Position, SourceFile, Span
 from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.files.regular_files import create_file
-from nexusform.interfaces.plugins import Provider, ProviderProblem, Registries
+from nexusform.interfaces.plugins import ConfiguredObjectFinder, ObjectKey, Provider, ProviderProblem, Registries
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import Path as ValuePath
+from nexusform.json_data.plain_data import has_unknown
 from nexusform.language.formatter import format_text
+from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.planning.preparation.prior_state import (
@@ -106,7 +109,7 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
         if target.block is None and not (generate and can_generate):
             result.diagnostics.append(build_missing_configuration_error(target.address, target.span))
             continue
-        found_object = _find_object(target, request, providers, result.diagnostics)
+        found_object = find_imported_object(target, request, providers, result.diagnostics)
         if found_object is None:
             continue
         if not found_object.creation:  # the provider has no creation numbers, so continue those of the state
@@ -147,7 +150,7 @@ def add_computed_attributes(
     return complete
 
 
-def _find_object(
+def find_imported_object(
     target: ImportTarget, request: PlanRequest, providers: Mapping[str, Provider], problems: list[Diagnostic]
 ) -> ObjectState | None:
     """Find the object of an import block at its provider, or add a problem."""
@@ -164,7 +167,13 @@ def _find_object(
         problems.append(build_error("provider-configuration-not-present", detail, target.span, block="import"))
         return None
     try:
-        match = provider.find(target.address.type, target.id)
+        if isinstance(provider, ConfiguredObjectFinder) and provider.needs_arguments(target.address.type):
+            arguments = _evaluate_arguments(target, request, kind.schema, problems)
+            if arguments is None:
+                return None
+            match: tuple[ObjectKey, Mapping[str, Any]] | None = provider.find_configured(target.address.type, arguments)
+        else:
+            match = provider.find(target.address.type, target.id)
     except ProviderProblem as problem:
         problems.append(build_error("import-failed", str(problem), target.span, block="import"))
         return None
@@ -181,6 +190,26 @@ def _find_object(
         return None
     key, attributes = match
     return ObjectState(normalize_imported(kind.schema, attributes, target.id), key.creation, provider=name)
+
+
+def _evaluate_arguments(
+    target: ImportTarget, request: PlanRequest, schema: BlockSchema, problems: list[Diagnostic]
+) -> Mapping[str, Any] | None:
+    """Evaluate the arguments of the block to import into; None with problems if they are not known."""
+    block, address = target.block, target.address
+    if block is None or address.module or address.key is not None:
+        detail = f"{address} must be a block of the root module without count and for_each."
+        problems.append(build_error("import-failed", detail, target.span, block="import"))
+        return None
+    evaluation = build_state_evaluation(request)
+    body, body_problems = prepare_body(block.body, schema, block.span)
+    values, _, value_problems = body.evaluate(evaluation.build_scope(evaluation.root))
+    new_problems = [*body_problems, *value_problems, *evaluation.diagnostics]
+    if not has_errors(new_problems) and has_unknown(values):
+        detail = f"The arguments of {address} are not known yet. Import the objects that it refers to first."
+        new_problems.append(build_error("import-failed", detail, target.span, block="import"))
+    problems += new_problems
+    return None if has_errors(new_problems) else values
 
 
 # --- generated configuration -------------------------------------------------------------------
@@ -361,7 +390,7 @@ def import_object(
         address=address, id=object_id, provider=block.provider, span=Span("", start, start), block=block
     )
     problems: list[Diagnostic] = []
-    found_object = _find_object(target, request, providers, problems)
+    found_object = find_imported_object(target, request, providers, problems)
     if found_object is None:
         return [replace(p, subject=None, block="") for p in problems]
     if not found_object.creation:  # as in find_imports

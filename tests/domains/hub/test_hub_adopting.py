@@ -95,3 +95,60 @@ def test_two_that_are_imported_one_by_one_stand_in_state_side_by_side(hub: Front
         assert code == 0, said
     code, said = told("plan")
     assert code == 0, said
+
+
+def lose_state(hub: Front, told: Told) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    shutil.rmtree("state")
+    hub.log.clear()
+
+
+def is_taken_back(hub: Front, told: Told) -> None:
+    """The plan has no changes, and nothing was written to the hub."""
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes." in said) == (0, True), said
+    assert all(dry for method, _, dry, _ in hub.log if method != "GET")
+
+
+def test_lost_objects_of_a_manifest_are_taken_back_by_blocks(hub: Front, told: Told) -> None:
+    lose_state(hub, told)
+    said = " ".join(told("plan")[1].split())
+    start = said.index('import { to = fleet_hub_manifest.web, id = "')
+    object_id = said[start:].split('"')[1]
+    blocks = (("fleet_hub_manifest.web", object_id), ("fleet_cluster_resource_placement.web", "web"))
+    with Path("main.nf.hcl").open("a") as configuration:
+        configuration.writelines(f'import {{\n  to = {address}\n  id = "{each}"\n}}\n' for address, each in blocks)
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    is_taken_back(hub, told)
+
+
+def test_lost_objects_of_a_manifest_are_taken_back_by_the_command(hub: Front, told: Told) -> None:
+    lose_state(hub, told)
+    assert told("import", "fleet_hub_manifest.web", "web")[0] == 0
+    assert told("import", "fleet_cluster_resource_placement.web", "web")[0] == 0
+    is_taken_back(hub, told)
+
+
+def test_lost_objects_are_imported_into_existing_blocks(hub: Front, told: Told) -> None:
+    lose_state(hub, told)
+    code, said = told("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
+    assert code == 0, said
+    assert 'fleet_cluster_resource_placement" "web"' not in Path("hub.nf.hcl").read_text()
+    is_taken_back(hub, told)
+
+
+def test_objects_of_another_manager_are_not_imported(hub: Front, told: Told) -> None:
+    lose_state(hub, told)
+    write(content="2")
+    settings = hub.get("ConfigMap", "settings", "web")
+    assert settings is not None
+    hub.remove(settings)
+    code, said = told("import", "fleet_hub_manifest.web", "web")
+    assert (code, "has no ConfigMap web/settings." in said) == (1, True), said
+    names = {name: settings[name] for name in ("apiVersion", "kind", "data")}
+    hub.put({**names, "metadata": {"name": "settings", "namespace": "web"}}, "kubectl")
+    code, said = told("import", "fleet_hub_manifest.web", "web")
+    assert (code, "ConfigMap web/settings was not applied by the field manager nexusform" in said) == (1, True), said
+    assert told("import", "fleet_hub_manifest.web", "web", "-take-ownership")[0] == 0

@@ -34,10 +34,10 @@ def describe_existing_object(hub_object: HubObject, key: ObjectKey, address: str
     """Return why an existing object is not overwritten, and the remedy."""
     if key.type == MANIFEST_TYPE:
         return (
-            f"{hub_object.title} already exists on the hub, and this plan would overwrite it. If this state "
-            f"has "
-            "it at another address, say so by a moved block; else take it out of the block, or delete it "
-            "there."
+            f"{hub_object.title} already exists on the hub, and this plan would overwrite it. If this state has it at "
+            "another address, add a moved block. Otherwise import all objects of the block "
+            f'(import {{ to = {address}, id = "{key.id}" }}, with each argument on a line of its own), or remove it '
+            "from the block."
         )
     return (
         f"{hub_object.title} already exists on the hub and is not in state. Import it: "

@@ -13,11 +13,12 @@ from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import HubConnection
 from nexusform.domains.hub.providers.foreign_fields import build_field_warning
 from nexusform.domains.hub.providers.hub_approvals import StepCoordination
+from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
 from nexusform.domains.hub.providers.hub_dry_run import OBJECT_EXISTS, DryRun
 from nexusform.domains.hub.providers.hub_errors import handle_errors, handle_unanswered
 from nexusform.domains.hub.providers.hub_identity import compare_identity, describe_identity, read_identity
 from nexusform.domains.hub.providers.hub_options import HubOptions
-from nexusform.domains.hub.providers.hub_reader import ReadFindings, find_object, read_objects
+from nexusform.domains.hub.providers.hub_reader import ReadFindings, find_manifest, find_object, read_objects
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
 from nexusform.domains.hub.providers.step_writer import StepWriter
 from nexusform.interfaces.plugins import (
@@ -123,6 +124,15 @@ class FleetHubProvider:
         """Return an object for import. Raises ProviderProblem."""
         with handle_errors():
             return find_object(self._connection.connect(), self._options, resource_type, object_id)
+
+    def needs_arguments(self, resource_type: str) -> bool:
+        """Return True for manifests: their block names several objects."""
+        return resource_type == MANIFEST_TYPE
+
+    def find_configured(self, resource_type: str, arguments: Mapping[str, Any]) -> tuple[ObjectKey, Mapping[str, Any]]:
+        """Return the objects of a manifest for import. Raises ProviderProblem."""
+        with handle_errors():
+            return find_manifest(self._connection.connect(), self._options, resource_type, arguments)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Validate a plan by server-side dry run. Raises ProviderProblem."""

@@ -15,6 +15,7 @@ from nexusform.domains.fleet.types.fleet_hub_export import build_placement_attri
 from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS
+from nexusform.domains.hub.providers.field_ownership import is_identity_only
 from nexusform.domains.hub.providers.foreign_fields import (
     build_hub_record,
     build_recreation_warning,
@@ -47,6 +48,7 @@ from nexusform.domains.hub.providers.object_access import (
     describe_blockers,
     find_path,
     get_identity,
+    is_applied_by,
     is_deleting,
     list_existing,
 )
@@ -65,6 +67,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ReadResult
+from nexusform.resource_types.registry import RESOURCE_TYPES
 
 Values = Mapping[str, Any]
 T = TypeVar("T")
@@ -241,6 +244,34 @@ def find_object(
             else {}
         )
     return ObjectKey(resource_type, object_id, 0), attributes
+
+
+def find_manifest(
+    hub: HubClient, options: HubOptions, resource_type: str, arguments: Values
+) -> tuple[ObjectKey, Values]:
+    """Return the objects of a manifest to import, as they are on the hub. All must exist, and belong to the
+    field manager of this configuration. Raises ProviderProblem, ApiError and HubProblem.
+    """
+    hub_objects = build_objects(resource_type, arguments)
+    bodies = [hub.get(path) if (path := find_path(hub, item)) else None for item in hub_objects]
+    missing = [item.title for item, body in zip(hub_objects, bodies, strict=True) if body is None]
+    if missing or not hub_objects:
+        raise ProviderProblem(f"The hub {hub.server} has no {format_first(missing or ['object'], _MAX_NAMES)}.")
+    existing = [body for body in bodies if body is not None]
+    for hub_object, body in zip(hub_objects, existing, strict=True):
+        reject_managed(options, body, "import")
+        is_own = is_identity_only(hub_object.body) or is_applied_by(body, options.manager)
+        if not is_own and not options.takes_ownership:
+            raise ProviderProblem(
+                f"{hub_object.title} was not applied by the field manager {options.manager}. To import it, repeat the "
+                "command with -take-ownership."
+            )
+    kind = RESOURCE_TYPES[resource_type]
+    attributes = {**arguments, **(kind.derive(arguments) if kind.derive is not None else {})}
+    if any(True for item, body in zip(hub_objects, existing, strict=True) for _ in _find_differences(item, body)):
+        attributes = build_observed_attributes(resource_type, attributes, hub_objects, existing)
+    object_id = kind.identify(arguments)
+    return ObjectKey(resource_type, object_id, 0), {**attributes, "id": object_id}
 
 
 class _ObjectReader:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.applying.events import StepEvent
-from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count, format_first
 from nexusform.diagnostics.source import Position, Span
@@ -21,13 +21,14 @@ from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem, resolve_location
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.fleet import NAME
+from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
 from nexusform.domains.hub.providers.hub_options import HubOptions
 from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 from nexusform.domains.hub.providers.hub_reader import PREDICTED_ATTRIBUTES
 from nexusform.domains.hub.providers.object_access import find_tool_manager
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.planning.plan_request import ImportedObject
-from nexusform.planning.preparation.prior_state import normalize_imported
+from nexusform.planning.preparation.prior_state import ImportTarget, normalize_imported
 from nexusform.plans.plan import Action, Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
@@ -40,11 +41,12 @@ from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.object_import import (
     ImportResult,
     check_generated_path,
+    find_imported_object,
     render_resource_block,
     write_new_file,
 )
 from nexusform.workflow.runs.provider_identity import check_identities
-from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run
+from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run, build_base_request
 
 PROVIDER: Final = "fleet"
 # Types of user-created objects in planning order. Evictions, runs and approvals are records of past actions.
@@ -86,7 +88,7 @@ def import_hub(
     problems += read_problems
     with ExitStack() as exit_stack:
         try:
-            server, imported, skipped = _read_objects(location, state, exit_stack)
+            server, imported, skipped = _read_objects(location, state, configuration, exit_stack)
         except (HubProblem, ApiError, ProviderProblem) as problem:
             problems.append(build_error("unreadable-hub", str(problem)))
             return ImportResult(diagnostics=tuple(problems), sources=sources)
@@ -111,7 +113,7 @@ def import_hub(
 
 
 def _read_objects(
-    location: CommandContext, state: State, exit_stack: ExitStack
+    location: CommandContext, state: State, configuration: Configuration | None, exit_stack: ExitStack
 ) -> tuple[str, ImportedObjects, list[Diagnostic]]:
     """Return the hub's URL, the objects to import by address, and warnings about those of other managers."""
     connection = HubConnection(resolve_location({}, location.kubeconfig_trust))
@@ -139,8 +141,32 @@ def _read_objects(
             continue
         match = provider.find(type_name, object_id)
         if match is not None:
-            imported[_assign_address(type_name, object_id, names)] = (object_id, match[1])
+            block = _find_block(configuration, type_name, object_id)
+            if block is not None:
+                address = Address((), "managed", type_name, block.name)
+            else:
+                address = _assign_address(type_name, object_id, names)
+            imported[address] = (object_id, match[1])
     return hub.server, imported, list(_report_skipped(skipped))
+
+
+def _find_block(configuration: Configuration | None, type_name: str, object_id: str) -> ResourceBlock | None:
+    """Return the existing block of an object of the hub, by its name; None without one."""
+    for block in configuration.root.resources.values() if configuration is not None else ():
+        is_single = block.mode == "managed" and block.count is None and block.for_each is None
+        if is_single and block.type == type_name and _build_object_id(block) == object_id:
+            return block
+    return None
+
+
+def _build_object_id(block: ResourceBlock) -> str:
+    """Return the id from literal arguments; the name defaults to the label."""
+    attributes = {item.name: item.expression for item in getattr(block.body, "attributes", ())}
+    namespace, name = (
+        str(getattr(attributes.get(argument), "value", default))
+        for argument, default in (("namespace", ""), ("name", block.name))
+    )
+    return f"{namespace}/{name}" if namespace else name
 
 
 def _list_user_objects(hub: HubClient) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -187,7 +213,10 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
     has_data = root is not None and any(b.type == "fleet_hub" for b in root.resources.values())
     blocks = [] if root is not None and PROVIDER in root.providers else ['provider "fleet" {}\n']
     blocks += [] if has_data else [_DATA_BLOCK]
+    configured = {str(block.address) for block in root.resources.values()} if root is not None else set()
     for address, (_, attributes) in imported.items():
+        if str(address.config_address) in configured:
+            continue
         schema = types[address.type].schema
         blocks.append(
             render_resource_block(address, schema, normalize_imported(schema, attributes, ""), provider=PROVIDER)
@@ -207,6 +236,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
         values = normalize_imported(types[address.type].schema, attributes, object_id)
         object_state = ObjectState(values, last_creation + number, provider=PROVIDER)
         imports[address] = ImportedObject(object_id, object_state, span)
+    imports |= _find_manifests(run, last_creation + len(imports))
     plan = _plan_import(run, imports)
     predicted_changes = {c.address: c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP}
     if predicted_changes:  # a hub reports an empty selection before the first staged run
@@ -216,12 +246,35 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
     if has_errors(problems):
         return problems
-    changes = [c for c in plan.changes if c.address in imports and c.action is not Action.NO_OP]
+    changes = [change for change in plan.changes if change.action is not Action.NO_OP]
     if changes:
         address_list = format_first([str(change.address) for change in changes], _MAX_NAMES)
-        detail = f"An import changes nothing, and what was written for {address_list} would. Nothing was taken over."
+        detail = (
+            f"An import changes nothing, but the configuration would change {address_list}. Nothing was imported. "
+            "Correct the configuration, or import the other objects one by one."
+        )
         return [*problems, build_error("import-with-changes", detail)]
     return [*problems, *apply_plan(run, plan, _SilentEvents(), PlanApplyOptions()).diagnostics]
+
+
+def _find_manifests(run: Run, last_creation: int) -> dict[Address, ImportedObject]:
+    """Return the objects of manifests in the configuration; others may depend on them. Manifests without all
+    objects on the hub are left out.
+    """
+    imports: dict[Address, ImportedObject] = {}
+    span = Span("", Position(1, 1, 0), Position(1, 1, 0))
+    request = build_base_request(run.project, run.stored)
+    for block in run.project.configuration.root.resources.values():
+        address = Address((), "managed", block.type, block.name)
+        is_candidate = block.type == MANIFEST_TYPE and block.count is None and block.for_each is None
+        if not is_candidate or address in run.stored.state.instances or block.provider.split(".")[0] != PROVIDER:
+            continue
+        target = ImportTarget(address, "", block.provider, block.header_span, block)
+        found = find_imported_object(target, request, run.providers, [])
+        if found is not None:
+            numbered = replace(found, creation=last_creation + len(imports) + 1)
+            imports[address] = ImportedObject(str(found.attributes["id"]), numbered, span)
+    return imports
 
 
 def _plan_import(run: Run, imports: Mapping[Address, ImportedObject]) -> Plan:
