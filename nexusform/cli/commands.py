@@ -129,7 +129,11 @@ class Command(click.Command):
             if name == "chdir":
                 command_line = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
                 raise click.UsageError(f"-chdir must precede the command: {command_line} ...", ctx)
-            suggestion = suggest_name(f"-{name}", [f"-{known}" for known, each in flags.items() if not each.hidden])
+            from nexusform.cli.removed_words import find_flag_hint
+
+            hint = find_flag_hint(" ".join(ctx.command_path.split()[1:]), name)
+            known_flags = [f"-{known}" for known, each in flags.items() if not each.hidden]
+            suggestion = hint or suggest_name(f"-{name}", known_flags)
             raise click.UsageError(f"Unknown flag -{name}.{suggestion}", ctx)
         if flag.is_switch:
             return [f"-{name}={value if equals else 'true'}"]

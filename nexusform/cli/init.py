@@ -7,7 +7,7 @@ import sys
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_switch
+from nexusform.cli.arguments import declare_group, declare_switch, ignored
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen, is_input_allowed
 from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context
@@ -24,11 +24,12 @@ class InitArguments(Struct, frozen=True, kw_only=True):
     force_copy: bool = declare_switch("With -migrate-state, overwrite an existing state")
     input: bool = declare_switch("Do not offer a first configuration", default=True)
     upgrade: bool = declare_switch("Accepted for compatibility, ignored")
+    backend: bool = declare_switch("Check the configuration only", default=True)
     lock: LockFlags = declare_group(LockFlags)
     view: ViewFlags = declare_group(ViewFlags)
 
 
-@define_command("init", InitArguments)
+@define_command("init", InitArguments, accepts=(ignored("get", switch=True),))
 def init(arguments: InitArguments) -> int:
     """Check the configuration, prepare the backend and print a summary.
 
@@ -40,6 +41,7 @@ def init(arguments: InitArguments) -> int:
         reconfigure=arguments.reconfigure,
         migrate=arguments.migrate_state or arguments.force_copy,
         force_copy=arguments.force_copy,
+        has_backend=arguments.backend,
         locking=arguments.lock.build_options(),
     )
     screen = arguments.view.create_screen()

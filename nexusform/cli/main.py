@@ -90,6 +90,12 @@ _COMMAND_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
 }
 # Terraform commands without an equivalent, and their replacements.
 _HINTS: Final[dict[str, str]] = {
+    "preview": 'Use "nexusform plan".',
+    "diff": 'Use "nexusform plan".',
+    "drift": 'Use "nexusform plan -refresh-only" for the state, or "nexusform reconcile" for a site.',
+    "up": 'Use "nexusform apply".',
+    "down": 'Use "nexusform destroy".',
+    "modules": 'Use "nexusform init": it lists the local modules.',
     "login": "nexusform has no login: backends and providers read their own credentials (docs/state-and-teams.md).",
     "logout": "nexusform has no login, so there is no logout.",
     "env": 'Use "nexusform workspace".',
@@ -224,6 +230,8 @@ def _start_log(arguments: Sequence[str]) -> None:
         own_variable = terraform_variable.replace("TF_", "NF_")
         if terraform_variable in os.environ and own_variable not in os.environ:
             click.echo(f"{terraform_variable} is ignored. Use {own_variable}.", err=True)
+    if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:
+        click.echo(f'TF_WORKSPACE selects the workspace "{os.environ["TF_WORKSPACE"]}".', err=True)
     words = [word.partition("=")[0] if word.startswith("-") else word for word in arguments]
     flags = [word for word in words if word.startswith("-")]
     log_event("info", "command", name=words[0] if words else "", flags=flags, version=nexusform.__version__)

@@ -71,7 +71,7 @@ def _show_one(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, 
     name = arguments.name
     output_state = outputs.get(name)
     if output_state is None:
-        detail = f'The state has no output "{name}".{suggest_name(name, outputs)}'
+        detail = f'The state has no output "{name}".{suggest_name(name, outputs)} `nexusform apply` records outputs.'
         screen.print_diagnostics([build_error("output-not-found", detail, headline=f'Output "{name}" not found')], {})
         return 1
     if arguments.as_json:

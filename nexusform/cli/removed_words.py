@@ -1,4 +1,4 @@
-"""Words of the command line that were removed, each with what to use instead."""
+"""Words of other tools and of earlier versions on the command line, each with its replacement."""
 
 from __future__ import annotations
 
@@ -28,6 +28,27 @@ REMOVED_FLAGS: Final[Mapping[str, str]] = {
     "predict -arm-template": _WHAT_IF,
     "predict -parameters": _WHAT_IF,
 }
+
+
+_APPROVE: Final = "Use -auto-approve."
+_NO_PLUGINS: Final = "Providers come with nexusform, so there is nothing to download."
+# Flags of other tools: by command and name, or by name for any command.
+_FLAG_HINTS: Final[Mapping[str, str]] = {
+    "plan terraform-plan": "Use: nexusform predict -terraform-plan=FILE -inventory=DIR",
+    "plan arm-what-if": "Use: nexusform predict -arm-what-if=FILE -inventory=DIR",
+    "init plugin-dir": _NO_PLUGINS,
+    "init get-plugins": _NO_PLUGINS,
+    "init lockfile": _NO_PLUGINS,
+    **dict.fromkeys(("y", "yes", "approve", "force"), _APPROVE),
+}
+
+
+def find_flag_hint(command: str, name: str) -> str:
+    """Return the hint for a flag of another tool after a blank, "" if there is none."""
+    hint = _FLAG_HINTS.get(f"{command} {name}")
+    if hint is None and command in {"apply", "destroy", "sites apply"}:
+        hint = _FLAG_HINTS.get(name)
+    return f" {hint}" if hint else ""
 
 
 def find_removed_command(words: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -125,11 +126,28 @@ def _check_type(block: syntax.Block, mode: Mode, known_types: KnownTypes, proble
         keyword_ = "data" if mode == "managed" else "resource"
         hint = f' It is {other_kind}: write {keyword_} "{label.value}" "{block.labels[1].value}".'
     else:
-        hint = suggest_name(label.value, types)
+        hint = _find_type_hint(label.value) or suggest_name(label.value, types)
     kind, noun = (
         ("invalid-resource-type", "resource type") if mode == "managed" else ("invalid-data-source", "data source")
     )
     problems.append(build_error(kind, f'nexusform has no {noun} "{label.value}".{hint}', label.span))
+
+
+# Types of other tools and short names, with the type to write.
+_OTHER_TYPES: Final = {
+    "nexus_cluster": "nexus_kubernetes_cluster",
+    "nexus_vm": "nexus_virtual_machine",
+    "nexus_machine": "nexus_bare_metal_machine",
+    "nexus_pool": "nexus_agent_pool",
+    "nexus_node_pool": "nexus_agent_pool",
+}
+
+
+def _find_type_hint(name: str) -> str:
+    """Return the hint for a type of another tool, or a short name; "" if there is none."""
+    if name.startswith(("azapi_", "azurerm_")):
+        return " To check a Terraform plan: nexusform predict -terraform-plan=FILE -inventory=DIR"
+    return f' Did you mean "{_OTHER_TYPES[name]}"?' if name in _OTHER_TYPES else ""
 
 
 def _report_provisioner(block: syntax.Block) -> Diagnostic:

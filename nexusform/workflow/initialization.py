@@ -42,11 +42,12 @@ from nexusform.workflow.runs.locking import LockOptions, acquire_lock
 
 
 class InitOptions(Struct, frozen=True):
-    """Options for a changed backend."""
+    """Options for a changed backend. Without `has_backend`, only the configuration is checked."""
 
     reconfigure: bool = False
     migrate: bool = False
     force_copy: bool = False
+    has_backend: bool = True
     locking: LockOptions = field(default_factory=LockOptions)
 
 
@@ -64,6 +65,8 @@ def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
     sources = configuration.files if configuration else {}
     if configuration is None or has_errors(problems):
         return InitResult((), tuple(problems), sources)
+    if not options.has_backend:
+        return InitResult(tuple(_describe_configuration(configuration)), tuple(problems), sources)
     saved_choice = load_choice(context)
     from_flags, new_problems = parse_backend_flags(context, get_backend_type(configuration.settings))
     problems += new_problems

@@ -90,9 +90,11 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
     try:
         pattern = parse_pattern(address)
     except AddressProblem as problem:
-        return Explanations(
-            diagnostics=(build_error("invalid-address", f"{problem}{_suggest_command(context, address)}"),)
-        )
+        owner = "" if name else _find_owner(context, address, plan_path)
+        if owner:
+            return explain_object(context, owner, address, plan_path)
+        hint = f"Write the resource address before the object: nexusform explain ADDRESS {quote(address)}"
+        return Explanations(diagnostics=(build_error("invalid-address", f"{problem} {hint}"),))
     opened, request, problems = _build_request(context, plan_path)
     if opened.project is None or request is None:
         return Explanations(diagnostics=tuple(problems), sources=opened.sources)
@@ -106,15 +108,21 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
     return replace(answer, diagnostics=(*problems, *answer.diagnostics), sources=opened.sources)
 
 
-def _suggest_command(context: CommandContext, name: str) -> str:
-    """Return a hint with the correct command if an object name was given as address."""
-    opened, request, _ = _build_request(context, "")
+def _find_owner(context: CommandContext, name: str, plan_path: str) -> str:
+    """Return the address of the resource with an object of this name, in the plan or the state; "" if there is
+    none.
+    """
+    saved = read_plan(plan_path, context)[0] if plan_path else None
+    for row in saved.plan.placements if saved is not None else ():
+        if name in {row.object, row.platform_name}:
+            return str(row.address)
+    opened, request, _ = _build_request(context, plan_path)
     instances = request.state.instances if opened.project is not None and request is not None else {}
     for address, instance in instances.items():
         attributes = instance.current.attributes if instance.current is not None else {}
         if any(name in (attributes.get(attribute) or ()) for attribute in _OBJECT_ATTRIBUTES):
-            return f" That is an object of {address}: nexusform explain {quote(str(address))} {name}"
-    return f" Write the resource address before the object: nexusform explain ADDRESS {quote(name)}"
+            return str(address)
+    return ""
 
 
 def _build_request(context: CommandContext, plan_path: str) -> tuple[OpenResult, PlanRequest | None, list[Diagnostic]]:

@@ -145,8 +145,8 @@ class CommandContext(Struct, frozen=True):
 
     @property
     def workspace(self) -> str:
-        """The workspace of NF_WORKSPACE or of the last `workspace select`."""
-        name = self.environment.get("NF_WORKSPACE", "")
+        """The workspace of NF_WORKSPACE, TF_WORKSPACE or of the last `workspace select`."""
+        name = self.environment.get("NF_WORKSPACE") or self.environment.get("TF_WORKSPACE", "")
         if name or not self.is_data_directory_trusted:
             return name or DEFAULT_WORKSPACE
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
@@ -81,7 +82,8 @@ def read_plan(path: str, context: CommandContext) -> tuple[SavedPlan | None, lis
     try:
         data = read_limited_file(path, context)
     except FileProblem as problem:
-        return None, [build_error("unreadable-plan", str(problem))]
+        hint = "" if Path(path).exists() else f" To save a plan: nexusform plan -out={shlex.quote(path)}"
+        return None, [build_error("unreadable-plan", f"{problem}{hint}")]
     data, problems = decrypt_document(data, path, context)
     if has_errors(problems):
         return None, problems

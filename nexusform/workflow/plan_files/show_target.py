@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 
 from msgspec import Struct
 
@@ -12,6 +13,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.plans.saved.plan_file import SavedPlan
+from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
 from nexusform.state import codec
 from nexusform.state.objects import EMPTY, InstanceState, State
@@ -50,7 +52,9 @@ def find_show_target(context: CommandContext, target: str) -> ShowTarget:
         try:
             pattern = parse_pattern(target)
         except AddressProblem as problem:
-            return ShowTarget((build_error("nothing-to-show", f'There is no file "{target}", and {problem}'),))
+            return ShowTarget((_build_missing_file_error(target, f"Nor is it an address: {problem}"),))
+    if pattern is not None and pattern.type not in build_registries().resource_types and not pattern.module:
+        return ShowTarget((_build_missing_file_error(target, f'Nor is "{pattern.type}" a resource type.'),))
     backend, problems, sources = find_backend(context)
     if backend is None:
         return ShowTarget(tuple(problems), sources)
@@ -67,6 +71,11 @@ def find_show_target(context: CommandContext, target: str) -> ShowTarget:
         problems.append(build_error("no-such-state-resource", f"The state has no object at {target}.{suggestion}"))
     instances = {address: state.instances[address] for address in addresses}
     return ShowTarget(tuple(problems), sources, state=state, instances=instances)
+
+
+def _build_missing_file_error(target: str, reason: str) -> Diagnostic:
+    detail = f'There is no plan or state file "{target}". {reason} To save a plan: nexusform plan -out={quote(target)}'
+    return build_error("no-such-plan-file", detail)
 
 
 def _read_file(context: CommandContext, path: str) -> ShowTarget:

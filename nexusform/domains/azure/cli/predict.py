@@ -9,7 +9,14 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import declare_choice, declare_group, declare_number, declare_switch, declare_text
+from nexusform.cli.arguments import (
+    declare_choice,
+    declare_group,
+    declare_number,
+    declare_optional,
+    declare_switch,
+    declare_text,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.plan import PlanDisplay, create_display, get_exit_code, parse_limit_flag
 from nexusform.cli.planning_flags import PlacementFlags
@@ -35,6 +42,7 @@ _NO_CHANGES: Final = "{path} contains no Microsoft.NetworkCloud resources. There
 class PredictArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `predict`."""
 
+    file: str = declare_optional("", metavar="")
     terraform_plan: str = declare_text("Read the output of `terraform show -json PLANFILE`", metavar="FILE")
     arm_what_if: str = declare_text("Read the JSON of `az deployment group what-if`", metavar="FILE")
     deployment_stack: str = declare_text("Read the what-if of a deployment stack (JSON)", metavar="FILE")
@@ -59,6 +67,11 @@ def predict(arguments: PredictArguments) -> int:
     templates need the what-if. Writes nothing; needs no configuration and no state. Reports,
     -fail-on and exit codes are those of `plan`.
     """
+    if arguments.file:
+        raise click.UsageError(
+            f"A file needs its flag: nexusform predict -terraform-plan={arguments.file} -inventory=DIR\n"
+            f"For Bicep and ARM: -arm-what-if={arguments.file}"
+        )
     path, read_changes = _select_source(arguments)
     limits = parse_limit_flag(arguments.fail_on)
     display = create_display(

@@ -6,6 +6,7 @@ configuration is in a temporary directory.
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -106,12 +107,24 @@ def open_prediction(
         yield _build_prediction(replace(location, directory=directory), inventory, changes, problems, scheduler)
 
 
+def _read_input() -> bytes:
+    """Read another tool's plan from stdin. Raises FileProblem."""
+    content = sys.stdin.buffer.read(_MAX_BYTES + 1)
+    if not content:
+        raise FileProblem("There is no plan on stdin.")
+    if len(content) > _MAX_BYTES:
+        raise FileProblem(f"The plan on stdin has more than {_MAX_BYTES} bytes, the limit.")
+    return content
+
+
 def _read_plan_changes(
     path: str, read_changes: ReadChanges, confinement: Confinement
 ) -> tuple[tuple[AzChange, ...], list[Diagnostic]]:
     """Read the changes of another tool's plan, with diagnostics."""
     try:
-        content = read_file(path, _MAX_BYTES, confinement.get_operator_confinement(path))
+        content = (
+            _read_input() if path == "-" else read_file(path, _MAX_BYTES, confinement.get_operator_confinement(path))
+        )
     except FileProblem as problem:
         return (), [build_error("unreadable-file", str(problem))]
     changes, findings = read_changes(path, content)
