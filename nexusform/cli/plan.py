@@ -15,6 +15,7 @@ from nexusform.cli.run_reporter import PlanView, Reporter, TextReporter
 from nexusform.cli.shared_flags import (
     LockFlags,
     ViewFlags,
+    accepts_unconfined,
     create_context,
     declare_migration_flag,
     declare_ownership_flag,
@@ -258,9 +259,11 @@ def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
     """Load the signer of -sign=KEYFILE before planning."""
     if not key_file:
         return None, []
-    from nexusform.workflow.plan_files.plan_signing import create_signer
+    from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
 
-    return create_signer(key_file, create_context().confinement)
+    confinement = create_context().confinement
+    unsafe = check_signable(is_confined=bool(confinement.root), accepts_unconfined=accepts_unconfined())
+    return (None, unsafe) if unsafe else create_signer(key_file, confinement)
 
 
 def parse_limit_flag(flag: str) -> tuple[Limit, ...]:

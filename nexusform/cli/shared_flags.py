@@ -102,6 +102,11 @@ def create_context(
     )
 
 
+def accepts_unconfined() -> bool:
+    """Return whether -confine=false was typed; NF_CONFINE does not count."""
+    return get_trust_flags().confine in ("0", "false")
+
+
 def parse_duration(text: str) -> float:
     """Parse a duration in seconds from `90s`, `5m`, `1h30m`, `0`. Raises a usage error."""
     if re.fullmatch(r"\d+(?:\.\d+)?", text):

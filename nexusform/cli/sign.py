@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_group, declare_optional, declare_text
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.cli.shared_flags import ViewFlags, accepts_unconfined, create_context
 from nexusform.diagnostics.diagnostic import has_errors
 
 
@@ -23,15 +23,16 @@ class SignArguments(Struct, frozen=True, kw_only=True):
 def sign(arguments: SignArguments) -> int:
     """Sign the approved plan PLANFILE. Replaces an existing signature.
 
-    The plan does not change. `apply -verify=key:FILE` accepts only signed plans. Keep the key away
-    from jobs that read unreviewed input.
+    The plan does not change. It must be from a sandboxed run (-confine), unless -confine=false is
+    typed. `apply -verify=key:FILE` accepts only signed plans. Keep the key away from jobs that read
+    unreviewed input.
     """
     if arguments.planfile is None or not arguments.key:
         raise click.UsageError("Specify the plan and the key: nexusform sign -key=KEYFILE PLANFILE.")
     from nexusform.workflow.plan_files.plan_signing import sign_plan
 
     screen = arguments.view.create_screen()
-    problems = sign_plan(arguments.planfile, arguments.key, create_context())
+    problems = sign_plan(arguments.planfile, arguments.key, create_context(), accepts_unconfined=accepts_unconfined())
     screen.print_diagnostics(problems, {})
     if has_errors(problems):
         return 1

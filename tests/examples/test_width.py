@@ -217,7 +217,7 @@ USAGE = (
     "plan -fail-on=moved",
     "plan -fail-on=capacity:-1,certainty:7,speed:1",
     "plan -target=nothing.at.all",
-    "plan -out=p -sign=key.pem",
+    "plan -out=p -sign=key.pem -confine=false",
     "plan -samples=many",
     "explain",
     "explain nexus_site.lab",

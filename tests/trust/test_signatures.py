@@ -56,12 +56,12 @@ def refused(capsys: pytest.CaptureFixture[str], *flags: str) -> str:
 
 
 def test_a_plan_with_the_signature_is_applied() -> None:
-    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     assert run_command_line(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
 
 
 def test_a_signed_plan_needs_no_verification_and_is_applied_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     signed = Path("p.nfplan").read_bytes()
     assert run_command_line(["apply", "p.nfplan"]) == 0
     members = plan_file.unpack_archive(signed) or {}
@@ -73,7 +73,7 @@ def test_a_signed_plan_needs_no_verification_and_is_applied_once(capsys: pytest.
 
 def test_the_signature_lies_within_the_encryption() -> None:
     Path("encryption.nf.hcl").write_text(ENCRYPTION)
-    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     assert b"signature" not in Path("p.nfplan").read_bytes()
     assert run_command_line(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
 
@@ -85,13 +85,13 @@ def test_a_plan_without_a_signature_is_refused(capsys: pytest.CaptureFixture[str
 
 def test_a_plan_that_another_key_signed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     write_keys("mallory")
-    assert run_command_line(["plan", "-out=p.nfplan", "-sign=mallory.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=mallory.key", "-confine=false"]) == 0
     assert "It was signed with the key" in refused(capsys, "-verify=key:team.pub")
     both = ("-verify=key:team.pub", "-verify=key:mallory.pub")
     assert "It was signed with the key" in refused(capsys, *both)
     members = plan_file.unpack_archive(Path("p.nfplan").read_bytes()) or {}
     signature = json.loads(members["signature.json"])
-    assert run_command_line(["plan", "-out=q.nfplan", "-sign=team.key"]) == 0
+    assert run_command_line(["plan", "-out=q.nfplan", "-sign=team.key", "-confine=false"]) == 0
     mine = json.loads((plan_file.unpack_archive(Path("q.nfplan").read_bytes()) or {})["signature.json"])
     signature["key"] = mine["key"]
     members["signature.json"] = json.dumps(signature).encode()
@@ -100,14 +100,14 @@ def test_a_plan_that_another_key_signed_is_refused(capsys: pytest.CaptureFixture
 
 
 def test_a_plan_that_was_changed_after_it_was_signed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     forge(Path("p.nfplan"), "steps.json", more_machines)
     assert "Its signature is invalid" in refused(capsys, "-verify=key:team.pub")
 
 
 @pytest.mark.parametrize("signature", [b"", b"[]", b"{}", b'{"algorithm":"none"}', b'{"algorithm":7,"key":[]}'])
 def test_a_broken_signature_is_refused(signature: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     members = plan_file.unpack_archive(Path("p.nfplan").read_bytes()) or {}
     members["signature.json"] = signature
     Path("p.nfplan").write_bytes(plan_file.pack_archive(members))
@@ -117,7 +117,7 @@ def test_a_broken_signature_is_refused(signature: bytes, capsys: pytest.CaptureF
 def test_keys_of_openssl_are_taken() -> None:
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "o.key"], check=True)
     subprocess.run(["openssl", "pkey", "-in", "o.key", "-pubout", "-out", "o.pub"], check=True)
-    assert run_command_line(["plan", "-out=p.nfplan", "-sign=o.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=o.key", "-confine=false"]) == 0
     assert run_command_line(["apply", "-verify=key:o.pub", "p.nfplan"]) == 0
 
 
@@ -126,9 +126,9 @@ def test_a_plan_is_signed_once_it_was_approved(encryption: str, capsys: pytest.C
     if encryption:
         Path("encryption.nf.hcl").write_text(encryption)
     write_keys("mallory")
-    assert run_command_line(["plan", "-out=p.nfplan", "-sign=mallory.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=mallory.key", "-confine=false"]) == 0
     assert "It was signed with the key" in refused(capsys, "-verify=key:team.pub")
-    assert run_command_line(["sign", "-key=team.key", "p.nfplan"]) == 0
+    assert run_command_line(["sign", "-key=team.key", "p.nfplan", "-confine=false"]) == 0
     assert (b"signature" in Path("p.nfplan").read_bytes()) == (not encryption)
     assert Path("p.nfplan").stat().st_mode & 0o777 == 0o600
     assert run_command_line(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
@@ -140,10 +140,10 @@ def test_what_cannot_be_signed_is_left_as_it_is(capsys: pytest.CaptureFixture[st
     Path("odd.nfplan").write_bytes(plan[:-1])
     for words, expected in (
         (["sign", "p.nfplan"], "Specify the plan and the key"),
-        (["sign", "-key=team.pub", "p.nfplan"], "is a public key"),
-        (["sign", "-key=team.key", "absent"], 'There is no file "absent"'),
-        (["sign", "-key=team.key", "odd.nfplan"], "Bytes are missing, changed or added"),
-        (["sign", "-key=team.key", "main.nf.hcl"], "was not written by nexusform plan"),
+        (["sign", "-key=team.pub", "p.nfplan", "-confine=false"], "is a public key"),
+        (["sign", "-key=team.key", "absent", "-confine=false"], 'There is no file "absent"'),
+        (["sign", "-key=team.key", "odd.nfplan", "-confine=false"], "Bytes are missing, changed or added"),
+        (["sign", "-key=team.key", "main.nf.hcl", "-confine=false"], "was not written by nexusform plan"),
     ):
         assert run_command_line(words) == 1
         assert expected in " ".join(capsys.readouterr().err.replace("│", " ").split())
@@ -174,7 +174,7 @@ def odd_keys() -> dict[str, tuple[bytes, str]]:
 def test_a_key_to_sign_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     for key, expected in odd_keys().values():
         Path("odd.key").write_bytes(key)
-        assert run_command_line(["plan", "-out=p.nfplan", "-sign=odd.key"]) == 1
+        assert run_command_line(["plan", "-out=p.nfplan", "-sign=odd.key", "-confine=false"]) == 1
         captured = capsys.readouterr()
         told = " ".join(captured.err.replace("│", " ").split())
         assert not captured.out  # nothing is planned for nothing
@@ -182,12 +182,12 @@ def test_a_key_to_sign_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFix
         assert expected in told
         assert run_command_line(["show", "-json", "p.nfplan"]) == 0
         assert json.loads(capsys.readouterr().out)["errored"] is True
-    assert run_command_line(["plan", "-out=p.nfplan", "-sign=absent.key"]) == 1
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=absent.key", "-confine=false"]) == 1
     assert 'There is no file "absent.key"' in capsys.readouterr().err
 
 
 def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key"]) == 0
+    assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     assert "is a private key" in refused(capsys, "-verify=key:team.key")
     curve = ec.generate_private_key(ec.SECP256R1()).public_key()
     Path("odd.pub").write_bytes(curve.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
@@ -200,7 +200,7 @@ def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["plan", "-sign=team.key"], "Add -out=FILE"),
+        (["plan", "-sign=team.key", "-confine=false"], "Add -out=FILE"),
         (["apply", "-verify=key:team.pub"], "needs a plan file"),
         (["apply", "-verify=key:team.pub", "-resume", "p"], "needs a plan file"),
         (["apply", "-verify=key:", "p"], "invalid value"),
@@ -210,3 +210,41 @@ def test_a_key_to_verify_with_in_the_wrong_form_is_named(capsys: pytest.CaptureF
 def test_flags_that_make_no_sense(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(words) == 1
     assert expected in capsys.readouterr().err
+
+
+UNSAFE = {
+    "plan -sign": (["plan", "-out=q.nfplan", "-sign=team.key"], "not made in a sandbox"),
+    "sign": (["sign", "-key=team.key", "p.nfplan"], "not made in a sandbox"),
+    "sign, confined": (["sign", "-key=outside.key", "p.nfplan", "-confine"], "not made in a sandbox"),
+    "plan -sign, key of the tree": (["plan", "-out=q.nfplan", "-sign=team.key", "-confine"], "in the work tree"),
+    "sign, key of the tree": (["sign", "-key=team.key", "p.nfplan", "-confine"], "in the work tree"),
+    "sign, public key": (["sign", "-key=team.pub", "p.nfplan", "-confine=false"], "is a public key"),
+    "sign, text": (["sign", "-key=team.key", "main.nf.hcl", "-confine=false"], "was not written by nexusform plan"),
+    "sign, nothing": (["sign", "-key=team.key", "absent", "-confine=false"], 'There is no file "absent"'),
+    "sign, torn": (["sign", "-key=team.key", "torn.nfplan", "-confine=false"], "Bytes are missing, changed or added"),
+    "sign, link out": (["sign", "-key=outside.key", "link", "-confine"], "-confine does not allow it"),
+    "sign, no key": (["sign", "-key=absent.key", "p.nfplan", "-confine=false"], "absent.key"),
+    "sites sign": (["sites", "sign", "-key=team.key", "p.nfplan"], "is not a plan of sites"),
+}
+
+
+@pytest.mark.of_domains("sites")
+@pytest.mark.parametrize("case", UNSAFE)
+def test_twelve_ways_to_sign_what_one_should_not(
+    case: str, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "outside.key").write_bytes(Path("team.key").read_bytes())
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
+    document = Path("p.nfplan").read_bytes()
+    Path("torn.nfplan").write_bytes(document[:-20])
+    Path("link").symlink_to(outside / "outside.key")
+    capsys.readouterr()
+    arguments, message = UNSAFE[case]
+    arguments = [word.replace("=outside.key", f"={outside}/outside.key") for word in arguments]
+    assert run_command_line(arguments) == 1
+    captured = capsys.readouterr()
+    assert message in " ".join((captured.out + captured.err).replace("│", " ").split())
+    assert Path("p.nfplan").read_bytes() == document
+    if Path("q.nfplan").exists():  # the record of a failed plan
+        assert run_command_line(["apply", "-verify=key:team.pub", "q.nfplan"]) == 1

@@ -18,5 +18,5 @@ PUBLIC = {
         "build_failed_plan build_file_rejection is_replaceable prepare_plan_file reject_failed_plan save_failed_plan"
     ),
     "show_target": "find_show_target ShowTarget",
-    "plan_signing": "sign_plan verify_signature create_signer write_signed_plan",
+    "plan_signing": "check_signable sign_plan verify_signature create_signer write_signed_plan",
 }

@@ -35,7 +35,22 @@ def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | Non
     return lambda digest: sign_digest(digest, key, key_file), []
 
 
-def sign_plan(path: str, key_file: str, context: CommandContext) -> list[Diagnostic]:
+def check_signable(*, is_confined: bool, accepts_unconfined: bool) -> list[Diagnostic]:
+    """Return an error for a plan without a sandbox: `apply -verify` trusts a signed plan.
+    `accepts_unconfined`: -confine=false was typed.
+    """
+    if is_confined or accepts_unconfined:
+        return []
+    detail = (
+        "The plan was not made in a sandbox: its configuration could use any file and address. Plan with -confine. "
+        "To sign it anyway, type -confine=false."
+    )
+    return [build_error("plan-signing-failed", detail)]
+
+
+def sign_plan(
+    path: str, key_file: str, context: CommandContext, *, accepts_unconfined: bool = False
+) -> list[Diagnostic]:
     """Sign the plan in a file; an encrypted file stays encrypted."""
     signer, problems = create_signer(key_file, context.confinement)
     if signer is None:
@@ -48,6 +63,8 @@ def sign_plan(path: str, key_file: str, context: CommandContext) -> list[Diagnos
     saved, new_problems = plan_file.read_plan_file(data, path) if not has_errors(problems) else (None, [])
     if saved is not None:
         new_problems += reject_failed_plan(saved, path)
+        is_confined = saved.plan.basis.confined == "yes"
+        new_problems += check_signable(is_confined=is_confined, accepts_unconfined=accepts_unconfined)
     members = plan_file.unpack_archive(data) if saved is not None else None
     if members is None or has_errors(new_problems):
         return [*problems, *new_problems]

@@ -107,7 +107,7 @@ def test_a_plan_of_sites_names_its_own_commands(
     assert command("plan", "-out=f.nfsites")[0] == 0
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "team.key"], check=True, capture_output=True)
     asked = (
-        ["sign", "-key=team.key", "f.nfsites"],
+        ["sign", "-key=team.key", "f.nfsites", "-confine=false"],
         ["show", "f.nfsites"],
         ["show", "-json", "f.nfsites"],
         ["apply", "f.nfsites"],
@@ -203,14 +203,14 @@ def test_a_plan_of_sites_is_signed_once_it_was_approved(fleet: Fleet, command: C
         make = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", f"{name}.key"]
         subprocess.run(make, check=True, capture_output=True)
         subprocess.run(["openssl", "pkey", "-in", f"{name}.key", "-pubout", "-out", f"{name}.pub"], check=True)
-    assert command("plan", "-out=f.nfsites", "-sign=mallory.key")[0] == 0
+    assert command("plan", "-out=f.nfsites", "-sign=mallory.key", "-confine=false")[0] == 0
     plan = Path("f.nfsites").read_bytes()
     code, _, err = command("apply", "-verify=key:team.pub", "f.nfsites")
     assert (code, "It was signed with the key" in plain(err)) == (1, True)
-    assert run_command_line(["sites", "sign", "-key=team.key", "f.nfsites"]) == 0
+    assert run_command_line(["sites", "sign", "-key=team.key", "f.nfsites", "-confine=false"]) == 0
     signed = Path("f.nfsites").read_bytes()
     Path("f.nfsites").write_bytes(plan.replace(b"par1", b"par9"))
-    assert run_command_line(["sites", "sign", "-key=team.key", "f.nfsites"]) == 1
+    assert run_command_line(["sites", "sign", "-key=team.key", "f.nfsites", "-confine=false"]) == 1
     Path("f.nfsites").write_bytes(signed)
     assert command("apply", "-verify=key:team.pub", "f.nfsites")[0] == 0
 

@@ -13,7 +13,7 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
 from nexusform.cli.screen import Screen
-from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context
+from nexusform.cli.shared_flags import LockFlags, ViewFlags, accepts_unconfined, create_context
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
 from nexusform.domains.sites.rendering.fleet_document import build_fleet_document, build_fleet_sarif
@@ -34,7 +34,7 @@ from nexusform.rendering.answers.answer_report import render_report_text
 from nexusform.rendering.json.json_document import encode_document
 from nexusform.workflow.opening.system_io import explain_unwritable, remove_older_output
 from nexusform.workflow.plan_files.failed_plans import build_file_rejection, is_replaceable
-from nexusform.workflow.plan_files.plan_signing import create_signer
+from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
 from nexusform.workflow.plan_files.saved_plans import Signer
 
 EXIT_CHANGES: Final = 2  # exit code of -detailed-exitcode
@@ -121,7 +121,11 @@ def _prepare_output(arguments: PlanArguments) -> tuple[Signer | None, list[Diagn
         if not is_replaceable(arguments.out, create_context(), MULTI_SITE_PLAN):
             return None, [build_file_rejection(arguments.out)]
         remove_older_output(arguments.out)
-    return create_signer(arguments.sign, create_context().confinement) if arguments.sign else (None, [])
+    if not arguments.sign:
+        return None, []
+    confinement = create_context().confinement
+    unsafe = check_signable(is_confined=bool(confinement.root), accepts_unconfined=accepts_unconfined())
+    return (None, unsafe) if unsafe else create_signer(arguments.sign, confinement)
 
 
 def _run_planning(

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_group, declare_optional, declare_text
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.cli.shared_flags import ViewFlags, accepts_unconfined, create_context
 from nexusform.domains.sites.workflow.fleet_plan_file import sign_fleet_plan
 
 
@@ -21,11 +21,16 @@ class SignArguments(Struct, frozen=True, kw_only=True):
 
 @define_command("sign", SignArguments)
 def sign(arguments: SignArguments) -> int:
-    """Sign an approved plan of sites, for `sites apply -verify=key:FILE`."""
+    """Sign an approved plan of sites, for `sites apply -verify=key:FILE`.
+
+    It must have been made with -confine, or type -confine=false.
+    """
     if arguments.planfile is None or not arguments.key:
         raise click.UsageError("The plan or the key is missing. Use nexusform sites sign -key=KEYFILE F.nfsites.")
     screen = arguments.view.create_screen()
-    problems = sign_fleet_plan(arguments.planfile, arguments.key, create_context())
+    problems = sign_fleet_plan(
+        arguments.planfile, arguments.key, create_context(), accepts_unconfined=accepts_unconfined()
+    )
     screen.print_diagnostics(problems, {})
     if problems:
         return 1

@@ -23,7 +23,12 @@ from nexusform.interfaces.plugins import FileProblem
 from nexusform.plans.saved import plan_file
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import write_output
-from nexusform.workflow.plan_files.plan_signing import create_signer, verify_signature, write_signed_plan
+from nexusform.workflow.plan_files.plan_signing import (
+    check_signable,
+    create_signer,
+    verify_signature,
+    write_signed_plan,
+)
 from nexusform.workflow.plan_files.saved_plans import Signer, open_limited_file
 
 _FORMAT: Final = "nexusform"
@@ -83,11 +88,18 @@ class _FileContent(Struct, frozen=True):
     signed_digest: str
 
 
-def sign_fleet_plan(path: str, key_file: str, location: CommandContext) -> list[Diagnostic]:
+def sign_fleet_plan(
+    path: str, key_file: str, location: CommandContext, *, accepts_unconfined: bool = False
+) -> list[Diagnostic]:
     """Sign the plan of sites in a file."""
     signer, problems = create_signer(key_file, location.confinement)
     if signer is None:
         return problems
+    plan, problems = read_fleet_plan(path, location)
+    if plan is None:
+        return problems
+    if unsafe := check_signable(is_confined=plan.is_confined, accepts_unconfined=accepts_unconfined):
+        return unsafe
     try:
         digests = _read_content(path, location).digests
         signature = plan_file.build_signature_member(_select_signed_parts(digests), signer)
