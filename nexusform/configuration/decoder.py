@@ -38,7 +38,14 @@ from nexusform.configuration.static_arguments import (
     format_header,
     sort_by_position,
 )
-from nexusform.configuration.value_blocks import decode_conditions, decode_locals, decode_output, decode_variable
+from nexusform.configuration.unsupported_words import ROOT_WORDS
+from nexusform.configuration.value_blocks import (
+    decode_conditions,
+    decode_locals,
+    decode_output,
+    decode_variable,
+    report_deprecated_variable,
+)
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
 from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.language.bodies import BodySchema, decode_body
@@ -60,7 +67,8 @@ ROOT_SCHEMA = BodySchema(
         "removed": (),
         "import": (),
         "check": ("name",),
-    }
+    },
+    unsupported=ROOT_WORDS,
 )
 _CHECK_SCHEMA = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
 MAX_MODULE_DEPTH = 100  # levels of modules: far above regular use, and low enough for recursion
@@ -234,7 +242,7 @@ class _Decoder:
             if file.has_syntax_errors:
                 self.shared.files_with_errors.add(file.source.name)
             parts, new_problems = decode_body(file.body, ROOT_SCHEMA)
-            self.problems.extend(_add_foreign_hint(problem, file.source) for problem in new_problems)
+            self.problems.extend(new_problems)
             if file.is_override:
                 override_blocks.extend(parts.blocks)
             else:
@@ -415,6 +423,8 @@ class _Decoder:
                     hint = suggest_name(name, [*module.variables, *MODULE_SCHEMA.attributes])
                     detail = f'An argument named "{name}" is not expected here.{hint}'
                     self.problems.append(build_error("unsupported-argument", detail, span))
+                elif module.variables[name].deprecated:
+                    self.problems.append(report_deprecated_variable(module.variables[name], span))
             for name, variable in module.variables.items():
                 if variable.default is None and name not in header.inputs:
                     detail = f'The argument "{name}" is required, but no definition was found.'
@@ -467,19 +477,3 @@ def _is_within(problem: Diagnostic, block: Block) -> bool:
     if subject is None or subject.filename != span.filename:
         return False
     return span.start.byte <= subject.start.byte <= span.end.byte
-
-
-_FOREIGN_BLOCK_HINTS: Final = {
-    "terraform": ' Write settings in a block of type "nexusform".',
-    "ephemeral": " nexusform keeps every resource in its state.",
-}
-
-
-def _add_foreign_hint(problem: Diagnostic, source: SourceFile) -> Diagnostic:
-    """Add a hint to the error about a block of another tool."""
-    subject = problem.subject
-    if subject is None:
-        return problem
-    block_type = source.text.encode()[subject.start.byte : subject.end.byte].decode("utf-8", "replace")
-    hint = _FOREIGN_BLOCK_HINTS.get(block_type.strip('"'), "")
-    return replace(problem, detail=problem.detail + hint) if hint else problem

@@ -17,7 +17,14 @@ from nexusform.configuration.reference_graph import (
     list_modules,
 )
 from nexusform.configuration.static_arguments import sort_by_position
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, find_nearest, find_nearest_names, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    build_error,
+    build_warning,
+    find_nearest,
+    find_nearest_names,
+    suggest_name,
+)
 from nexusform.diagnostics.source import Span
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
@@ -214,6 +221,10 @@ class _Checker:
             hint = suggest_name(step.name, call.module.outputs)
             detail = f'The module "{name}" has no output named "{step.name}".{hint}'
             yield build_error("unsupported-attribute", detail, step.span, context=traversal.span)
+        elif isinstance(step, TraverseAttribute) and call.module.outputs[step.name].deprecated:
+            message = call.module.outputs[step.name].deprecated
+            detail = f'The output "{step.name}" of module "{name}" is deprecated: {message}'
+            yield build_warning("deprecated-output", detail, traversal.span)
 
     # --- names that nexusform gives ------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from nexusform.configuration.static_arguments import (
     parse_relative_path,
     parse_static_expression,
 )
+from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS
 from nexusform.configuration.value_blocks import decode_conditions
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
 from nexusform.diagnostics.source import Span
@@ -43,8 +44,9 @@ _LIFECYCLES: Mapping[Mode, BodySchema] = {
             ("create_before_destroy", "prevent_destroy", "ignore_changes", "replace_triggered_by"), False
         ),
         blocks=_CONDITIONS,
+        unsupported=LIFECYCLE_WORDS,
     ),
-    "data": BodySchema(blocks=_CONDITIONS),
+    "data": BodySchema(blocks=_CONDITIONS, unsupported=LIFECYCLE_WORDS),
 }
 
 

@@ -14,7 +14,9 @@ from nexusform.configuration.static_arguments import (
     parse_references,
     parse_static_expression,
 )
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.configuration.unsupported_words import OUTPUT_WORDS, VARIABLE_WORDS
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
+from nexusform.diagnostics.source import Span
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.bodies import BodySchema, decode_attributes, decode_body
 from nexusform.language.conversion import convert_value, describe_problem
@@ -25,12 +27,14 @@ from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, Type
 from nexusform.values.value import NULL, Value
 
 VARIABLE_SCHEMA = BodySchema(
-    attributes=dict.fromkeys(("type", "default", "description", "sensitive", "nullable"), False),
+    attributes=dict.fromkeys(("type", "default", "description", "sensitive", "nullable", "deprecated"), False),
     blocks={"validation": ()},
+    unsupported=VARIABLE_WORDS,
 )
 OUTPUT_SCHEMA = BodySchema(
-    attributes={"value": True, "description": False, "sensitive": False, "depends_on": False},
+    attributes={"value": True, "description": False, "sensitive": False, "depends_on": False, "deprecated": False},
     blocks={"precondition": ()},
+    unsupported=OUTPUT_WORDS,
 )
 _RESERVED = ("source", "version", "providers", "count", "for_each", "lifecycle", "depends_on", "locals")
 
@@ -64,6 +68,14 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
         validations=_decode_validations(parts.blocks, label.value, problems),
         span=block.header_span,
         is_typed="type" in arguments,
+        deprecated=evaluate_text(arguments.get("deprecated"), problems) or "",
+    )
+
+
+def report_deprecated_variable(variable: Variable, span: Span | None) -> Diagnostic:
+    """Build the warning about a value that is set for a deprecated variable."""
+    return build_warning(
+        "deprecated-variable", f'The variable "{variable.name}" is deprecated: {variable.deprecated}', span
     )
 
 
@@ -133,6 +145,7 @@ def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
     value = arguments.get("value")
     sensitive = evaluate_flag(arguments.get("sensitive"), problems, default=False)
     text = evaluate_text(arguments.get("description"), problems) or ""
+    deprecated = evaluate_text(arguments.get("deprecated"), problems) or ""
     depends_on = parse_references(arguments.get("depends_on"), problems)
     preconditions = decode_conditions(parts.blocks, "precondition", problems)
     if value is None or not has_valid_name:
@@ -145,6 +158,7 @@ def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
         depends_on=depends_on,
         preconditions=preconditions,
         span=block.header_span,
+        deprecated=deprecated,
     )
 
 

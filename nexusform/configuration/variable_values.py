@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Variable
 from nexusform.configuration.declarations.constants import evaluate_constant
+from nexusform.configuration.value_blocks import report_deprecated_variable
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     build_diagnostic,
@@ -188,6 +189,8 @@ def _resolve_variable(
     value: Value | None = variable.default
     if assignment is not None:
         origin = assignment.origin
+        if variable.deprecated:
+            problems.append(report_deprecated_variable(variable, origin.span))
         value, new_problems = _convert_assignment(variable, assignment)
         problems.extend(
             _redact_sensitive_problems(variable, assignment, new_problems) if variable.sensitive else new_problems

@@ -24,13 +24,15 @@ class BodySchema(Struct, frozen=True):
     """Allowed arguments (name -> is required) and blocks (type -> names of its labels).
 
     `computed` arguments are never suggested, and get a message of their own. `extra_names` (arguments,
-    blocks) are valid in the same body and decoded elsewhere: they are only suggested.
+    blocks) are valid in the same body and decoded elsewhere: they are only suggested. `unsupported` has the
+    advice for words of other tools.
     """
 
     attributes: Mapping[str, bool] = field(default_factory=dict)
     blocks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     computed: frozenset[str] = frozenset()
     extra_names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    unsupported: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def settable(self) -> list[str]:
@@ -107,7 +109,9 @@ def decode_attributes(body: syntax.Body | syntax.JsonBody) -> tuple[dict[str, sy
 
 def _report_unsupported_argument(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
     name = attribute.name
-    if name in schema.blocks:
+    if name in schema.unsupported:
+        hint = f" {schema.unsupported[name]}"
+    elif name in schema.blocks:
         labels = "".join(f' "{label.upper()}"' for label in schema.blocks[name])
         hint = (
             f' Did you mean to define a block of type "{name}"? If so, write "{name}{labels} '
@@ -122,7 +126,9 @@ def _report_unsupported_argument(attribute: syntax.Attribute, schema: BodySchema
 
 def _report_unsupported_block(block: syntax.Block, schema: BodySchema) -> Diagnostic:
     name = block.type
-    if name in schema.attributes:
+    if name in schema.unsupported:
+        hint = f" {schema.unsupported[name]}"
+    elif name in schema.attributes:
         hint = (
             f' Did you mean to define argument "{name}"? If so, use the equals sign to assign it a value: '
             f'"{name} = ...".'
@@ -208,7 +214,8 @@ def _add_attribute(
 
 
 def _report_extraneous(json_property: syntax.JsonProperty, schema: BodySchema) -> Diagnostic:
-    hint = suggest_argument_name(
+    hint = f" {schema.unsupported[json_property.name]}" if json_property.name in schema.unsupported else ""
+    hint = hint or suggest_argument_name(
         json_property.name, [*schema.settable, *schema.blocks, *schema.extra_names[0], *schema.extra_names[1]]
     )
     return build_error(

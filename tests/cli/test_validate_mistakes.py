@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS, OUTPUT_WORDS, ROOT_WORDS, VARIABLE_WORDS
 
 
 def _found(
@@ -230,6 +231,55 @@ def test_what_only_looks_like_another_language(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, expression: str
 ) -> None:
     assert _found(capfd, tmp_path, f'output "o" {{\n  value = {expression}\n}}\n') == []
+
+
+@pytest.mark.parametrize("json_syntax", [False, True])
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [("", ROOT_WORDS), ("variable", VARIABLE_WORDS), ("output", OUTPUT_WORDS), ("lifecycle", LIFECYCLE_WORDS)],
+)
+def test_words_of_newer_versions_say_what_to_do(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, place: str, words: dict[str, str], *, json_syntax: bool
+) -> None:
+    documented = (Path(__file__).parents[2] / "docs/language-differences.md").read_text()
+    for word, advice in words.items():
+        blocks: dict[str, Any] = {
+            "": {word: {"x": {}}},
+            "variable": {"variable": {"v": {word: True}}},
+            "output": {"output": {"o": {"value": 1, word: True}}},
+            "lifecycle": {"resource": {"nexus_site": {"s": {"lifecycle": {word: True}}}}},
+        }
+        native = {
+            "": f'{word} "x" {{\n}}\n',
+            "variable": f'variable "v" {{\n  {word} = true\n}}\n',
+            "output": f'output "o" {{\n  value = 1\n  {word} = true\n}}\n',
+            "lifecycle": f'resource "nexus_site" "s" {{\n  lifecycle {{\n    {word} = true\n  }}\n}}\n',
+        }
+        name = "main.nf.json" if json_syntax else "main.nf.hcl"
+        ((_, detail),) = _found(capfd, tmp_path, json.dumps(blocks[place]) if json_syntax else native[place], name)
+        assert detail.endswith(advice)
+        assert word == "terraform" or f"`{word}`" in documented
+
+
+def test_deprecated_variables_and_outputs_are_warnings(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "main.nf.hcl").write_text(
+        'variable "zone" {\n  default = 1\n  deprecated = "Use zones."\n}\n'
+        'output "z" {\n  value = var.zone\n  deprecated = "Use zs."\n}\n'
+    )
+    (tmp_path / "main.nf.hcl").write_text(
+        'variable "old" {\n  default = 1\n  deprecated = "Use new."\n}\n'
+        'module "m" {\n  source = "./m"\n  zone = 2\n}\nmodule "n" {\n  source = "./m"\n}\n'
+        'output "o" {\n  value = [module.m.z, module.n]\n}\n'
+    )
+    assert run_command_line([f"-chdir={tmp_path}", "validate", "-json"]) == 0
+    found = json.loads(capfd.readouterr().out)["diagnostics"]
+    assert [(d["severity"], d["detail"]) for d in found] == [
+        ("warning", 'The variable "zone" is deprecated: Use zones.'),
+        ("warning", 'The output "z" of module "m" is deprecated: Use zs.'),
+    ]
+    assert run_command_line([f"-chdir={tmp_path}", "plan", "-var=old=2"]) == 0
+    assert 'The variable "old" is deprecated: Use new.' in capfd.readouterr().out
 
 
 def test_a_lifecycle_block_of_a_module(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:

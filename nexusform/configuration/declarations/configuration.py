@@ -28,7 +28,7 @@ class Variable(Struct, frozen=True):
     """`variable` block. `type` contains optional attributes and their defaults; `default` None means
     required.
 
-    `is_typed`: a type is declared, even if it is `any`.
+    `is_typed`: a type is declared, even if it is `any`. `deprecated` is the message for users, "" for none.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Variable(Struct, frozen=True):
     validations: tuple[Condition, ...]
     span: Span
     is_typed: bool = True
+    deprecated: str = ""
 
 
 class Local(Struct, frozen=True):
@@ -60,6 +61,7 @@ class Output(Struct, frozen=True):
     depends_on: tuple[Traversal, ...]
     preconditions: tuple[Condition, ...]
     span: Span
+    deprecated: str = ""
 
 
 class Lifecycle(Struct, frozen=True):

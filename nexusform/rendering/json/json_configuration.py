@@ -135,6 +135,8 @@ def _build_output(output: Output) -> dict[str, Any]:
         document["description"] = output.description
     if output.sensitive:
         document["sensitive"] = True
+    if output.deprecated:
+        document["deprecated"] = output.deprecated
     return document | _build_depends_on(output.depends_on)
 
 
@@ -147,6 +149,8 @@ def _build_variable(variable: Variable) -> dict[str, Any]:
         document["description"] = variable.description
     if variable.sensitive:
         document["sensitive"] = True
+    if variable.deprecated:
+        document["deprecated"] = variable.deprecated
     return document
 
 

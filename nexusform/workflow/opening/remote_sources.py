@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from importlib import import_module
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from msgspec import Struct, field
 
@@ -16,7 +16,6 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, has_errors, su
 from nexusform.interfaces.plugins import ServerQuery, StateQuery
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.name_resolution.evaluation_settings import build_question_key
-from nexusform.providers.kubeconfig import KubeconfigTrust
 from nexusform.schemas.block_schema import AttributeSchema
 from nexusform.schemas.value_types import BOOL
 from nexusform.state.objects import State
@@ -24,6 +23,9 @@ from nexusform.values.exact_numbers import format_number
 from nexusform.workflow.opening.backend_choice import explain_rejected_settings
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.stored_state import read_stored_state
+
+if TYPE_CHECKING:
+    from nexusform.providers.kubeconfig import KubeconfigTrust
 
 Answer = tuple[State | None, list[Problem]]
 
@@ -154,7 +156,7 @@ def _build_missing_settings_problem(kind: str, names: Sequence[str]) -> Problem:
 # --- servers ---------------------------------------------------------------------------------
 
 # (arguments, trust in kubeconfigs) -> the response. Raises OutsideProblem.
-Reader: TypeAlias = Callable[[Mapping[str, Any], KubeconfigTrust], str]
+Reader: TypeAlias = "Callable[[Mapping[str, Any], KubeconfigTrust], str]"
 
 
 class Servers(Struct, frozen=True):
