@@ -26,7 +26,7 @@ def render_answer_page(
 
 
 _IMPACT_STYLES = {
-    Impact.NONE: ("allowed", "Note"),
+    Impact.NONE: ("safe", "Note"),
     Impact.MOVES: ("look", "Warning"),
     Impact.LOSES: ("caution", "Caution"),
 }
@@ -34,11 +34,11 @@ _IMPACT_STYLES = {
 
 def build_answer_main(report: AnswerReport, picture: Part = None, appendix: Part = None) -> Markup:
     """Build the main part of the page."""
-    style, label = ("denied", "Finding") if report.is_finding else ("allowed", "Good")
+    style, label = ("denied", "Finding") if report.is_finding else ("safe", "Good")
     if report.impact is not None and not report.is_finding:
         style, label = _IMPACT_STYLES[report.impact]
     verdict = build_element(
-        "p", build_element("strong", label), ": ", _split_code(report.verdict), class_=f"verdict {style}"
+        "dl", build_element("dt", label), build_element("dd", _split_code(report.verdict)), class_=f"decision {style}"
     )
     facts = build_element("ul", [build_element("li", _split_code(fact)) for fact in report.facts], class_="figures")
     header = build_element("div", verdict, facts if report.facts else None, id="verdict")

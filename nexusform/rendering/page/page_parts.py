@@ -237,11 +237,12 @@ def _build_capacity_tables(overview: Overview) -> list[Markup]:
     visible_positions = changed_positions or list(positions)
     headers = [""]
     for position in visible_positions:
-        is_single = len(overview.sites) == 1 and not overview.sites[0].endswith("(each)")
-        prefix = "" if is_single else f"{overview.sites[position]} "
+        prefix = f"{overview.sites[position]} " if len(overview.sites) > 1 else ""
         headers += [f"{prefix}before", f"{prefix}after"]
     rows = [_build_capacity_cells(row, visible_positions) for row in overview.capacity]
-    return [build_table("Capacity before and after", headers, rows, figures=len(headers) - 1)]
+    # Equal sites share a column.
+    sites_note = f" on {overview.sites[0]}" if overview.sites[0].endswith("(each)") and len(overview.sites) == 1 else ""
+    return [build_table(f"Capacity before and after{sites_note}", headers, rows, figures=len(headers) - 1)]
 
 
 def _build_capacity_cells(row: CapacityRow, positions: Sequence[int]) -> list[Part]:

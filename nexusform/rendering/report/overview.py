@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.levels import Impact, Level
-from nexusform.diagnostics.phrases import format_count, format_first, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_form
 from nexusform.placement_kinds.kinds import get_order
 from nexusform.plans.impact.effects import (
     LOSS_EFFECTS,
@@ -24,7 +24,7 @@ from nexusform.plans.impact.effects import (
     format_effect_clauses,
     select_rows_outside_upgrades,
 )
-from nexusform.plans.impact.guard_rails import GUARD_RAIL, NOTHING_TO_PREDICT, list_broken_limits
+from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, list_broken_limits
 from nexusform.plans.plan import Action, Mode, PlacementAction, Plan, SeparationVerdict, SeparationViolation
 from nexusform.rendering.report.availability_losses import (
     describe_lost_vms,
@@ -38,7 +38,7 @@ from nexusform.rendering.report.capacity_table import (
     fold_equal_sites,
 )
 from nexusform.rendering.report.decision_lines import format_title, is_denying, list_reasons, select_own_errors
-from nexusform.rendering.report.entries import Entries, Finding, build_entries, collect_findings, list_shortened_texts
+from nexusform.rendering.report.entries import Finding, collect_findings
 from nexusform.rendering.report.plan_report import Report
 from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 from nexusform.rendering.report.wording import count_changes
@@ -67,28 +67,20 @@ class TriggerCount(Struct, frozen=True):
 
 
 class Overview(Struct, frozen=True):
-    """The first lines of a report. `rejection` lists the rules that block applying, or "".
-    `guard_rail_violations` are exceeded limits. `checks` are results of samples, separation rules and
-    conditions. `risks` are the summaries of the `warning_count` warnings, `finding_counts` the numbers of
-    findings by level. `impact` is the level of impact, `availability_losses` are lost quorums and last
-    replicas, `weakened_rules` are separation rules that end or only warn. `first_warning` is the first
-    failure caused by the plan. `inventory` is "" if unknown; `has_stale_inventory` means
-    that the inventory should be read again.
+    """The first lines of a report. `rejection` lists the rules that block applying, or "". `checks` are results
+    of samples, separation rules and conditions. `risks` are the summaries of the `warning_count` warnings,
+    `finding_counts` the numbers of findings by level. `impact` is the level of impact. `inventory` is "" if
+    unknown; `has_stale_inventory` means that the inventory should be read again.
     """
 
     headline: str
     rejection: str
-    guard_rail_violations: tuple[str, ...]
     checks: tuple[str, ...]
-    placements: str
     sites: tuple[str, ...]
     capacity: tuple[CapacityRow, ...]
     inventory: str
     has_stale_inventory: bool
     impact: Impact
-    availability_losses: tuple[str, ...]
-    weakened_rules: tuple[str, ...]
-    first_warning: str
     warning_count: int
     finding_counts: tuple[str, ...]
     risks: tuple[str, ...]
@@ -98,25 +90,18 @@ class Overview(Struct, frozen=True):
 
 def build_overview(plan: Plan, report: Report) -> Overview:
     """Build the overview of a plan."""
-    findings, entries = collect_findings(plan), build_entries(plan)
+    findings = collect_findings(plan)
     capacity = (*build_capacity_rows(plan.capacity), *build_other_rows(plan.capacity, plan.other_capacity))
     sites, folded_capacity = fold_equal_sites(plan.capacity, capacity)
     return Overview(
         headline=build_headline(plan, report),
         rejection=describe_rejection(plan),
-        guard_rail_violations=tuple(
-            diagnostic.detail for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL
-        ),
         checks=_collect_checks(plan),
-        placements=_describe_placements(report),
         sites=sites,
         capacity=folded_capacity,
         inventory=describe_inventory(plan),
         has_stale_inventory=has_stale_inventory(plan),
         impact=compute_impact(plan, report.summaries[0].effects),
-        availability_losses=tuple(find_availability_losses(plan)),
-        weakened_rules=tuple(find_weakened_rules(plan)),
-        first_warning=_describe_first_warning(entries),
         warning_count=sum(finding.level is Level.WARNING and not finding.is_preexisting for finding in findings),
         finding_counts=tuple(count_findings(findings)),
         risks=_list_risks(findings),
@@ -241,11 +226,6 @@ def _describe_separation(verdict: SeparationVerdict) -> str:
     return f"separation {verdict.address} {_RULE_RESULTS.get(verdict.satisfied, verdict.satisfied)}{enforcement_note}"
 
 
-def _describe_placements(report: Report) -> str:
-    outcomes = report.summaries[0].outcomes
-    return ", ".join(f"{count:,} {outcome}" for count, outcome in outcomes)
-
-
 # --- age and risks -----------------------------------------------------------------------------
 
 
@@ -306,29 +286,6 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
     }
     texts = [format_count(levels[level], *noun) for level, noun in nouns.items() if levels[level]]
     return [*texts, f"{existing:,} not caused by this plan"] if existing else texts
-
-
-_MAX_WARNING_LENGTH: Final = 120  # characters
-
-
-def _describe_first_warning(entries: Entries) -> str:
-    """Return the first warning caused by the plan in a clause, and the number of further ones; "" without
-    any.
-    """
-    warnings = [entry for entry in entries.caused if entry.level is Level.WARNING]
-    if not warnings:
-        return ""
-    first_entry = warnings[0]
-    subjects = format_first(first_entry.subjects, _MAX_NAMES)
-    shortened_texts = [text.rstrip(".") for text in list_shortened_texts(first_entry.text)]
-    short_text = next((text for text in shortened_texts if len(text) <= _MAX_WARNING_LENGTH), shortened_texts[-1])
-    if len(short_text) > _MAX_WARNING_LENGTH:
-        short_text = f"{short_text[:_MAX_WARNING_LENGTH].rpartition(' ')[0]} ..."
-    text = ": ".join(part for part in (subjects, short_text) if part)
-    further_count = len(warnings) - 1
-    return f"{text} ({first_entry.id})" + (
-        f", and {format_count(further_count, 'more warning')}" if further_count else ""
-    )
 
 
 def compute_impact(plan: Plan, counts: Sequence[EffectCount]) -> Impact:

@@ -56,7 +56,7 @@ def test_control_characters_never_reach_the_terminal() -> None:
 
 def test_the_page_says_what_is_bad_in_words() -> None:
     page = render_answer_page(SAMPLE)
-    assert "<strong>Finding</strong>: It is <code>so</code>." in page
+    assert "<dt>Finding</dt><dd>It is <code>so</code>.</dd>" in page
     assert "<title>Title | &lt;b&gt;</title>" in page
     assert page.count('<tr class="bad">') == 1
 
