@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # only shells that complete load it
 
 _HELP_FLAGS: Final = frozenset({"help", "h"})
 _INPUT_SUFFIXES: Final = (".hcl", ".nfvars", ".nfstate")
+_HELP_ALL: Final = "--help=all"
+_HELP_KEY: Final = "nexusform.help-all"
 _TRUST_KEY: Final = "nexusform.trust"
 
 
@@ -75,18 +77,23 @@ class Command(click.Command):
         return extra_arguments
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Format flags by purpose, then examples."""
-        from nexusform.cli.help_sections import get_examples, group_flags
+        """Format the command's own flags and examples; with -help=all also shared and rare flags."""
+        from nexusform.cli.help_sections import get_examples, group_flags, select_main_flags
 
-        records = [
-            (parameter.opts[0].lstrip("-"), parameter.get_help_record(ctx)) for parameter in self.get_params(ctx)
-        ]
-        sections = group_flags((name, record) for name, record in records if record)
-        examples = get_examples(self.name or "")
-        for title, rows in {**sections, "Examples": examples}.items():
+        path = " ".join(ctx.command_path.split()[1:])
+        records = {
+            parameter.opts[0].lstrip("-"): record
+            for parameter in self.get_params(ctx)
+            if (record := parameter.get_help_record(ctx))
+        }
+        shows_all = ctx.meta.get(_HELP_KEY, False)
+        sections = group_flags(records.items() if shows_all else select_main_flags(path, records).items())
+        for title, rows in {**sections, "Examples": get_examples(path)}.items():
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows, col_max=45 if title == "Examples" else 30)
+        if not shows_all:
+            formatter.write(f"\nAll flags: {ctx.command_path} -help=all\n")
 
     def _format_hint(self, extra: str, words: Sequence[str]) -> str:
         """Return a hint for an unexpected argument: a switch needs "=", an id needs its flag."""
@@ -123,6 +130,7 @@ class Command(click.Command):
         """Rewrite one flag with its value from the following words. Raises a usage error."""
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
         if name in _HELP_FLAGS:
+            ctx.meta[_HELP_KEY] = value == "all"
             return ["--help"]
         flag = flags.get(name)
         if flag is None:
@@ -229,6 +237,8 @@ def take_global_options(arguments: list[str]) -> list[str]:
             raise click.UsageError(f'-chdir: the directory "{value}" cannot be entered: {problem.strerror}.') from None
     if arguments and arguments[0] in ("-help", "-h"):
         return ["--help"]
+    if arguments == ["help", "all"] or arguments[:1] in (["-help=all"], [_HELP_ALL]):
+        return [_HELP_ALL]
     if arguments and arguments[0] == "help":  # `help state list` is `state list -help`
         return [*(each for each in arguments[1:] if each != "help"), "--help"]
     if arguments and arguments[0].startswith("-") and arguments[0] != "--help":
@@ -257,15 +267,17 @@ class LazyGroup(click.Group):
         epilogue: str = "",
         chapters: Mapping[str, Sequence[str]] | None = None,
         hints: Mapping[str, str] | None = None,
+        main_commands: Sequence[str] = (),
     ) -> None:
         """Create the group. `chapters` are help titles with their commands; `hints` are messages for
-        Terraform commands without an equivalent.
+        Terraform commands without an equivalent. The help lists only `main_commands`, if there are any.
         """
         super().__init__(name, help=summary, epilog=epilogue or None)
         self.table = table
         self.aliases = aliases or {}
         self.chapters = chapters or {}
         self.hints = hints or {}
+        self.main_commands = main_commands
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """List the names in table order."""
@@ -281,7 +293,8 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Accept `-help` with one dash too."""
-        if args and args[0] in ("-help", "-h"):
+        if args and args[0] in ("-help", "-h", "-help=all", _HELP_ALL):
+            ctx.meta[_HELP_KEY] = args[0].endswith("=all")
             args = ["--help"]
         return super().parse_args(ctx, args)
 
@@ -315,8 +328,15 @@ class LazyGroup(click.Group):
             if name.startswith(incomplete)
         ]
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        """List the commands by section without importing them."""
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands, without a row for the help flag."""
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the main commands and examples, or all commands by section, without importing them."""
+        if self.main_commands and not ctx.meta.get(_HELP_KEY, False):
+            self._format_main_commands(formatter)
+            return
         # Group the command names by title; commands without a section come last.
         groups = {title: [name for name in names if name in self.table] for title, names in self.chapters.items()}
         grouped_names = {name for names in groups.values() for name in names}
@@ -326,3 +346,12 @@ class LazyGroup(click.Group):
         for title, names in commands.items():
             with formatter.section(title):
                 formatter.write_dl([(name, self.table[name].summary) for name in names])
+
+    def _format_main_commands(self, formatter: click.HelpFormatter) -> None:
+        from nexusform.cli.help_sections import get_examples
+
+        with formatter.section("Main commands"):
+            formatter.write_dl([(name, self.table[name].summary) for name in self.main_commands if name in self.table])
+        with formatter.section("Examples"):
+            formatter.write_dl(get_examples(""), col_max=45)
+        formatter.write("\nAll commands: nexusform help all\n")

@@ -81,6 +81,9 @@ _STATE_COMMANDS: Final[dict[str, CommandEntry]] = {
     "rollback": CommandEntry("nexusform.cli.state_edit:rollback_to", "Restore an earlier version of the state"),
 }
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
+_MAIN_COMMANDS: Final = (
+    "plan", "apply", "predict", "explain", "simulate", "import", "reconcile", "show", "validate", "fmt",
+)  # fmt: skip
 _COMMAND_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Main commands": ("init", "validate", "fmt", "plan", "apply", "destroy", "show", "output"),
     "Analysis": ("explain", "simulate", "advise", "predict", "explore", "graph", "console"),
@@ -120,6 +123,7 @@ ROOT: Final = LazyGroup(
     epilogue="Use -chdir=DIR before the command to run it in DIR. More: nexusform COMMAND -help.",
     chapters=_COMMAND_SECTIONS,
     hints=_HINTS,
+    main_commands=_MAIN_COMMANDS,
 )
 STATE: Final = LazyGroup(
     "state",

@@ -83,12 +83,47 @@ def test_every_command_of_the_table_can_be_loaded_and_says_what_it_takes(capsys:
         assert out.startswith(f"Usage: nexusform {name}"), name
 
 
-def test_the_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_lists_the_main_commands_and_names_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = told(capsys, "-help")
+    assert code == 0
+    main, _, examples = out.partition("Main commands:")[2].partition("Examples:")
+    names = [line.split()[0] for line in main.splitlines() if line.strip()]
+    assert names == [
+        "plan",
+        "apply",
+        "predict",
+        "explain",
+        "simulate",
+        "import",
+        "reconcile",
+        "show",
+        "validate",
+        "fmt",
+    ]
+    assert examples.count("  nexusform ") == 3
+    assert "All commands: nexusform help all" in examples
+    assert told(capsys, "help") == told(capsys, "help", "help") == (0, out, "")
+
+
+def test_help_all_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = told(capsys, "help", "all")
     assert code == 0
     assert all(f"  {name} " in out for name in COMMANDS)
     assert all(entry.summary for entry in COMMANDS.values())
-    assert told(capsys, "help") == told(capsys, "help", "help") == (0, out, "")
+    assert told(capsys, "-help=all") == (0, out, "")
+
+
+def test_a_command_has_its_own_flags_and_examples_first(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = told(capsys, "plan", "-help")
+    flags = [line.split("=")[0].split()[0] for line in out.splitlines() if line.startswith("  -")][1:]
+    assert flags == ["-out", "-var", "-target", "-replace", "-destroy", "-report", "-fail-on", "-previous"]
+    assert out.endswith("\nAll flags: nexusform plan -help=all\n")
+    for command in (["untaint"], ["sites", "plan"], ["state", "mv"]):
+        _, short, _ = told(capsys, *command, "-help")
+        _, full, _ = told(capsys, *command, "-help=all")
+        assert "-confine" not in short
+        assert "-confine" in full
+        assert "nexusform plan -out" not in full
 
 
 def test_an_unknown_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,7 +161,7 @@ def test_flags_of_terraform_are_accepted_and_not_shown(
 ) -> None:
     _, plain, wrong = told(capsys, *(word for word in words if not word.startswith("-") and word != "3"))
     assert told(capsys, *words)[1:] == (plain, wrong)
-    _, shown, _ = told(capsys, *words[:1], "-help")
+    _, shown, _ = told(capsys, *words[:1], "-help=all")
     assert not [flag for flag in ("-input", "-parallelism", "-compact-warnings") if flag in shown]
 
 
@@ -244,9 +279,9 @@ def test_a_group_loads_its_commands_on_demand() -> None:
 
 
 def test_the_help_groups_commands_each_once(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = told(capsys, "-help")
+    _, out, _ = told(capsys, "help", "all")
     titles = [line for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert titles[:2] == ["Options:", "Main commands:"] or titles[0] == "Main commands:"
+    assert titles[0] == "Main commands:"
     listed = [line.split()[0] for line in out.splitlines() if line.startswith("  ") and line[2:3].islower()]
     assert sorted(name for name in listed if name in COMMANDS) == sorted(COMMANDS)
 
@@ -295,7 +330,7 @@ def test_variables_of_terraform_that_are_not_read_are_named(
 
 
 def test_the_help_of_plan_is_grouped_and_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = told(capsys, "plan", "-help")
+    _, out, _ = told(capsys, "plan", "-help=all")
     titles = [line for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert titles == [
         "Plan options:",
