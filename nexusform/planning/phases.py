@@ -20,7 +20,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.vm_object import VmObject
-from nexusform.plans.plan import Disruptions, PlacementChange, RejectedCluster, Rollout
+from nexusform.plans.plan import Disruptions, Feasibility, PlacementChange, RejectedCluster, Rollout
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState, State
 
@@ -48,8 +48,8 @@ def _find_no_disruptions(_cluster_id: str, _nodes: Collection[str]) -> Disruptio
 
 
 class Contribution(Struct, frozen=True):
-    """Results of a domain's phases. `rows` of all objects that it places, `rollouts` and `rejected_clusters`
-    for the plan; `observed_attributes` replace those in state as the starting point. `step_order` lists
+    """Results of a domain's phases. `rows` of all objects that it places, `rollouts`, `rejected_clusters` and
+    `feasibility` for the plan; `observed_attributes` replace those in state as the starting point. `step_order` lists
     the addresses to complete before the step of an address. `list_workloads()`
     returns the workloads on VMs after the plan. `collect_findings(instances, risks)` returns their findings;
     `risks` only if everything is placed. `find_disruptions(cluster_id, nodes)` returns the obstacles to
@@ -60,6 +60,7 @@ class Contribution(Struct, frozen=True):
     rows: tuple[PlacementChange, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
     rejected_clusters: tuple[RejectedCluster, ...] = ()
+    feasibility: tuple[Feasibility, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()

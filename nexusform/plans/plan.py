@@ -275,6 +275,33 @@ class Rollout(Struct, frozen=True):
     steps: tuple[RolloutStep, ...]
 
 
+class FeasibilityResult(StrEnum):
+    """Whether the pods of a binding run on its cluster: now, after more nodes, never, or not known."""
+
+    RUNS = "runs"
+    RUNS_AFTER = "runs_after"
+    CANNOT_RUN = "cannot_run"
+    UNKNOWN = "unknown"
+
+
+class Feasibility(Struct, frozen=True):
+    """Feasibility of one binding: all pods of the plan on its cluster, existing ones included. `missing_nodes`
+    of `pool` are needed for `runs_after`, else None. `site_capacity`: "yes" if the site has capacity for them,
+    "no" or "unknown". `replicas_max`: number of pods of the placement's workloads able to run (None: not known).
+    """
+
+    placement: Address
+    cluster: str
+    result: FeasibilityResult
+    missing_nodes: int | None = None
+    pool: str = ""
+    site_capacity: str = "unknown"
+    reason: str = ""
+    replicas_requested: int = 0
+    replicas_max: int | None = None
+    is_certain: bool = False
+
+
 class RejectedCluster(Struct, frozen=True):
     """Cluster rejected by a placement, with the scheduler's reason."""
 
@@ -494,7 +521,7 @@ class Plan(Struct, frozen=True):
     attributes of objects shown by data sources: for these the plan starts from there, regardless of state.
     `dry_run_messages` are the results of server-side dry runs, a sentence each. `disabled_rules` are the lint
     rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
-    `since` compares with an earlier plan (None: no comparison).
+    `feasibility` has a row per binding of a placement with pods. `since` compares with an earlier plan (None: none).
     `providers` holds the identity of the systems behind the providers, `provider_titles` describe them.
     `rejected` are the addresses of changes rejected by their provider, if a plan has no other error.
     """
@@ -538,6 +565,7 @@ class Plan(Struct, frozen=True):
     upgrades: tuple[Upgrade, ...] = ()
     prediction_scores: tuple[PredictionScore, ...] = ()
     rejected_clusters: tuple[RejectedCluster, ...] = ()
+    feasibility: tuple[Feasibility, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     dry_run_messages: tuple[str, ...] = ()
     disabled_rules: tuple[str, ...] = ()

@@ -171,6 +171,7 @@ def build_plan(
         separation_verdicts=tuple(validation.rules.verdicts),
         rollouts=tuple(_flatten(contribution.rollouts for contribution in outcome.contributions)),
         rejected_clusters=tuple(_flatten(contribution.rejected_clusters for contribution in outcome.contributions)),
+        feasibility=tuple(_flatten(contribution.feasibility for contribution in outcome.contributions)),
         observed_attributes=observed_attributes,
     )
     return replace(

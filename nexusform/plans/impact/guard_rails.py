@@ -20,7 +20,7 @@ from nexusform.plans.impact.effects import (
     count_substitutions,
     format_effect_clauses,
 )
-from nexusform.plans.plan import GuardRailResult, Plan, is_fully_decided
+from nexusform.plans.plan import FeasibilityResult, GuardRailResult, Plan, is_fully_decided
 
 GUARD_RAIL: Final = "guard-rail"
 STRANDED: Final = "deleted-machine-with-vms"  # the only error with which limits are still checked
@@ -246,11 +246,22 @@ def _measure_empty(plan: Plan) -> Iterator[Measurement]:
     yield Measurement(int(is_empty), "the plan contains no resources" if is_empty else "")
 
 
+def _measure_infeasible(plan: Plan) -> Iterator[Measurement]:
+    """Measure the bindings with pods unable to run on their cluster, also with more nodes."""
+    rows = [row for row in plan.feasibility if row.result is FeasibilityResult.CANNOT_RUN]
+    names = format_list(f"{row.placement.name} on {row.cluster}" for row in rows)
+    yield Measurement(len(rows), f"{format_count(len(rows), 'binding')} cannot run: {names}" if rows else "")
+    unknown = sum(row.result is FeasibilityResult.UNKNOWN for row in plan.feasibility)
+    if unknown:
+        yield Measurement(None, f"the nodes of {format_count(unknown, 'binding')} are not known")
+
+
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
     "moved": GuardRail(_measure_moved, "at most {}"),
     "removed": GuardRail(_measure_removed, "at most {}"),
     "capacity": GuardRail(_measure_capacity, "at least {}", is_minimum=True),
     "certainty": GuardRail(_measure_certainty, "at least {}", is_minimum=True, is_fraction=True),
     "empty": GuardRail(_measure_empty, "{} such plans"),
+    "infeasible": GuardRail(_measure_infeasible, "at most {}"),
 }
-_EXAMPLES: Final = {"moved": "0", "removed": "0", "capacity": "5", "certainty": "0.9", "empty": "0"}
+_EXAMPLES: Final = {"moved": "0", "removed": "0", "capacity": "5", "certainty": "0.9", "empty": "0", "infeasible": "0"}

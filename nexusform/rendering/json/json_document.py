@@ -27,6 +27,7 @@ from nexusform.rendering.json.json_parts import (
 from nexusform.rendering.json.json_placements import (
     build_accuracy_documents,
     build_capacity_documents,
+    build_feasibility_documents,
     build_other_capacity_documents,
     build_out_of_service_documents,
     build_placement_changes,
@@ -123,6 +124,7 @@ def build_plan_document(
         capacity=build_capacity_documents(plan.capacity),
         **({"capacity_other": build_other_capacity_documents(plan.other_capacity)} if plan.other_capacity else {}),
         out_of_service=build_out_of_service_documents(plan),
+        **({"feasibility": build_feasibility_documents(plan)} if plan.feasibility else {}),
         samples=plan.numa_sampling and SAMPLES_FORM(plan.numa_sampling),
         **({"prediction_scores": build_accuracy_documents(plan.prediction_scores)} if plan.prediction_scores else {}),
         **({"rejected": list(plan.rejected)} if plan.rejected else {}),

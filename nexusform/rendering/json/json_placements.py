@@ -11,6 +11,7 @@ from nexusform.json_data.record_forms import RecordForm, round_figure
 from nexusform.placement_kinds.kinds import build_location_document
 from nexusform.placements.prediction_scores import RecordScore
 from nexusform.plans.plan import (
+    Feasibility,
     PlacementAction,
     PlacementChange,
     PlacementTable,
@@ -194,6 +195,19 @@ _OUT_OF_SERVICE_FORM: Final = RecordForm(
 def build_out_of_service_documents(plan: Plan) -> list[dict[str, Any]]:
     """Build the top-level `out_of_service` of a plan: compute machines closed to new VMs."""
     return [_OUT_OF_SERVICE_FORM(row) for row in list_out_of_service(plan.sites)]
+
+
+_FEASIBILITY_FORM: Final = RecordForm(
+    Feasibility,
+    "placement cluster result missing_nodes pool site_capacity reason replicas_requested replicas_max "
+    "certain=is_certain",
+    placement=str,
+)
+
+
+def build_feasibility_documents(plan: Plan) -> list[dict[str, Any]]:
+    """Build the top-level `feasibility` of a plan: a row per binding of a placement with pods."""
+    return [_FEASIBILITY_FORM(row) for row in plan.feasibility]
 
 
 _PREDICTIONS_FORM: Final = RecordForm(

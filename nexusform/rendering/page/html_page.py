@@ -44,9 +44,9 @@ from nexusform.rendering.page.page_parts import (
 )
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
+from nexusform.rendering.report.conditions import describe_conditions
 from nexusform.rendering.report.entries import collect_findings, list_destructive_renames
 from nexusform.rendering.report.object_rows import ObjectFold, build_object_folds
-from nexusform.rendering.report.out_of_service import describe_out_of_service
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.plan_report import Report, build_report, create_schema_lookup
@@ -216,7 +216,7 @@ def _build_sections(
         return [*parts, findings, build_rules_section(plan.separation_verdicts), map_part]
     has_renames = bool(list_destructive_renames(plan))
     parts += [findings if has_renames else None]
-    parts += [build_element("p", line) for line in describe_out_of_service(plan)]
+    parts += [build_element("p", line) for line in describe_conditions(plan)]
     parts += [build_sites_section(build_site_rows(plan)), map_part]
     pools = build_pools_section(plan)
     domain_parts = load_domain_parts(plan)

@@ -53,6 +53,7 @@ from nexusform.rendering.pull_request.markdown_placements import (
 )
 from nexusform.rendering.pull_request.markdown_verdict import render_alert, render_last_line, render_notes, render_title
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
+from nexusform.rendering.report.conditions import describe_conditions
 from nexusform.rendering.report.entries import (
     Entries,
     Entry,
@@ -65,7 +66,6 @@ from nexusform.rendering.report.entries import (
     list_subjects,
 )
 from nexusform.rendering.report.folding import format_instances, merge_equal_groups
-from nexusform.rendering.report.out_of_service import describe_out_of_service
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail, PlacementGroup
 from nexusform.rendering.report.plan_report import Report, build_report, create_schema_lookup
@@ -103,7 +103,7 @@ def render_markdown(
     parts = [
         verdict,
         ReportPart("Notes", 96, tuple(render_notes(plan))),
-        ReportPart("Out of service", 96, tuple(map(escape_plain_text, describe_out_of_service(plan)))),
+        ReportPart("Conditions", 96, tuple(map(escape_plain_text, describe_conditions(plan)))),
         ReportPart("Renames", 98, tuple(_render_renames(plan, origin))),
         ReportPart("Sites", 93, tuple(_render_sites(plan))),
         *_build_placement_parts(plan, report, origin),

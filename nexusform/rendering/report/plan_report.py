@@ -31,6 +31,7 @@ from nexusform.plans.plan import (
 from nexusform.rendering.notation.hcl_text import Marks
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body_difference import compare_objects
+from nexusform.rendering.report.conditions import describe_conditions
 from nexusform.rendering.report.difference_tree import (
     ABSENT,
     CHANGED,
@@ -40,7 +41,6 @@ from nexusform.rendering.report.difference_tree import (
     compare_values,
 )
 from nexusform.rendering.report.entries import Finding, collect_findings
-from nexusform.rendering.report.out_of_service import describe_out_of_service
 from nexusform.rendering.report.placement_rows import (
     OUTCOMES,
     Detail,
@@ -108,7 +108,7 @@ class Report(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...]
     findings: tuple[Finding, ...] = ()
     comparison: str = ""
-    out_of_service: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
     separations: tuple[SeparationVerdict, ...] = ()
     rollouts: tuple[RolloutTable, ...] = ()
     provider_titles: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHA
         has_changes=plan.has_changes,
         verdict=wording.format_plan_line(plan) if plan.has_changes else wording.describe_no_changes(plan)[0],
         comparison=wording.describe_no_changes(plan)[1],
-        out_of_service=tuple(describe_out_of_service(plan)),
+        conditions=describe_conditions(plan),
         actions=frozenset(change.action for change in plan.changes) - {Action.NO_OP},
         stanzas=tuple(stanzas),
         drift=tuple(_build_drift_stanza(drift, find_schema) for drift in select_drift(plan)),

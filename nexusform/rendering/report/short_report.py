@@ -12,12 +12,12 @@ from nexusform.interfaces.plugins import Registries
 from nexusform.placement_kinds.kinds import VM, format_location_briefly
 from nexusform.plans.plan import Action, Mode, PlacementAction, Plan, PredictionScore
 from nexusform.rendering.report import wording
+from nexusform.rendering.report.conditions import describe_conditions
 from nexusform.rendering.report.decision_lines import DecisionLine, build_decision_lines
 from nexusform.rendering.report.difference_tree import Difference
 from nexusform.rendering.report.entries import Entries, build_entries
 from nexusform.rendering.report.folding import SitePools, build_site_pools, format_names
 from nexusform.rendering.report.object_rows import ObjectFold, build_drift_folds, build_object_folds
-from nexusform.rendering.report.out_of_service import describe_out_of_service
 from nexusform.rendering.report.overview import count_conditions, describe_inventory
 from nexusform.rendering.report.placement_rows import (
     Detail,
@@ -62,7 +62,7 @@ class ShortReport(Struct, frozen=True):
     rollouts: tuple[RolloutTable, ...] = ()
     sites: tuple[SiteRow, ...] = ()
     comparison: tuple[str, str] = ("", "")
-    out_of_service: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
     provider_titles: tuple[str, ...] = ()
 
 
@@ -87,7 +87,7 @@ def build_short_report(plan: Plan, registries: Registries, detail: Detail) -> Sh
         plan_line=wording.format_plan_line(plan) if plan.has_changes else "",
         is_rejected=plan.is_rejected,
         comparison=wording.describe_no_changes(plan),
-        out_of_service=tuple(describe_out_of_service(plan)),
+        conditions=describe_conditions(plan),
         samples=plan.samples,
         placed_vms=sum(table.placed for table in plan.placement_tables) if detail is not Detail.NONE else 0,
         rollouts=build_rollouts(plan) if detail is not Detail.NONE else (),

@@ -39,7 +39,7 @@ def render_report(report: Report, sources: Mapping[str, SourceFile], options: Pl
     titles = [] if options.terraform else ["\n".join(report.provider_titles)]
     parts = [*titles, *_render_drift(report, paint, options), *_render_actions(report, paint, options)]
     parts += _render_verdict(report, paint, width)
-    parts += [_wrap_paragraph(escape_control_characters(line), width) for line in report.out_of_service]
+    parts += [_wrap_paragraph(escape_control_characters(line), width) for line in report.conditions]
     if not report.is_errored:
         parts.append(render_rollouts(report.rollouts, width, paint))
     parts.append(_render_separation(report.separations, paint, width))

@@ -110,7 +110,7 @@ def _render_changes(report: ShortReport, width: int, paint: Painter) -> list[str
         parts.append("\n".join([paint("Changes to Outputs:", "bold"), *lines]))
         if not report.objects:
             parts.append("\n".join(wrap_lines(wording.ONLY_OUTPUTS, width)))
-    parts += ["\n".join(wrap_lines(escape_control_characters(line), width)) for line in report.out_of_service]
+    parts += ["\n".join(wrap_lines(escape_control_characters(line), width)) for line in report.conditions]
     placements = render_placement_parts(report, width, paint)
     return [*parts, *_render_drift(report, width, paint), *placements, render_rollouts(report.rollouts, width, paint)]
 

@@ -19,6 +19,7 @@ from nexusform.domains.fleet.planning.outside_targets import (
     keep_on_forgotten_members,
 )
 from nexusform.domains.fleet.planning.phase import plan_placements
+from nexusform.domains.fleet.planning.placement_feasibility import list_feasibility
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, check_unknown_clusters
 from nexusform.domains.pods.planning.external_clusters import collect_external_clusters
 from nexusform.domains.pods.planning.manifest_blocks import (
@@ -95,6 +96,7 @@ def _build_contribution(
         rows=(*(lost_rows.get(_get_row_key(row), row) for row in rows), *outside_rows),
         rollouts=outcome.rollouts,
         rejected_clusters=outcome.rejected_clusters,
+        feasibility=tuple(list_feasibility(outcome, pods, vms)),
         observed_attributes=outcome.observed_attributes,
         step_order=outcome.step_order,
         diagnostics=diagnostics,

@@ -33,6 +33,7 @@ from nexusform.domains.fleet.scheduling.explanation import compute_drift
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.status import CLUSTER_SCOPED, FALSE, NAMESPACED
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import PlacementChange, RejectedCluster, Rollout
@@ -42,7 +43,7 @@ from nexusform.resources.address import Address
 class FleetOutcome(Struct, frozen=True):
     """Result of a fleet's plan. `rows` of all bindings, placements by address, members after the last
     iteration, rollouts, rejected clusters, and observed bindings of placements. `step_order` lists the
-    addresses to complete before the step of an address.
+    addresses to complete before the step of an address. `clusters` are members with known nodes, by name.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -53,6 +54,7 @@ class FleetOutcome(Struct, frozen=True):
     rejected_clusters: tuple[RejectedCluster, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     step_order: Mapping[Address, Sequence[Address]] = field(default_factory=dict)
+    clusters: Mapping[str, NodeCluster] = field(default_factory=dict)
 
 
 # Per placement; larger fleets use `explain`.

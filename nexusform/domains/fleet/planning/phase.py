@@ -126,6 +126,7 @@ def plan_placements(
         rejected_clusters=tuple(find_rejected_clusters(placements)),
         observed_attributes=dict(build_observed_bindings(placements)),
         step_order=step_order,
+        clusters={name: state.cluster for name, state in members.items() if state.cluster is not None},
     )
 
 

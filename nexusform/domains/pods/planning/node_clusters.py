@@ -34,7 +34,8 @@ _KINDS: Final = ("nks", "vnf")
 class NodeCluster(Struct, frozen=True):
     """Cluster with known nodes. `skus` are those of its nodes in order, `total_size` the sum of their
     registered sizes. `recreated_nodes` are re-created in this plan under their old names, `new_nodes` are
-    created and not observed: pods of state on either are lost. `seed` is the tie-break seed of its site.
+    created and not observed: pods of state on either are lost. `pools` are the agent pools of its nodes in
+    order, () if not known. `seed` is the tie-break seed of its site.
     `platform_names` maps the platform's VM names to ours. `version` is the Kubernetes version, major and
     minor, () if unknown.
     """
@@ -51,6 +52,7 @@ class NodeCluster(Struct, frozen=True):
     node_by_name: Mapping[str, Node] = field(default_factory=dict)
     platform_names: Mapping[str, str] = field(default_factory=dict)
     version: tuple[int, ...] = ()
+    pools: tuple[str, ...] = ()
 
     def find_node(self, name: str) -> Node | None:
         """Return the node of this name."""
@@ -132,6 +134,7 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
     attributes = find_cluster_attributes((part.type.kind, part.attributes) for part in parts)
     nodes: list[Node] = []
     skus: list[VmSku] = []
+    pool_names: list[str] = []
     recreated_nodes: set[str] = set()
     new_nodes: set[str] = set()
     platform_names: dict[str, str] = {}
@@ -140,6 +143,7 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
         for vm in part.vms:
             nodes.append(_build_part_node(part, vm, pools[vm.pool], attributes))
             skus.append(pools[vm.pool].sku)
+            pool_names.append(vm.pool)
             if (vm.pool, vm.number) in part.recreated_vms:
                 recreated_nodes.add(vm.name)
             elif (vm.pool, vm.number) in part.new_vms:
@@ -159,6 +163,7 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
         node_by_name={node.name: node for node in nodes},
         platform_names=platform_names,
         version=parse_version(str((attributes or {}).get("kubernetes_version") or "")),
+        pools=tuple(pool_names),
     )
 
 

@@ -6,6 +6,7 @@ workloads are deleted first. Later calls see the results of earlier ones.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
@@ -337,6 +338,22 @@ class PodPhase(ClusterPods):
                 other_pods = tuple(pod for key, pod in existing_pods.items() if key != own_key)
                 decisions.append(PodDecision(cluster, outcome, object_pods.inputs, other_pods))
         return decisions
+
+    def list_workloads(self, address: str, cluster_id: str) -> tuple[Workload, ...]:
+        """Return the workloads of an object on a cluster."""
+        object_pods = self._object_pods.get((address, cluster_id))
+        return object_pods.workloads if object_pods is not None else ()
+
+    def list_outcomes(self, address: str, cluster_id: str) -> list[PodOutcome]:
+        """Return the outcomes of an object's pods on a cluster."""
+        object_pods = self._object_pods.get((address, cluster_id))
+        return list(object_pods.list_all_outcomes()) if object_pods is not None else []
+
+    def build_input(self, cluster: NodeCluster) -> PredictionInput:
+        """Build the input of a new prediction of all objects on a cluster, from its pods after this plan."""
+        workloads = chain.from_iterable(item.workloads for item in self._object_pods_by_cluster[cluster.id].values())
+        existing_pods = tuple(pod for pod in self._existing_pods.get(cluster.id, {}).values() if pod.node)
+        return PredictionInput(self._build_cluster(cluster), existing_pods, tuple(workloads), cluster.seed, frozenset())
 
     def list_hosted_workloads(self) -> list[ScheduledWorkload]:
         """Return all pods with a node after the plan."""

@@ -1,0 +1,145 @@
+"""Feasibility of an object's pods on a cluster: now, or after the fewest additional nodes of one pool. The pods
+of all objects on the cluster count together. A pool without free capacity is tried with copies of its nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
+from nexusform.domains.pods.planning.object_pods import PredictionInput
+from nexusform.domains.pods.planning.phase import PodPhase
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, compute_placeable_range
+from nexusform.domains.pods.scheduling.pod_prediction import Predictor, predict
+from nexusform.domains.pods.scheduling.workloads import Node, Workload
+from nexusform.plans.plan import FeasibilityResult
+
+_HOSTNAME: Final = "kubernetes.io/hostname"
+# Labels with the name of a node's pool, in clusters known from a dump only.
+_POOL_LABELS: Final = (
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
+    "eks.amazonaws.com/nodegroup",
+    "cloud.google.com/gke-nodepool",
+    "karpenter.sh/nodepool",
+    "node.kubernetes.io/instance-type",
+)
+_MAX_NODES: Final = 64  # additional nodes tried per pool
+_MAX_REPLICAS: Final = 10_000
+_REJECTED: Final = "a quota or an admission rule rejects pods"
+_SCALABLE_KINDS: Final = ("Deployment", "StatefulSet", "ReplicaSet")
+
+
+class ObjectFeasibility(Struct, frozen=True):
+    """Feasibility of one object on one cluster. `missing_nodes` of `pool` are needed for RUNS_AFTER."""
+
+    result: FeasibilityResult
+    missing_nodes: int | None = None
+    pool: str = ""
+    reason: str = ""
+    replicas_requested: int = 0
+    replicas_max: int | None = None
+    is_certain: bool = False
+
+
+def find_feasibility(pods: PodPhase, address: str, cluster: NodeCluster) -> ObjectFeasibility | None:
+    """Return the feasibility of an object on a cluster; None without workloads."""
+    workloads = pods.list_workloads(address, cluster.id)
+    if not workloads:
+        return None
+    outcomes = [outcome for outcome in pods.list_outcomes(address, cluster.id) if outcome.action != "remove"]
+    requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
+    waiting = [outcome for outcome in outcomes if not outcome.node]
+    running = sum(bool(outcome.node) and _get_kind(outcome) != "DaemonSet" for outcome in outcomes)
+    is_certain = all(outcome.is_certain for outcome in outcomes)
+    if not waiting and running >= requested:
+        maximum = _compute_maximum(pods.build_input(cluster), workloads, running)
+        return ObjectFeasibility(
+            FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum, is_certain=is_certain
+        )
+    reason = next(
+        (outcome.reason for outcome in waiting if outcome.reason), "a quota or an admission rule rejects pods"
+    )
+    additions = _find_additions(pods.build_input(cluster), cluster, {workload.key for workload in workloads})
+    result = FeasibilityResult.RUNS_AFTER if additions is not None else FeasibilityResult.CANNOT_RUN
+    return ObjectFeasibility(
+        result,
+        missing_nodes=additions[1] if additions is not None else None,
+        pool=additions[0] if additions is not None else "",
+        reason=reason,
+        replicas_requested=requested,
+        replicas_max=running,
+        is_certain=is_certain,
+    )
+
+
+def _get_kind(outcome: PodOutcome) -> str:
+    return outcome.workload.split("/")[1]
+
+
+def _compute_maximum(inputs: PredictionInput, workloads: Sequence[Workload], running: int) -> int | None:
+    """Compute the largest replica count of the only scalable workload; None without exactly one."""
+    scalable = [workload for workload in workloads if workload.kind in _SCALABLE_KINDS]
+    if len(scalable) != 1 or scalable[0].pod.claims:
+        return None
+    session = Predictor(inputs.cluster, inputs.existing_pods, (), inputs.seed, (), ()).session
+    return running + compute_placeable_range(session.get_scheduler(scalable[0].pod), _MAX_REPLICAS).minimum
+
+
+# --- more nodes ----------------------------------------------------------------------------------
+
+
+def _find_additions(inputs: PredictionInput, cluster: NodeCluster, keys: set[str]) -> tuple[str, int] | None:
+    """Find the pool and its fewest additional nodes for all pods of these workloads to run; None without one."""
+    best: tuple[str, int] | None = None
+    for pool, node in _list_pool_nodes(cluster).items():
+        maximum = _MAX_NODES if best is None else best[1] - 1
+        if maximum < 1 or _count_waiting(inputs, node, maximum, keys):
+            continue
+        lower, upper = 0, maximum  # `lower` nodes are too few, `upper` are enough
+        while upper - lower > 1:
+            middle = (lower + upper) // 2
+            if _count_waiting(inputs, node, middle, keys):
+                lower = middle
+            else:
+                upper = middle
+        best = pool, upper
+    return best
+
+
+def _list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
+    """Return a schedulable node of each pool, in the order of the pools."""
+    nodes: dict[str, Node] = {}
+    for number, node in enumerate(cluster.nodes):
+        if not node.unschedulable:
+            pool = cluster.pools[number] if cluster.pools else _find_pool_label(node)
+            nodes.setdefault(pool, node)
+    return nodes
+
+
+def _find_pool_label(node: Node) -> str:
+    return next((node.labels[label] for label in _POOL_LABELS if label in node.labels), "")
+
+
+def _count_waiting(inputs: PredictionInput, node: Node, count: int, keys: set[str]) -> int:
+    """Count the pods of these workloads without a node once the cluster has `count` more nodes like this one."""
+    nodes = (*inputs.cluster.nodes, *(_copy_node(node, number) for number in range(count)))
+    cluster = replace(inputs.cluster, nodes=nodes)
+    prediction = predict(cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed)
+    uncreated = sum(forecast.uncreated for key, forecast in prediction.forecasts.items() if key in keys)
+    waiting = (outcome for outcome in prediction.outcomes if outcome.workload in keys and outcome.action != "remove")
+    return uncreated + sum(not outcome.node for outcome in waiting)
+
+
+def _copy_node(node: Node, number: int) -> Node:
+    """Copy a node of a pool as an additional one on a machine of its own."""
+    name = f"{node.name}-additional-{number + 1}"
+    labels = {
+        key: f"additional-{number + 1}" if node.machine and value == node.machine else value
+        for key, value in node.labels.items()
+    }
+    return replace(node, name=name, labels={**labels, _HOSTNAME: name}, machine="", rack="", images=None)

@@ -1,0 +1,148 @@
+"""A plan says for every binding whether its pods run on the cluster: now, after more nodes, or never."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+
+SITE = """
+variable "workers" {
+  type    = number
+  default = 2
+}
+resource "nexus_site" "lab" {}
+resource "nexus_rack" "rack" {
+  count         = 2
+  name          = "rack${count.index + 1}"
+  site_id       = nexus_site.lab.id
+  machine_count = MACHINES
+}
+resource "nexus_kubernetes_cluster" "west" {
+  name    = "west"
+  site_id = nexus_site.lab.id
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "small" {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "workers" {
+    count       = var.workers
+    vm_sku_name = "NC_P10_56_v1"
+  }
+  depends_on = [nexus_rack.rack]
+}
+resource "fleet_member_cluster" "west" {
+  name                  = "west"
+  kubernetes_cluster_id = nexus_kubernetes_cluster.west.id
+}
+resource "fleet_member_cluster" "south" {
+  name       = "south"
+  properties = { "kubernetes-fleet.io/node-count" = "3" }
+}
+resource "fleet_hub_manifest" "payments" {
+  yaml_body = file("payments.yaml")
+}
+resource "fleet_cluster_resource_placement" "payments" {
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "payments"
+  }
+  policy {
+    placement_type = "PickFixed"
+    cluster_names  = [CLUSTERS]
+  }
+}
+"""
+PODS = """apiVersion: v1
+kind: Namespace
+metadata:
+  name: payments
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: api
+  namespace: payments
+spec:
+  replicas: REPLICAS
+  selector:
+    matchLabels: {app: api}
+  template:
+    metadata:
+      labels: {app: api}
+    spec:
+      containers:
+        - name: api
+          image: registry.example.com/api:1
+          resources:
+            requests: {cpu: "CPU", memory: 1Gi}
+"""
+Answer = tuple[int, str, list[dict[str, Any]]]
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+    """Plan a placement of a Deployment; return the exit code, the text, and the feasibility."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*flags: str, replicas: int, cpu: int = 4, clusters: str = '"west"', machines: int = 3) -> Answer:
+        text = SITE.replace("CLUSTERS", clusters).replace("MACHINES", str(machines))
+        Path("main.nf.hcl").write_text(text)
+        Path("payments.yaml").write_text(PODS.replace("REPLICAS", str(replicas)).replace("CPU", str(cpu)))
+        capsys.readouterr()
+        code = run_command_line(["plan", "-report=json:plan.json", *flags])
+        printed = capsys.readouterr()
+        document = json.loads(Path("plan.json").read_text())
+        return code, " ".join((printed.out + printed.err).replace("│", "").split()), document.get("feasibility", [])
+
+    return run
+
+
+def test_pods_that_fit_run_and_the_largest_count_is_named(plan: Callable[..., Answer]) -> None:
+    _, text, (row,) = plan(replicas=2)
+    assert "payments: runs on 1 of 1" in text
+    assert (row["result"], row["missing_nodes"], row["replicas_requested"]) == ("runs", None, 2)
+    maximum = row["replicas_max"]
+    assert plan(replicas=maximum)[2][0]["result"] == "runs"
+    assert plan(replicas=maximum + 1)[2][0]["result"] == "runs_after"
+
+
+@pytest.mark.parametrize("replicas", [9, 14])
+def test_missing_nodes_are_the_fewest(replicas: int, plan: Callable[..., Answer]) -> None:
+    _, text, (row,) = plan(replicas=replicas)
+    assert (row["result"], row["pool"], row["site_capacity"]) == ("runs_after", "workers", "yes")
+    missing = row["missing_nodes"]
+    assert f"west needs {missing} more node" in text
+    assert plan(f"-var=workers={2 + missing}", replicas=replicas)[2][0]["result"] == "runs"
+    assert plan(f"-var=workers={1 + missing}", replicas=replicas)[2][0]["result"] == "runs_after"
+
+
+def test_a_site_without_capacity_for_the_nodes_is_named(plan: Callable[..., Answer]) -> None:
+    _, _, (row,) = plan(replicas=120, machines=1)
+    assert (row["result"], row["site_capacity"]) == ("runs_after", "no")
+
+
+def test_a_pod_larger_than_every_node_cannot_run_and_the_guard_rail_stops_it(plan: Callable[..., Answer]) -> None:
+    code, text, (row,) = plan("-fail-on=infeasible:0", replicas=1, cpu=64)
+    assert (row["result"], row["missing_nodes"]) == ("cannot_run", None)
+    assert "Insufficient cpu" in row["reason"]
+    assert code == 1
+    assert "BLOCKED by infeasible:0" in text
+    assert plan("-fail-on=infeasible:1", replicas=1, cpu=64)[0] == 0
+
+
+def test_a_cluster_without_known_nodes_is_unknown_and_passes_no_guard_rail(plan: Callable[..., Answer]) -> None:
+    code, text, rows = plan("-fail-on=infeasible:0", replicas=2, clusters='"west", "south"')
+    assert [(row["cluster"], row["result"]) for row in rows] == [("south", "unknown"), ("west", "runs")]
+    assert "south is unknown (the nodes of the cluster are not known)" in text
+    assert code == 1
