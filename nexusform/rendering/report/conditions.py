@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -61,7 +61,7 @@ def _describe_rejection(row: Feasibility) -> str:
     return f"{row.cluster} cannot run it ({reason.rstrip('.')})"
 
 
-_DESCRIPTIONS: Final = {
+_DESCRIPTIONS: Final[Mapping[FeasibilityResult, Callable[[Feasibility], str]]] = {
     FeasibilityResult.RUNS_AFTER: _describe_missing_nodes,
     FeasibilityResult.CANNOT_RUN: _describe_rejection,
     FeasibilityResult.UNKNOWN: lambda row: f"{row.cluster} is unknown ({row.reason})",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
@@ -35,11 +36,11 @@ def _draw_tree(sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[s
         if any(neighbours):
             groups.setdefault(neighbours, []).append(site.name)
     labels = {name: format_names(names) for names in groups.values() for name in names}
-    graph = nx.DiGraph()
+    graph: Any = nx.DiGraph()
     for (others, _), names in groups.items():
         graph.add_node(labels[names[0]])
         graph.add_edges_from((labels[other], labels[names[0]]) for other in sorted(others))
-    ordered = nx.DiGraph()
+    ordered: Any = nx.DiGraph()
     ordered.add_nodes_from(graph)
     ordered.add_edges_from(sorted(nx.transitive_reduction(graph).edges))
     return list(nx.generate_network_text(ordered))
