@@ -23,6 +23,9 @@ VM_PREDICTIONS: Final = (RACK_PREDICTION, MACHINE_PREDICTION, COUNT_PREDICTION)
 MIN_VERIFIED: Final = 20  # minimum number of verified predictions of a class to adjust its shares
 MAX_SUBJECTS: Final = 6  # maximum number of subjects in one record
 _CERTAIN_CLASS: Final = 100
+# After a wrong certain prediction: the correct ones in a row since then, until MIN_VERIFIED of them.
+_STREAK: Final = ("streak", _CERTAIN_CLASS)
+_MAX_UNCONFIRMED_SHARE: Final = 0.99
 _DIGITS: Final = 6
 
 
@@ -91,6 +94,11 @@ class RecordScore(Struct, frozen=True):
     chance: float
     has_lowered_shares: bool = False
 
+    @property
+    def is_no_better_than_chance(self) -> bool:
+        """Whether enough predictions were verified, and random choices would have been as good."""
+        return self.verified >= MIN_VERIFIED and self.brier >= self.chance
+
 
 def compute_share_class(share: float) -> int:
     """Return 100 for certainty, else the tens of the percentage."""
@@ -130,7 +138,8 @@ def add_predictions(
     for prediction in prediction_list:
         key = (prediction.subject, prediction.share_class)
         record[key] = record.get(key, ClassScore()).add_prediction(prediction)
-    if len({subject for subject, _ in record}) > MAX_SUBJECTS:
+        _update_streak(record, prediction)
+    if len({subject for subject, _ in record.keys() - {_STREAK}}) > MAX_SUBJECTS:
         raise ValueError(f"a record holds predictions for at most {MAX_SUBJECTS} subjects")
     document: dict[str, dict[str, list[float]]] = {}
     for subject, number in sorted(record):
@@ -140,9 +149,28 @@ def add_predictions(
     return {**(private or {}), RECORD_KEY: document}
 
 
+def _update_streak(record: dict[tuple[str, int], ClassScore], prediction: VerifiedPrediction) -> None:
+    """Start a streak at a wrong certain prediction; end it after enough correct ones in a row."""
+    is_unconfirmed = _STREAK in record
+    if prediction.share_class != _CERTAIN_CLASS or not (is_unconfirmed or prediction.is_certain):
+        return
+    if not prediction.was_correct:
+        record[_STREAK] = ClassScore(incorrect=1)
+    elif is_unconfirmed:
+        correct = record[_STREAK].correct + 1
+        record[_STREAK] = ClassScore(correct, 1)
+        if correct == MIN_VERIFIED:
+            del record[_STREAK]
+
+
 def lower_share(record: PredictionRecord, subject: str, share: float) -> float:
-    """Lower a share to the accuracy of its class, after enough verified predictions."""
+    """Lower a share to the accuracy of its class, after enough verified predictions. After a wrong certain
+    prediction nothing is certain until enough have been correct in a row.
+    """
     score = record.get((subject, compute_share_class(share)))
+    if share >= 1 and _STREAK in record:
+        accuracy = score.correct / score.verified if score is not None and score.verified else 1.0
+        return min(accuracy, _MAX_UNCONFIRMED_SHARE)
     if score is None or score.verified < MIN_VERIFIED:
         return share
     return min(share, score.correct / score.verified)
@@ -150,6 +178,8 @@ def lower_share(record: PredictionRecord, subject: str, share: float) -> float:
 
 def compute_score(record: PredictionRecord) -> RecordScore | None:
     """Compute the score over all predictions; None without any."""
+    is_unconfirmed = _STREAK in record
+    record = {key: score for key, score in record.items() if key != _STREAK}
     verified = sum(class_score.verified for class_score in record.values())
     if not verified:
         return None
@@ -161,7 +191,8 @@ def compute_score(record: PredictionRecord) -> RecordScore | None:
         sum(class_score.correct for class_score in certain_scores),
         sum(class_score.squares for class_score in record.values()) / verified,
         sum(class_score.chance_squares for class_score in record.values()) / verified,
-        any(
+        is_unconfirmed
+        or any(
             (score.verified >= MIN_VERIFIED and score.correct / score.verified < number / _CERTAIN_CLASS)
             for (_, number), score in record.items()
         ),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nexusform.placements.prediction_scores import (
     MAX_SUBJECTS,
@@ -127,3 +128,31 @@ def test_the_largest_record_is_below_4_kib() -> None:
     assert len(json.dumps({RECORD_KEY: record}, separators=(",", ":"))) <= 4096
     with pytest.raises(ValueError, match="6 subjects"):
         add_predictions({RECORD_KEY: record}, [VerifiedPrediction("one more", 1.0, 1.0, was_correct=True)])
+
+
+def test_nothing_is_certain_after_a_wrong_certain_prediction_until_twenty_are_correct() -> None:
+    wrong = VerifiedPrediction("machine", 1.0, 0.1, False, is_certain=True)
+    correct = VerifiedPrediction("machine", 0.95, 0.1, True, measured_share=1.0)
+    note = add_predictions(None, [wrong])
+    assert lower_share(parse_record(note), "machine", 1) == 0
+    assert lower_share(parse_record(note), "rack", 1) == 0.99
+    assert lower_share(parse_record(note), "rack", 0.5) == 0.5
+    note = add_predictions(note, [correct] * 19)
+    assert lower_share(parse_record(note), "rack", 1) == 0.99
+    note = add_predictions(note, [replace(correct, was_correct=False), *[correct] * 19])
+    assert lower_share(parse_record(note), "rack", 1) == 0.99, "20 in a row"
+    note = add_predictions(note, [correct])
+    assert lower_share(parse_record(note), "rack", 1) == 1
+    score = compute_score(parse_record(note))
+    assert score is not None
+    assert score.verified == 41
+
+
+def test_a_record_that_is_no_better_than_chance() -> None:
+    guesses = [VerifiedPrediction("machine", 0.9, 0.25, number % 4 == 0) for number in range(20)]
+    score = compute_score(parse_record(add_predictions(None, guesses)))
+    assert score is not None
+    assert score.is_no_better_than_chance
+    few = compute_score(parse_record(add_predictions(None, guesses[:19])))
+    assert few is not None
+    assert not few.is_no_better_than_chance

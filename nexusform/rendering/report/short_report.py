@@ -137,11 +137,16 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
     return [(heading, sentence) for heading, sentence in sentences if sentence]
 
 
+_GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
+
+
 def _describe_accuracy(score: PredictionScore) -> str:
     """Return a sentence about verified predictions: hits, share, certain hits and unverified VMs."""
     prediction_text = (
         f"{wording.format_prediction_accuracy(score.predictions)}." if score.predictions is not None else ""
     )
+    if score.predictions is not None and score.predictions.is_no_better_than_chance:
+        prediction_text = f"{_GUESSES} {prediction_text}"
     if not (score.verified_count or score.unverified_count):
         return prediction_text
     unverified = f"{score.unverified_count:,} not verified"
