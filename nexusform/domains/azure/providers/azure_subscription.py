@@ -50,6 +50,7 @@ _SUPPLY_KINDS: Final = ("l3_networks", "storage_appliances", "volumes", "kuberne
 _MAX_PARALLEL: Final = 8  # requests at a time
 _FIRST_ERROR: Final = 300  # the first status without success
 _MAX_RETRIES: Final = 3
+_THROTTLED: Final = 429
 _MAX_LIST_SECONDS: Final = 1800.0  # of one list: rate limits delay its pages
 _MAX_BACKOFF: Final = 30  # seconds before a retry without Retry-After
 _WORKLOAD_KINDS: Final = frozenset({VMS, CLUSTERS})
@@ -200,19 +201,32 @@ def connect(subscription_id: str) -> Any:
         per_call_policies=[build_deadline_policy(base_url)],
         per_retry_policies=build_rate_limit_policies(subscription_id),
         transport=build_transport(base_url),
-        **_build_retry_options(),
+        retry_policy=_build_retry_policy(),
     )
 
 
-def _build_retry_options() -> dict[str, Any]:
-    """Build the retry options of the SDK, limited to the deadline of one operation. Raises
-    ProviderProblem.
+def _build_retry_policy() -> Any:
+    """Build the retry policy of the SDK, limited to the deadline of one operation. Throttled reads follow
+    Retry-After until then. Raises ProviderProblem.
     """
+    from azure.core.pipeline.policies import RetryPolicy
+
+    class ThrottlingRetryPolicy(RetryPolicy[Any, Any]):
+        """Retry policy without a limit for throttled reads, except the deadline."""
+
+        def increment(self, settings: dict[str, Any], response: Any = None, error: Any = None) -> bool:
+            """Count a retry, but not after a throttled read. Return whether to try again."""
+            answer = getattr(response, "http_response", None)
+            if answer is not None and answer.status_code == _THROTTLED and response.http_request.method == "GET":
+                settings["total"] += 1
+                settings["status"] += 1
+            return bool(super().increment(settings, response, error))
+
     try:
         seconds = read_deadline()
     except BackendProblem as problem:
         raise ProviderProblem(str(problem)) from None
-    return {"timeout": seconds, "retry_total": _MAX_RETRIES, "retry_backoff_max": _MAX_BACKOFF}
+    return ThrottlingRetryPolicy(timeout=seconds, retry_total=_MAX_RETRIES, retry_backoff_max=_MAX_BACKOFF)
 
 
 def read_endpoint() -> str:

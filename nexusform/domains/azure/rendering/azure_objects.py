@@ -28,7 +28,7 @@ from nexusform.domains.azure.importers.az_bodies import (
 from nexusform.json_data.plain_data import get_part, replace_part
 from nexusform.plans.plan import Action, Change, Plan
 
-API_VERSION: Final = "2025-02-01"
+API_VERSION: Final = "2026-07-01"
 CLUSTER: Final = "Microsoft.NetworkCloud/kubernetesClusters"
 POOL: Final = f"{CLUSTER}/agentPools"
 VM: Final = "Microsoft.NetworkCloud/virtualMachines"

@@ -54,6 +54,7 @@ class Faults:
     polls: int = 1  # looks at an operation until it is over
     conflicts: int = 0  # changes answered 409
     throttles: int = 0  # changes answered 429
+    throttled_reads: int = 0  # reads answered 429
     fails: int = 0  # operations that end Failed
     resets: int = 0  # changes that are taken, and the connection breaks
     halves: int = 0  # changes that are taken, and the connection breaks within the answer
@@ -402,6 +403,9 @@ class _Handler(BaseHTTPRequestHandler):
             raise ConnectionError
         if self.headers.get("Authorization") != "Bearer token":
             return 401, error("AuthenticationFailed", "Who are you?"), {}
+        if self.command == "GET" and faults.throttled_reads:
+            faults.throttled_reads -= 1
+            return 429, error("TooManyRequests", "Slow down."), {"Retry-After": "0.01"}
         if self.command == "GET":
             return self.read(path)
         return self.change(path, body)

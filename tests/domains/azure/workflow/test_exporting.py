@@ -465,7 +465,7 @@ SMF = r'(agent_pool "smf" \{\n    count +=) \d+'
 CHANGES = {
     "scale-in and scale-out": ((r'(agent_pool "amf" \{\n    count +=) 26', r"\1 19"), (SMF, r"\1 21")),
     "another version": (
-        (r'(name +=) "lab"\n  kubernetes_version = "[^"]+"', r'\1 "lab"\n  kubernetes_version = "v1.31.1"'),
+        (r'(name +=) "lab"\n  kubernetes_version = "[^"]+"', r'\1 "lab"\n  kubernetes_version = "v1.30.1"'),
     ),
     "a larger control plane": ((r'(name += "core-amf"[^{]*\{\n    count +=) 3', r"\1 5"),),
 }
