@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.domains.editor import schema_lookup
-from nexusform.domains.editor.module_text import ModuleText, Occurrence, Symbol
+from nexusform.domains.editor.module_text import ModuleText, Occurrence
 from nexusform.domains.editor.placement_preview import PlacementPreview, get_pool_name
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, StringLiteral
 from nexusform.resource_types.registry import build_registries
@@ -31,23 +31,16 @@ def _describe_symbol(module: ModuleText, preview: PlacementPreview, occurrence: 
     if block is None:
         parts.append("Not declared in this module.")
     elif symbol.kind in ("resource", "data"):
-        parts += [_describe_type(symbol), *_list_placements(preview, symbol.reference)]
+        schema_by_type = build_registries().schemas["managed" if symbol.kind == "resource" else "data"]
+        schema = schema_by_type.get(symbol.type)
+        type_text = schema_lookup.escape_description(schema.description) if schema is not None else ""
+        texts = [text for (block, _), text in preview.texts.items() if block == symbol.reference]
+        hint = preview.hints.get((symbol.reference, ""))
+        placements = [*texts, *([f"on {hint} (predicted)"] if hint else [])]
+        parts += [type_text, *placements]
     else:
         parts += _quote_arguments(block, ("description", "type", "source"), module)
     return "\n\n".join(part for part in parts if part)
-
-
-def _describe_type(symbol: Symbol) -> str:
-    schema_by_type = build_registries().schemas["managed" if symbol.kind == "resource" else "data"]
-    schema = schema_by_type.get(symbol.type)
-    return schema_lookup.escape_description(schema.description) if schema is not None else ""
-
-
-def _list_placements(preview: PlacementPreview, address: str) -> list[str]:
-    """Return the placement of all objects of a block."""
-    texts = [text for (block, _), text in preview.texts.items() if block == address]
-    hint = preview.hints.get((address, ""))
-    return [*texts, *([f"on {hint} (predicted)"] if hint else [])]
 
 
 def _quote_arguments(block: Block, names: tuple[str, ...], module: ModuleText) -> list[str]:

@@ -68,7 +68,11 @@ class ModuleText(Struct, frozen=True):
             text = self.files[path].text.encode()
             for block in tree.blocks:
                 yield from _list_declarations(path, text, block)
-                yield from _list_references(path, text, block)
+                for traversal in _list_traversals(block):
+                    occurrence = _find_reference(path, text, traversal)
+                    # `from` of a moved block names a former address.
+                    if occurrence is not None and not (block.type == "moved" and _is_source(block, traversal)):
+                        yield occurrence
 
     def list_symbols(self) -> dict[Symbol, Range]:
         """Return the declarations of the module with their ranges, in the order of the files."""
@@ -174,14 +178,6 @@ def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurre
             yield Occurrence(Symbol("local", "", local.name), _create_range(path, local.name_span), is_declaration=True)
 
 
-def _list_references(path: str, text: bytes, block: Block) -> Iterator[Occurrence]:
-    for traversal in _list_traversals(block):
-        occurrence = _find_reference(path, text, traversal)
-        # `from` of a moved block names a former address.
-        if occurrence is not None and not (block.type == "moved" and _is_source(block, traversal)):
-            yield occurrence
-
-
 def _list_traversals(block: Block) -> Iterator[Traversal]:
     if not isinstance(block.body, Body):
         return
@@ -261,15 +257,10 @@ def rename_symbol(module: ModuleText, occurrence: Occurrence, name: str) -> list
         raise RenameError(f"{new_symbol.reference} is already declared.")
     changes = [TextChange(item.range, name) for item in module.list_occurrences() if item.symbol == symbol]
     if symbol.kind == "resource" and new_symbol != symbol:
-        changes.append(_create_moved_block(module, symbol, new_symbol))
+        block = module.find_declaration_block(symbol)
+        assert block is not None, "it is declared"
+        changes.append(create_moved_block(block, symbol.reference, new_symbol.reference))
     return changes
-
-
-def _create_moved_block(module: ModuleText, old: Symbol, new: Symbol) -> TextChange:
-    """Return a `moved` block after the resource's."""
-    block = module.find_declaration_block(old)
-    assert block is not None, "it is declared"
-    return create_moved_block(block, old.reference, new.reference)
 
 
 def create_moved_block(block: Block, old: str, new: str) -> TextChange:

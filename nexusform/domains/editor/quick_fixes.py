@@ -35,7 +35,14 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
     if suggested_name:
         yield from _suggest_name(text, range_in_file, suggested_name)
     if finding.id == "invalid-character":
-        yield from _replace_curly_quotes(text, range_in_file)
+        # Yield the line with straight quotes in place of curly ones.
+        start = text.rfind(b"\n", 0, range_in_file.start) + 1
+        end = text.find(b"\n", start)
+        line = text[start : end if end >= 0 else len(text)].decode(errors="replace")
+        new_line = "".join('"' if letter in CURLY_QUOTES else letter for letter in line)
+        if new_line != line:
+            location = Range(range_in_file.path, start, start + len(line.encode()))
+            yield QuickFix("Replace by straight quotes", TextChange(location, new_line))
     move = finding.extra.get("moved")
     blocks = module.find_blocks(range_in_file.path, range_in_file.start)
     if move and blocks:
@@ -58,14 +65,3 @@ def _suggest_name(text: bytes, range_in_file: Range, name: str) -> Iterator[Quic
     if best_ratio >= _MIN_SIMILARITY and is_unique and current_word != name:
         location = Range(range_in_file.path, word.start(), word.end())
         yield QuickFix(f'Replace "{current_word}" by "{name}"', TextChange(location, name))
-
-
-def _replace_curly_quotes(text: bytes, range_in_file: Range) -> Iterator[QuickFix]:
-    """Yield the line with straight quotes in place of curly ones."""
-    start = text.rfind(b"\n", 0, range_in_file.start) + 1
-    end = text.find(b"\n", start)
-    line = text[start : end if end >= 0 else len(text)].decode(errors="replace")
-    new_line = "".join('"' if letter in CURLY_QUOTES else letter for letter in line)
-    if new_line != line:
-        location = Range(range_in_file.path, start, start + len(line.encode()))
-        yield QuickFix("Replace by straight quotes", TextChange(location, new_line))

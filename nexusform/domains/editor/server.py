@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from lsprotocol import types as lsp
@@ -96,7 +96,12 @@ class EditorState(Struct):
         location = create_editor_context(directory, dict(os.environ), self.unsaved_texts)
         validation = validate_directory(location)
         by_file: dict[str, list[tuple[Marker, Diagnostic]]] = {}
-        for diagnostic in (*validation.diagnostics, *self._list_plan_findings(directory, validation.diagnostics)):
+        # Return the further findings of the last plan, if the module is unchanged since.
+        known_keys = {(finding.id, finding.subject) for finding in validation.diagnostics}
+        findings = self.previews.get(directory, PlacementPreview()).findings
+        new_findings = [finding for finding in findings if (finding.id, finding.subject) not in known_keys]
+        plan_findings = [] if self._has_unsaved_changes(directory) else new_findings
+        for diagnostic in (*validation.diagnostics, *plan_findings):
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
             marker = _build_marker(diagnostic, validation.sources.get(file))
             by_file.setdefault(file, []).append((marker, diagnostic))
@@ -116,13 +121,6 @@ class EditorState(Struct):
         self.previews[directory] = plan_preview(directory)
         if self.previews[directory].findings:
             self.publish_diagnostics(path)
-
-    def _list_plan_findings(self, directory: str, diagnostics: Sequence[Diagnostic]) -> list[Diagnostic]:
-        """Return the further findings of the last plan, if the module is unchanged since."""
-        known_keys = {(finding.id, finding.subject) for finding in diagnostics}
-        findings = self.previews.get(directory, PlacementPreview()).findings
-        new_findings = [finding for finding in findings if (finding.id, finding.subject) not in known_keys]
-        return [] if self._has_unsaved_changes(directory) else new_findings
 
     def _has_unsaved_changes(self, directory: str) -> bool:
         """Return whether a file of a module was changed since it was saved."""

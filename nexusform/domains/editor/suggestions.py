@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from collections.abc import Set as AbstractSet
 from typing import Final
 
 from msgspec import Struct
@@ -46,7 +45,17 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
     if label is not None:
         return list(_suggest_types(label[1], label[2]))
     name = _NAME.match(line_prefix)
-    argument = _find_argument(module, path, offset, line_prefix)
+    # Return the argument of the value being typed: on this line, or in open brackets above.
+    assignment = _ASSIGNED.match(line_prefix)
+    if assignment is not None:
+        argument = assignment[1]
+    else:
+        enclosing_attribute = module.find_attribute(path, offset)
+        argument = (
+            enclosing_attribute.name
+            if enclosing_attribute is not None and enclosing_attribute.expression.span.start.byte < offset
+            else None
+        )
     if name is not None and argument is None:
         proposals = _suggest_block_content(blocks, name[1]) if blocks else _suggest_top_level(name[1])
         return list(proposals)
@@ -59,19 +68,6 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
         return list(_suggest_values(argument, attribute, module, quoted_match[1]))
     reference_match = _REFERENCE.search(line_prefix)
     return list(_suggest_references(module, attribute, reference_match[0] if reference_match is not None else ""))
-
-
-def _find_argument(module: ModuleText, path: str, offset: int, line_prefix: str) -> str | None:
-    """Return the argument of the value being typed: on this line, or in open brackets above."""
-    assignment = _ASSIGNED.match(line_prefix)
-    if assignment is not None:
-        return assignment[1]
-    enclosing_attribute = module.find_attribute(path, offset)
-    return (
-        enclosing_attribute.name
-        if enclosing_attribute is not None and enclosing_attribute.expression.span.start.byte < offset
-        else None
-    )
 
 
 def _suggest_types(keyword: str, typed_text: str) -> Iterator[Suggestion]:
@@ -97,30 +93,22 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
     body = blocks[-1].body
     set_names = {attribute.name for attribute in body.attributes} if isinstance(body, Body) else set()
     length = len(typed_text.encode())
-    yield from _suggest_arguments(schema, set_names, length)
-    for name, nested in schema.blocks.items():
-        label = ' "$1"' if nested.nesting is Nesting.MAP else ""
-        insert = f"{name}{label} {{\n  $0\n}}"
-        yield Suggestion(name, "block", insert, length, "block", schema_lookup.describe_block(name, nested))
-    if len(blocks) == 1:
-        yield from _suggest_meta_arguments(set_names, length)
-
-
-def _suggest_arguments(schema: BlockSchema, set_names: AbstractSet[str], length: int) -> Iterator[Suggestion]:
-    """Yield suggestions for arguments not set yet, required ones first."""
+    # Yield suggestions for arguments not set yet, required ones first.
     for name, attribute in sorted(schema_lookup.list_settable(schema), key=lambda item: not item[1].required):
         if name not in set_names:
             detail = describe_type(attribute.type) + (", required" if attribute.required else "")
             text = schema_lookup.describe_attribute(name, attribute)
             yield Suggestion(name, "argument", f"{name} = ", length, detail, text)
-
-
-def _suggest_meta_arguments(set_names: AbstractSet[str], length: int) -> Iterator[Suggestion]:
-    for name, text in schema_lookup.META_ARGUMENTS.items():
-        if name not in set_names:
-            yield Suggestion(name, "argument", f"{name} = ", length, "every resource", text)
-    insert = "lifecycle {\n  $0\n}"
-    yield Suggestion("lifecycle", "block", insert, length, text=schema_lookup.META_BLOCKS["lifecycle"])
+    for name, nested in schema.blocks.items():
+        label = ' "$1"' if nested.nesting is Nesting.MAP else ""
+        insert = f"{name}{label} {{\n  $0\n}}"
+        yield Suggestion(name, "block", insert, length, "block", schema_lookup.describe_block(name, nested))
+    if len(blocks) == 1:
+        for name, text in schema_lookup.META_ARGUMENTS.items():
+            if name not in set_names:
+                yield Suggestion(name, "argument", f"{name} = ", length, "every resource", text)
+        insert = "lifecycle {\n  $0\n}"
+        yield Suggestion("lifecycle", "block", insert, length, text=schema_lookup.META_BLOCKS["lifecycle"])
 
 
 def _suggest_values(

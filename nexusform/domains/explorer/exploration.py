@@ -86,7 +86,18 @@ class Exploration:
     def __init__(self, run: Run) -> None:
         self._run = run
         self.base = self._plan_configuration(self.configuration, ())
-        self._count_paths = dict(_list_count_paths(self.base))
+        # Yield the configuration path of each pool's count.
+        count_paths: list[tuple[str, tuple[Address, ValuePath]]] = []
+        for table in self.base.placement_tables:
+            path: ValuePath | None = None
+            if table.address.type == "nexus_agent_pool":
+                path = ("node_count",)
+            elif table.address.type == "nexus_kubernetes_cluster":
+                is_control_plane = table.pool == CONTROL_PLANE
+                path = ("control_plane", "count") if is_control_plane else ("agent_pool", table.pool, "count")
+            if path is not None:
+                count_paths.append((_format_pool_key(table.address, table.pool), (table.address, path)))
+        self._count_paths = dict(count_paths)
         self._racks = dict(_list_racks(self.base, self.project))
 
     @property
@@ -239,19 +250,6 @@ def open_exploration(
     ) as run:
         diagnostics = (*opening.diagnostics, *run.diagnostics)
         yield (Exploration(run) if run.is_ready else None), diagnostics, opening.sources
-
-
-def _list_count_paths(plan: Plan) -> Iterator[tuple[str, tuple[Address, ValuePath]]]:
-    """Yield the configuration path of each pool's count."""
-    for table in plan.placement_tables:
-        path: ValuePath | None = None
-        if table.address.type == "nexus_agent_pool":
-            path = ("node_count",)
-        elif table.address.type == "nexus_kubernetes_cluster":
-            is_control_plane = table.pool == CONTROL_PLANE
-            path = ("control_plane", "count") if is_control_plane else ("agent_pool", table.pool, "count")
-        if path is not None:
-            yield _format_pool_key(table.address, table.pool), (table.address, path)
 
 
 def _format_pool_key(address: Address, pool: str) -> str:

@@ -106,15 +106,6 @@ def _select_source(arguments: PredictArguments) -> tuple[str, ReadChanges]:
     if not arguments.inventory:
         raise click.UsageError("No site given. Use -inventory=DIR with the output of `az networkcloud ... list`.")
     [(flag, file)] = named_files.items()
-    return file, _find_reader(flag)
-
-
-def _list_files(arguments: PredictArguments) -> dict[str, str]:
-    """Return the files by flag, "" for unset ones."""
-    return {_TERRAFORM: arguments.terraform_plan, _WHAT_IF: arguments.arm_what_if, _STACK: arguments.deployment_stack}
-
-
-def _find_reader(flag: str) -> ReadChanges:
     from nexusform.domains.azure.importers.arm_what_if import read_arm_what_if, read_stack_what_if
     from nexusform.domains.azure.importers.terraform_plan import read_terraform_plan
 
@@ -123,7 +114,12 @@ def _find_reader(flag: str) -> ReadChanges:
         _WHAT_IF: read_arm_what_if,
         _STACK: read_stack_what_if,
     }
-    return readers[flag]
+    return file, readers[flag]
+
+
+def _list_files(arguments: PredictArguments) -> dict[str, str]:
+    """Return the files by flag, "" for unset ones."""
+    return {_TERRAFORM: arguments.terraform_plan, _WHAT_IF: arguments.arm_what_if, _STACK: arguments.deployment_stack}
 
 
 def _run_prediction(

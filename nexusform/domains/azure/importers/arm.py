@@ -169,7 +169,8 @@ def read_resources(
         return []
     if isinstance(document, Mapping) and "id" in document:
         return [Item(file, path, document, findings)]
-    error_message = _read_error_response(document)
+    parts = [get_value(document, "error", key) for key in ("code", "message")]
+    error_message = ": ".join(part.rstrip(".") for part in parts if _is_text(part))
     detail = (
         f"this is an Azure error, not a list of resources: {error_message}."
         if error_message
@@ -177,12 +178,6 @@ def read_resources(
     )
     findings.append(Problem(path or _TOP_LEVEL, SHAPE, detail, file=file))
     return []
-
-
-def _read_error_response(document: Any) -> str:
-    """Return code and message of an Azure error response, "" for any other document."""
-    parts = [get_value(document, "error", key) for key in ("code", "message")]
-    return ": ".join(part.rstrip(".") for part in parts if _is_text(part))
 
 
 def is_resource_list(document: Any) -> bool:

@@ -229,7 +229,15 @@ def find_uncaptured(
         )
     without_times = [cluster for cluster in clusters if numbers_nodes and _has_untimed_nodes(cluster)]
     if without_times:
-        yield _build_warning(_describe_missing_times(without_times, len(clusters)), _TIMES_NOT_CAPTURED)
+        total = len(clusters)
+        names = format_first([cluster.name for cluster in without_times], _MAX_NAMES)
+        missing_times = (
+            f"Creation times of nodes are unknown for {len(without_times):,} of {format_count(total, 'cluster')} "
+            f"({names}): numbers follow their names, and the creation order is unknown. For reachable "
+            f"clusters run: kubectl --context {shlex.quote(without_times[0].name)} get nodes --output json > "
+            f"{shlex.quote(f'nodes.{without_times[0].name}.json')}"
+        )
+        yield _build_warning(missing_times, _TIMES_NOT_CAPTURED)
 
 
 def describe_missing_clusters(names: Sequence[str]) -> str:
@@ -295,16 +303,6 @@ def _has_untimed_nodes(cluster: AzCluster) -> bool:
     """Return True if a pool has several nodes without a creation time."""
     untimed = [node.pool for node in cluster.nodes if node.created_at is None]
     return len(untimed) > len(set(untimed))
-
-
-def _describe_missing_times(clusters: Sequence[AzCluster], total: int) -> str:
-    names = format_first([cluster.name for cluster in clusters], _MAX_NAMES)
-    return (
-        f"Creation times of nodes are unknown for {len(clusters):,} of {format_count(total, 'cluster')} "
-        f"({names}): numbers follow their names, and the creation order is unknown. For reachable "
-        f"clusters run: kubectl --context {shlex.quote(clusters[0].name)} get nodes --output json > "
-        f"{shlex.quote(f'nodes.{clusters[0].name}.json')}"
-    )
 
 
 def _build_warning(detail: str, kind: str = NOT_CAPTURED, *, brief: str = "") -> Problem:

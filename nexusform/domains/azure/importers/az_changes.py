@@ -130,7 +130,14 @@ class _Overlay:
         self.items = items
         self.findings = findings
         self.bodies = {kind: _index_by_id(items.list_resources(kind)) for kind in TYPE_OF_KIND}
-        self.locations = _collect_locations(items)
+        # Collect the extended locations of machines, racks and Nexus cluster tenants.
+        keys: dict[str, None] = {}
+        for kind in ("racks", "bare_metal_machines"):
+            keys |= dict.fromkeys(_read_item_location(item) for item in items.list_resources(kind))
+        for item in items.list_resources("clusters"):
+            keys[_read_location({"extendedLocation": item.read_value("clusterExtendedLocation")})] = None
+        keys.pop("", None)
+        self.locations = keys
         self.skus = CATALOGUES[NEWEST].vm_skus.keys() | set(_list_current_skus(self.bodies))
         self.pools: list[NewPool] = []
         self.recreated_ids: set[str] = set()
@@ -429,14 +436,3 @@ def _read_location(body: Mapping[str, Any]) -> str:
 
 def _read_item_location(item: Item) -> str:
     return _read_location({"extendedLocation": item.read_value("extendedLocation")})
-
-
-def _collect_locations(items: AzItems) -> dict[str, None]:
-    """Collect the extended locations of machines, racks and Nexus cluster tenants."""
-    keys: dict[str, None] = {}
-    for kind in ("racks", "bare_metal_machines"):
-        keys |= dict.fromkeys(_read_item_location(item) for item in items.list_resources(kind))
-    for item in items.list_resources("clusters"):
-        keys[_read_location({"extendedLocation": item.read_value("clusterExtendedLocation")})] = None
-    keys.pop("", None)
-    return keys

@@ -112,7 +112,12 @@ class _SiteImport:
         self.own_skus = own_skus
         self.declared_skus = declared_skus
         self.skus: dict[str, VmSku] = {**CATALOGUES[NEWEST].vm_skus, **own_skus}
-        self.zones = _compute_zones(self.site.racks)
+        # Compute the availability zone of each rack; default to the end of its name.
+        zones: dict[str, str] = {}
+        for rack in self.site.racks:
+            zone = _INVALID_ZONE_CHARACTERS.sub("", rack.availability_zone or "")
+            zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[-_MAX_ZONE_LENGTH:]
+        self.zones = zones
         self.occupied: dict[str, list[dict[str, Any]]] = {}
         self.counts: Counter[str] = Counter()
 
@@ -122,10 +127,10 @@ class _SiteImport:
         """
         workloads = [*self._build_clusters(), *self._build_virtual_machines()]
         workloads.sort(key=lambda pair: pair[0])
+        strategy = self.site.update_strategy
+        site_attributes = {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
         objects = [
-            ImportedSiteObject(
-                "nexus_site", self.name, self._build_site_attributes(), note=self._build_supplies_note()
-            ),
+            ImportedSiteObject("nexus_site", self.name, site_attributes, note=self._build_supplies_note()),
             *(_build_vm_sku(self.own_skus[name]) for name in sorted(self.declared_skus)),
             *(self._build_rack(rack) for rack in self.site.racks),
             *self._build_machines(),
@@ -143,10 +148,6 @@ class _SiteImport:
     def _build_supplies_note(self) -> Mapping[str, Any]:
         """Build the record of addresses, storage and versions for the site's note."""
         return build_supplies_note(build_supplies(self.site.supplies))
-
-    def _build_site_attributes(self) -> dict[str, Any]:
-        strategy = self.site.update_strategy
-        return {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
 
     # --- racks and machines ---
 
@@ -302,7 +303,16 @@ class _SiteImport:
         if node is not None:
             self.counts["unplaced" if placement is None else "adopted"] += 1
         if node is not None and placement is not None:
-            self._add_excess(node, self.skus[own_sku or sku_name], placement)
+            # Record the capacity of a node beyond its VM SKU as occupied.
+            sku = self.skus[own_sku or sku_name]
+            excess = AzShape(
+                max(node.shape.cpu_cores - sku.host_vcpus, 0),
+                max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
+                max(node.shape.disk_gib - sku.disk_gib, 0),
+                sku.numa_cells,
+            )
+            if excess.cpu_cores or excess.memory_gib or excess.disk_gib:
+                self._record_occupied(f"{node.name} beyond {sku.name}", placement.machine, excess)
         return {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
             "pool": pool,
@@ -324,7 +334,14 @@ class _SiteImport:
 
     def _build_virtual_machines(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:
         """Build the plain VMs, each with its sort key."""
-        hint_targets = self._collect_hint_targets()
+        # Collect possible targets of placement hints by name.
+        racks = {rack.name: ("nexus_rack", f"{self.name}/{rack.name}") for rack in self.site.racks}
+        machines = {
+            machine.name: ("nexus_bare_metal_machine", f"{self.name}/{machine.rack}/{machine.name}")
+            for machine in self.site.machines
+        }
+        vms = {vm.name: ("nexus_virtual_machine", f"{self.name}/{vm.name}") for vm in self.site.virtual_machines}
+        hint_targets = {**vms, **machines, **racks}
         for vm in self.site.virtual_machines:
             yield (vm.created_at or "", vm.name), self._build_virtual_machine(vm, hint_targets)
 
@@ -370,16 +387,6 @@ class _SiteImport:
             references["placement_hint", number, "resource_id"] = target
         return ImportedSiteObject(VIRTUAL_MACHINE, vm_id, attributes, references)
 
-    def _collect_hint_targets(self) -> dict[str, Reference]:
-        """Collect possible targets of placement hints by name."""
-        racks = {rack.name: ("nexus_rack", f"{self.name}/{rack.name}") for rack in self.site.racks}
-        machines = {
-            machine.name: ("nexus_bare_metal_machine", f"{self.name}/{machine.rack}/{machine.name}")
-            for machine in self.site.machines
-        }
-        vms = {vm.name: ("nexus_virtual_machine", f"{self.name}/{vm.name}") for vm in self.site.virtual_machines}
-        return {**vms, **machines, **racks}
-
     # --- occupied capacity ---
 
     def _add_occupied(self, name: str, placement: AzPlacement | None, shape: AzShape) -> None:
@@ -389,17 +396,6 @@ class _SiteImport:
             return
         self.counts["occupied"] += 1
         self._record_occupied(name, placement.machine, shape)
-
-    def _add_excess(self, node: AzNode, sku: VmSku, placement: AzPlacement) -> None:
-        """Record the capacity of a node beyond its VM SKU as occupied."""
-        excess = AzShape(
-            max(node.shape.cpu_cores - sku.host_vcpus, 0),
-            max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
-            max(node.shape.disk_gib - sku.disk_gib, 0),
-            sku.numa_cells,
-        )
-        if excess.cpu_cores or excess.memory_gib or excess.disk_gib:
-            self._record_occupied(f"{node.name} beyond {sku.name}", placement.machine, excess)
 
     def _record_occupied(self, name: str, machine: str, shape: AzShape) -> None:
         """Record occupied capacity on a machine."""
@@ -417,15 +413,6 @@ class _SiteImport:
 
     def _warn(self, kind: str, detail: str) -> None:
         self.findings.append(Problem((), kind, f"{self.name}: {detail}", Severity.WARNING))
-
-
-def _compute_zones(racks: Iterable[AzRack]) -> dict[str, str]:
-    """Compute the availability zone of each rack; default to the end of its name."""
-    zones: dict[str, str] = {}
-    for rack in racks:
-        zone = _INVALID_ZONE_CHARACTERS.sub("", rack.availability_zone or "")
-        zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[-_MAX_ZONE_LENGTH:]
-    return zones
 
 
 def _build_vm_sku(sku: VmSku) -> ImportedSiteObject:

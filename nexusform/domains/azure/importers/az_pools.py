@@ -53,7 +53,9 @@ class NodeReading:
             self.is_pool_derived = self.pool != CONTROL_PLANE
         self.figures = tuple(item.read_number(key) or 0 for key in ("cpuCores", "memorySizeGB", "diskSizeGB"))
         self.sku_name = (
-            item.read_text("vmSkuName") or _find_pool_sku(self.pool, cluster) or _build_size_name(self.figures)
+            item.read_text("vmSkuName")
+            or _find_pool_sku(self.pool, cluster)
+            or ("size-" + "-".join(str(figure) for figure in self.figures))
         )
 
 
@@ -159,11 +161,6 @@ def _find_pool_sku(pool: str, cluster: AzCluster) -> str:
     return next((candidate.vm_sku_name for candidate in cluster.pools if candidate.name == pool), "")
 
 
-def _build_size_name(figures: Iterable[int]) -> str:
-    """Build a name for a size without a SKU name."""
-    return "size-" + "-".join(str(figure) for figure in figures)
-
-
 # --- pools known only from nodes ------------------------------------------------------------------
 
 
@@ -197,7 +194,10 @@ def complete_pools(reading: ClusterNodes, derived: list[DerivedPool]) -> tuple[A
     if derived_pools and not has_system and not any(derived_pool.system_reason for derived_pool in derived_pools):
         first = min(
             derived_pools,
-            key=lambda derived_pool: (_is_added_later(unlisted[derived_pool.pool.name]), derived_pool.pool.name),
+            key=lambda derived_pool: (
+                _NUMBERED_POOL.search(unlisted[derived_pool.pool.name][0].name.lower()) is None,
+                derived_pool.pool.name,
+            ),
         )
         derived_pools[derived_pools.index(first)] = _mark_as_system(first, _REASON_MINIMUM)
     derived += derived_pools
@@ -227,11 +227,6 @@ def _derive_pool(nodes: Sequence[NodeReading], cluster: str) -> DerivedPool:
 
 def _mark_as_system(derived_pool: DerivedPool, reason: str) -> DerivedPool:
     return replace(derived_pool, pool=replace(derived_pool.pool, mode=_SYSTEM), system_reason=reason)
-
-
-def _is_added_later(nodes: Sequence[NodeReading]) -> bool:
-    """Return True if a pool was added after cluster creation; node names of initial pools are numbered."""
-    return _NUMBERED_POOL.search(nodes[0].name.lower()) is None
 
 
 def _is_platform_label(key: str) -> bool:

@@ -139,11 +139,10 @@ def read_clusters(
         nodes += [_build_node(node, cluster.name, known_skus) for node in reading.nodes]
         nodes += [_build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates]
         complete = complete_pools(reading, derived)
+        counts = (cluster.control_plane_count, *(pool.count for pool in cluster.pools))
+        has_node_list = reading.item.read_value("nodes") is not None or not any(counts)
         with_pools = replace(
-            cluster,
-            pools=complete,
-            has_pool_list=cluster.has_pool_list or not complete,
-            has_node_list=_has_node_list(reading.item, cluster),
+            cluster, pools=complete, has_pool_list=cluster.has_pool_list or not complete, has_node_list=has_node_list
         )
         clusters.append(with_pools)
     report_derived_pools(readings, derived)
@@ -171,12 +170,6 @@ def _read_distinct_clusters(
         cluster = _build_cluster(item, name, cluster_id, initial if pool_list is None else pool_list)
         cluster = replace(cluster, has_pool_list=pool_list is not None)
         yield ClusterNodes(item, cluster, initial), captured
-
-
-def _has_node_list(item: Item, cluster: AzCluster) -> bool:
-    """Return True if the body of a cluster lists its nodes; an empty list or counts of 0 qualify."""
-    counts = (cluster.control_plane_count, *(pool.count for pool in cluster.pools))
-    return item.read_value("nodes") is not None or not any(counts)
 
 
 def _build_cluster(item: Item, name: str, cluster_id: str, pools: tuple[AzPool, ...]) -> AzCluster:
@@ -265,25 +258,23 @@ def read_virtual_machines(items: Iterable[Item]) -> list[ListedVm]:
             item.report("name", "duplicate-vm", f'the VM "{name}" is listed twice.')
             continue
         names.add(name)
+        # Return the GiB on the machine's own disk; a persistent OS disk is on the storage appliance.
+        profile = item.read_object("storageProfile")
+        disk = profile.read_object("osDisk") if profile else None
+        if disk is None or (disk.read_text("createOption") or "Ephemeral").lower() == "persistent":
+            local_disk = 0
+        else:
+            local_disk = disk.read_number("diskSizeGB") or 0
         vm = AzVirtualMachine(
             name=name,
             id=item.read_text("id") or name,
-            shape=AzShape(cores, memory, _read_local_disk(item), 1),
+            shape=AzShape(cores, memory, local_disk, 1),
             placement=None,
             hints=tuple(_read_hint(part) for part in item.read_objects("placementHints")),
             created_at=read_creation_time(item),
         )
         vms.append(ListedVm(vm, item.read_text("bareMetalMachineId") or "", item))
     return vms
-
-
-def _read_local_disk(item: Item) -> int:
-    """Return the GiB on the machine's own disk; a persistent OS disk is on the storage appliance."""
-    profile = item.read_object("storageProfile")
-    disk = profile.read_object("osDisk") if profile else None
-    if disk is None or (disk.read_text("createOption") or "Ephemeral").lower() == "persistent":
-        return 0
-    return disk.read_number("diskSizeGB") or 0
 
 
 def _read_hint(item: Item) -> AzHint:

@@ -119,7 +119,12 @@ class _PlanReader:
 
     def _report_deferred(self, deferred_changes: Any) -> None:
         """Add a warning about resources deferred to a later plan."""
-        addresses = _list_deferred_addresses(deferred_changes)
+        # List the deferred Azure resources: changed ones, then those with an unreadable change.
+        changes = [get_mapping(item, "resource_change") for item in list_mappings(deferred_changes)]
+        azure_changes = [item for item in changes if item.get("type") in _TYPES]
+        entries = [_build_entry(item) for item in azure_changes if not _explain_malformed(item)]
+        addresses = [item.address for item in entries if item is not None and item.action is not AzAction.KEEP]
+        addresses = addresses + [str(item.get("address")) for item in azure_changes if _explain_malformed(item)]
         if addresses:
             pronoun = select_form(len(addresses), "it", "them")
             self._report(
@@ -290,15 +295,6 @@ def _count_shared_modules(first: Sequence[str], second: Sequence[str]) -> int:
         ),
         min(len(first), len(second)),
     )
-
-
-def _list_deferred_addresses(deferred_changes: Any) -> list[str]:
-    """List the deferred Azure resources: changed ones, then those with an unreadable change."""
-    changes = [get_mapping(item, "resource_change") for item in list_mappings(deferred_changes)]
-    azure_changes = [item for item in changes if item.get("type") in _TYPES]
-    entries = [_build_entry(item) for item in azure_changes if not _explain_malformed(item)]
-    addresses = [item.address for item in entries if item is not None and item.action is not AzAction.KEEP]
-    return addresses + [str(item.get("address")) for item in azure_changes if _explain_malformed(item)]
 
 
 def _explain_malformed(value: Any) -> str:

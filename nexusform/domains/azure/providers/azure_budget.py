@@ -45,7 +45,10 @@ class Budget(Struct, frozen=True):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
         try:
-            _lock_file(descriptor)
+            if sys.platform != "win32":
+                import fcntl
+
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
             text = os.read(descriptor, _MAX_BYTES).decode(errors="replace")
             now = self.read_time()
             # A time far in the future is from another clock or damaged.
@@ -57,14 +60,6 @@ class Budget(Struct, frozen=True):
         finally:
             os.close(descriptor)  # releases the lock
         return slot_time
-
-
-def _lock_file(descriptor: int) -> None:
-    if sys.platform == "win32":
-        return
-    import fcntl
-
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
 
 
 def read_environment_budget() -> Budget | None:

@@ -48,7 +48,13 @@ def build_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChang
     """Build the changes of a step. Raises ProviderProblem for a change that Azure does not support."""
     kind = request.key.type
     prior, planned = request.prior, request.planned
-    target = _build_target(kind, (planned or prior or {}), context)
+    values = planned or prior or {}
+    name = str(values["name"])
+    if kind == POOL:
+        cluster = str(values["kubernetes_cluster_id"]).rpartition("/")[2]
+        target = Target("agent_pools", context.group, (cluster, name))
+    else:
+        target = Target("kubernetes_clusters" if kind == CLUSTER else "virtual_machines", context.group, (name,))
     if request.is_release:
         return list(_build_releases(request, context))
     if planned is None:
@@ -117,20 +123,17 @@ def _build_releases(request: ChangeRequest, context: SiteContext) -> Iterator[Ar
             yield replace(change, body={"properties": change.reduction}, expected=change.reduction)
 
 
-def _build_target(kind: str, values: Values, context: SiteContext) -> Target:
-    name = str(values["name"])
-    if kind == POOL:
-        cluster = str(values["kubernetes_cluster_id"]).rpartition("/")[2]
-        return Target("agent_pools", context.group, (cluster, name))
-    return Target("kubernetes_clusters" if kind == CLUSTER else "virtual_machines", context.group, (name,))
-
-
 def _build_creation(kind: str, target: Target, values: Values, context: SiteContext) -> ArmChange:
     """Build the request that creates an object."""
     if kind != POOL:
         _require_body(target, values)
     if kind == CLUSTER:
-        return _build_create_change(target, _build_cluster_body(values), values, context.common_fields)
+        properties = build_cluster_properties(values)
+        extra = {name: read_opaque_body(pool).get("properties") or {} for name, pool in list_pools(values)}
+        properties["initialAgentPoolConfigurations"] = [
+            merge_bodies(extra[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
+        ]
+        return _build_create_change(target, properties, values, context.common_fields)
     if kind == POOL:
         return _build_create_change(target, build_new_pool_properties(values), values, context.common_fields)
     return _build_create_change(target, _build_vm_properties(values, context), values, context.common_fields)
@@ -160,15 +163,6 @@ def _require_body(target: Target, values: Values) -> None:
 # --- clusters and pools --------------------------------------------------------------------------
 
 
-def _build_cluster_body(values: Values) -> dict[str, Any]:
-    properties = build_cluster_properties(values)
-    extra = {name: read_opaque_body(pool).get("properties") or {} for name, pool in list_pools(values)}
-    properties["initialAgentPoolConfigurations"] = [
-        merge_bodies(extra[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
-    ]
-    return properties
-
-
 def _build_cluster_changes(target: Target, prior: Values, planned: Values, context: SiteContext) -> Iterator[ArmChange]:
     """Build changes of the cluster itself, then of deleted, changed and created pools."""
     before, after = build_cluster_properties(prior), build_cluster_properties(planned)
@@ -179,8 +173,12 @@ def _build_cluster_changes(target: Target, prior: Values, planned: Values, conte
     plane = "controlPlaneNodeConfiguration"
     reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None
     yield from _build_update(target, expected, prior, planned, reduction)
-    old_pools, new_pools = _list_existing_pools(prior), dict(list_pools(planned))
-    location_fields = _select_location_fields(merge_bodies(context.common_fields, read_opaque_body(planned)))
+    pools = prior.get("agent_pool") or {}
+    configured = dict(list_pools(prior))
+    existing_pools = {**configured, **{name: pools[name] for name in sorted(pools) if name not in configured}}
+    old_pools, new_pools = existing_pools, dict(list_pools(planned))
+    body = merge_bodies(context.common_fields, read_opaque_body(planned))
+    location_fields = {name: body[name] for name in ("location", "extendedLocation") if name in body}
     # fixed order, required to resume a step
     for name in (name for name in old_pools if name not in new_pools):
         yield ArmChange(Verb.DELETE, _build_pool_target(target, name))
@@ -190,17 +188,6 @@ def _build_cluster_changes(target: Target, prior: Values, planned: Values, conte
             yield from _build_pool_changes(pool_target, old_pools[name], pool, location_fields)
         else:
             yield _build_create_change(pool_target, build_new_pool_properties(pool), pool, location_fields)
-
-
-def _list_existing_pools(prior: Values) -> dict[str, Values]:
-    """List the existing pools of a cluster in a fixed order; pools absent in the configuration are last."""
-    pools = prior.get("agent_pool") or {}
-    configured = dict(list_pools(prior))
-    return {**configured, **{name: pools[name] for name in sorted(pools) if name not in configured}}
-
-
-def _select_location_fields(body: Values) -> dict[str, Any]:
-    return {name: body[name] for name in ("location", "extendedLocation") if name in body}
 
 
 def _build_pool_target(cluster: Target, name: str) -> Target:
@@ -216,14 +203,7 @@ def _build_pool_changes(target: Target, prior: Values, planned: Values, common_f
         reduction = {"count": after["count"]} if after["count"] < before["count"] else None
         yield from _build_update(target, expected, prior, planned, reduction)
         return
-    _check_max_unavailable(target, prior, planned)
-    fixed_properties = {name: part for name, part in after.items() if name not in _UPDATABLE_FIELDS}
-    yield ArmChange(Verb.DELETE, target, skip_if=fixed_properties)
-    yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
-
-
-def _check_max_unavailable(target: Target, prior: Values, planned: Values) -> None:
-    """Raise ProviderProblem if re-creating a pool exceeds its max_unavailable."""
+    # Raise ProviderProblem if re-creating a pool exceeds its max_unavailable.
     count = int(build_pool_properties(prior)["count"])
     max_nodes = compute_max_unavailable(planned, count)
     if count > max_nodes:
@@ -233,6 +213,9 @@ def _check_max_unavailable(target: Target, prior: Values, planned: Values) -> No
             f'{max_nodes}. Set max_unavailable = "100%" in its upgrade_settings, or add a pool with '
             "another name, drain this one and remove it."
         )
+    fixed_properties = {name: part for name, part in after.items() if name not in _UPDATABLE_FIELDS}
+    yield ArmChange(Verb.DELETE, target, skip_if=fixed_properties)
+    yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
 
 
 def compute_max_unavailable(values: Values, count: int) -> int:

@@ -56,7 +56,8 @@ def _update_record(
     record: Mapping[str, Any], bodies: Sequence[Body], busy: Sequence[Body], missing_counts: Mapping[str, str]
 ) -> Mapping[str, Any]:
     """Return the update of a recorded change, {} if the record stays."""
-    body = _find_body(bodies, str(record.get("id")))
+    arm_id = str(record.get("id"))
+    body = next((body for body in bodies if _build_key(str(body.get("id"))) == _build_key(arm_id)), None)
     if busy and record.get("goes_on"):
         return {}
     if body is None:  # a deleted pool is removed; a missing new pool is visible as drift
@@ -158,10 +159,6 @@ def _find_failure_record(
         if change.verb is Verb.CREATE or has_requested_values(body.get("properties"), change.expected or {}):
             return {**build_failure_record(arm_id, *failure, change, _build_step(request)), "looked_up": True}
     return None
-
-
-def _find_body(bodies: Sequence[Body], arm_id: str) -> Body | None:
-    return next((body for body in bodies if _build_key(str(body.get("id"))) == _build_key(arm_id)), None)
 
 
 def _build_key(arm_id: str) -> str:

@@ -374,7 +374,12 @@ class ArmClient:
             body = _read_json(response)
             if body is None:
                 return False
-            status = _read_status(body, response)
+            # Without one in the body, the HTTP status decides.
+            status = body.get("status")
+            if not isinstance(status, str) or not status:
+                status = "InProgress" if response.status_code == 202 else "Succeeded"
+            else:
+                status = _FINAL_STATUSES.get(status.lower(), status)
             if status == "Succeeded":
                 return True
             if status in FAILED_STATES:
@@ -518,14 +523,6 @@ def _read_json(response: Any) -> Mapping[str, Any] | None:
     except ValueError:
         return None
     return body if isinstance(body, Mapping) else None
-
-
-def _read_status(body: Mapping[str, Any], response: Any) -> str:
-    """Return the status of an operation. Without one in the body, the HTTP status decides."""
-    status = body.get("status")
-    if not isinstance(status, str) or not status:
-        return "InProgress" if response.status_code == 202 else "Succeeded"
-    return _FINAL_STATUSES.get(status.lower(), status)
 
 
 def _add_etag(body: Mapping[str, Any], responses: list[Any]) -> dict[str, Any]:

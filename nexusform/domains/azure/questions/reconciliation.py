@@ -196,7 +196,13 @@ def _build_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterat
     timed: list[_TimedVm] = []
     for cluster in inventory.clusters:
         timed += _order_nodes(cluster, skus)
-    timed += _order_plain_vms(inventory)
+    # Return the plain VMs on a machine, each with its sort key.
+    for vm in inventory.virtual_machines:
+        if vm.placement is not None:
+            size = f"{vm.shape.cpu_cores} vCPU"
+            sku = VmSku(size, vm.shape.cpu_cores, 0, vm.shape.memory_gib, vm.shape.disk_gib)
+            real_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
+            timed.append(((vm.created_at or "", vm.name, 0, ""), real_vm))
     timed.sort(key=lambda pair: pair[0])
     uncertain_period = _find_uncertain_period(inventory)
     has_nodes = all(cluster.has_node_list for cluster in inventory.clusters)
@@ -238,16 +244,6 @@ def _find_uncertain_period(inventory: AzInventory) -> tuple[str, str] | None:
     if not spans:
         return None
     return min(start for start, _ in spans), max(end for _, end in spans)
-
-
-def _order_plain_vms(inventory: AzInventory) -> Iterator[_TimedVm]:
-    """Return the plain VMs on a machine, each with its sort key."""
-    for vm in inventory.virtual_machines:
-        if vm.placement is not None:
-            size = f"{vm.shape.cpu_cores} vCPU"
-            sku = VmSku(size, vm.shape.cpu_cores, 0, vm.shape.memory_gib, vm.shape.disk_gib)
-            real_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
-            yield (vm.created_at or "", vm.name, 0, ""), real_vm
 
 
 def _order_nodes(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:

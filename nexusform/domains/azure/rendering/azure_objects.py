@@ -168,7 +168,12 @@ def collect_azure_objects(plan: Plan) -> AzureObjects:
     objects: list[AzureObject] = []
     for change in changes_by_age:
         if change.address.type in _TYPES and change.action is not Action.NO_OP:
-            group = _find_group(change, clusters)
+            # Find the resource group in the azure block of a change; a pool uses its cluster's.
+            values = change.after or change.before or {}
+            owner = clusters.get(str(values.get("kubernetes_cluster_id")))
+            if owner is not None:
+                values = owner.after or owner.before or {}
+            group = str((values.get("azure") or {}).get("resource_group") or "")
             objects += (replace(resource_object, group=group) for resource_object in _build_resources(change, clusters))
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
     placed = [resource for resource in objects if resource.action is not ResourceAction.DELETE]
@@ -179,15 +184,6 @@ def collect_azure_objects(plan: Plan) -> AzureObjects:
         skipped=tuple(str(vnf.address) for vnf in vnfs if vnf.action in _CHANGING_ACTIONS),
         cordons=tuple(chain.from_iterable(map(_find_cordons, plan.changes))),
     )
-
-
-def _find_group(change: Change, clusters: Mapping[str, Change]) -> str:
-    """Find the resource group in the azure block of a change; a pool uses its cluster's."""
-    values = change.after or change.before or {}
-    owner = clusters.get(str(values.get("kubernetes_cluster_id")))
-    if owner is not None:
-        values = owner.after or owner.before or {}
-    return str((values.get("azure") or {}).get("resource_group") or "")
 
 
 def _find_cordons(change: Change) -> Iterator[Cordon]:

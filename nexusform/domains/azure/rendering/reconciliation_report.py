@@ -170,7 +170,7 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
         Row(
             (
                 _SUBJECTS.get(subject, subject),
-                _format_certainty_class(number),
+                "sure" if number >= _CERTAIN else f"{number} % to below {number + 10} %",
                 f"{class_score.verified:,}",
                 f"{class_score.correct:,}",
             )
@@ -196,11 +196,6 @@ _SUBJECTS: Final[Mapping[str, str]] = {
     MACHINE_PREDICTION: "machine of a VM",
     COUNT_PREDICTION: "VMs on a rack",
 }
-
-
-def _format_certainty_class(number: int) -> str:
-    """Format a certainty class: `sure`, or `70 % to below 80 %`."""
-    return "sure" if number >= _CERTAIN else f"{number} % to below {number + 10} %"
 
 
 _CERTAIN: Final = 100  # per cent

@@ -122,7 +122,8 @@ def build_view(inventory: AzInventory, managed: frozenset[str] = frozenset()) ->
         "racks": {rack.name: _RACK_FORM(rack) for rack in inventory.racks},
         "machines": {m.name: _build_machine(m, occupied.get(m.name, [])) for m in inventory.machines},
         "virtual_machines": {
-            vm.name: _build_virtual_machine(vm, vm.name in managed) for vm in inventory.virtual_machines
+            vm.name: {**_VM_FORM(vm), "managed": (vm.name in managed), "arm_id": vm.id}
+            for vm in inventory.virtual_machines
         },
         "kubernetes_clusters": {c.name: _build_cluster(c, c.name in managed) for c in inventory.clusters},
     }
@@ -152,26 +153,16 @@ def _collect_occupied(inventory: AzInventory, managed: frozenset[str]) -> dict[s
         if vm.placement is None:
             continue
         entries = by_machine.setdefault(vm.placement.machine, [])
-        entries.append({"name": _build_unique_name(vm, entries), **_SHAPE_FORM(vm.shape), "cells": None})
+        # Build a name for a VM, unique on its machine; a node with a taken name gets its cluster's name added.
+        used_names = {entry["name"] for entry in entries}
+        name = vm.name
+        if name in used_names and isinstance(vm, AzNode):
+            name = f"{vm.name} ({vm.cluster})"
+        number = 2
+        while name in used_names:
+            name, number = f"{vm.name} ({number})", number + 1
+        entries.append({"name": name, **_SHAPE_FORM(vm.shape), "cells": None})
     return by_machine
-
-
-def _build_unique_name(vm: AzNode | AzVirtualMachine, entries: list[dict[str, Any]]) -> str:
-    """Build a name for a VM, unique on its machine; a node with a taken name gets its cluster's name
-    added.
-    """
-    used_names = {entry["name"] for entry in entries}
-    name = vm.name
-    if name in used_names and isinstance(vm, AzNode):
-        name = f"{vm.name} ({vm.cluster})"
-    number = 2
-    while name in used_names:
-        name, number = f"{vm.name} ({number})", number + 1
-    return name
-
-
-def _build_virtual_machine(vm: AzVirtualMachine, is_managed: bool) -> dict[str, Any]:
-    return {**_VM_FORM(vm), "managed": is_managed, "arm_id": vm.id}
 
 
 def _build_cluster(cluster: AzCluster, is_managed: bool) -> dict[str, Any]:

@@ -146,17 +146,15 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         export.documents, attributes.get("machine_sku_by_id"), site=attributes.get("site")
     )
     argument = ("directory",) if attributes.get("directory") is not None else ()
-    problems = [_locate_problem(finding, argument) for finding in findings]
+    problems = []
+    for finding in findings:
+        path = argument if finding.file else finding.path
+        problems.append(Problem(path, finding.id, finding.located_detail, finding.severity, brief=finding.brief))
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult({}, problems)
     managed = frozenset(attributes.get("managed") or ()) | context.managed_names
     problems += _check_age(attributes, inventory, context.now)
     return DataResult({"id": identify(attributes), **build_view(inventory, managed)}, problems)
-
-
-def _locate_problem(finding: Problem, argument: tuple[str, ...]) -> Problem:
-    path = argument if finding.file else finding.path
-    return Problem(path, finding.id, finding.located_detail, finding.severity, brief=finding.brief)
 
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:

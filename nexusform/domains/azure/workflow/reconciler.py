@@ -172,6 +172,12 @@ class _Reconciler:
         new_state = self._build_new_state(observed, replays_run, settlement)
         if new_state is not self.state and not problems:
             problems += self._write_state(new_state)
+        # Collect the records of verified predictions by site name.
+        records: dict[str, PredictionRecord] = {}
+        for address, instance in sorted(new_state.instances.items(), key=lambda item: compute_address_order(item[0])):
+            current = instance.current
+            if current is not None and address.type == "nexus_site" and parse_record(current.private):
+                records[str(current.attributes.get("name"))] = parse_record(current.private)
         return ReconcileResult(
             checks=checks,
             absent=tuple(map(str, absent)),
@@ -181,7 +187,7 @@ class _Reconciler:
             rules=rules,
             replays=replays_run,
             predictions=VerifiedPredictions(
-                _collect_records(new_state),
+                records,
                 sum(map(len, settlement.verified.values())),
                 list_wrong_certain(chain.from_iterable(settlement.verified.values())),
             ),
@@ -204,7 +210,7 @@ class _Reconciler:
         for address in sorted(self.state.instances, key=compute_address_order):
             current = self.state.instances[address].current
             kind = self.types.get(address.type)
-            if current is not None and kind is not None and kind.vms is not None and _is_azure_type(kind):
+            if current is not None and kind is not None and kind.vms is not None and kind.name.startswith("nexus_"):
                 yield address, current, kind
 
     def _read_objects(self) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
@@ -373,20 +379,6 @@ class _Reconciler:
         except BackendProblem as problem:
             return [build_error("unwritable-state", str(problem))]
         return []
-
-
-def _collect_records(state: State) -> dict[str, PredictionRecord]:
-    """Collect the records of verified predictions by site name."""
-    records: dict[str, PredictionRecord] = {}
-    for address, instance in sorted(state.instances.items(), key=lambda item: compute_address_order(item[0])):
-        current = instance.current
-        if current is not None and address.type == "nexus_site" and parse_record(current.private):
-            records[str(current.attributes.get("name"))] = parse_record(current.private)
-    return records
-
-
-def _is_azure_type(kind: ResourceType) -> bool:
-    return kind.name.startswith("nexus_")
 
 
 def _build_scores(site: str, replays: Sequence[Replay]) -> dict[str, dict[str, float]]:

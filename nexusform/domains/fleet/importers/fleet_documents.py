@@ -293,14 +293,12 @@ class _ObjectReader:
             name = get_block_name(field_name, shape.fields[field_name])
             field_part = _Part(node, (*part.path, name), f"{part.api_path}.{key}")
             self.locations[field_part.path] = node.position
-            value = self._read_value(field_part, shape.fields[field_name], _get_block_schema(schema, name))
+            block = schema.blocks.get(name) if schema is not None else None
+            block_schema = block.schema if block is not None else None
+            value = self._read_value(field_part, shape.fields[field_name], block_schema)
             if value is not None:
                 values[name] = value
-        self._check_rules(part, shape, found_fields)
-        return values
-
-    def _check_rules(self, part: _Part, shape: FieldShape, found_fields: Mapping[str, Any]) -> None:
-        """Report missing keys of a mapping and violations of its rules."""
+        # Report missing keys of a mapping and violations of its rules.
         for key, field_shape in shape.fields.items():
             if field_shape.is_required and key not in found_fields:
                 field_part = replace(part, path=(*part.path, get_block_name(key, field_shape)))
@@ -308,6 +306,7 @@ class _ObjectReader:
         for rule in shape.rules:
             for violation in rule(found_fields):
                 self._report_violation(part, shape, violation)
+        return values
 
     def _report_violation(self, part: _Part, shape: FieldShape, violation: RuleViolation) -> None:
         """Report a violation of a rule at its key."""
@@ -417,8 +416,3 @@ def _build_defaults(schema: BlockSchema) -> dict[str, Any]:
     for name, block in schema.blocks.items():
         values[name] = None if block.nesting is Nesting.SINGLE else []
     return values
-
-
-def _get_block_schema(schema: BlockSchema | None, name: str) -> BlockSchema | None:
-    block = schema.blocks.get(name) if schema is not None else None
-    return block.schema if block is not None else None

@@ -50,6 +50,11 @@ def read_member(root: Node, now: datetime | None) -> MemberView:
     properties = {name: node.get_node("value") for name, node in status.get_node("properties").list_fields()}
     labels = _read_texts(root.get_node("metadata", "labels"))
     labels.pop(_MEMBER_NAME_LABEL, None)
+    collected = _find_condition(status, "NamespaceCollectionSucceeded")
+    if collected is None:
+        namespaces = None
+    else:
+        namespaces = tuple(sorted(name for name, _ in status.get_node("namespaces").list_fields()))
     return MemberView(
         labels=labels,
         taints=tuple(
@@ -61,7 +66,7 @@ def read_member(root: Node, now: datetime | None) -> MemberView:
         total=_read_texts(usage.get_node("capacity")),
         allocatable=_read_texts(usage.get_node("allocatable")),
         available=_read_texts(usage.get_node("available")),
-        namespaces=_read_namespaces(status),
+        namespaces=namespaces,
         has_health=not status.is_absent,
     )
 
@@ -86,13 +91,6 @@ def check_times(root: Node) -> Iterator[tuple[TextPosition, str]]:
 
 def _read_texts(node: Node) -> dict[str, str]:
     return {name: str(value.data) for name, value in node.list_fields() if not value.is_absent}
-
-
-def _read_namespaces(status: Node) -> tuple[str, ...] | None:
-    collected = _find_condition(status, "NamespaceCollectionSucceeded")
-    if collected is None:
-        return None
-    return tuple(sorted(name for name, _ in status.get_node("namespaces").list_fields()))
 
 
 def _find_agent(root: Node) -> Node:

@@ -83,22 +83,17 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
 def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
     """Yield the staged runs that started or failed to start."""
     manifests = tuple(manifests)
-    approvals = _collect_approvals(manifests)
-    for manifest in manifests:
-        if manifest.kind in RUN_KINDS and is_fleet_group(manifest.group):
-            conditions = _index_conditions(manifest.body)
-            if "Initialized" in conditions:
-                yield _read_run(manifest, conditions, approvals.get((manifest.namespace, manifest.name), []))
-
-
-def _collect_approvals(manifests: Iterable[Manifest]) -> dict[tuple[str, str], list[str]]:
-    """Return the granted approval requests by namespace and name of their run."""
+    # Return the granted approval requests by namespace and name of their run.
     approvals: dict[tuple[str, str], list[str]] = {}
     for manifest in manifests:
         if manifest.kind in APPROVAL_KINDS and _has_condition(get_mapping(manifest.body, "status"), "Approved"):
             run = str(get_value(manifest.body, "spec", "parentStageRollout") or "")
             approvals.setdefault((manifest.namespace, run), []).append(manifest.name)
-    return approvals
+    for manifest in manifests:
+        if manifest.kind in RUN_KINDS and is_fleet_group(manifest.group):
+            conditions = _index_conditions(manifest.body)
+            if "Initialized" in conditions:
+                yield _read_run(manifest, conditions, approvals.get((manifest.namespace, manifest.name), []))
 
 
 def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], approvals: Iterable[str]) -> ObservedRun:

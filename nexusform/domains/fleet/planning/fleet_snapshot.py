@@ -93,24 +93,21 @@ def build_member(configuration: FleetMember, cluster: NodeCluster | None, reques
     sku_counts = Counter(sku.name for sku in cluster.skus)
     properties = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
     properties[NODE_COUNT] = str(len(cluster.nodes))
+    # Return the sums over the nodes of a cluster; `requests` are those of its pods.
+    cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
+    resources = ResourceUsage(
+        _build_quantities(cluster.total_size.cpu, cluster.total_size.memory),
+        _build_quantities(cpu, memory),
+        _build_quantities(max(0, cpu - requests[0]), max(0, memory - requests[1])),
+    )
     return Member(
         name=configuration.name,
         labels=configuration.labels,
         taints=configuration.taints,
         properties={**properties, **configuration.properties},
-        resources=_compute_usage(cluster, requests),
+        resources=resources,
         health=configuration.health,
         namespaces=configuration.namespaces,
-    )
-
-
-def _compute_usage(cluster: NodeCluster, requests: tuple[int, int]) -> ResourceUsage:
-    """Return the sums over the nodes of a cluster; `requests` are those of its pods."""
-    cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
-    return ResourceUsage(
-        _build_quantities(cluster.total_size.cpu, cluster.total_size.memory),
-        _build_quantities(cpu, memory),
-        _build_quantities(max(0, cpu - requests[0]), max(0, memory - requests[1])),
     )
 
 

@@ -56,45 +56,33 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
     steps = [step.replace("~1", "/").replace("~0", "~") for step in patch.path.split("/")[1:]]
     target = body
     for step in steps[:-1]:
-        target = _get_child(target, step)
+        if isinstance(target, dict):
+            target = target.get(step)
+        else:
+            position = _parse_index(step, len(target)) if isinstance(target, list) else None
+            target = None if position is None else target[position]
     last = steps[-1] if steps else ""
     if isinstance(target, dict):
-        _apply_to_object(target, last, patch, value)
+        if patch.operation != "add" and last not in target:
+            if patch.operation == "replace":
+                raise PatchError(_describe_missing_key(patch))
+            unable = f"unable to remove nonexistent key: {last}: {_MISSING_VALUE}"
+            raise PatchError(f"error in remove for path: '{patch.path}': {unable}")
+        if patch.operation == "remove":
+            del target[last]
+        else:
+            target[last] = value
     elif isinstance(target, list):
         _apply_to_list(target, last, patch, value)
     else:
-        raise PatchError(_describe_missing_path(patch))
-
-
-def _get_child(target: Any, step: str) -> Any:
-    """Return the child at one step of a path, None if missing."""
-    if isinstance(target, dict):
-        return target.get(step)
-    position = _parse_index(step, len(target)) if isinstance(target, list) else None
-    return None if position is None else target[position]
-
-
-def _describe_missing_path(patch: JsonPatch) -> str:
-    """Return the hub's message for a path missing before its last step."""
-    path = patch.path if patch.operation == "replace" else f'"{patch.path}"'
-    return f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING_VALUE}"
+        path = patch.path if patch.operation == "replace" else f'"{patch.path}"'
+        missing_path = f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING_VALUE}"
+        raise PatchError(missing_path)
 
 
 def _describe_missing_key(patch: JsonPatch) -> str:
     """Return the hub's message for a missing key to replace."""
     return f"replace operation does not apply: doc is missing key: {patch.path}: {_MISSING_VALUE}"
-
-
-def _apply_to_object(target: dict[str, Any], last: str, patch: JsonPatch, value: Any) -> None:
-    if patch.operation != "add" and last not in target:
-        if patch.operation == "replace":
-            raise PatchError(_describe_missing_key(patch))
-        unable = f"unable to remove nonexistent key: {last}: {_MISSING_VALUE}"
-        raise PatchError(f"error in remove for path: '{patch.path}': {unable}")
-    if patch.operation == "remove":
-        del target[last]
-    else:
-        target[last] = value
 
 
 def _apply_to_list(target: list[Any], last: str, patch: JsonPatch, value: Any) -> None:

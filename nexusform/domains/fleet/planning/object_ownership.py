@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
 from nexusform.diagnostics.phrases import format_first
-from nexusform.domains.fleet.importers.fleet_model import IF_NO_DIFF, NEVER, ApplyStrategy
+from nexusform.domains.fleet.importers.fleet_model import IF_NO_DIFF, NEVER
 from nexusform.domains.fleet.planning.overrides import (
     ObjectIdentity,
     collect_identities,
@@ -55,23 +55,18 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
     seen_objects: set[ObjectIdentity] = set().union(*direct.values()) if direct else set()
     shared_objects: set[ObjectIdentity] = set()
     for placement in placements:
-        objects = _collect_objects(placement)
+        # Return the objects that a placement selects, has in snapshots, or has on a cluster.
+        objects = collect_identities(placement.selection.manifests)
+        for snapshot in placement.snapshot_store.snapshots:
+            objects |= collect_identities(snapshot.objects)
+        # Clusters without overrides share one list of objects, processed once.
+        on_clusters = placement.current.applied.on_cluster.values()
+        lists = {id(rendered.manifests): rendered.manifests for rendered in on_clusters}
+        for manifests in lists.values():
+            objects |= collect_identities(manifests)
         shared_objects |= objects & seen_objects
         seen_objects |= objects
     return SharedObjects(frozenset(shared_objects), direct)
-
-
-def _collect_objects(placement: PlacementPlan) -> frozenset[ObjectIdentity]:
-    """Return the objects that a placement selects, has in snapshots, or has on a cluster."""
-    objects = collect_identities(placement.selection.manifests)
-    for snapshot in placement.snapshot_store.snapshots:
-        objects |= collect_identities(snapshot.objects)
-    # Clusters without overrides share one list of objects, processed once.
-    on_clusters = placement.current.applied.on_cluster.values()
-    lists = {id(rendered.manifests): rendered.manifests for rendered in on_clusters}
-    for manifests in lists.values():
-        objects |= collect_identities(manifests)
-    return objects
 
 
 def assign_owners(placement_bindings: Sequence[PlacementBindings], shared: SharedObjects) -> None:
@@ -132,9 +127,12 @@ def _assign_placement_owner(
             duplicates = results[placement.address].duplicates
             duplicates.setdefault(cluster, {})[contender.object] = owner.spec.address
             continue
-        conflict = OwnershipConflict(
-            owner.spec.address, _explain_conflict(placement.spec.configuration.apply), is_race=not current_owners
-        )
+        strategy = placement.spec.configuration.apply
+        if strategy.when_to_take_over == NEVER:
+            conflict_text = _NO_OWNERSHIP
+        else:
+            conflict_text = _DUPLICATE if strategy.allow_co_ownership else _DISALLOWED
+        conflict = OwnershipConflict(owner.spec.address, conflict_text, is_race=not current_owners)
         results[placement.address].conflicts.setdefault(cluster, {})[contender.object] = conflict
 
 
@@ -159,13 +157,6 @@ def _list_candidates(
     for object_id in collect_identities(placement.list_wanted_objects(binding, reached)) & objects:
         is_existing = object_id in objects_before
         yield _Candidate(placement, object_id, is_existing, is_kept=is_existing and is_untouched)
-
-
-def _explain_conflict(strategy: ApplyStrategy) -> str:
-    """Return the hub's message for an object owned by another placement."""
-    if strategy.when_to_take_over == NEVER:
-        return _NO_OWNERSHIP
-    return _DUPLICATE if strategy.allow_co_ownership else _DISALLOWED
 
 
 def _explain_takeover_failure(

@@ -17,11 +17,10 @@ from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import parse_pod_number
-from nexusform.domains.pods.planning.rows import PodRecord, parse_pod_record
+from nexusform.domains.pods.planning.rows import parse_pod_record
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.interfaces.plugins import PlanningKind, Registries
 from nexusform.planning.instances.block_planner import BlockPlanner
-from nexusform.planning.instances.instance import Instance
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import build_inventory, build_sites
 from nexusform.planning.vm_planning.vm_object import VmObject
@@ -108,7 +107,15 @@ def keep_on_forgotten_members(
     """Return the rows with removals on forgotten members replaced by `forget`: their objects keep running
     unmanaged. Pods on removed nodes are not kept.
     """
-    forgotten = dict(_find_forgotten_members(blocks.instances.values()))
+    # Yield the names of forgotten members and of their clusters, each with the cluster id.
+    forgotten_members: list[tuple[str, str]] = []
+    for instance in blocks.instances.values():
+        if instance.type.kind is PlanningKind.MEMBER and instance.action is Action.FORGET and instance.before:
+            name = str(instance.before.get("name"))
+            cluster_id = str(instance.before.get("kubernetes_cluster_id") or name)
+            forgotten_members.append((name, cluster_id))
+            forgotten_members.append((cluster_id.rpartition("/")[2], cluster_id))
+    forgotten = dict(forgotten_members)
     if not forgotten:
         yield from rows
         return
@@ -118,16 +125,6 @@ def keep_on_forgotten_members(
             yield replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
         else:
             yield row
-
-
-def _find_forgotten_members(instances: Iterable[Instance]) -> Iterator[tuple[str, str]]:
-    """Yield the names of forgotten members and of their clusters, each with the cluster id."""
-    for instance in instances:
-        if instance.type.kind is PlanningKind.MEMBER and instance.action is Action.FORGET and instance.before:
-            name = str(instance.before.get("name"))
-            cluster_id = str(instance.before.get("kubernetes_cluster_id") or name)
-            yield name, cluster_id
-            yield cluster_id.rpartition("/")[2], cluster_id
 
 
 def _is_kept(row: PlacementChange, forgotten: Mapping[str, str], context: _TargetContext) -> bool:
@@ -149,12 +146,19 @@ def _build_context(
     vms = tuple(vms)
     instances, registries = blocks.prior.instances, blocks.request.registries
     recorded_members = _collect_member_names(instances, registries)
+    # Return the node names before the plan, by cluster id.
+    nodes: dict[str, set[str]] = {}
+    for vm_object in vms:
+        if vm_object.prior.demand is not None:
+            names = nodes.setdefault(vm_object.prior.demand.owner.partition(":")[2], set())
+            for vm in vm_object.prior.existing.values():
+                names.update(vm.names)
     return _TargetContext(
         clusters,
         collect_prior_members(instances, registries),
         frozenset(_find_removed_nodes(vms)),
         frozenset(_find_removed_members(blocks)),
-        _collect_existing_nodes(vms),
+        nodes,
         lambda member: known_members is not None and member not in known_members | recorded_members,
         reason,
     )
@@ -210,17 +214,6 @@ def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
         ):
             if key in vm_object.prior.existing:
                 yield cluster_id, vm_object.prior.existing[key].name
-
-
-def _collect_existing_nodes(vms: Iterable[VmObject]) -> dict[str, set[str]]:
-    """Return the node names before the plan, by cluster id."""
-    nodes: dict[str, set[str]] = {}
-    for vm_object in vms:
-        if vm_object.prior.demand is not None:
-            names = nodes.setdefault(vm_object.prior.demand.owner.partition(":")[2], set())
-            for vm in vm_object.prior.existing.values():
-                names.update(vm.names)
-    return nodes
 
 
 def _collect_refreshed_nodes(
@@ -303,7 +296,10 @@ def _build_pod_rows(
     for workload, pods in workloads.items():
         for name, values in pods.items():
             note = parse_pod_record(values)
-            location = _build_location(cluster, note)
+            if not note.node:
+                location = PodLocation(cluster, state=note.state)
+            else:
+                location = PodLocation(cluster, note.node, note.machine, note.availability_zone)
             node_reason = context.explain_lost_node(cluster_id, note.node)
             reason = node_reason or member_reason
             yield PlacementChange(
@@ -319,9 +315,3 @@ def _build_pod_rows(
                 site_id=known_cluster.site_id if known_cluster is not None else "",
                 reason=reason or _EXCLUDED_REASON,
             )
-
-
-def _build_location(cluster: str, note: PodRecord) -> PodLocation:
-    if not note.node:
-        return PodLocation(cluster, state=note.state)
-    return PodLocation(cluster, note.node, note.machine, note.availability_zone)

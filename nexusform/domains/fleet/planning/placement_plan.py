@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, WAITING
 from nexusform.domains.fleet.planning.overrides import RenderedResources, expand_envelopes, get_identity
 from nexusform.domains.fleet.planning.placement_decisions import ObjectOwnership, RolloutResult, SchedulingResult
-from nexusform.domains.fleet.planning.placement_records import ResourceSnapshot, is_availability_tracked, read_bindings
+from nexusform.domains.fleet.planning.placement_records import is_availability_tracked, read_bindings
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
 from nexusform.domains.fleet.planning.resource_selection import CurrentResources, ResourceSelection, SnapshotStore
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType
@@ -215,9 +215,18 @@ class PlacementPlan(Struct):
         if self._projection is None or self._projection[0] is not self.bindings:
             configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]
             target = compute_target(configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings)
-            outcome = simulate_rollout(
-                self.bindings, configuration.rolling_update, target, latest.index, self._build_readiness(latest)
+            # Waiting clusters count as available later.
+            outdated_clusters = (
+                self.current.outdated_clusters if self._has_rollout_trigger(latest.index) else frozenset()
             )
+            readiness = Readiness(
+                unready_clusters=self.departed_clusters,
+                never_ready_clusters=self.failing_clusters,
+                failed_clusters=self.previously_failed_clusters,
+                outdated_clusters=outdated_clusters,
+                is_trackable=is_availability_tracked(latest.objects),
+            )
+            outcome = simulate_rollout(self.bindings, configuration.rolling_update, target, latest.index, readiness)
             self._projection = (self.bindings, outcome)
         return self._projection[1]
 
@@ -296,19 +305,6 @@ class PlacementPlan(Struct):
         resources = self.current.applied.on_cluster.get(cluster)
         return resources is not None and bool(resources.failure)
 
-    def _build_readiness(self, latest: ResourceSnapshot) -> Readiness:
-        """Build the readiness of the clusters at the start of a rolling update. Waiting clusters count as
-        available later.
-        """
-        outdated_clusters = self.current.outdated_clusters if self._has_rollout_trigger(latest.index) else frozenset()
-        return Readiness(
-            unready_clusters=self.departed_clusters,
-            never_ready_clusters=self.failing_clusters,
-            failed_clusters=self.previously_failed_clusters,
-            outdated_clusters=outdated_clusters,
-            is_trackable=is_availability_tracked(latest.objects),
-        )
-
     @property
     def _is_rollout_blocked(self) -> bool:
         """Whether an earlier rollout is blocked; a hub retries it continuously."""
@@ -341,18 +337,16 @@ class PlacementPlan(Struct):
         none), and removed clusters without a replacement. Empty without a prior state.
         """
         if self._hub_moves is None:
-            self._hub_moves = self._find_hub_moves()
+            instance = self.spec.instance
+            if not self.spec.observed_attributes or instance.prior is None or instance.before is None:
+                self._hub_moves = {}, ()
+            else:
+                predicted = _collect_scheduled_clusters(read_bindings(instance.before))
+                observed = _collect_scheduled_clusters(self.spec.prior_bindings)
+                removed, added = sorted(predicted - observed), sorted(observed - predicted)
+                replaced = [*removed, *([""] * len(added))]
+                self._hub_moves = dict(zip(added, replaced, strict=False)), tuple(removed[len(added) :])
         return self._hub_moves
-
-    def _find_hub_moves(self) -> tuple[Mapping[str, str], tuple[str, ...]]:
-        instance = self.spec.instance
-        if not self.spec.observed_attributes or instance.prior is None or instance.before is None:
-            return {}, ()
-        predicted = _collect_scheduled_clusters(read_bindings(instance.before))
-        observed = _collect_scheduled_clusters(self.spec.prior_bindings)
-        removed, added = sorted(predicted - observed), sorted(observed - predicted)
-        replaced = [*removed, *([""] * len(added))]
-        return dict(zip(added, replaced, strict=False)), tuple(removed[len(added) :])
 
     @property
     def override_pending_clusters(self) -> tuple[str, ...]:

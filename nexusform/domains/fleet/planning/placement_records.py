@@ -391,9 +391,14 @@ def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement)
     type.
     """
     selected = attributes.get("selected_resources") or ()
+    manifest = attributes.get("manifest")
+    documents = parse_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()
+    body = documents[0].data if documents else None
+    version = body.get("apiVersion") if isinstance(body, dict) else None
+    api_version = version if isinstance(version, str) else ""
     return RecordedPlacement(
         configuration,
-        _read_api_version(attributes.get("manifest")),
+        api_version,
         read_bindings(attributes),
         read_status(attributes),
         tuple(map(_read_selected_object, selected)),
@@ -403,14 +408,6 @@ def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement)
 def _read_selected_object(attribute: Mapping[str, Any]) -> SelectedObject:
     names = SelectedObject.__struct_fields__
     return SelectedObject(**{name: attribute.get(name) or "" for name in names})
-
-
-def _read_api_version(manifest: Any) -> str:
-    """Return the apiVersion of a manifest's text, "" if there is none."""
-    documents = parse_yaml("manifest", manifest).documents if isinstance(manifest, str) else ()
-    body = documents[0].data if documents else None
-    version = body.get("apiVersion") if isinstance(body, dict) else None
-    return version if isinstance(version, str) else ""
 
 
 def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) -> SchedulingStatus | None:

@@ -179,7 +179,9 @@ class PlannedHub(Struct, dict=True):
             case FleetRun():
                 self._add_run(instance, fleet_object)
             case FleetApproval() if fleet_object.is_approved:
-                self._add_approval(instance, fleet_object)
+                self.approvals.setdefault(fleet_object.run_key, set()).add(fleet_object.name)
+                if instance.action in _WRITE_ACTIONS:
+                    self.resumed_runs.add(fleet_object.run_key)
             case _:
                 return
 
@@ -236,12 +238,6 @@ class PlannedHub(Struct, dict=True):
             instance.private = {**(prior_note or {}), OVERRIDE_SNAPSHOT: number}
         return replace(override, snapshot=number)
 
-    def _add_approval(self, instance: Instance, approval: FleetApproval) -> None:
-        """Record an approval of a run; a new approval resumes the run."""
-        self.approvals.setdefault(approval.run_key, set()).add(approval.name)
-        if instance.action in _WRITE_ACTIONS:
-            self.resumed_runs.add(approval.run_key)
-
     def apply_approvals(self) -> None:
         """Add granted approvals to the runs, and resume runs waiting for one."""
         active_runs = list(self.runs)
@@ -270,22 +266,19 @@ class PlannedHub(Struct, dict=True):
                 return
         observed_run = None if instance.is_replaced else self.observed.runs.get(run.build_key(run.name))
         if observed_run is not None and observed_run.ended:
-            self._warn_failed_run(instance, run)
+            # Warn about a run to create if it failed on the hub already.
+            reason = self.observed.failed_runs.get(run.build_key(run.name))
+            if reason is not None and instance.action in _CREATE_ACTIONS:
+                advice = "The run cannot continue. Create another run."
+                if _NO_BINDINGS_MESSAGE in reason:
+                    advice = "A hub reports this for every run that only deletes. No action is needed."
+                text = f"The run ended without success on the hub: {reason}. {advice}"
+                problem = Problem((), "failed-staged-run", text, Severity.WARNING)
+                self.diagnostics.append(instance.build_diagnostic(problem))
             return
         is_requested = run.build_key(run.name) in self.observed.pending_requests
         is_active = instance.action in _WRITE_ACTIONS or observed_run is not None or is_requested
         (self.runs if is_active else self.waiting_runs).append((instance, run))
-
-    def _warn_failed_run(self, instance: Instance, run: FleetRun) -> None:
-        """Warn about a run to create if it failed on the hub already."""
-        reason = self.observed.failed_runs.get(run.build_key(run.name))
-        if reason is not None and instance.action in _CREATE_ACTIONS:
-            advice = "The run cannot continue. Create another run."
-            if _NO_BINDINGS_MESSAGE in reason:
-                advice = "A hub reports this for every run that only deletes. No action is needed."
-            text = f"The run ended without success on the hub: {reason}. {advice}"
-            problem = Problem((), "failed-staged-run", text, Severity.WARNING)
-            self.diagnostics.append(instance.build_diagnostic(problem))
 
 
 def _get_prior_snapshot(instance: Instance) -> int:

@@ -34,22 +34,19 @@ def build_planned_member(
     """
     if not _is_on_hub(instance, configuration.name, observed):
         return configuration
-    return _merge_observed(configuration, observed[configuration.name], _read_previous_member(instance))
-
-
-def _is_on_hub(instance: Instance, name: str, observed: Mapping[str, FleetMember]) -> bool:
-    """Return True if a provider writes the member to a hub that has it."""
-    return name in observed and instance.block is not None and bool(instance.block.provider)
-
-
-def _read_previous_member(instance: Instance) -> FleetMember | None:
-    """Return the previously configured member, if any."""
+    # Return the previously configured member, if any.
     previous = (
         instance.type.build_fleet_object(instance.before)
         if instance.type.build_fleet_object and instance.before
         else None
     )
-    return previous if isinstance(previous, FleetMember) else None
+    previous_member = previous if isinstance(previous, FleetMember) else None
+    return _merge_observed(configuration, observed[configuration.name], previous_member)
+
+
+def _is_on_hub(instance: Instance, name: str, observed: Mapping[str, FleetMember]) -> bool:
+    """Return True if a provider writes the member to a hub that has it."""
+    return name in observed and instance.block is not None and bool(instance.block.provider)
 
 
 def _merge_observed(configuration: FleetMember, observed: FleetMember, previous: FleetMember | None) -> FleetMember:

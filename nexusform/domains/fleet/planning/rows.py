@@ -180,7 +180,13 @@ def _determine_action(
     rolled_overrides = cluster in placement.rollout.clusters and placement.has_override_change(binding)
     new_resources = prior.resource_snapshot != binding.resource_snapshot
     if prior.state is not binding.state or new_resources or rolled_overrides:
-        trigger = _find_update_trigger(placement, prior, binding)
+        # Return the trigger of a changed binding: unscheduled, picked again, or other resources.
+        if binding.state is BindingState.UNSCHEDULED:
+            trigger = _find_removal_trigger(placement, binding.cluster)
+        elif prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.scheduling.pick_triggers:
+            trigger = placement.scheduling.pick_triggers[binding.cluster]
+        else:
+            trigger = Trigger.STAGED_RUN if placement.spec.is_external else placement.rollout_trigger
         return PlacementAction.UPDATE, str(trigger), TRIGGER_REASONS.get(trigger, "")
     if placement.spec.apply_strategy_changed and binding.has_resources:
         return PlacementAction.UPDATE, str(Trigger.STRATEGY_CHANGED), REAPPLIED_REASON
@@ -188,15 +194,6 @@ def _determine_action(
         return PlacementAction.KEEP, str(Trigger.POLICY_CHANGED), "picked again under the changed policy"
     trigger_text, reason = _explain_kept(placement, binding, members.get(cluster))
     return PlacementAction.KEEP, trigger_text, reason
-
-
-def _find_update_trigger(placement: PlacementPlan, prior: Binding, binding: Binding) -> Trigger:
-    """Return the trigger of a changed binding: unscheduled, picked again, or other resources."""
-    if binding.state is BindingState.UNSCHEDULED:
-        return _find_removal_trigger(placement, binding.cluster)
-    if prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.scheduling.pick_triggers:
-        return placement.scheduling.pick_triggers[binding.cluster]
-    return Trigger.STAGED_RUN if placement.spec.is_external else placement.rollout_trigger
 
 
 def _explain_kept(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:

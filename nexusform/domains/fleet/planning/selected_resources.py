@@ -97,7 +97,12 @@ def _find_staged_trigger(preparation: _Preparation, hub: PlannedHub) -> Trigger 
     if previous is None or preparation.spec.is_new:
         return None
     if preparation.spec.observed_attributes:
-        return _find_observed_staged_trigger(preparation)
+        latest = preparation.applied.latest
+        if latest is None:
+            return None
+        if latest.hash != compute_fingerprint(preparation.selection.manifests):
+            return Trigger.RESOURCES_CHANGED
+        return Trigger.OVERRIDES_CHANGED if any(_find_differing_clusters(preparation, latest.index)) else None
     if compute_fingerprint(select_resources(previous, hub.prior_object_index)) != compute_fingerprint(
         preparation.selection.manifests
     ):
@@ -115,18 +120,6 @@ def _is_selection_changed(spec: PlacementSpec, selection: ResourceSelection, hub
         return False
     previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
     return bool(previous_objects) and compute_fingerprint(previous_objects) != compute_fingerprint(selection.manifests)
-
-
-def _find_observed_staged_trigger(preparation: _Preparation) -> Trigger | None:
-    """Return the trigger of changes that staged runs have not distributed yet, from a hub; None before the
-    first run.
-    """
-    latest = preparation.applied.latest
-    if latest is None:
-        return None
-    if latest.hash != compute_fingerprint(preparation.selection.manifests):
-        return Trigger.RESOURCES_CHANGED
-    return Trigger.OVERRIDES_CHANGED if any(_find_differing_clusters(preparation, latest.index)) else None
 
 
 def _has_own_override_changes(preparation: _Preparation, hub: PlannedHub) -> bool:
@@ -226,7 +219,18 @@ def _read_observed_resources(
     Without captured snapshots, use the newest index in the bindings with the objects last recorded in state,
     else the current ones.
     """
-    snapshots = tuple(_read_observed_snapshots(spec, selection))
+    # One equal to the current selection in any order is replaced by it.
+    observed_snapshots: list[ResourceSnapshot] = []
+    selected_hashes = {compute_comparable_hash(manifest) for manifest in selection.manifests}
+    digest_now = compute_fingerprint(selection.manifests)
+    for snapshot in spec.observed_attributes.get("resource_snapshots") or ():
+        read_objects = (build_manifest(json.decode(text)) for text in snapshot["objects"])
+        objects = tuple(manifest for manifest in read_objects if manifest is not None)
+        if {compute_comparable_hash(manifest) for manifest in objects} == selected_hashes:
+            observed_snapshots.append(ResourceSnapshot(int(snapshot["index"]), digest_now, selection.manifests))
+        else:
+            observed_snapshots.append(ResourceSnapshot(int(snapshot["index"]), compute_fingerprint(objects), objects))
+    snapshots = tuple(observed_snapshots)
     if snapshots:
         return AppliedResources(snapshots, dict(_render_observed_clusters(spec, selection, snapshots)))
     indices = [b.resource_snapshot for b in spec.prior_bindings if b.resource_snapshot is not None]
@@ -241,19 +245,6 @@ def _read_observed_resources(
     digest = recorded.hash if recorded is not None else compute_fingerprint(objects)
     on_cluster = _restore_clusters(spec, selection, hub, objects, None)
     return AppliedResources((ResourceSnapshot(max(indices), digest, objects),), on_cluster)
-
-
-def _read_observed_snapshots(spec: PlacementSpec, selection: ResourceSelection) -> Iterator[ResourceSnapshot]:
-    """Yield the observed snapshots. One equal to the current selection in any order is replaced by it."""
-    selected_hashes = {compute_comparable_hash(manifest) for manifest in selection.manifests}
-    digest_now = compute_fingerprint(selection.manifests)
-    for snapshot in spec.observed_attributes.get("resource_snapshots") or ():
-        read_objects = (build_manifest(json.decode(text)) for text in snapshot["objects"])
-        objects = tuple(manifest for manifest in read_objects if manifest is not None)
-        if {compute_comparable_hash(manifest) for manifest in objects} == selected_hashes:
-            yield ResourceSnapshot(int(snapshot["index"]), digest_now, selection.manifests)
-        else:
-            yield ResourceSnapshot(int(snapshot["index"]), compute_fingerprint(objects), objects)
 
 
 def _render_observed_clusters(

@@ -167,27 +167,20 @@ def _read_run_record(instance: Instance, run: FleetRun, hub: PlannedHub) -> RunR
     recorded = convert(prior_note or {}, RunRecord)
     if observed is None:
         return recorded
-    overrides, per_cluster = _read_run_overrides(run, hub)
-    if overrides is None:  # some snapshots were not captured; use those recorded in state
-        overrides, per_cluster = recorded.overrides, recorded.picked
-    return replace(observed, overrides=overrides, picked=per_cluster)
-
-
-def _read_run_overrides(
-    run: FleetRun, hub: PlannedHub
-) -> tuple[tuple[FleetOverride, ...] | None, dict[str, tuple[int, ...]] | None]:
-    """Return the overrides of a run as reported by a hub, and by cluster their positions; None if any was not
-    captured.
-    """
     by_cluster = hub.observed.run_overrides.get(run.build_key(run.name)) or {}
     names = sorted({*chain.from_iterable(by_cluster.values())})
     if any(name not in hub.observed.overrides for name in names):
-        return None, None
-    position_of = {name: position for position, name in enumerate(names)}
-    positions = {
-        cluster: tuple(position_of[name] for name in override_names) for cluster, override_names in by_cluster.items()
-    }
-    return tuple(hub.observed.overrides[name] for name in names), positions
+        overrides, per_cluster = None, None
+    else:
+        position_of = {name: position for position, name in enumerate(names)}
+        positions = {
+            cluster: tuple(position_of[name] for name in override_names)
+            for cluster, override_names in by_cluster.items()
+        }
+        overrides, per_cluster = tuple(hub.observed.overrides[name] for name in names), positions
+    if overrides is None:  # some snapshots were not captured; use those recorded in state
+        overrides, per_cluster = recorded.overrides, recorded.picked
+    return replace(observed, overrides=overrides, picked=per_cluster)
 
 
 def _warn_unused_approvals(instance: Instance, run: FleetRun, context: _RunContext) -> Iterator[Diagnostic]:

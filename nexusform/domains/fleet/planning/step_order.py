@@ -118,7 +118,16 @@ def compute_step_order(
     for changed in changed_objects:
         requested = changed.versions[-1]
         checks = _AWAITED.get(type(requested), ())
-        key = _get_placement_key(requested, runs)
+        # Return the key of the placement affected by a step; "" if it is unknown.
+        if isinstance(requested, FleetApproval):
+            run = runs.get(requested.run_key)
+            key = run.build_key(run.placement) if run is not None else ""
+        elif isinstance(requested, FleetRun):
+            key = requested.build_key(requested.placement)
+        elif isinstance(requested, FleetPlacement):
+            key = requested.key
+        else:
+            key = requested.placement if isinstance(requested, FleetEviction) else ""
         if not checks or not key or changed.instance.is_removed:
             continue
         identities = _collect_selected(placements.get(key), hub)
@@ -152,18 +161,6 @@ def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedObj
         versions = [build(values) for values in (instance.before, instance.planned) if values is not None]
         if versions:
             yield _ChangedObject(instance, tuple(versions), position)
-
-
-def _get_placement_key(requested: FleetObject, runs: Mapping[str, FleetRun]) -> str:
-    """Return the key of the placement affected by a step; "" if it is unknown."""
-    if isinstance(requested, FleetApproval):
-        run = runs.get(requested.run_key)
-        return run.build_key(run.placement) if run is not None else ""
-    if isinstance(requested, FleetRun):
-        return requested.build_key(requested.placement)
-    if isinstance(requested, FleetPlacement):
-        return requested.key
-    return requested.placement if isinstance(requested, FleetEviction) else ""
 
 
 def _collect_selected(placement: PlacementPlan | None, hub: PlannedHub) -> frozenset[ObjectIdentity]:

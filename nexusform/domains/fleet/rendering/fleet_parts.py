@@ -110,16 +110,14 @@ def render_fleet_part(plan: Plan) -> Part:
         if matrix.clusters
         else render_binding_list(bindings)
     )
-    unpicked = _render_unpicked(matrix.unpicked)
+    if not matrix.unpicked:
+        unpicked = None
+    else:
+        summary = build_element(
+            "summary", f"{format_count(len(matrix.unpicked), 'cluster')} not picked by any placement"
+        )
+        unpicked = build_element("details", summary, build_element("p", ", ".join(matrix.unpicked)), class_="reasons")
     return build_section("fleet", "Fleet", content, unpicked, _render_hint(matrix.cells), render_reasons(matrix.cells))
-
-
-def _render_unpicked(clusters: Sequence[str]) -> Part:
-    """Render the clusters without any placement, folded."""
-    if not clusters:
-        return None
-    summary = build_element("summary", f"{format_count(len(clusters), 'cluster')} not picked by any placement")
-    return build_element("details", summary, build_element("p", ", ".join(clusters)), class_="reasons")
 
 
 def list_fleet_members(plan: Plan) -> list[FleetMember]:
@@ -336,7 +334,14 @@ def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
     if not rows:
         return None
     heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
-    lines = [_build_pod_row(row) for row in rows[:_MAX_ROWS]]
+    lines = []
+    for row in rows[:_MAX_ROWS]:
+        effect = compute_effect(row)
+        verb = format_verb(effect, describe_state(row), 1) if effect in _SPECIAL_EFFECTS else row.action.value
+        action = f"{_SIGNS[row.action]} {verb}".strip()
+        origin = format_location_text(row.source) if row.source else ""
+        target = format_location_text(row.target) if row.target else ""
+        lines.append((row.object, row.pool, action, origin, target, row.trigger))
     return build_section(
         "pods", title, _render_limit_note(len(rows)), build_table("Pods and their nodes", heads, lines, is_firm=True)
     )
@@ -344,12 +349,3 @@ def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
 
 # Effects that the action alone would report as placed, moved or kept.
 _SPECIAL_EFFECTS: Final = frozenset({Effect.RECREATED, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
-
-
-def _build_pod_row(row: PlacementChange) -> tuple[str, ...]:
-    effect = compute_effect(row)
-    verb = format_verb(effect, describe_state(row), 1) if effect in _SPECIAL_EFFECTS else row.action.value
-    action = f"{_SIGNS[row.action]} {verb}".strip()
-    origin = format_location_text(row.source) if row.source else ""
-    target = format_location_text(row.target) if row.target else ""
-    return row.object, row.pool, action, origin, target, row.trigger

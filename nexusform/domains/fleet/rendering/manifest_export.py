@@ -93,22 +93,19 @@ def _find_limitations(plan: Plan, registries: Registries) -> Iterator[str]:
     ]
     if evictions:
         titles["evictions"] = evictions
-    runs = list(_find_early_runs(plan, registries))
-    if runs:
-        titles["runs"] = runs
-    for name, addresses in titles.items():
-        yield f"{format_first(addresses, _MAX_NAMES)}: {_LIMITATION_TEXTS[name]}"
-
-
-def _find_early_runs(plan: Plan, registries: Registries) -> Iterator[str]:
-    """Yield the runs created together with their placement."""
+    # Yield the runs created together with their placement.
+    runs: list[str] = []
     created = [change for change in plan.changes if change.after and change.action is Action.CREATE]
     placement_ids = {(change.after or {}).get("id") for change in created if change.address.type in _PLACEMENTS}
     for change in created:
         read_object = registries.resource_types[change.address.type].build_fleet_object
         run = read_object(change.after or {}) if read_object is not None else None
         if isinstance(run, FleetRun) and run.build_key(run.placement) in placement_ids:
-            yield str(change.address)
+            runs.append(str(change.address))
+    if runs:
+        titles["runs"] = runs
+    for name, addresses in titles.items():
+        yield f"{format_first(addresses, _MAX_NAMES)}: {_LIMITATION_TEXTS[name]}"
 
 
 _MAX_NAMES: Final = 4
@@ -201,7 +198,9 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
     for name, block in schema.blocks.items():
         value = arguments.get(name)
         if value is not None and value != []:
-            body[_get_api_name(name, block)] = _build_block(block, value)
+            is_plural = block.nesting is Nesting.LIST and name not in _SINGULAR_BLOCKS
+            api_name = _convert_to_camel_case(name) + ("s" if is_plural else "")
+            body[api_name] = _build_block(block, value)
     # An empty selector selects every cluster; the API requires its terms.
     if "clusterSelector" in body and not body["clusterSelector"]:
         body["clusterSelector"] = {"clusterSelectorTerms": []}
@@ -213,12 +212,6 @@ def _build_block(block: NestedBlock, content: Any) -> Any:
     if block.nesting is Nesting.LIST:
         return [_build_body(block.schema, body) for body in content]
     return _build_body(block.schema, content)
-
-
-def _get_api_name(name: str, block: NestedBlock) -> str:
-    """Return the API name of a block: plural if repeated."""
-    is_plural = block.nesting is Nesting.LIST and name not in _SINGULAR_BLOCKS
-    return _convert_to_camel_case(name) + ("s" if is_plural else "")
 
 
 def _convert_value(name: str, value: Any) -> Any:

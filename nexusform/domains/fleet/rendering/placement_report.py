@@ -37,13 +37,12 @@ def build_placement_report(reason: PlacementReason) -> AnswerReport:
     clusters = _select_clusters(reason)
     history = _describe_history(clusters, reason)
     current_facts = _describe_current_state(reason)
-    facts = [
-        _format_policy(explanation),
-        *current_facts,
-        *_describe_batches(explanation),
-        *history,
-        *_describe_drift(reason.drift),
-    ]
+    kind = str(explanation.policy.placement_type)
+    if explanation.policy.placement_type is PlacementType.PICK_N:
+        number = explanation.number
+        kind = f"PickN, {'every eligible cluster' if number is None else number}"
+    policy = f"Policy: {kind} (policy snapshot {explanation.snapshot.index})."
+    facts = [policy, *current_facts, *_describe_batches(explanation), *history, *_describe_drift(reason.drift)]
     sections: list[Section] = []
     if cluster:
         sections += [_build_verdict_section(cluster_explanation, explanation) for cluster_explanation in clusters]
@@ -80,14 +79,6 @@ def _format_verdict(explanation: PlacementExplanation) -> str:
         return f"the scheduler stops{location}: {explanation.abort.message}"
     bound_clusters = [cluster.cluster for cluster in explanation.clusters if cluster.binding is not None]
     return f"bound to {format_list(bound_clusters)}" if bound_clusters else "bound to no cluster"
-
-
-def _format_policy(explanation: PlacementExplanation) -> str:
-    kind = str(explanation.policy.placement_type)
-    if explanation.policy.placement_type is PlacementType.PICK_N:
-        number = explanation.number
-        kind = f"PickN, {'every eligible cluster' if number is None else number}"
-    return f"Policy: {kind} (policy snapshot {explanation.snapshot.index})."
 
 
 def _describe_current_state(reason: PlacementReason) -> Iterator[str]:

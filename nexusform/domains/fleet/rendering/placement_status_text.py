@@ -137,7 +137,11 @@ def _build_rows(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, s
     """Yield keys in order and lists item by item, like `kubectl describe`."""
     for key in sorted(content):
         value = content[key]
-        label = _format_label(key)
+        if not re.fullmatch(r"[a-zA-Z]+", key):
+            label = key
+        else:
+            words = re.sub(r"(?<!^)(?=[A-Z])", " ", key).split()
+            label = " ".join(_ACRONYMS.get(word.lower(), word[:1].upper() + word[1:]) for word in words)
         if isinstance(value, Mapping):
             yield level, label, None
             yield from _build_rows(value, level + 1)
@@ -150,14 +154,6 @@ def _build_rows(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, s
                     yield level + 1, "", str(item)
         else:
             yield level, label, str(value)
-
-
-def _format_label(key: str) -> str:
-    """Convert `observedResourceIndex` to `Observed Resource Index`; label keys are unchanged."""
-    if not re.fullmatch(r"[a-zA-Z]+", key):
-        return key
-    words = re.sub(r"(?<!^)(?=[A-Z])", " ", key).split()
-    return " ".join(_ACRONYMS.get(word.lower(), word[:1].upper() + word[1:]) for word in words)
 
 
 def _align_rows(rows: Sequence[tuple[int, str, str | None]], width: int) -> Iterator[str]:

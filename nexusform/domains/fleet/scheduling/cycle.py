@@ -293,7 +293,11 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
 
 def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot) -> _CycleOutcome:
     """Adjust the number of clusters to N: downscale, keep, or pick the best eligible ones."""
-    number = _compute_number_of_clusters(request, binding_table, snapshot)
+    if snapshot.number_of_clusters is not None:
+        number = snapshot.number_of_clusters
+    else:
+        eligible = cluster_eligibility.find_eligible(request, binding_table.member_list, binding_table.masks)
+        number = (eligible | binding_table.current).bit_count()
     current_count = binding_table.current.bit_count()
     if number < current_count or (number == current_count and binding_table.obsolete):
         return _release_surplus(binding_table, number, current_count - number)
@@ -301,16 +305,6 @@ def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: Po
         selected = _list_bindings(binding_table, binding_table.bound, binding_table.scheduled)
         return _CycleOutcome(_build_status(number, selected, ()))
     return _pick_missing(request, binding_table, number, number - current_count)
-
-
-def _compute_number_of_clusters(
-    request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
-) -> int:
-    """Return N of a PickN; without N, the number of eligible or bound clusters."""
-    if snapshot.number_of_clusters is not None:
-        return snapshot.number_of_clusters
-    eligible = cluster_eligibility.find_eligible(request, binding_table.member_list, binding_table.masks)
-    return (eligible | binding_table.current).bit_count()
 
 
 def _release_surplus(binding_table: BindingTable, number: int, surplus: int) -> _CycleOutcome:

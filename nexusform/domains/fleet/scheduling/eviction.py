@@ -86,7 +86,15 @@ def _check_eviction(cluster: str, target: EvictionTarget, budget: DisruptionBudg
     if target.placement_type is PlacementType.PICK_ALL and _is_misconfigured(budget):
         return False, MISCONFIGURED
     available = sum(b.cluster in target.available_clusters for b in target.bindings)
-    is_allowed = _count_allowed(budget, target, available) > 0
+    # Return the number of further allowed evictions; negative if the budget is already violated.
+    desired = target.number or 0
+    if budget.max_unavailable is not None:
+        allowed_count = budget.max_unavailable.compute(desired) - (len(target.bindings) - available)
+    elif budget.min_available is not None:
+        allowed_count = available - budget.min_available.compute(desired)
+    else:
+        allowed_count = 0
+    is_allowed = allowed_count > 0
     verdict = "allowed" if is_allowed else "blocked"
     return is_allowed, (
         f"Eviction is {verdict} by specified"
@@ -119,13 +127,3 @@ def _explain_invalid(cluster: str, target: EvictionTarget) -> str:
 def _is_misconfigured(budget: DisruptionBudget) -> bool:
     """Return True if a budget has values without meaning for PickAll."""
     return budget.max_unavailable is not None or (budget.min_available is not None and budget.min_available.is_percent)
-
-
-def _count_allowed(budget: DisruptionBudget, target: EvictionTarget, available: int) -> int:
-    """Return the number of further allowed evictions; negative if the budget is already violated."""
-    desired = target.number or 0
-    if budget.max_unavailable is not None:
-        return budget.max_unavailable.compute(desired) - (len(target.bindings) - available)
-    if budget.min_available is not None:
-        return available - budget.min_available.compute(desired)
-    return 0

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.fleet.scheduling.bindings import (
-    ClusterTerm,
-    Member,
-    PlacementRequest,
-    PropertyRequirement,
-    SpreadConstraint,
-)
+from nexusform.domains.fleet.scheduling.bindings import Member, PlacementRequest, PropertyRequirement, SpreadConstraint
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, MemberList
 from nexusform.domains.fleet.scheduling.properties import COMPARISONS, read_property
 from nexusform.domains.fleet.scheduling.rules import topology_spread
@@ -36,21 +30,18 @@ def _describe_terms(
     """Yield the mismatches of each required term; one matching term is enough."""
     terms, member = request.policy.required_terms or (), member_list.members[position]
     for number, term in enumerate(terms, 1):
-        mismatches = _find_mismatches(term, member)
+        # Return the mismatches of a term: labels first, properties only if all labels match.
+        label_mismatches = list(_find_label_mismatches(term.label_selector or LabelSelector(), member.labels))
+        if label_mismatches:
+            mismatches = label_mismatches
+        else:
+            property_mismatches = (
+                _format_property_mismatch(requirement, member) for requirement in term.property_selector or ()
+            )
+            mismatches = [mismatch for mismatch in property_mismatches if mismatch]
         if mismatches:
             prefix = f"term {number}: " if len(terms) > 1 else ""
             yield f"{prefix}{'; '.join(mismatches)}"
-
-
-def _find_mismatches(term: ClusterTerm, member: Member) -> list[str]:
-    """Return the mismatches of a term: labels first, properties only if all labels match."""
-    label_mismatches = list(_find_label_mismatches(term.label_selector or LabelSelector(), member.labels))
-    if label_mismatches:
-        return label_mismatches
-    property_mismatches = (
-        _format_property_mismatch(requirement, member) for requirement in term.property_selector or ()
-    )
-    return [mismatch for mismatch in property_mismatches if mismatch]
 
 
 def _find_label_mismatches(selector: LabelSelector, labels: Mapping[str, str]) -> Iterator[str]:

@@ -6,7 +6,7 @@ at most max_concurrency at a time, and deletes unscheduled bindings at the end.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -207,23 +207,19 @@ def list_run_steps(plan: RunPlan, run: str, failing: frozenset[str] = frozenset(
         if not stage.clusters:
             continue
         steps += _build_task_steps(stage.before, stage.name, f"{run}-before-{stage.name}")
-        steps += _build_groups(stage, failing)
+        # Yield the clusters of a stage in start order; last those without a free slot.
+        started_count, free_slots = 0, stage.concurrency
+        while free_slots and started_count < len(stage.clusters):
+            group = stage.clusters[started_count : started_count + free_slots]
+            steps.append(RunStep(StepKind.UPDATE, stage.name, group))
+            started_count += len(group)
+            free_slots -= sum(name in failing for name in group)
+        if started_count < len(stage.clusters):
+            steps.append(RunStep(StepKind.UPDATE, stage.name, stage.clusters[started_count:], is_blocked=True))
         steps += _build_task_steps(stage.after, stage.name, f"{run}-after-{stage.name}")
     if plan.deletes:
         steps.append(RunStep(StepKind.DELETE, DELETE_STAGE, plan.deletes))
     return tuple(steps)
-
-
-def _build_groups(stage: StagePlan, failing: frozenset[str]) -> Iterator[RunStep]:
-    """Yield the clusters of a stage in start order; last those without a free slot."""
-    started_count, free_slots = 0, stage.concurrency
-    while free_slots and started_count < len(stage.clusters):
-        group = stage.clusters[started_count : started_count + free_slots]
-        yield RunStep(StepKind.UPDATE, stage.name, group)
-        started_count += len(group)
-        free_slots -= sum(name in failing for name in group)
-    if started_count < len(stage.clusters):
-        yield RunStep(StepKind.UPDATE, stage.name, stage.clusters[started_count:], is_blocked=True)
 
 
 def _build_task_steps(tasks: tuple[Task, ...], stage: str, approval: str) -> list[RunStep]:

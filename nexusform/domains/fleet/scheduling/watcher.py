@@ -136,18 +136,15 @@ def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> 
         return Trigger.CLUSTER_LABELS_CHANGED
     if not set(old_member.taints) <= set(new_member.taints):
         return Trigger.TAINT_REMOVED
-    if _is_properties_changed(old_member, new_member):
-        return Trigger.CLUSTER_PROPERTIES_CHANGED
-    return None
-
-
-def _is_properties_changed(old_member: Member, new_member: Member) -> bool:
-    """Return True if properties, resource usage or namespaces changed."""
-    return (
+    # Return True if properties, resource usage or namespaces changed.
+    is_properties_changed = (
         old_member.properties != new_member.properties
         or old_member.resources != new_member.resources
         or old_member.namespaces != new_member.namespaces
     )
+    if is_properties_changed:
+        return Trigger.CLUSTER_PROPERTIES_CHANGED
+    return None
 
 
 def find_member_changes(old_members: Iterable[Member], new_members: Iterable[Member]) -> tuple[MemberChange, ...]:

@@ -176,7 +176,14 @@ def build_hub_answer(reader: ManifestReader, argument: Path, attributes: Mapping
     reader.manifests = _clean_objects(manifests, placements)
     evictions = {eviction.name: eviction for eviction in read_evictions(manifests)}
     values = sort_by_kind(reader, argument, attributes)
-    managers = _find_managers(reader.manifests)
+    # Return the managing tools by kind and name of their objects.
+    managers: dict[str, str] = {}
+    for manifest in reader.manifests:
+        manager = find_manager(manifest)
+        if manager:
+            prefix = f"{manifest.namespace}/" if manifest.namespace else ""
+            managers[f"{manifest.kind} {prefix}{manifest.name}"] = manager
+    managers = dict(sorted(managers.items()))
     problems = [*reader.problems, *_find_warnings(manifests, placements, managers, argument)]
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult({}, problems)
@@ -261,7 +268,9 @@ def build_placement_attributes(manifests: list[Manifest], key: str) -> dict[str,
 
 def build_status_attributes(placement: Manifest) -> dict[str, Any]:
     """Return the status of a placement as attributes."""
-    return {"conditions": _sort_conditions(placement), "placement_statuses": _read_statuses(placement)}
+    conditions = _read_conditions((placement.body.get("status") or {}).get("conditions"))
+    sorted_conditions = sorted(conditions, key=lambda condition: not condition["type"].endswith("Scheduled"))
+    return {"conditions": sorted_conditions, "placement_statuses": _read_statuses(placement)}
 
 
 def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
@@ -395,12 +404,6 @@ def _is_pending(placement: ObservedPlacement) -> bool:
     return True
 
 
-def _sort_conditions(manifest: Manifest) -> list[dict[str, Any]]:
-    """Return the conditions, the scheduler's first."""
-    conditions = _read_conditions((manifest.body.get("status") or {}).get("conditions"))
-    return sorted(conditions, key=lambda condition: not condition["type"].endswith("Scheduled"))
-
-
 def _read_statuses(manifest: Manifest) -> list[dict[str, Any]]:
     """Return the status of each cluster of a placement."""
     status = manifest.body.get("status") or {}
@@ -424,17 +427,6 @@ def _read_conditions(values: Any) -> list[dict[str, Any]]:
         for condition in items
         if isinstance(condition, Mapping)
     ]
-
-
-def _find_managers(manifests: list[Manifest]) -> dict[str, str]:
-    """Return the managing tools by kind and name of their objects."""
-    managers: dict[str, str] = {}
-    for manifest in manifests:
-        manager = find_manager(manifest)
-        if manager:
-            prefix = f"{manifest.namespace}/" if manifest.namespace else ""
-            managers[f"{manifest.kind} {prefix}{manifest.name}"] = manager
-    return dict(sorted(managers.items()))
 
 
 def _find_warnings(

@@ -76,7 +76,12 @@ class FleetKind(Struct, frozen=True):
         document = self.read_document(attributes)
         problems = self._check_names(attributes, document)
         if document is None:
-            problems += self._check_blocks(attributes)
+            # Yield the problems of an object without a manifest.
+            for name, attribute in self.spec.attributes.items():
+                if attribute.required and attributes.get(name) is None:
+                    problems.append(Problem((), MISSING, f'The argument "{name}" is required, or a manifest.'))
+            if attributes.get("lenient") is True:
+                problems.append(Problem(("lenient",), CONFLICT, "lenient has no effect without a manifest. Remove it."))
         else:
             problems += self._check_conflicts(attributes, document)
             problems += build_line_problems(document.findings, "manifest")
@@ -97,14 +102,6 @@ class FleetKind(Struct, frozen=True):
                 "namespace", [build_error(("namespace",), detail) for detail in details], document
             )
         return problems
-
-    def _check_blocks(self, attributes: Values) -> Iterator[Problem]:
-        """Yield the problems of an object without a manifest."""
-        for name, attribute in self.spec.attributes.items():
-            if attribute.required and attributes.get(name) is None:
-                yield Problem((), MISSING, f'The argument "{name}" is required, or a manifest.')
-        if attributes.get("lenient") is True:
-            yield Problem(("lenient",), CONFLICT, "lenient has no effect without a manifest. Remove it.")
 
     def _check_conflicts(self, attributes: Values, document: FleetDocument) -> Iterator[Problem]:
         """Yield errors for arguments set both directly and in the manifest."""

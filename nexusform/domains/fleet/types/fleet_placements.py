@@ -18,7 +18,7 @@ from nexusform.domains.fleet.importers.fleet_model import (
     FleetObject,
     FleetPlacement,
 )
-from nexusform.domains.fleet.scheduling.bindings import PlacementType, Policy
+from nexusform.domains.fleet.scheduling.bindings import PlacementType
 from nexusform.domains.fleet.scheduling.validation import (
     build_error,
     check_policy,
@@ -90,13 +90,12 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
         for problem in check_policy(placement.policy):
             yield problem.prepend_path("policy")
         yield from _check_integers(arguments)
-        yield from _check_empty_affinity(placement.policy, arguments)
-    yield from _check_selectors(placement)
-    yield from _check_scopes(placement, is_namespaced=is_namespaced)
-    yield from _check_strategy(placement, arguments.get("strategy") or {})
-
-
-def _check_selectors(placement: FleetPlacement) -> Iterator[Problem]:
+        # Yield an error for an empty affinity block, which the scheduler ignores and the API rejects.
+        is_empty = placement.policy.required_terms is None and not placement.policy.preferred_terms
+        is_configured = (arguments.get("policy") or {}).get("affinity") is not None
+        if placement.policy.placement_type is PlacementType.PICK_FIXED and is_empty and is_configured:
+            text = "affinity must be nil for policy type PickFixed, only valid for PickAll and PickN"
+            yield build_error(("policy", "affinity"), text)
     for i, selector in enumerate(placement.selectors):
         path = ("resource_selector", i)
         yield from check_selector(selector.labels, (*path, "label_selector"))
@@ -104,6 +103,8 @@ def _check_selectors(placement: FleetPlacement) -> Iterator[Problem]:
             yield build_error(path, "a resource selector has a name or a label_selector, not both")
         if not selector.kind or not selector.version:
             yield build_error(path, "a resource selector needs version and kind")
+    yield from _check_scopes(placement, is_namespaced=is_namespaced)
+    yield from _check_strategy(placement, arguments.get("strategy") or {})
 
 
 def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Problem]:
@@ -142,15 +143,6 @@ def _check_scopes(placement: FleetPlacement, *, is_namespaced: bool) -> Iterator
             if not is_namespaced:
                 text += ": select its Namespace, or use fleet_resource_placement"
             yield build_error(("resource_selector", i, "kind"), text)
-
-
-def _check_empty_affinity(policy: Policy, arguments: Values) -> Iterator[Problem]:
-    """Yield an error for an empty affinity block, which the scheduler ignores and the API rejects."""
-    is_empty = policy.required_terms is None and not policy.preferred_terms
-    is_configured = (arguments.get("policy") or {}).get("affinity") is not None
-    if policy.placement_type is PlacementType.PICK_FIXED and is_empty and is_configured:
-        text = "affinity must be nil for policy type PickFixed, only valid for PickAll and PickN"
-        yield build_error(("policy", "affinity"), text)
 
 
 def _check_integers(arguments: Values) -> Iterator[Problem]:

@@ -89,7 +89,9 @@ def _build_reasons(
     result: PlanResult, placements: Iterable[PlacementPlan], member_list: MemberList, clusters: Sequence[str]
 ) -> list[PlacementReason]:
     """Build the reasons of these placements, cluster by cluster; the cluster "" means all."""
-    is_sensitive = _has_sensitive_objects(result)
+    is_sensitive = any(
+        c.sensitive_after for c in result.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES)
+    )
     rows: dict[Address, list[PlacementChange]] = {}
     for row in result.plan.placements:
         if row.kind == BINDING:
@@ -99,11 +101,6 @@ def _build_reasons(
         own_rows = rows.get(placement.spec.instance.address, ())
         reasons.append(build_placement_reason(placement, member_list, own_rows, cluster, is_sensitive=is_sensitive))
     return reasons
-
-
-def _has_sensitive_objects(result: PlanResult) -> bool:
-    """Return True if hub objects or overrides contain sensitive values."""
-    return any(c.sensitive_after for c in result.plan.changes if c.address.type in (MANIFEST_TYPE, *OVERRIDE_TYPES))
 
 
 _POD_KINDS = (PlanningKind.PLACEMENT, PlanningKind.MANIFEST)

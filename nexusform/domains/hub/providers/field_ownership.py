@@ -24,7 +24,7 @@ def remove_ignored_fields(
         body_path = _find_body_path(argument, body)
         value = get_part(body, body_path)
         for path in [] if value is None else list(_list_sent_paths(value, body_path)):
-            if _has_other_owner(existing or {}, path, manager):
+            if _find_other_owners(existing or {}, path, manager):
                 _remove_path(body, path)
     return body
 
@@ -35,7 +35,8 @@ def _find_body_path(argument: Path, body: Body) -> Path:
         return ("metadata", *argument)
     body_path: Path = ("spec",)
     for step in argument:
-        key = _convert_to_camel_case(str(step))
+        first_word, *further_words = str(step).split("_")
+        key = first_word + "".join(word.capitalize() for word in further_words)
         body_path = (*body_path, key if get_part(body, (*body_path, key)) is not None else f"{key}s")
     return body_path
 
@@ -134,10 +135,6 @@ def find_released_fields(hub_objects: Body, existing: Body, manager: str) -> dic
     return {path: _find_other_owners(existing, path, manager) for path in paths if get_part(existing, path) is not None}
 
 
-def _has_other_owner(existing: Body, path: Path, manager: str) -> bool:
-    return bool(_find_other_owners(existing, path, manager))
-
-
 def _find_other_owners(existing: Body, path: Path, manager: str) -> tuple[str, ...]:
     """Return the other owners of a field."""
     owners = [
@@ -167,8 +164,3 @@ def _remove_path(body: dict[str, Any], path: Path) -> None:
         del holder[path[end - 1]]
         if holder:
             return
-
-
-def _convert_to_camel_case(name: str) -> str:
-    first_word, *further_words = name.split("_")
-    return first_word + "".join(word.capitalize() for word in further_words)

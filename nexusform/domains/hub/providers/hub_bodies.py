@@ -59,14 +59,19 @@ class HubObject(Struct, frozen=True):
 def build_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObject]:
     """Return the hub objects of a resource in order."""
     if type_name in APPROVAL_TYPES:
-        return [HubObject({}, _build_approval_path(type_name, attributes))]
+        kind = KINDS[KINDS_BY_TYPE[type_name]]
+        approval_path = kind.build_path(str(attributes.get("name")), str(attributes.get("namespace") or ""))
+        return [HubObject({}, approval_path)]
     bodies = build_hub_bodies(type_name, RESOURCE_TYPES[type_name].schema, attributes)
     if type_name == MEMBER_TYPE and not bodies:
         bodies = [_build_empty_member(attributes)]
     hub_objects: list[HubObject] = []
     for body in bodies:
         body.pop("status", None)
-        _add_defaults(body)
+        add_kind_defaults = _DEFAULTERS.get(str(body.get("kind")))
+        spec = body.get("spec")
+        if add_kind_defaults is not None and isinstance(spec, dict):
+            add_kind_defaults(spec)
         hub_objects.append(HubObject(body, build_path(body)))
     return hub_objects
 
@@ -90,11 +95,6 @@ def get_approval_run(type_name: str, attributes: Mapping[str, Any]) -> str:
     return str(read_object(attributes).run) if read_object is not None else ""
 
 
-def _build_approval_path(type_name: str, attributes: Mapping[str, Any]) -> str:
-    kind = KINDS[KINDS_BY_TYPE[type_name]]
-    return kind.build_path(str(attributes.get("name")), str(attributes.get("namespace") or ""))
-
-
 def build_path(body: Mapping[str, Any]) -> str:
     """Return the path of a fleet object; "" for other kinds."""
     group, _, version = str(body.get("apiVersion") or "").partition("/")
@@ -106,14 +106,6 @@ def build_path(body: Mapping[str, Any]) -> str:
 
 
 # --- defaults sent with the configuration ----------------------------------------------------------
-
-
-def _add_defaults(body: Body) -> None:
-    """Add the defaults that the hub would fill in and own, or owns as a whole."""
-    add_kind_defaults = _DEFAULTERS.get(str(body.get("kind")))
-    spec = body.get("spec")
-    if add_kind_defaults is not None and isinstance(spec, dict):
-        add_kind_defaults(spec)
 
 
 def _fill(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
@@ -279,14 +271,12 @@ def get_spec_schema(type_name: str) -> BlockSchema:
     """Return the schema of a type's spec blocks."""
     schema = RESOURCE_TYPES[type_name].schema
     shape = API_KINDS[KINDS_BY_TYPE[type_name]].spec.fields
-    names = {_convert_to_snake_case(key) for key in shape}
+    names: set[str] = set()
+    for key in shape:
+        names.add("".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in key))
     return BlockSchema(
         {name: attribute for name, attribute in schema.attributes.items() if name in names}, schema.blocks
     )
-
-
-def _convert_to_snake_case(key: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in key)
 
 
 def _fill_schema(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -461,7 +461,9 @@ def _combine_findings(findings: Sequence[Finding], *, is_required: bool) -> Iter
 def _format_verdict(server: str, requested_count: int, findings: Sequence[Finding]) -> str:
     """Return the hub's verdict on the changes."""
     skipped = {number for number, problem in findings if problem.id == DRY_RUN_SKIPPED}
-    rejected = {number for number, problem in findings if problem.id != _DEFERRED and _is_error(problem)}
+    rejected = {
+        number for number, problem in findings if problem.id != _DEFERRED and (problem.severity is Severity.ERROR)
+    }
     validated_count = requested_count - len(skipped)
     deferred_text = format_first([problem.detail for _, problem in findings if problem.id == _DEFERRED], _MAX_NAMES)
     deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
@@ -472,10 +474,6 @@ def _format_verdict(server: str, requested_count: int, findings: Sequence[Findin
         f"The hub {server} takes {accepted_count} of {format_count(validated_count, 'change')} (dry "
         f"runs).{deferred_sentence}"
     )
-
-
-def _is_error(problem: Problem) -> bool:
-    return problem.severity is Severity.ERROR
 
 
 def _has_unknown(value: Any) -> bool:

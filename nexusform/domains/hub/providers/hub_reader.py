@@ -353,15 +353,7 @@ def _build_observed(
         [*build_manifests(placement_objects), *_build_manifests(evictions)], str(attributes.get("id"))
     )
     observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
-    return {**observed, "bindings": _merge_bindings(placement_objects, attributes)}
-
-
-def _build_manifests(bodies: Sequence[Values]) -> list[Manifest]:
-    return [manifest for manifest in map(build_manifest, map(dict, bodies)) if manifest is not None]
-
-
-def _merge_bindings(placement_objects: PlacementObjects, attributes: Values) -> dict[str, Any]:
-    """Return the observed bindings, each as recorded if unchanged."""
+    # Return the observed bindings, each as recorded if unchanged.
     recorded = attributes.get("bindings") or {}
     merged: dict[str, Any] = {}
     for cluster, binding in build_observed_bindings(placement_objects).items():
@@ -370,7 +362,11 @@ def _merge_bindings(placement_objects: PlacementObjects, attributes: Values) -> 
             recorded_binding.get(name) == value for name, value in binding.items() if name != "provenance"
         )
         merged[cluster] = recorded_binding if is_unchanged else binding
-    return merged
+    return {**observed, "bindings": merged}
+
+
+def _build_manifests(bodies: Sequence[Values]) -> list[Manifest]:
+    return [manifest for manifest in map(build_manifest, map(dict, bodies)) if manifest is not None]
 
 
 def _build_imported_placement(

@@ -230,7 +230,8 @@ def _check_outdated(binding: Body, latest: int | None) -> tuple[int | None, str]
     """Return the snapshot index and a message for a bound cluster with an older snapshot; None otherwise."""
     spec, cluster = binding.get("spec") or {}, _get_cluster(binding)
     name = spec.get("resourceSnapshotName")
-    number = _parse_snapshot_index(name)
+    parts = str(name or "").rsplit("-", 2)
+    number = int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
     if is_deleting(binding) or spec.get("state") != "Bound" or latest is None or number == latest:
         return None
     return number, f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
@@ -308,11 +309,6 @@ def _read_index(snapshot: Body | None) -> int | None:
     label = ((snapshot or {}).get("metadata") or {}).get("labels") or {}
     number = str(label.get("kubernetes-fleet.io/resource-index", ""))
     return int(number) if number.isdecimal() else None
-
-
-def _parse_snapshot_index(name: Any) -> int | None:
-    parts = str(name or "").rsplit("-", 2)
-    return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
 
 
 # --- runs ------------------------------------------------------------------------------------------

@@ -193,7 +193,12 @@ class StepWriter(Struct, frozen=True):
         self._wait_for_placement(hub_objects[0])
         former_count = self._count_bound(hub_objects[0]) if self._type_name == EVICTION_TYPE else 0
         existing = self._write_objects(hub_objects)
-        self._delete_removed(hub_objects)
+        # Delete the objects removed from a manifest.
+        if self.request.prior is not None and self._type_name == MANIFEST_TYPE:
+            current_identities = {hub_object.identity for hub_object in hub_objects}
+            for hub_object in reversed(build_objects(self._type_name, self.request.prior)):
+                if hub_object.identity not in current_identities:
+                    self._delete_object(hub_object)
         result = self._wait_for_result(existing)
         if self._type_name == EVICTION_TYPE and self.request.prior is None:
             self._waiter.wait_for_rescheduling(_get_placement(hub_objects[0]), former_count)
@@ -294,15 +299,6 @@ class StepWriter(Struct, frozen=True):
         except ApiError as api_error:
             api_error = hide_sensitive_values(api_error, hub_object, self.request)
             raise ProviderProblem(format_rejection(api_error, hub_object)) from None
-
-    def _delete_removed(self, hub_objects: Sequence[HubObject]) -> None:
-        """Delete the objects removed from a manifest."""
-        if self.request.prior is None or self._type_name != MANIFEST_TYPE:
-            return
-        current_identities = {hub_object.identity for hub_object in hub_objects}
-        for hub_object in reversed(build_objects(self._type_name, self.request.prior)):
-            if hub_object.identity not in current_identities:
-                self._delete_object(hub_object)
 
     # --- waiting -------------------------------------------------------------------------------
 

@@ -232,24 +232,21 @@ def _select_fields(values: Mapping[str, Any], names: Iterable[str]) -> dict[str,
 
 def _reduce_node(body: _Object) -> _Object:
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
-    return {
-        "labels": get_mapping(metadata, "labels"),
-        **_select_fields(spec, ("providerID", "taints", "unschedulable")),
-        **_select_fields(status, ("capacity", "allocatable")),
-        "images": _collect_image_sizes(status.get("images")),
-        "version": str(get_value(status, "nodeInfo", "kubeletVersion") or ""),
-        **{name: value for name, value in reduce_node_condition(body).items() if value},
-    }
-
-
-def _collect_image_sizes(images: Any) -> dict[str, int]:
-    """Return the size in bytes of each image of a node by all its names."""
+    # Return the size in bytes of each image of a node by all its names.
+    images = status.get("images")
     sizes: dict[str, int] = {}
     for image in list_mappings(images):
         size = image.get("sizeBytes")
         for name in image.get("names") or ():
             sizes[str(name)] = size if isinstance(size, int) else 0
-    return sizes
+    return {
+        "labels": get_mapping(metadata, "labels"),
+        **_select_fields(spec, ("providerID", "taints", "unschedulable")),
+        **_select_fields(status, ("capacity", "allocatable")),
+        "images": sizes,
+        "version": str(get_value(status, "nodeInfo", "kubeletVersion") or ""),
+        **{name: value for name, value in reduce_node_condition(body).items() if value},
+    }
 
 
 def _reduce_object(body: _Object) -> _Object:

@@ -174,9 +174,15 @@ def collect_quotas(manifests: Iterable[Manifest]) -> tuple[Quota, ...]:
             for item in spec.get_mapping("scopeSelector").list_mappings("matchExpressions"):
                 operator = item.get_text("operator", EXISTS)
                 scopes.append(QuotaScope(item.get_text("scopeName"), operator, item.get_texts("values")))
-            quotas.append(
-                Quota(manifest.namespace, manifest.name, _parse_hard_limits(spec.get_mapping("hard")), tuple(scopes))
-            )
+            fields = spec.get_mapping("hard")
+            limits = []
+            for name, value in fields.data.items():
+                quantity = parse_quantity(str(value))
+                if not isinstance(quantity, MalformedQuantity):
+                    limits.append(
+                        (name, quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units())
+                    )
+            quotas.append(Quota(manifest.namespace, manifest.name, tuple(limits), tuple(scopes)))
     return tuple(quotas)
 
 
@@ -192,15 +198,6 @@ def collect_budgets(manifests: Iterable[Manifest]) -> tuple[DisruptionBudget, ..
             if selector is not None:
                 budgets.append(DisruptionBudget(manifest.namespace, manifest.name, selector, minimum, maximum))
     return tuple(budgets)
-
-
-def _parse_hard_limits(fields: Fields) -> tuple[tuple[str, int], ...]:
-    limits = []
-    for name, value in fields.data.items():
-        quantity = parse_quantity(str(value))
-        if not isinstance(quantity, MalformedQuantity):
-            limits.append((name, quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units()))
-    return tuple(limits)
 
 
 class _AdmittedPod(Struct, frozen=True):

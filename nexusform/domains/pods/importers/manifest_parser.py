@@ -134,7 +134,10 @@ def unwrap_envelopes(manifests: Iterable[Manifest]) -> ManifestReading:
     findings: list[Problem] = []
     for manifest in manifests:
         if is_envelope(manifest):
-            content = _unwrap_envelope(manifest)
+            reader = _ManifestReader(manifest.file, [])
+            for key, item in get_mapping(manifest.body, "data").items():
+                reader.parse_document(YamlDocument(item, manifest.find_position("data", key)))
+            content = ManifestReading(tuple(reader.manifests), tuple(reader.findings))
         elif is_configmap_envelope(manifest):
             content = _unwrap_configmap(manifest)
         else:
@@ -308,13 +311,6 @@ def _resolve_namespace(group: str, kind: str, namespace: str | None) -> str:
         return ""
     is_built_in = "." not in group or group.endswith(".k8s.io")
     return namespace or ("default" if is_built_in else "")
-
-
-def _unwrap_envelope(envelope: Manifest) -> ManifestReading:
-    reader = _ManifestReader(envelope.file, [])
-    for key, item in get_mapping(envelope.body, "data").items():
-        reader.parse_document(YamlDocument(item, envelope.find_position("data", key)))
-    return ManifestReading(tuple(reader.manifests), tuple(reader.findings))
 
 
 def _unwrap_configmap(envelope: Manifest) -> ManifestReading:

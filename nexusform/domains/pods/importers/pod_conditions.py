@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -75,8 +75,5 @@ def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return whether a node is ready ("" if unknown), and its newest heartbeat in seconds since 1970."""
     status = get_mapping(body, "status")
     ready = str(_find_condition(status, "Ready").get("status") or "")
-    return {"ready": ready, "heartbeat": _find_newest(list_mappings(status, "conditions"))}
-
-
-def _find_newest(conditions: Iterable[Mapping[str, Any]]) -> int:
-    return max((parse_time(item.get("lastHeartbeatTime")) for item in conditions), default=0)
+    newest = max((parse_time(item.get("lastHeartbeatTime")) for item in list_mappings(status, "conditions")), default=0)
+    return {"ready": ready, "heartbeat": newest}

@@ -6,7 +6,7 @@ kinds in no row and outside of Kubernetes' own groups an operator may exist.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_form
@@ -100,15 +100,12 @@ def _find_effect(manifest: Manifest) -> str:
         if row in _EFFECTS:
             return _EFFECTS[row]
     if kind == "MutatingWebhookConfiguration":
-        return _CHANGES if _has_pod_rules(manifest.body) else _NO_EFFECT
+        rules = [rule for hook in list_mappings(manifest.body, "webhooks") for rule in list_mappings(hook, "rules")]
+        has_pod_rules = any({"*", "*/*", "pods"} & set(map(str, get_list(rule, "resources"))) for rule in rules)
+        return _CHANGES if has_pod_rules else _NO_EFFECT
     # Kubernetes' own groups are short or end in k8s.io; fleet groups are read elsewhere.
     is_built_in = "." not in group or group.endswith(".k8s.io")
     return _NO_EFFECT if is_built_in or is_fleet_group(group) else _MAY_CREATE
-
-
-def _has_pod_rules(body: Mapping[str, Any]) -> bool:
-    rules = [rule for hook in list_mappings(body, "webhooks") for rule in list_mappings(hook, "rules")]
-    return any({"*", "*/*", "pods"} & set(map(str, get_list(rule, "resources"))) for rule in rules)
 
 
 def _build_warning(objects: list[Manifest], effect: str) -> Problem:

@@ -15,6 +15,6 @@ PUBLIC = {
         "bind_snapshot ExternalClusters ObservedCluster merge_observed_pods check_unknown_clusters"
     ),
     "phase": "PodDecision PodPhase",
-    "rows": "PodRecord parse_pod_record REASONS parse_volumes",
+    "rows": "parse_pod_record REASONS parse_volumes",
     "template_matching": "assign_specs",
 }

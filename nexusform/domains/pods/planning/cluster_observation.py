@@ -186,7 +186,8 @@ def _build_existing_pods(
     charged_budgets: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType({}),
 ) -> list[ExistingPod]:
     """Return the existing pods, numbered per workload, with the budgets charged for evictions."""
-    ages = _compute_ages(pods)
+    times = sorted({pod.start_time for pod in pods} - {""})
+    ages = {start_time: index - len(times) for index, start_time in enumerate(times)}
     numbers: dict[str, int] = {}
     existing_pods: list[ExistingPod] = []
     for pod in pods:
@@ -209,12 +210,6 @@ def _build_existing_pods(
             )
         )
     return existing_pods
-
-
-def _compute_ages(pods: Iterable[ObservedPod]) -> dict[str, int]:
-    """Return negative ages by start time: pods without a start time are newer."""
-    times = sorted({pod.start_time for pod in pods} - {""})
-    return {start_time: index - len(times) for index, start_time in enumerate(times)}
 
 
 def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> list[ExistingPod]:

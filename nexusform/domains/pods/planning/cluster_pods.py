@@ -75,16 +75,13 @@ class ClusterPods:
         existing_pods = self._existing_pods.setdefault(prior.cluster_id, {})
         pods = list(object_pods.load_prior(prior, specs))
         existing_pods.update({(pod.workload, pod.number): pod for pod in pods})
-        self._mark_lost(prior.cluster_id, pods)
-
-    def _mark_lost(self, cluster_id: str, pods: Iterable[ExistingPod]) -> None:
-        """Record the pods lost with nodes created in this plan, such as those of a forgotten cluster."""
-        cluster = self.clusters.get(cluster_id)
+        # Record the pods lost with nodes created in this plan, such as those of a forgotten cluster.
+        cluster = self.clusters.get(prior.cluster_id)
         if cluster is None:
             return
         created_nodes = cluster.recreated_nodes | cluster.new_nodes
         lost_pods = {(pod.workload, pod.number) for pod in pods if pod.node in created_nodes}
-        self._lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset()) | lost_pods
+        self._lost_pods[prior.cluster_id] = self._lost_pods.get(prior.cluster_id, frozenset()) | lost_pods
 
     def _load_external_pods(self, external_pods: Sequence[PriorPods]) -> None:
         """Load pods of other states: they use capacity and move only by preemption."""

@@ -192,7 +192,7 @@ def build_node(vm: PlacedVm, sku: VmSku, marks: NodeProperties) -> Node:
     size = compute_allocatable(sku, kubelet)
     return Node(
         vm.name,
-        {**_compute_default_labels(vm.name, marks), **marks.labels},
+        {**list_registered_labels(vm.name, control_plane=CONTROL_PLANE_TAINT in marks.taints), **marks.labels},
         marks.taints,
         size.cpu,
         size.memory,
@@ -210,8 +210,3 @@ def _compute_numa_cells(sku: VmSku, kubelet: Kubelet) -> tuple[Mapping[str, int]
         return ()
     count = min(kubelet.cells or sku.numa_cells, MAX_CELLS)
     return compute_cells(sku.vcpus, list_reserved_cpus(sku, kubelet), collect_extended_resources(sku, kubelet), count)
-
-
-def _compute_default_labels(name: str, marks: NodeProperties) -> dict[str, str]:
-    """Return the labels set by every kubelet, and by kubeadm on a control plane."""
-    return list_registered_labels(name, control_plane=CONTROL_PLANE_TAINT in marks.taints)

@@ -255,7 +255,17 @@ class ObjectPods(Struct):
         displacement = self.displacements.get((outcome.workload, outcome.number))
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
         if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
-            outcome = _combine_outcomes(earlier_outcome, outcome)
+            # Return a repeated outcome as one change from the pod's state before the plan.
+            if earlier_outcome.node and earlier_outcome.node == outcome.node and not outcome.trigger:
+                outcome = earlier_outcome
+            else:
+                outcome = replace(
+                    outcome,
+                    action=pod_outcomes.MOVE if earlier_outcome.previous else pod_outcomes.PLACE,
+                    previous=earlier_outcome.previous,
+                    trigger=earlier_outcome.trigger,
+                    preempted_by=earlier_outcome.preempted_by,
+                )
         elif outcome.trigger == pod_outcomes.TEMPLATE_CHANGED and self.overrides_changed:
             outcome = replace(outcome, trigger=OVERRIDE_CHANGED)
         outcome_by_number[outcome.number] = outcome
@@ -291,19 +301,6 @@ def _resolve_spec(spec: PodSpec, record: PodRecord | None) -> PodSpec:
         return spec
     former_spec = parse_pod_spec(record.former_pod) if record.former_pod else None
     return replace(former_spec or spec, template=record.former_template)
-
-
-def _combine_outcomes(earlier_outcome: PodOutcome, outcome: PodOutcome) -> PodOutcome:
-    """Return a repeated outcome as one change from the pod's state before the plan."""
-    if earlier_outcome.node and earlier_outcome.node == outcome.node and not outcome.trigger:
-        return earlier_outcome
-    return replace(
-        outcome,
-        action=pod_outcomes.MOVE if earlier_outcome.previous else pod_outcomes.PLACE,
-        previous=earlier_outcome.previous,
-        trigger=earlier_outcome.trigger,
-        preempted_by=earlier_outcome.preempted_by,
-    )
 
 
 def parse_pod_number(workload: str, pod: str) -> int:

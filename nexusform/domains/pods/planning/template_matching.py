@@ -28,7 +28,17 @@ def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_co
     for pod in pods:
         if pod.observed_template is not None:
             by_revision.setdefault(pod.observed_template.revision, []).append(pod)
-    current_revisions = _list_current_revisions(workload, by_revision, is_complete=is_complete)
+    # Return the revisions with the current template: by the live objects, else by the containers of pods.
+    if workload.current_revisions == (NEWEST_REVISION,):
+        current_revisions = list(by_revision)
+    elif workload.current_revisions is not None:
+        current_revisions = [revision for revision in by_revision if revision in workload.current_revisions]
+    else:
+        current_revisions = [
+            revision
+            for revision, revision_pods in by_revision.items()
+            if any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in revision_pods)
+        ]
     # Several revisions may match: the current template is the one rolled out last.
     newest_revision = max(
         current_revisions, key=lambda revision: max(pod.age for pod in by_revision[revision]), default=None
@@ -39,21 +49,6 @@ def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_co
         for pod in revision_pods
         if revision != newest_revision
     }
-
-
-def _list_current_revisions(
-    workload: Workload, by_revision: Mapping[str, Sequence[ExistingPod]], *, is_complete: bool
-) -> list[str]:
-    """Return the revisions with the current template: by the live objects, else by the containers of pods."""
-    if workload.current_revisions == (NEWEST_REVISION,):
-        return list(by_revision)
-    if workload.current_revisions is not None:
-        return [revision for revision in by_revision if revision in workload.current_revisions]
-    return [
-        revision
-        for revision, revision_pods in by_revision.items()
-        if any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in revision_pods)
-    ]
 
 
 def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:

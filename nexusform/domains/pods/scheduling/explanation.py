@@ -10,15 +10,7 @@ from nexusform.domains.pods.scheduling.pod_prediction import Predictor
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
 from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
-from nexusform.domains.pods.scheduling.workloads import (
-    DEFAULT_SEED,
-    Cluster,
-    ExistingPod,
-    Node,
-    Pairs,
-    PodSpec,
-    Workload,
-)
+from nexusform.domains.pods.scheduling.workloads import DEFAULT_SEED, Cluster, ExistingPod, Pairs, PodSpec, Workload
 from nexusform.scheduling.decision import Rejection
 
 
@@ -74,14 +66,12 @@ def _build_verdicts(scheduler: SpecScheduler) -> tuple[NodeVerdict, ...]:
         by_rule = points.get(at)
         total = None if by_rule is None else sum(by_rule.values())
         rejections = tuple(scheduler.list_rejections(at))
-        verdicts.append(
-            NodeVerdict(node.name, rejections, by_rule or {}, total, _build_hints(scheduler, node, rejections))
-        )
+        taint = taints.find_untolerated_taint(scheduler.group.spec, node)
+        if taint is None:
+            hints = {}
+        else:
+            hints = {
+                rejection.rule: taints.format_taint(taint) for rejection in rejections if rejection.rule == "taints"
+            }
+        verdicts.append(NodeVerdict(node.name, rejections, by_rule or {}, total, hints))
     return tuple(sorted(verdicts, key=lambda v: (v.total is None, -(v.total or 0), v.node)))
-
-
-def _build_hints(scheduler: SpecScheduler, node: Node, rejections: Iterable[Rejection]) -> dict[str, str]:
-    taint = taints.find_untolerated_taint(scheduler.group.spec, node)
-    if taint is None:
-        return {}
-    return {rejection.rule: taints.format_taint(taint) for rejection in rejections if rejection.rule == "taints"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from nexusform.diagnostics.phrases import select_form
@@ -15,7 +15,7 @@ from nexusform.domains.pods.scheduling.risks import (
     WorkloadContext,
     format_names,
 )
-from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node, PodSpec
+from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node
 from nexusform.kubernetes.matching import is_selected
 
 # Preferred label keys to identify machines.
@@ -164,12 +164,24 @@ def _explain_too_few(context: WorkloadContext, proposed_label: str, location_nou
 def find_missing_labels(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield warnings about topology keys used in rules and missing on all or some workers."""
     proposed_label = find_hardware_key(context.nodes, _get_machine)
-    for key, use in _list_key_uses(context.workload.pod):
+    # Return every topology key of a spec with its use, each pair once.
+    pod = context.workload.pod
+    preferred_terms = (*pod.preferred_affinity, *pod.preferred_anti_affinity)
+    uses = [(term.topology_key, _ANTI_AFFINITY) for term in pod.anti_affinity]
+    uses += [(term.topology_key, _AFFINITY) for term in pod.affinity]
+    uses += [(constraint.topology_key, _SPREAD if constraint.is_hard else _PREFERENCE) for constraint in pod.spread]
+    uses += [(term.topology_key, _PREFERENCE) for term in preferred_terms]
+    for key, use in dict.fromkeys(uses):
         unlabelled_nodes = tuple(node.name for node in context.nodes if key not in node.labels)
         if not unlabelled_nodes:
             continue
         if len(unlabelled_nodes) == len(context.nodes):
-            yield _build_unknown_key_warning(context, key, use, proposed_label)
+            hint = f" Workers have the label {proposed_label}." if proposed_label and proposed_label != key else ""
+            detail = f"no feasible worker has the label {key}: {_EFFECTS[use]}.{hint}"
+            unknown_key_warning = context.build_warning(
+                UNKNOWN_KEY, detail, summary=f"{_RULES_OVER_KEYS[use]} uses {key}, which no worker has"
+            )
+            yield unknown_key_warning
         elif use == _ANTI_AFFINITY:
             yield _build_unlabelled_warning(context, key, unlabelled_nodes)
 
@@ -187,24 +199,6 @@ _RULES_OVER_KEYS: Final = {
     _SPREAD: "its spread constraint",
     _PREFERENCE: "its preference",
 }
-
-
-def _list_key_uses(pod: PodSpec) -> Iterable[tuple[str, str]]:
-    """Return every topology key of a spec with its use, each pair once."""
-    preferred_terms = (*pod.preferred_affinity, *pod.preferred_anti_affinity)
-    uses = [(term.topology_key, _ANTI_AFFINITY) for term in pod.anti_affinity]
-    uses += [(term.topology_key, _AFFINITY) for term in pod.affinity]
-    uses += [(constraint.topology_key, _SPREAD if constraint.is_hard else _PREFERENCE) for constraint in pod.spread]
-    uses += [(term.topology_key, _PREFERENCE) for term in preferred_terms]
-    return dict.fromkeys(uses)
-
-
-def _build_unknown_key_warning(context: WorkloadContext, key: str, use: str, proposed_label: str) -> PodWarning:
-    hint = f" Workers have the label {proposed_label}." if proposed_label and proposed_label != key else ""
-    detail = f"no feasible worker has the label {key}: {_EFFECTS[use]}.{hint}"
-    return context.build_warning(
-        UNKNOWN_KEY, detail, summary=f"{_RULES_OVER_KEYS[use]} uses {key}, which no worker has"
-    )
 
 
 def _build_unlabelled_warning(context: WorkloadContext, key: str, unlabelled_nodes: tuple[str, ...]) -> PodWarning:

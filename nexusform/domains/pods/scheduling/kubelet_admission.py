@@ -82,7 +82,10 @@ class NumaCells:
             if cell_numbers is None:
                 for share in shares:
                     self._add(share, 1)
-                return self._format_rejection(container)
+                single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
+                amounts = ", ".join(f"{amount} {name}" for name, amount in container)
+                location = "NUMA cell" if single else "narrowest set of NUMA cells"
+                return TOPOLOGY.format(what=amounts, where=location, node=self._node.name)
             shares.append(self._take(container, cell_numbers))
         self._allocations += [(pod, share) for share in shares]
         return ""
@@ -142,12 +145,6 @@ class NumaCells:
         for cell, amounts in zip(self._free, share, strict=True):
             for name, amount in amounts.items():
                 cell[name] = cell.get(name, 0) + sign * amount
-
-    def _format_rejection(self, container: AlignedRequests) -> str:
-        single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        amounts = ", ".join(f"{amount} {name}" for name, amount in container)
-        location = "NUMA cell" if single else "narrowest set of NUMA cells"
-        return TOPOLOGY.format(what=amounts, where=location, node=self._node.name)
 
 
 def compute_cells(

@@ -132,7 +132,7 @@ class Prediction(Struct, frozen=True):
                 outcome.node,
                 outcome.spec,
                 outcome.age,
-                _find_permanent_rejection(outcome),
+                outcome.reason if outcome.is_failed and not is_recreated(outcome.workload) else "",
                 outcome.volumes,
                 condition=outcome.condition,
             )
@@ -152,11 +152,6 @@ def describe_condition(condition: PodCondition | None) -> str:
         return ""
     since = f"since {condition.stuck_since}: " if condition.stuck_since else ": "
     return f"stuck {since}{condition.stuck_reason} {condition.name}".replace("stuck : ", "stuck: ")
-
-
-def _find_permanent_rejection(outcome: PodOutcome) -> str:
-    """Return kubelet's rejection of a pod without a replacement, "" for all others."""
-    return outcome.reason if outcome.is_failed and not is_recreated(outcome.workload) else ""
 
 
 def count_names(names: Iterable[str]) -> dict[str, int]:
@@ -326,15 +321,11 @@ def _compute_bounds(
     if spread or len(scheduler.counts.affinity) > 1:
         minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)
         return PlaceableRange(minimum, maximum, is_exact=False)
-    minimum = min(maximum, _compute_lower_bound(capacity, anti_affinity))
-    return PlaceableRange(minimum, maximum, is_exact=minimum == maximum)
-
-
-def _compute_lower_bound(capacity: Mapping[int, int], anti_affinity: Sequence[Tally]) -> int:
-    """Return the lower bound for anti-affinity: a pod excludes the nodes of its own domains."""
     sizes = [(tally, _count_nodes_by_domain(tally, capacity)) for tally in anti_affinity]
     excluded_nodes = max((_count_excluded_nodes(node, sizes) for node in capacity), default=1)
-    return -(-len(capacity) // excluded_nodes)
+    lower_bound = -(-len(capacity) // excluded_nodes)
+    minimum = min(maximum, lower_bound)
+    return PlaceableRange(minimum, maximum, is_exact=minimum == maximum)
 
 
 def _count_nodes_by_domain(tally: Tally, capacity: Mapping[int, int]) -> Mapping[int, int]:

@@ -66,7 +66,9 @@ def _find_quota_rejection(usage: _UsedQuota, pod: PodSpec) -> str:
     """Return why a quota rejects a pod, in the words of Kubernetes; "" if it does not."""
     quota, used_amounts = usage.quota, usage.used_amounts
     limits = dict(quota.hard)
-    unspecified_names = [name for name in limits if _expand_name(name) in pod.quota_figures.unspecified]
+    unspecified_names = [
+        name for name in limits if (_REQUESTS + name if name in _PLAIN else name) in pod.quota_figures.unspecified
+    ]
     if unspecified_names:
         return f"failed quota: {quota.name}: must specify {', '.join(unspecified_names)} for every container"
     pod_amounts = _compute_pod_amounts(quota, pod)
@@ -87,10 +89,6 @@ def _format_amount(name: str, amount: int) -> str:
     if not name.endswith("cpu") or amount % 1000 == 0:
         return str(amount // 1000 if name.endswith("cpu") else amount)
     return f"{amount}m"
-
-
-def _expand_name(name: str) -> str:
-    return _REQUESTS + name if name in _PLAIN else name
 
 
 def _compute_pod_amounts(quota: Quota, pod: PodSpec) -> dict[str, int]:
@@ -120,19 +118,10 @@ def _is_in_scope(scope: QuotaScope, pod: PodSpec) -> bool:
         case "NotTerminating":
             return not pod.quota_figures.has_deadline
         case "CrossNamespacePodAffinity":
-            return _has_cross_namespace_affinity(pod)
+            terms = pod.affinity + pod.anti_affinity + pod.preferred_affinity + pod.preferred_anti_affinity
+            return any(term.namespace_selector is not None or term.namespaces != (pod.namespace,) for term in terms)
         case _:
-            return _is_in_priority_scope(scope, pod.quota_figures.priority_class)
-
-
-def _is_in_priority_scope(scope: QuotaScope, priority_class: str) -> bool:
-    """Return whether a PriorityClass scope covers a pod of this class ("" = none)."""
-    if scope.operator in (IN, NOT_IN):
-        return (priority_class in scope.values) == (scope.operator == IN)
-    return bool(priority_class) == (scope.operator == EXISTS)
-
-
-def _has_cross_namespace_affinity(pod: PodSpec) -> bool:
-    """Return whether an affinity term of a pod covers other namespaces."""
-    terms = pod.affinity + pod.anti_affinity + pod.preferred_affinity + pod.preferred_anti_affinity
-    return any(term.namespace_selector is not None or term.namespaces != (pod.namespace,) for term in terms)
+            priority_class = pod.quota_figures.priority_class
+            if scope.operator in (IN, NOT_IN):
+                return (priority_class in scope.values) == (scope.operator == IN)
+            return bool(priority_class) == (scope.operator == EXISTS)

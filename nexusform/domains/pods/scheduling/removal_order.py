@@ -33,7 +33,17 @@ def sort_for_removal(
         first_key, second_key = _get_key(first, pods_by_node), _get_key(second, pods_by_node)
         if first_key != second_key:
             return -1 if first_key < second_key else 1
-        return _compare_times(first, second, now)
+        # Compare two pods by their times of readiness, restarts and creation; predicted pods by age.
+        one, two = first.condition, second.condition
+        if one is None or two is None:
+            return -1 if (-first.age, -first.number) < (-second.age, -second.number) else 1
+        if one.is_ready and two.is_ready and one.ready_time != two.ready_time:
+            return _compare_magnitudes(one.ready_time, two.ready_time, one, two, now)
+        if one.restarts != two.restarts:
+            return two.restarts - one.restarts
+        if one.creation_time != two.creation_time:
+            return _compare_magnitudes(one.creation_time, two.creation_time, one, two, now)
+        return -1 if (-first.age, -first.number) < (-second.age, -second.number) else 1
 
     return sorted(pods, key=cmp_to_key(compare))
 
@@ -43,20 +53,6 @@ def _get_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
     condition = pod.condition or _RUNNING
     phase = _PHASES.index(condition.phase) if condition.phase in _PHASES else len(_PHASES)
     return (bool(pod.node), phase, condition.is_ready, condition.deletion_cost, -pods_by_node[pod.node])
-
-
-def _compare_times(first: ExistingPod, second: ExistingPod, now: int) -> int:
-    """Compare two pods by their times of readiness, restarts and creation; predicted pods by age."""
-    one, two = first.condition, second.condition
-    if one is None or two is None:
-        return -1 if (-first.age, -first.number) < (-second.age, -second.number) else 1
-    if one.is_ready and two.is_ready and one.ready_time != two.ready_time:
-        return _compare_magnitudes(one.ready_time, two.ready_time, one, two, now)
-    if one.restarts != two.restarts:
-        return two.restarts - one.restarts
-    if one.creation_time != two.creation_time:
-        return _compare_magnitudes(one.creation_time, two.creation_time, one, two, now)
-    return -1 if (-first.age, -first.number) < (-second.age, -second.number) else 1
 
 
 def _compare_magnitudes(first_time: int, second_time: int, one: PodCondition, two: PodCondition, now: int) -> int:

@@ -128,18 +128,18 @@ class _Replacement(Struct, frozen=True):
             :missing_count
         ]
         while next_numbers or state.remaining_pods or state.pending_specs:
-            added = self._place_waiting() + self._create_surge(next_numbers)
-            removed = self._remove_unready() + self._remove_surplus() + self._remove_pending()
+            waiting_numbers = self.state.list_unscheduled()
+            for number in waiting_numbers:
+                self._place_pod(number)
+            waiting = sum(bool(self.state.new_verdicts[number].node) for number in waiting_numbers)
+            added = waiting + self._create_surge(next_numbers)
+            removed_pods = [pod for pod in self.state.remaining_pods if pod.is_stuck][: self._count_removable()]
+            for pod in removed_pods:
+                self._remove_pod(pod)
+            removed = len(removed_pods) + self._remove_surplus() + self._remove_pending()
             if not added and not removed:
                 state.is_blocked = True
                 return
-
-    def _place_waiting(self) -> int:
-        """Retry the waiting new pods, and return how many run now."""
-        waiting_numbers = self.state.list_unscheduled()
-        for number in waiting_numbers:
-            self._place_pod(number)
-        return sum(bool(self.state.new_verdicts[number].node) for number in waiting_numbers)
 
     def _create_surge(self, next_numbers: list[int]) -> int:
         """Create the next new pods within max surge and quotas, and return their number."""
@@ -153,13 +153,6 @@ class _Replacement(Struct, frozen=True):
             next_numbers.pop(0)
             count += 1
         return count
-
-    def _remove_unready(self) -> int:
-        """Delete old pods that are not ready within max unavailable, and return their number."""
-        removed_pods = [pod for pod in self.state.remaining_pods if pod.is_stuck][: self._count_removable()]
-        for pod in removed_pods:
-            self._remove_pod(pod)
-        return len(removed_pods)
 
     def _count_removable(self) -> int:
         """Return how many pods, ready or not, may be deleted within max unavailable."""
@@ -230,19 +223,17 @@ class NextRollout:
         rejection = self._quota_usage.find_rejection(workload.pod)
         if rejection:
             return rejection
-        return self._session.find_obstacle(_build_next_spec(workload.pod), workload.first_ordinal + workload.replicas)
-
-
-def _build_next_spec(spec: PodSpec) -> PodSpec:
-    """Return a pod spec of another template with the same requests; filters read another hash."""
-    return replace(
-        spec,
-        template=_OTHER_HASH,
-        labels=_replace_hash(spec.labels),
-        affinity=_replace_rule_hashes(spec.affinity),
-        anti_affinity=_replace_rule_hashes(spec.anti_affinity),
-        spread=_replace_rule_hashes(spec.spread),
-    )
+        # Return a pod spec of another template with the same requests; filters read another hash.
+        spec = workload.pod
+        next_spec = replace(
+            spec,
+            template=_OTHER_HASH,
+            labels=_replace_hash(spec.labels),
+            affinity=_replace_rule_hashes(spec.affinity),
+            anti_affinity=_replace_rule_hashes(spec.anti_affinity),
+            spread=_replace_rule_hashes(spec.spread),
+        )
+        return self._session.find_obstacle(next_spec, workload.first_ordinal + workload.replicas)
 
 
 _Rule = TypeVar("_Rule", PodTerm, SpreadConstraint)

@@ -37,17 +37,13 @@ def compute_shares(workload: Workload, sets: Sequence[PodSet]) -> list[tuple[Pod
     added = 0
     counts: list[int] = []
     for pod_set in sorted_sets:
-        share = _scale_rounded(pod_set.count * maximum, previous_maximum) - pod_set.count
+        share = ((2 * (pod_set.count * maximum) + previous_maximum) // (2 * previous_maximum)) - pod_set.count
         remaining = to_add - added
         share = min(share, remaining) if to_add > 0 else max(share, remaining)
         added += share
         counts.append(pod_set.count + share)
     counts[0] = max(0, counts[0] + to_add - added)
     return list(zip(sorted_sets, counts, strict=True))
-
-
-def _scale_rounded(amount: int, divisor: int) -> int:
-    return (2 * amount + divisor) // (2 * divisor)
 
 
 def group_by_template(workload: Workload, pods: Iterable[ExistingPod]) -> list[PodSet]:

@@ -118,19 +118,14 @@ class SchedulingSession:
         scheduler = self._scheduler
         is_stale = scheduler is None or scheduler.group is not group or scheduler.version != self.cache.version
         if scheduler is None or is_stale or scheduler.volume_needs != volume_needs:
-            scheduler = self._scheduler = SpecScheduler(
-                self.cache, group, self.facts_cache, volume_needs, self._list_nominated_groups(spec)
-            )
+            # Return the nominated groups by node with at least the priority of this spec.
+            result: dict[int, list[PodGroup]] = {}
+            for node_index, groups in self._nominated_groups.items():
+                prior_groups = [group for group in groups if group.spec.priority >= spec.priority]
+                if prior_groups:
+                    result[node_index] = prior_groups
+            scheduler = self._scheduler = SpecScheduler(self.cache, group, self.facts_cache, volume_needs, result)
         return scheduler
-
-    def _list_nominated_groups(self, spec: PodSpec) -> dict[int, list[PodGroup]]:
-        """Return the nominated groups by node with at least the priority of this spec."""
-        result: dict[int, list[PodGroup]] = {}
-        for node_index, groups in self._nominated_groups.items():
-            prior_groups = [group for group in groups if group.spec.priority >= spec.priority]
-            if prior_groups:
-                result[node_index] = prior_groups
-        return result
 
     def create_scheduler(self, spec: PodSpec, number: int) -> SpecScheduler:
         """Return the scheduler for one pod, with its immediate claims bound."""
@@ -166,7 +161,12 @@ class SchedulingSession:
             return self._handle_unschedulable(scheduler, pod)
         is_certain = self._is_choice_certain(scheduler, choice)
         if not is_certain:
-            self._mark_uncertain(scheduler, choice)
+            is_sampled = choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names))
+            if self._uncertain_nodes or is_sampled or self._may_change(scheduler, choice):
+                self._uncertain_nodes |= scheduler.facts.mask
+            else:
+                for node in choice.tied_nodes:
+                    self._uncertain_nodes |= 1 << node
         return self._start_on_best(scheduler, pod, choice, is_certain)
 
     def _start_on_best(
@@ -225,7 +225,9 @@ class SchedulingSession:
         rejection = scheduler.find_rejection(node_index)
         if rejection is not None:
             preemption_verdict = self._try_preemption(scheduler, pod, {node_index: rejection})
-            reason = self._format_daemon_message(rejection)
+            other_names = [name for name in self._names if name != rejection.candidate]
+            other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
+            reason = format_pending_message([rejection, *other_rejections], len(self._names))
             return preemption_verdict or Verdict(
                 "", not self._uncertain_nodes & 1 << node_index, 0, reason, (rejection,)
             )
@@ -236,12 +238,6 @@ class SchedulingSession:
             if rejection_text
             else Verdict(node, is_certain, 1)
         )
-
-    def _format_daemon_message(self, rejection: Rejection) -> str:
-        """Return why a pod with only one possible node is Pending."""
-        other_names = [name for name in self._names if name != rejection.candidate]
-        other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
-        return format_pending_message([rejection, *other_rejections], len(self._names))
 
     def _handle_unschedulable(self, scheduler: SpecScheduler, pod: ExistingPod) -> Verdict:
         """Return the verdict on a pod without a feasible node, cached until something changes."""
@@ -336,14 +332,6 @@ class SchedulingSession:
         if not self._uncertain_nodes:
             return True
         return not self._uncertain_nodes & nodes and not _has_pod_dependencies(scheduler)
-
-    def _mark_uncertain(self, scheduler: SpecScheduler, choice: NodeChoice) -> None:
-        is_sampled = choice.feasible_nodes > profile.compute_scored_node_limit(len(self._names))
-        if self._uncertain_nodes or is_sampled or self._may_change(scheduler, choice):
-            self._uncertain_nodes |= scheduler.facts.mask
-        else:
-            for node in choice.tied_nodes:
-                self._uncertain_nodes |= 1 << node
 
 
 def _get_identity(pod: ExistingPod) -> Identity:

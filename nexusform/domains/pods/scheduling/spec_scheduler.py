@@ -134,20 +134,16 @@ class SpecScheduler:
         """Yield every rejection of a node, with and without the nominated pods."""
         nominated_groups = self._nominated_groups.get(node)
         if nominated_groups:
-            rejections = self._list_nominated_rejections(nominated_groups, node)
+            version = self.cache.version
+            for group in nominated_groups:
+                self._move_group_pod(group, node, 1)
+            rejections = list(self._list_node_rejections(node))
+            for group in nominated_groups:
+                self._move_group_pod(group, node, -1)
+            self.cache.version = version
             if rejections:
                 return iter(rejections)
         return self._list_node_rejections(node)
-
-    def _list_nominated_rejections(self, nominated_groups: Sequence[PodGroup], node: int) -> list[Rejection]:
-        version = self.cache.version
-        for group in nominated_groups:
-            self._move_group_pod(group, node, 1)
-        rejections = list(self._list_node_rejections(node))
-        for group in nominated_groups:
-            self._move_group_pod(group, node, -1)
-        self.cache.version = version
-        return rejections
 
     def _move_group_pod(self, group: PodGroup, node: int, sign: int) -> None:
         self.cache.place(group, node, sign)
@@ -227,14 +223,12 @@ class SpecScheduler:
         columns = self._compute_points(feasible_nodes, self._count_domains(single_buckets))
         points = {}
         for at, node in enumerate(feasible_nodes):
-            points[node] = self._compute_usage_points(node)
+            spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
+            points[node] = {
+                rule: weight * score(spec, node_record, usage) for rule, weight, score in profile.USAGE_SCORES
+            }
             points[node].update({rule: column[at] for rule, column in columns.items()})
         return points
-
-    def _compute_usage_points(self, node: int) -> dict[str, int]:
-        """Return the weighted points per rule for the usage of a node."""
-        spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
-        return {rule: weight * score(spec, node_record, usage) for rule, weight, score in profile.USAGE_SCORES}
 
     def add_pod(self, node: int) -> None:
         """Add a pod of this spec to a node."""
@@ -246,8 +240,12 @@ class SpecScheduler:
         for axis in self._moving_axes:
             domain = axis.domain_by_node[node]
             for member in axis.members.get(domain, ()):
-                self._move_node(member)
-        self._update_score(node)
+                score = self._remove_node(member)
+                self._bucket_keys[member] = self._compute_bucket_key(member)
+                self._insert_node(member, score)
+        if node in self.facts.points:
+            self._remove_node(node)
+            self._insert_node(node, self._compute_usage_score(node))
 
     def list_buckets(self) -> Iterator[Iterator[int]]:
         """Yield the feasible nodes with capacity, grouped by indistinguishable nodes."""
@@ -306,18 +304,6 @@ class SpecScheduler:
             if not bucket.size and self._buckets is not None:
                 del self._buckets[self._bucket_keys[node]]
         return score
-
-    def _move_node(self, node: int) -> None:
-        """Move a node to another bucket after changed counts of its domains."""
-        score = self._remove_node(node)
-        self._bucket_keys[node] = self._compute_bucket_key(node)
-        self._insert_node(node, score)
-
-    def _update_score(self, node: int) -> None:
-        """Recompute the score of a node within its bucket after changed usage."""
-        if node in self.facts.points:
-            self._remove_node(node)
-            self._insert_node(node, self._compute_usage_score(node))
 
     def _compute_usage_score(self, node: int) -> int:
         """Return the usage score of the node, -1 if it is rejected."""

@@ -54,7 +54,16 @@ class TemplateRollout:
             if number in counted_numbers or not self._quota_usage.try_add(spec):
                 pending_pods.append(PodToPlace(number, trigger=progress.creation_trigger, former_spec=spec))
         for pod in pending_pods:
-            self._place_outdated(pod)
+            progress = self._progress
+            spec = pod.former_spec or progress.workload.pod
+            verdict = self._session.place_pod(spec, progress.workload.key, pod.number)
+            if not verdict.node:
+                progress.pending_outdated_pods.append(pod)
+                self._waiting_verdicts[pod.number] = verdict
+                continue
+            age = self._session.age
+            progress.outdated_pods.append(ExistingPod(progress.workload.key, pod.number, verdict.node, spec, age))
+            progress.placed_outdated[pod.number] = (verdict.is_certain, pod.trigger)
 
     def _remove_unhealthy(self, new_specs: dict[int, PodSpec]) -> None:
         """Delete non-running pods of former templates, oldest set first; `new_specs` were just created."""
@@ -78,18 +87,6 @@ class TemplateRollout:
     def _build_pending_pod(self, pod: PodToPlace) -> ExistingPod:
         workload = self._progress.workload
         return ExistingPod(workload.key, pod.number, "", pod.former_spec or workload.pod)
-
-    def _place_outdated(self, pod: PodToPlace) -> None:
-        progress = self._progress
-        spec = pod.former_spec or progress.workload.pod
-        verdict = self._session.place_pod(spec, progress.workload.key, pod.number)
-        if not verdict.node:
-            progress.pending_outdated_pods.append(pod)
-            self._waiting_verdicts[pod.number] = verdict
-            return
-        age = self._session.age
-        progress.outdated_pods.append(ExistingPod(progress.workload.key, pod.number, verdict.node, spec, age))
-        progress.placed_outdated[pod.number] = (verdict.is_certain, pod.trigger)
 
     def resume(self, verdicts: Mapping[int, Verdict]) -> dict[int, Verdict]:
         """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers."""

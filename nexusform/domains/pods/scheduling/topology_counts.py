@@ -119,7 +119,14 @@ class TopologyCounts:
         self._count_terms()
         self._all_soft_keys = bool(spec.spread)
         self.hard_spread = self._create_spread_tallies([c for c in spec.spread if c.is_hard])
-        self.soft_spread = self._create_spread_tallies(_list_soft_constraints(spec))
+        # Return the scoring constraints: those of the spec, else the defaults of the cluster.
+        if spec.spread:
+            soft_constraints = [c for c in spec.spread if not c.is_hard]
+        elif spec.default_spread is None or _is_empty(spec.default_spread):
+            soft_constraints = []
+        else:
+            soft_constraints = [SpreadConstraint(key, skew, False, spec.default_spread) for key, skew in _DEFAULT_SKEWS]
+        self.soft_spread = self._create_spread_tallies(soft_constraints)
         # A selector that selects everything counts only the new pod itself.
         self._selective_spread = [
             t for t in (*self.hard_spread, *self.soft_spread) if not _is_empty(t.constraint.selector)
@@ -300,15 +307,6 @@ def _is_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> boo
         hard_taints = (taint for taint in node.taints if taint.effect in (NO_SCHEDULE, "NoExecute"))
         return select_untolerated_taint(hard_taints, spec.tolerations) is None
     return True
-
-
-def _list_soft_constraints(spec: PodSpec) -> list[SpreadConstraint]:
-    """Return the scoring constraints: those of the spec, else the defaults of the cluster."""
-    if spec.spread:
-        return [c for c in spec.spread if not c.is_hard]
-    if spec.default_spread is None or _is_empty(spec.default_spread):
-        return []
-    return [SpreadConstraint(key, skew, False, spec.default_spread) for key, skew in _DEFAULT_SKEWS]
 
 
 def _is_empty(selector: LabelSelector | None) -> bool:

@@ -8,7 +8,6 @@ pkg/controller/volume/persistentvolume.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from typing import Final
 
 from msgspec.structs import replace
@@ -168,33 +167,27 @@ class VolumeBinder:
         """Return whether a node (position) has or provisions a separate volume for each of these claims."""
         chosen_names: set[str] = set()
         for claim in claims:
-            best_volume = self._find_smallest(claim, at, chosen_names)
+            # Return the free volumes for a claim by node, the smallest last.
+            question = replace(claim, name="")
+            by_node = self._reachable_volumes.get(question)
+            if by_node is None:
+                largest_first = self._list_fitting(claim)[::-1]
+                by_node = []
+                for node in self._nodes:
+                    by_node.append([volume for volume in largest_first if _is_reachable(volume.terms, node)])
+                self._reachable_volumes[question] = by_node
+            # Return the smallest free volume for a claim on a node (position), except the chosen ones.
+            fitting = by_node[at]
+            while fitting and fitting[-1].name in self._used_volumes:
+                fitting.pop()
+            best_volume = next(
+                (volume for volume in self._select_unused(reversed(fitting)) if volume.name not in chosen_names), None
+            )
             if best_volume is not None:
                 chosen_names.add(best_volume.name)
             elif not _is_reachable(claim.provisioning_terms, self._nodes[at]):
                 return False
         return True
-
-    def _find_smallest(self, claim: Claim, at: int, chosen_names: AbstractSet[str]) -> Volume | None:
-        """Return the smallest free volume for a claim on a node (position), except the chosen ones."""
-        fitting = self._list_reachable_by_node(claim)[at]
-        while fitting and fitting[-1].name in self._used_volumes:
-            fitting.pop()
-        return next(
-            (volume for volume in self._select_unused(reversed(fitting)) if volume.name not in chosen_names), None
-        )
-
-    def _list_reachable_by_node(self, claim: Claim) -> list[list[Volume]]:
-        """Return the free volumes for a claim by node, the smallest last."""
-        question = replace(claim, name="")
-        by_node = self._reachable_volumes.get(question)
-        if by_node is None:
-            largest_first = self._list_fitting(claim)[::-1]
-            by_node = []
-            for node in self._nodes:
-                by_node.append([volume for volume in largest_first if _is_reachable(volume.terms, node)])
-            self._reachable_volumes[question] = by_node
-        return by_node
 
     def _list_fitting(self, claim: Claim) -> list[Volume]:
         """Return the free volumes for a claim on any node, the smallest first."""

@@ -42,18 +42,14 @@ def create_blob_credential(settings: Mapping[str, Any], account: str) -> Any:
         return AzureSasCredential(sas.lstrip("?"))
     with require_package("azurerm", "azure"):
         credential = _create_identity(settings)
-    _test_credential(credential)
-    return credential
-
-
-def _test_credential(credential: Any) -> None:
-    """Request a token once, so that later requests do not fail for lack of a login. Raises BackendProblem."""
+    # Request a token once, so that later requests do not fail for lack of a login.
     from azure.core.exceptions import AzureError
 
     try:
         credential.get_token(_SCOPE)
     except AzureError:
         raise BackendProblem(f"Cannot connect to Azure Storage: {NOT_SIGNED_IN}") from None
+    return credential
 
 
 def _create_identity(settings: Mapping[str, Any]) -> Any:

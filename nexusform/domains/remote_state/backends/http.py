@@ -107,7 +107,13 @@ class HttpBackend:
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
         headers = {"Content-Type": "application/json", "Content-MD5": checksum}
         self._send_request(self._workspace_service.update_method, address, "write the state", document, headers)
-        self._check_written(document)
+        # Raise a BackendProblem unless the document is stored: a proxy may answer 200 to anything.
+        current = self.read()
+        if current != document and not _is_same_json(current, document):
+            raise BackendProblem(
+                f"Cannot write the state at {self.describe()}: the server accepted it, but returns a "
+                "different document. Check that the address is a state server."
+            )
         self._add_to_index()
 
     def append(self, record: bytes) -> None:
@@ -161,7 +167,12 @@ class HttpBackend:
     def unlock(self, lock_id: str) -> None:
         """Release the lock. Raises BackendProblem if the server rejects it."""
         self._lock_id = ""
-        self._release_lock(lock_id)
+        if not self._workspace_service.lock_address:
+            return
+        holder = self.read_lock()
+        if holder is None or holder.id != lock_id:
+            raise BackendProblem(locks.format_release_failure(lock_id, holder))
+        self._send_unlock(holder)
 
     def read_lock(self) -> LockInfo | None:
         """Return the lock holder. The protocol has no query: the lock is acquired as a test."""
@@ -214,15 +225,6 @@ class HttpBackend:
         )
         self._journal.remove()
 
-    def _check_written(self, document: bytes) -> None:
-        """Raise a BackendProblem unless the document is stored: a proxy may answer 200 to anything."""
-        current = self.read()
-        if current != document and not _is_same_json(current, document):
-            raise BackendProblem(
-                f"Cannot write the state at {self.describe()}: the server accepted it, but returns a "
-                "different document. Check that the address is a state server."
-            )
-
     def _check_lock(self, seconds: float) -> None:
         """Raise a BackendProblem if the lock was broken, unless it was checked within `seconds`."""
         if not self._lock_id or locks.read_clock() - self._checked_at < seconds:
@@ -233,14 +235,6 @@ class HttpBackend:
                 f"Another process broke the lock of {self.describe()} during this run. This run writes nothing more."
             )
         self._checked_at = locks.read_clock()
-
-    def _release_lock(self, lock_id: str) -> None:
-        if not self._workspace_service.lock_address:
-            return
-        holder = self.read_lock()
-        if holder is None or holder.id != lock_id:
-            raise BackendProblem(locks.format_release_failure(lock_id, holder))
-        self._send_unlock(holder)
 
     def _send_unlock(self, info: LockInfo) -> None:
         address = self._workspace_service.unlock_address or self._workspace_service.lock_address

@@ -378,20 +378,17 @@ class _Database:
             connection.close()
             raise BackendProblem(f"{self.location}: PostgreSQL {_MIN_SERVER_VERSION} or newer is needed.")
         if self._create:
-            self._make_tables(connection)
+            with connection.transaction():
+                # Concurrent creation of the same tables would fail, so it is serialized.
+                connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (self.lock_space,))
+                connection.execute(self.format_sql("CREATE SCHEMA IF NOT EXISTS {schema}"))
+                connection.execute(self.format_sql(_TABLES))
             self._create = False
         connection.execute(f"SET statement_timeout = '{read_deadline():.0f}s'")
         if idle_seconds:
             connection.execute(f"SET idle_session_timeout = '{idle_seconds}s'")
             connection.execute(f"SET idle_in_transaction_session_timeout = '{idle_seconds}s'")
         return connection
-
-    def _make_tables(self, connection: Connection[Any]) -> None:
-        with connection.transaction():
-            # Concurrent creation of the same tables would fail, so it is serialized.
-            connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (self.lock_space,))
-            connection.execute(self.format_sql("CREATE SCHEMA IF NOT EXISTS {schema}"))
-            connection.execute(self.format_sql(_TABLES))
 
 
 def _fetch_first(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> Any:

@@ -196,9 +196,9 @@ class S3Backend(LineJournal):
         if answer is None:
             return None
         content = _read_content(answer, ReadBudget(backend_checks.MAXIMUM_LOCK_SIZE))
-        return _StoredLock(
-            locks.parse_lock(content), _parse_lease_seconds(content), _compute_age(answer), str(answer["ETag"])
-        )
+        text = locks.read_member(content, _LEASE)
+        lease_seconds = float(text) if text.isdigit() else float(read_lease_seconds())
+        return _StoredLock(locks.parse_lock(content), lease_seconds, _compute_age(answer), str(answer["ETag"]))
 
     def _block_former_holder(self, lock_id: str) -> None:
         """Ensure that no write in progress of a former holder is accepted."""
@@ -232,7 +232,9 @@ class S3Backend(LineJournal):
         except _WriteConflict:
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: another run changed it.") from None
         except (BotoCoreError, ClientError, _IncompleteResponse) as problem:
-            message = self._describe_redirect(problem) if _is_redirect(problem) else f"{problem}"
+            metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
+            is_redirect = 300 <= int(metadata.get("HTTPStatusCode") or 0) < 400
+            message = self._describe_redirect(problem) if is_redirect else f"{problem}"
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: {message}") from None
         except TooLarge as problem:
             raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
@@ -449,20 +451,10 @@ def _build_lock_content(info: LockInfo, seconds: int, renewals: int) -> bytes:
     return locks.format_lock(info, **{_LEASE: str(seconds), _RENEWED: str(renewals)})
 
 
-def _parse_lease_seconds(content: bytes) -> float:
-    text = locks.read_member(content, _LEASE)
-    return float(text) if text.isdigit() else float(read_lease_seconds())
-
-
 def _compute_age(answer: Mapping[str, Any]) -> float:
     """Return the seconds from the last renewal to the response, by the server's clock."""
     response_time = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
     return float((response_time - answer["LastModified"]).total_seconds())
-
-
-def _is_redirect(problem: Exception) -> bool:
-    metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
-    return 300 <= int(metadata.get("HTTPStatusCode") or 0) < 400
 
 
 def _disable_region_redirects(context: dict[str, Any], **_arguments: Any) -> None:

@@ -14,14 +14,6 @@ _CHECK_SECONDS: Final = 10.0  # seconds between checks for abandoned locks
 _WORKERS: Final[list[SiteWorker]] = []  # the worker of this process
 
 
-def _get_worker() -> SiteWorker:
-    """Return the worker of this process, created on the first task."""
-    if not _WORKERS:
-        _WORKERS.append(SiteWorker())
-        Thread(target=_release_abandoned_locks, args=(_WORKERS[0],), daemon=True, name="nexusform-locks").start()
-    return _WORKERS[0]
-
-
 def _release_abandoned_locks(worker: SiteWorker) -> None:
     while True:
         time.sleep(_CHECK_SECONDS)
@@ -32,7 +24,10 @@ def run_task(message: bytes) -> tuple[str, bytes]:
     """Run the task in these bytes; return the worker's address and the result."""
     from distributed import get_worker
 
-    result = encode_message(run_safely(_get_worker(), decode_task(message)))
+    if not _WORKERS:
+        _WORKERS.append(SiteWorker())
+        Thread(target=_release_abandoned_locks, args=(_WORKERS[0],), daemon=True, name="nexusform-locks").start()
+    result = encode_message(run_safely(_WORKERS[0], decode_task(message)))
     return str(get_worker().address), result
 
 

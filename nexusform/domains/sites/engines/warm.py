@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from nexusform.domains.sites.engines.warm_worker import receive_message, send_message
 from nexusform.domains.sites.ports import EngineError, OnResult, build_lost_result
-from nexusform.domains.sites.types.site_tasks import SiteResult, Task, TaskKind, decode_result, encode_message
+from nexusform.domains.sites.types.site_tasks import Task, TaskKind, decode_result, encode_message
 
 _MODULE: Final = "nexusform.domains.sites.engines.warm_worker"
 _ATTEMPTS: Final = 3
@@ -64,14 +64,22 @@ class WarmWorkers:
         """Run tasks as described by Engine."""
         batch = _Batch(on_result, deque())
         for task in tasks:
-            self._enqueue(task, batch)
+            home = self._homes.get(task.site) if task.kind in (TaskKind.APPLY, TaskKind.RELEASE) else None
+            queue = batch.pending if home is None else batch.assigned.setdefault(home, deque())
+            queue.append(task)
         while True:
             self._start_tasks(batch, max_running, is_stopping)
             busy_numbers = [number for number, worker in enumerate(self._processes) if worker.task is not None]
             has_pending = bool(batch.pending) or any(batch.assigned.values())
             if not busy_numbers and (not has_pending or is_stopping()):
                 return [*batch.pending, *(task for queue in batch.assigned.values() for task in queue)]
-            self._wait_for_results(busy_numbers, batch)
+            # Receive the available results, or wait a moment for one.
+            with selectors.DefaultSelector() as selector:
+                for number in busy_numbers:
+                    selector.register(self._processes[number].results, selectors.EVENT_READ, number)
+                ready = [key.data for key, _ in selector.select(_POLL_SECONDS)]
+            for number in ready:
+                self._receive_result(number, batch)
 
     def close(self) -> None:
         """Close the processes; each ends at the end of its input."""
@@ -81,12 +89,6 @@ class WarmWorkers:
         self._homes = {}
 
     # --- internals -----------------------------------------------------------------------------
-
-    def _enqueue(self, task: Task, batch: _Batch) -> None:
-        """Add a task to the worker with the site's lock, else to all."""
-        home = self._homes.get(task.site) if task.kind in (TaskKind.APPLY, TaskKind.RELEASE) else None
-        queue = batch.pending if home is None else batch.assigned.setdefault(home, deque())
-        queue.append(task)
 
     def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
         """Start tasks on idle workers within the limit."""
@@ -111,15 +113,6 @@ class WarmWorkers:
         except OSError:
             self._replace_worker(number, batch)
 
-    def _wait_for_results(self, busy: Sequence[int], batch: _Batch) -> None:
-        """Receive the available results, or wait a moment for one."""
-        with selectors.DefaultSelector() as selector:
-            for number in busy:
-                selector.register(self._processes[number].results, selectors.EVENT_READ, number)
-            ready = [key.data for key, _ in selector.select(_POLL_SECONDS)]
-        for number in ready:
-            self._receive_result(number, batch)
-
     def _receive_result(self, number: int, batch: _Batch) -> None:
         """Receive the result of a worker, or replace a crashed one."""
         worker = self._processes[number]
@@ -129,14 +122,11 @@ class WarmWorkers:
             return
         task, worker.task = worker.task, None
         result = decode_result(message)
-        self._record_lock(task, result, number)
-        batch.on_result(task, result)
-
-    def _record_lock(self, task: Task, result: SiteResult, number: int) -> None:
         if result.is_locked and task.kind is TaskKind.PREPARE:
             self._homes[task.site] = number
         else:
             self._homes.pop(task.site, None)
+        batch.on_result(task, result)
 
     def _replace_worker(self, number: int, batch: _Batch) -> None:
         """Replace a crashed worker and retry its task; report a failure after the last attempt."""

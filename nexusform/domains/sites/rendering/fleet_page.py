@@ -32,13 +32,14 @@ _UNLIMITED: Final = 1_000_000
 def render_fleet_plan_page(plan: FleetPlan) -> str:
     """Render the page."""
     report = build_fleet_summary(plan, _UNLIMITED)
-    return render_answer_page(
-        report, build_section("fleet-map", "Sites by wave", [_render_legend(plan), *_render_maps(plan)])
-    )
-
-
-def _render_legend(plan: FleetPlan) -> Markup:
-    """Render the legend with counts."""
+    # Render a map for each wave: sites by the label region, then by name.
+    maps: list[Markup] = []
+    for wave in plan.waves:
+        sites = plan.select_wave(wave.name)
+        if sites:
+            maps.append(build_element("h3", f"{wave.name}: {format_count(len(sites), 'site')}"))
+            maps.append(_render_map(sorted(sites, key=_build_sort_key), wave.name))
+    # Render the legend with counts.
     parts = []
     for status in _STATUS_COLORS:
         count = len(plan.select_by_status(status))
@@ -48,7 +49,7 @@ def _render_legend(plan: FleetPlan) -> Markup:
     if losing:
         verb = select_form(losing, "loses", "lose")
         parts += [_render_swatch(_LOSS_COLOR), f" {losing:,} of them {verb} what runs, or rack redundancy"]
-    return build_element("p", parts)
+    return render_answer_page(report, build_section("fleet-map", "Sites by wave", [build_element("p", parts), *maps]))
 
 
 def _has_losses(site: PlannedSite) -> bool:
@@ -60,17 +61,6 @@ def _has_losses(site: PlannedSite) -> bool:
 def _render_swatch(color: str) -> Markup:
     square = build_svg_element("rect", width="12", height="12", fill=color, stroke="#555")
     return build_element("svg", square, width="12", height="12", aria_hidden="true")
-
-
-def _render_maps(plan: FleetPlan) -> list[Markup]:
-    """Render a map for each wave: sites by the label region, then by name."""
-    maps: list[Markup] = []
-    for wave in plan.waves:
-        sites = plan.select_wave(wave.name)
-        if sites:
-            maps.append(build_element("h3", f"{wave.name}: {format_count(len(sites), 'site')}"))
-            maps.append(_render_map(sorted(sites, key=_build_sort_key), wave.name))
-    return maps
 
 
 def _build_sort_key(site: PlannedSite) -> tuple[str, list[tuple[int, int, str]]]:

@@ -100,17 +100,14 @@ def _summarize_certainty(results: Sequence[SiteResult]) -> str:
         return "No VM is placed."
     runs = f"{round(findings[0].figures['runs']):,}"
     machine = _count_constant(findings, "machine")
-    site, least_certain = min(_list_site_findings(results), key=lambda pair: _compute_share(pair[1]))
+    site_findings = ((result.site, finding) for result in results for finding in result.findings)
+    site, least_certain = min(site_findings, key=lambda pair: _compute_share(pair[1]))
     constant_text = (
         f"{machine:,} of {format_count(len(findings), 'VM')} {select_form(machine, 'is', 'are')} on one "
         f"machine in all {runs} samples, {_count_constant(findings, 'rack'):,} in one rack."
     )
     vm_text = f"{least_certain.name} of {site} on {least_certain.texts[0]}"
     return f"{constant_text} Least certain: {vm_text}, in {_format_percent(_compute_share(least_certain))} of them."
-
-
-def _list_site_findings(results: Iterable[SiteResult]) -> Iterable[tuple[str, QuestionFinding]]:
-    return ((result.site, finding) for result in results for finding in result.findings)
 
 
 def _compute_share(finding: QuestionFinding) -> float:
@@ -160,7 +157,9 @@ def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
 
 
 def _summarize_replay(results: Sequence[SiteResult]) -> str:
-    best_findings = [_find_best(result) for result in results if result.findings]
+    best_findings = [
+        max(result.findings, key=lambda finding: finding.figures["hits"]) for result in results if result.findings
+    ]
     checked = round(sum(finding.figures["judged"] for finding in best_findings))
     hits = round(sum(finding.figures["hits"] for finding in best_findings))
     if not checked:
@@ -171,10 +170,6 @@ def _summarize_replay(results: Sequence[SiteResult]) -> str:
         f"{hits:,} of {format_count(checked, 'checked VM')} ({share}) are where the rule places them "
         f"(best rack_spread per site); expected by chance: {chance_share}."
     )
-
-
-def _find_best(result: SiteResult) -> QuestionFinding:
-    return max(result.findings, key=lambda finding: finding.figures["hits"])
 
 
 def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, select_form
@@ -26,24 +25,16 @@ def build_site_rows(plan: Plan, site: str, registries: Registries) -> tuple[str,
     for fold in build_object_folds(plan, create_schema_lookup(registries)):
         details = ", ".join(detail for detail in (fold.name, *fold.clauses) if detail)
         rows.append(f"{fold.symbol or '>'} {fold.label}: {details}" if details else f"{fold.symbol} {fold.label}")
-    rows += _build_output_rows(plan)
-    rows += _build_placement_rows(plan)
-    return tuple(replace_site_name(escape_control_characters(row), site) for row in rows)
-
-
-def _build_output_rows(plan: Plan) -> Iterable[str]:
-    """Build the rows of outputs by name; their values may be sensitive and differ by site."""
-    for output in plan.outputs:
-        if output.action is not Action.NO_OP:
-            yield f"{_SYMBOLS.get(output.action, '~')} output {output.name}"
-
-
-def _build_placement_rows(plan: Plan) -> Iterable[str]:
-    """Build the rows of effects on VMs, bindings and pods."""
+    rows += [
+        f"{_SYMBOLS.get(output.action, '~')} output {output.name}"
+        for output in plan.outputs
+        if output.action is not Action.NO_OP
+    ]
     for effect_count in count_effects(plan.placements):
         if effect_count.effect is not Effect.UNCHANGED:
             noun = format_count(effect_count.count, get_noun(effect_count.kind))
-            yield f"{noun} {format_verb(effect_count.effect, effect_count.state, effect_count.count)}"
+            rows.append(f"{noun} {format_verb(effect_count.effect, effect_count.state, effect_count.count)}")
+    return tuple(replace_site_name(escape_control_characters(row), site) for row in rows)
 
 
 def replace_site_name(text: str, site: str) -> str:

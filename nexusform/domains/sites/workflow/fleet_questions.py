@@ -29,7 +29,15 @@ def run_fleet_question(
     """Run a question on each site; return the results in the order of names."""
     fleet = opened.fleet
     assert fleet is not None, "a fleet that was read"
-    parts = _split_question(question, len(names), engine.parallelism)
+    # Split a question: samples by the hundred, racks of few sites over all workers.
+    sites = len(names)
+    if question.kind is QuestionKind.CERTAINTY:
+        count = ceil(question.runs / RUNS_PER_PART)
+        size = question.runs // count
+        parts = [replace(question, part=part, parts=count, runs=size) for part in range(count)]
+    else:
+        count = ceil(_PARTS_PER_WORKER * engine.parallelism / sites) if question.kind is QuestionKind.FAILURE else 1
+        parts = [replace(question, part=part, parts=count) for part in range(count)]
     results: dict[str, dict[int, SiteResult]] = {name: {} for name in names}
 
     def record_result(task: Task, result: SiteResult) -> None:
@@ -39,16 +47,6 @@ def run_fleet_question(
     tasks = [Task(TaskKind.ASK, name, fleet, question=part) for name in names for part in parts]
     engine.run_tasks(tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping)
     return [merge_results(name, results[name], len(parts)) for name in names]
-
-
-def _split_question(question: Question, sites: int, workers: int) -> list[Question]:
-    """Split a question: samples by the hundred, racks of few sites over all workers."""
-    if question.kind is QuestionKind.CERTAINTY:
-        count = ceil(question.runs / RUNS_PER_PART)
-        size = question.runs // count
-        return [replace(question, part=part, parts=count, runs=size) for part in range(count)]
-    count = ceil(_PARTS_PER_WORKER * workers / sites) if question.kind is QuestionKind.FAILURE else 1
-    return [replace(question, part=part, parts=count) for part in range(count)]
 
 
 def merge_results(name: str, parts: Mapping[int, SiteResult], count: int) -> SiteResult:

@@ -26,13 +26,20 @@ def read_site_lock(backend: StateBackend, site: SiteEntry, fleet: FleetContext) 
     holder = backend.read_lock()
     if holder is None:
         return None
+    # Return the `force-unlock` command for the state of a site, to be run next to nexusform.sites.hcl.
+    words = ["nexusform", f"-chdir={site.source}", "force-unlock"]
+    if site.backend == "local":
+        path = Path(fleet.root, str(site.settings.get("path", "")))
+        words.append(f"-state={os.path.relpath(path, Path(fleet.root, site.source))}")
+    else:
+        words += [f"-backend-config={name}={value}" for name, value in site.settings.items()]
     return SiteLock(
         id=holder.id,
         host=holder.host,
         who=holder.who,
         created=holder.created,
         has_started=bool(backend.read_journal()),
-        unlock_command=_build_unlock_command(site, fleet, holder.id),
+        unlock_command=shlex.join([*words, holder.id]),
         info=holder.info,
         is_running=_is_running_here(holder),
     )
@@ -49,17 +56,6 @@ def _is_running_here(holder: LockInfo) -> bool:
     except OSError:
         return True
     return True
-
-
-def _build_unlock_command(site: SiteEntry, fleet: FleetContext, lock_id: str) -> str:
-    """Return the `force-unlock` command for the state of a site, to be run next to nexusform.sites.hcl."""
-    words = ["nexusform", f"-chdir={site.source}", "force-unlock"]
-    if site.backend == "local":
-        path = Path(fleet.root, str(site.settings.get("path", "")))
-        words.append(f"-state={os.path.relpath(path, Path(fleet.root, site.source))}")
-    else:
-        words += [f"-backend-config={name}={value}" for name, value in site.settings.items()]
-    return shlex.join([*words, lock_id])
 
 
 def release_session_lock(task: Task, site: SiteEntry) -> None:

@@ -23,7 +23,7 @@ from nexusform.domains.sites.types.site_tasks import (
 from nexusform.domains.sites.workflow.site_digest import compute_plan_digest
 from nexusform.domains.sites.workflow.site_project import open_site
 from nexusform.domains.sites.workflow.site_results import build_plan_result, build_rejected_result
-from nexusform.domains.whatif.questions.failure import Failure, FailureScope, simulate_machine_loss
+from nexusform.domains.whatif.questions.failure import FailureScope, simulate_machine_loss
 from nexusform.domains.whatif.questions.pod_view import NO_OBSERVATIONS, build_pods
 from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
 from nexusform.plans.plan import Plan
@@ -69,13 +69,10 @@ def _compute_certainty(task: Task, site: SiteEntry, run: Run) -> SiteResult:
     if result.status is SiteStatus.REFUSED:
         return result
     findings = tuple(_build_certainty_findings(plan, question.runs))
-    return SiteResult(site.name, result.status, digest=_compute_placement_digest(plan), findings=findings)
-
-
-def _compute_placement_digest(plan: Plan) -> str:
-    """Compute a digest independent of the samples."""
     rows = tuple(replace(row, certainty=None) for row in plan.placements)
-    return compute_plan_digest(replace(plan, placements=rows))
+    return SiteResult(
+        site.name, result.status, digest=compute_plan_digest(replace(plan, placements=rows)), findings=findings
+    )
 
 
 def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[QuestionFinding]:
@@ -101,14 +98,11 @@ def _simulate_rack_failures(state: State, run: Run, question: Question) -> Itera
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
         loss = simulate_machine_loss(site, FailureScope.RACK, f"{site.id}/{rack}", machines, pods)
-        yield _build_failure_finding(loss)
-
-
-def _build_failure_finding(failure: Failure) -> QuestionFinding:
-    missing = failure.missing if failure.samples is None else failure.samples.missing_count.maximum
-    quorum = sum(pool.is_lost for pool in failure.pools)
-    figures: dict[str, int | float] = {"down": failure.vm_count, "pools_lost": quorum, "without_room": missing}
-    return QuestionFinding(failure.lost, figures, (build_failure_summary(failure),), failure.has_findings)
+        missing = loss.missing if loss.samples is None else loss.samples.missing_count.maximum
+        quorum = sum(pool.is_lost for pool in loss.pools)
+        figures: dict[str, int | float] = {"down": loss.vm_count, "pools_lost": quorum, "without_room": missing}
+        failure_finding = QuestionFinding(loss.lost, figures, (build_failure_summary(loss),), loss.has_findings)
+        yield failure_finding
 
 
 # --- replay ------------------------------------------------------------------------------------

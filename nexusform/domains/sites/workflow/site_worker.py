@@ -137,7 +137,10 @@ class SiteWorker:
             case TaskKind.APPLY:
                 return self._apply_site(task, site)
             case TaskKind.RELEASE:
-                return self._release_task(task, site)
+                if (task.fleet.session, task.site) not in self._prepared_sites:  # the preparing worker is lost
+                    release_session_lock(task, site)
+                self._release_lock(task)
+                return SiteResult(task.site, SiteStatus.SKIPPED)
             case TaskKind.UNLOCK:
                 return unlock_site(task, site)
             case TaskKind.STATUS:
@@ -186,12 +189,6 @@ class SiteWorker:
         prepared = self._prepared_sites.pop((task.fleet.session, site.name))
         with prepared.exit_stack:
             return _apply_prepared(task, site, prepared)
-
-    def _release_task(self, task: Task, site: SiteEntry) -> SiteResult:
-        if (task.fleet.session, task.site) not in self._prepared_sites:  # the preparing worker is lost
-            release_session_lock(task, site)
-        self._release_lock(task)
-        return SiteResult(task.site, SiteStatus.SKIPPED)
 
     def _release_lock(self, task: Task) -> None:
         prepared = self._prepared_sites.pop((task.fleet.session, task.site), None)

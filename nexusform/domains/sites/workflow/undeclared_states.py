@@ -18,7 +18,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.sites.types.fleet_definition import ANY_SITE, SITE_NAME, SiteEntry
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
@@ -138,7 +137,9 @@ def _read_undeclared_site(
         return UndeclaredSite(name, known_state.state_location, reason=_UNREACHABLE_MESSAGE)
     stored, problems = read_stored_state(backend, checks_objects=False)
     if stored is None:
-        return UndeclaredSite(name, known_state.state_location, reason=_get_reason(problems))
+        return UndeclaredSite(
+            name, known_state.state_location, reason=summarize_problem(problems[0] if problems else None)
+        )
     state = stored.state
     if not state.instances:
         return None
@@ -168,10 +169,6 @@ def _open_known_state(
 def _insert_name(settings: Mapping[str, object], name: str) -> dict[str, object]:
     """Insert the name of a site into template settings."""
     return {key: value.replace(ANY_SITE, name) if isinstance(value, str) else value for key, value in settings.items()}
-
-
-def _get_reason(problems: Sequence[Diagnostic]) -> str:
-    return summarize_problem(problems[0] if problems else None)
 
 
 def count_placements(state: State) -> dict[str, int]:

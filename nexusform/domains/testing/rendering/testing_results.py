@@ -65,12 +65,6 @@ def render_summary_line(files: Sequence[FileReport], paint: Painter) -> str:
     return f"{paint(*verdict)} {counts['pass']} passed, {failed_count} failed{skipped_text}"
 
 
-def _compute_overall_status(files: Iterable[FileReport]) -> str:
-    """Return the worst status of the files."""
-    statuses = {file.status for file in files}
-    return next((status for status in ("error", "fail") if status in statuses), "pass")
-
-
 def _count_runs(files: Iterable[FileReport]) -> Counter[str]:
     """Count the runs by status."""
     counts: Counter[str] = Counter()
@@ -158,8 +152,10 @@ def list_file_events(file: FileReport, time: str) -> Iterator[Event]:
 def build_summary_event(files: Sequence[FileReport], time: str) -> Event:
     """Return the event with all counts."""
     counts = _count_runs(files)
+    statuses = {file.status for file in files}
+    overall_status = next((status for status in ("error", "fail") if status in statuses), "pass")
     summary = {
-        "status": _compute_overall_status(files),
+        "status": overall_status,
         "passed": counts["pass"],
         "failed": counts["fail"],
         "errored": counts["error"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -180,7 +180,10 @@ class _FileRunner:
             else:
                 result.diagnostics += outcome.diagnostics
                 result.plan, result.state = outcome.plan, outcome.state
-                result.status = _determine_status(outcome.diagnostics, has_failed_assertion=outcome.has_failed)
+                if not has_errors(outcome.diagnostics):
+                    result.status = Status.PASS
+                else:
+                    result.status = Status.FAIL if outcome.has_failed else Status.ERROR
         result.seconds = (self._clock.read_time() - start_time).total_seconds()
 
     def _load_configuration(self, block: RunBlock, problems: list[Diagnostic]) -> Configuration | None:
@@ -205,9 +208,3 @@ class _FileRunner:
         self.result.sources.update(configuration.files)
         self._modules[block.source] = configuration
         return configuration
-
-
-def _determine_status(diagnostics: Sequence[Diagnostic], *, has_failed_assertion: bool) -> Status:
-    if not has_errors(diagnostics):
-        return Status.PASS
-    return Status.FAIL if has_failed_assertion else Status.ERROR

@@ -18,7 +18,7 @@ from nexusform.configuration.declarations.configuration import (
     Variable,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, has_errors, suggest_name
-from nexusform.domains.testing.configuration.testing_blocks import Mock, Override, RunBlock, RunFile
+from nexusform.domains.testing.configuration.testing_blocks import Override, RunBlock, RunFile
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, Provider, ReadRequest, ReadResult
 from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_plain, replace_unknown
 from nexusform.language.conversion import convert_value, describe_problem
@@ -225,7 +225,15 @@ def _collect_providers(
     """Return the providers of a run by their names in the configuration, mocks included."""
     providers = {**configuration.root.providers, **file.providers}
     for mock in file.mocks.values():
-        providers[mock.key] = _create_mock_provider(mock, providers)
+        # Return a provider without settings, so that it reads no site.
+        from nexusform.language.syntax.syntax_nodes import Body
+
+        name, _, alias = mock.key.partition(".")
+        existing_block = providers.get(mock.key)
+        body = Body((), (), mock.span, mock.span)
+        providers[mock.key] = ProviderBlock(
+            key=mock.key, name=name, alias=alias, body=body, span=existing_block.span if existing_block else mock.span
+        )
     for name, provider_key in run.providers.items():
         block = providers.get(provider_key)
         if block is not None:
@@ -234,18 +242,6 @@ def _collect_providers(
             detail = f'There is no provider configuration "{provider_key}".{suggest_name(provider_key, providers)}'
             problems.append(build_error("provider-configuration-not-present", detail, run.span, block=run.header))
     return providers
-
-
-def _create_mock_provider(mock: Mock, providers: Mapping[str, ProviderBlock]) -> ProviderBlock:
-    """Return a provider without settings, so that it reads no site."""
-    from nexusform.language.syntax.syntax_nodes import Body
-
-    name, _, alias = mock.key.partition(".")
-    existing_block = providers.get(mock.key)
-    body = Body((), (), mock.span, mock.span)
-    return ProviderBlock(
-        key=mock.key, name=name, alias=alias, body=body, span=existing_block.span if existing_block else mock.span
-    )
 
 
 def _replace_module(module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]) -> Module:

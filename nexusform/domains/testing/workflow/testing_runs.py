@@ -356,25 +356,23 @@ def filter_expected_failures(
     matched_names: set[str] = set()
     unexpected_problems: list[Diagnostic] = []
     for problem in diagnostics:
-        names = _list_condition_names(problem) & set(expected_by_name)
+        if problem.id not in _CONDITION_FAILURES or not problem.address:
+            condition_names = set()
+        else:
+            condition_names = {problem.address, _INSTANCE_KEY.sub("", problem.address)}
+        names = condition_names & set(expected_by_name)
         if names:
             matched_names |= names
         elif problem.id == ID_OF_CONDITION["check"]:
             unexpected_problems.append(replace(problem, severity=Severity.ERROR))
         else:
             unexpected_problems.append(problem)
-    return unexpected_problems, [
-        _build_missing_failure_error(name, t, header)
-        for name, t in expected_by_name.items()
-        if name not in matched_names
-    ]
-
-
-def _list_condition_names(problem: Diagnostic) -> set[str]:
-    """Return the names of a failed condition: its address with and without instance keys."""
-    if problem.id not in _CONDITION_FAILURES or not problem.address:
-        return set()
-    return {problem.address, _INSTANCE_KEY.sub("", problem.address)}
+    missing_failure_errors = []
+    for name, t in expected_by_name.items():
+        if name not in matched_names:
+            detail = f"The checkable object, {name}, was expected to report an error but did not."
+            missing_failure_errors.append(build_error("missing-expected-failure", detail, t.span, block=header))
+    return unexpected_problems, missing_failure_errors
 
 
 def _format_address(traversal: Traversal) -> str:
@@ -385,11 +383,6 @@ def _format_address(traversal: Traversal) -> str:
         else:
             parts.append(f'["{step.key}"]' if isinstance(step.key, str) else f"[{step.key}]")
     return "".join(parts)
-
-
-def _build_missing_failure_error(name: str, traversal: Traversal, header: str) -> Diagnostic:
-    detail = f"The checkable object, {name}, was expected to report an error but did not."
-    return build_error("missing-expected-failure", detail, traversal.span, block=header)
 
 
 class _SilentListener:

@@ -112,7 +112,13 @@ def _parse_resource(
     elif kind == "OS::Nova::ServerGroup":
         reading.groups[Reference(template.scope, name)] = parse_server_group(name, body, template)
     elif kind in {"OS::Heat::ScalingPolicy", "AWS::AutoScaling::ScalingPolicy"}:
-        _parse_scaling_policy(reading, template, name, get_properties(body))
+        properties = get_properties(body)
+        group = template.resolve_value(find_first(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
+        step = parse_whole_number(
+            template.resolve_value(find_first(properties, "scaling_adjustment", "ScalingAdjustment"))
+        )
+        if isinstance(group, Reference) and step is not None and step > 0:
+            reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
     elif _is_template_type(kind, reading.nested):
         _parse_nested(reading, template, resource, kind, repeat, hints, depth)
 
@@ -161,14 +167,6 @@ def _parse_scaling_group(
         add_server(reading, inner_template, name, Node(None, body.position), repetition, hints)
     else:
         notes.add_warning(inner, IGNORED, f'the group "{name}" repeats "{kind}", which is not a server; it is ignored.')
-
-
-def _parse_scaling_policy(reading: HotReading, template: Template, name: str, properties: Node) -> None:
-    """Record the aspect and the step that scale out a group."""
-    group = template.resolve_value(find_first(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
-    step = parse_whole_number(template.resolve_value(find_first(properties, "scaling_adjustment", "ScalingAdjustment")))
-    if isinstance(group, Reference) and step is not None and step > 0:
-        reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
 
 
 # --- nested templates --------------------------------------------------------------------------

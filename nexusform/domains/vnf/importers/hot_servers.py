@@ -274,13 +274,19 @@ def compute_repeat(template: Template, resource: tuple[str, Node], outer: Repeat
     is_fixed = body.get_node("type").text == "OS::Heat::ResourceGroup"
     sizes = _parse_fixed_sizes(template, body) if is_fixed else _parse_scaled_sizes(template, resource)
     is_bounded = sizes.maximum is not None and outer.maximum is not None
+    value = template.resolve_value(sizes.node)
+    if not isinstance(value, Unresolved):
+        unknown_count = None
+    else:
+        description = f'the number of servers of "{name}" needs a value for {value.description}'
+        unknown_count = UnknownCount(description, sizes.node, template.notes)
     return Repeat(
         minimum=min(sizes.minimum * outer.minimum, MAX_INSTANCES),
         maximum=min((sizes.maximum or 0) * (outer.maximum or 0), MAX_INSTANCES) if is_bounded else None,
         members=min(sizes.members * outer.members, MAX_INSTANCES),
         group=name,
         is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),
-        unknown_count=_find_unknown_count(template, name, sizes.node) or outer.unknown_count,
+        unknown_count=unknown_count or outer.unknown_count,
     )
 
 
@@ -308,14 +314,6 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Grou
         template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {wrong}.')
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
     return _GroupSizes(minimum, maximum, members, is_explicit, desired_node)
-
-
-def _find_unknown_count(template: Template, group: str, node: Node) -> UnknownCount | None:
-    value = template.resolve_value(node)
-    if not isinstance(value, Unresolved):
-        return None
-    description = f'the number of servers of "{group}" needs a value for {value.description}'
-    return UnknownCount(description, node, template.notes)
 
 
 def find_first(node: Node, *names: str) -> Node:

@@ -85,11 +85,18 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
     """Parse the VNF of a descriptor in one of its flavours; findings are added to `notes`."""
     bodies = _collect_by_id(descriptor.get_node("vdu"), "VDU", notes)
     flavour = _select_flavour(descriptor, flavour_id, notes)
-    _warn_containers(descriptor, notes)
+    for unit in descriptor.get_node("kdu").list_items():
+        name = _get_name(unit.get_node("name")) or _get_name(unit.get_node("id"))
+        detail = f'the KDU "{name}" is a chart or bundle for a cluster, not a VM; its pods are not placed here.'
+        notes.add_warning(unit, IGNORED, detail)
     if flavour is None:
         return Vnf()
     context = _Context(tuple(bodies), notes)
-    profiles = _collect_profiles(flavour, context)
+    profiles: dict[str, Node] = {}
+    for profile in flavour.get_node("vdu-profile").list_items():
+        name = context.find_vdu(profile.get_node("id"), "a vdu-profile")
+        if name:
+            profiles.setdefault(name, profile)
     levels = tuple(_list_levels(flavour, context))
     default = _select_default_level(flavour, levels, notes)
     default_body = next((level for level in levels if level.name == default), None)
@@ -150,24 +157,7 @@ def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) 
     return None
 
 
-def _warn_containers(descriptor: Node, notes: DocumentFindings) -> None:
-    """Warn about container deployment units, which are not VMs."""
-    for unit in descriptor.get_node("kdu").list_items():
-        name = _get_name(unit.get_node("name")) or _get_name(unit.get_node("id"))
-        detail = f'the KDU "{name}" is a chart or bundle for a cluster, not a VM; its pods are not placed here.'
-        notes.add_warning(unit, IGNORED, detail)
-
-
 # --- VDUs --------------------------------------------------------------------------------------
-
-
-def _collect_profiles(flavour: Node, context: _Context) -> dict[str, Node]:
-    profiles: dict[str, Node] = {}
-    for profile in flavour.get_node("vdu-profile").list_items():
-        name = context.find_vdu(profile.get_node("id"), "a vdu-profile")
-        if name:
-            profiles.setdefault(name, profile)
-    return profiles
 
 
 def _build_vdu(

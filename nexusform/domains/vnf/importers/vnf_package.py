@@ -58,10 +58,21 @@ class _PackageSource(Protocol):
 
 def read_package(path: str, flavour_id: str, files: Files) -> VnfPackage:
     """Return the documents of a flavour ("" if there is only one). Raises DiagnosticsError, FileProblem."""
-    source = _open_source(path, files)
+    try:
+        is_file = files.is_file(path)
+    except FileProblem:  # a directory, or a path that looking into it refuses as well
+        is_file = False
+    source = _Zip(files.read(path)) if is_file else _Folder(path, files)
     texts = _LimitedReader(source)
     definitions = _load_definitions(source.names, texts)
-    flavours = _collect_flavours(definitions)
+    # Return the documents with VDUs by deployment flavour ("" without a name).
+    flavours: dict[str, _Definitions] = {}
+    for document in definitions:
+        for flavour in list_flavours(document.content):
+            flavours.setdefault(flavour, document)
+        kinds = list(_list_node_types(document))
+        if any(kind.lower().endswith(_VDU_TYPES) for kind in kinds) or _get_flavour(document):
+            flavours.setdefault(_get_flavour(document), document)
     folders = sorted({name.split("/")[1] for name in source.names if _is_hot_file(name) and name.count("/") > 1})
     flavour = _select_flavour(flavour_id, sorted(flavours) or folders)
     vnfd = _join_documents(flavours.get(flavour), definitions)
@@ -77,14 +88,6 @@ def _build_error(detail: str) -> DiagnosticsError:
 
 
 # --- sources -----------------------------------------------------------------------------------
-
-
-def _open_source(path: str, files: Files) -> _PackageSource:
-    try:
-        is_file = files.is_file(path)
-    except FileProblem:  # a directory, or a path that looking into it refuses as well
-        is_file = False
-    return _Zip(files.read(path)) if is_file else _Folder(path, files)
 
 
 class _Folder:
@@ -188,7 +191,15 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_Definition
         if name in definitions:
             continue
         text = read(name, named_by)
-        definitions[name] = _Definitions(text, _parse_document(name, text))
+        # Return a document as plain data; empty if it is no mapping.
+        try:
+            document = next(iter(yaml.load_all(text, _LOADER)), None)
+        except yaml.MarkedYAMLError as problem:
+            line = f":{problem.problem_mark.line + 1}" if problem.problem_mark is not None else ""
+            raise _build_error(f"{name}{line} in it is not valid YAML: {problem.problem}.") from None
+        except (yaml.YAMLError, RecursionError, ValueError):
+            raise _build_error(f"{name} in it is not valid YAML.") from None
+        definitions[name] = _Definitions(text, get_mapping(document))
         imports = [_resolve_path(imported, name) for imported in _list_imports(definitions[name].content)]
         queue += [(imported, name) for imported in imports if imported in names or not _is_standard(imported)]
     return list(definitions.values())
@@ -231,31 +242,7 @@ def _list_imports(content: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-def _parse_document(name: str, text: str) -> Mapping[str, Any]:
-    """Return a document as plain data; empty if it is no mapping."""
-    try:
-        document = next(iter(yaml.load_all(text, _LOADER)), None)
-    except yaml.MarkedYAMLError as problem:
-        line = f":{problem.problem_mark.line + 1}" if problem.problem_mark is not None else ""
-        raise _build_error(f"{name}{line} in it is not valid YAML: {problem.problem}.") from None
-    except (yaml.YAMLError, RecursionError, ValueError):
-        raise _build_error(f"{name} in it is not valid YAML.") from None
-    return get_mapping(document)
-
-
 # --- flavours ----------------------------------------------------------------------------------
-
-
-def _collect_flavours(definitions: Sequence[_Definitions]) -> dict[str, _Definitions]:
-    """Return the documents with VDUs by deployment flavour ("" without a name)."""
-    flavours: dict[str, _Definitions] = {}
-    for document in definitions:
-        for flavour in list_flavours(document.content):
-            flavours.setdefault(flavour, document)
-        kinds = list(_list_node_types(document))
-        if any(kind.lower().endswith(_VDU_TYPES) for kind in kinds) or _get_flavour(document):
-            flavours.setdefault(_get_flavour(document), document)
-    return flavours
 
 
 def _get_flavour(document: _Definitions) -> str:
@@ -311,7 +298,12 @@ def _is_hot_file(name: str) -> bool:
 def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
     """Return the top HOT file of a flavour, and the nested ones by file name."""
     all_files = [name for name in names if _is_hot_file(name)]
-    start = _find_hot_folder(flavour, all_files)
+    # Without a flavour it is the only folder; without such a folder, the one above.
+    folders = sorted({name.split("/")[1] for name in all_files if name.count("/") > 1})
+    if not flavour and len(folders) == 1:
+        start = f"{_BASE_HOT}{folders[0]}/"
+    else:
+        start = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
     relative_names = [name.removeprefix(start) for name in all_files if name.startswith(start)]
     top_names = [relative_name for relative_name in relative_names if "/" not in relative_name]
     if len(top_names) > 1:
@@ -325,13 +317,3 @@ def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tupl
             base_name = posixpath.basename(relative_name)
             nested[relative_name if base_name in nested else base_name] = read(f"{start}{relative_name}", start)
     return read(f"{start}{top_names[0]}", start), nested
-
-
-def _find_hot_folder(flavour: str, files: Sequence[str]) -> str:
-    """Return the folder with the HOT files of a flavour, with a slash at the end. Without a flavour it is the
-    only folder; without such a folder, the one above.
-    """
-    folders = sorted({name.split("/")[1] for name in files if name.count("/") > 1})
-    if not flavour and len(folders) == 1:
-        return f"{_BASE_HOT}{folders[0]}/"
-    return f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT

@@ -54,7 +54,12 @@ def read_vnf(sources: VnfSources) -> VnfReading:
     if descriptor is None or (template is not None and not descriptor.vdus):
         vnf = template.vnf if template is not None else Vnf()
     elif template is None:
-        vnf = replace(descriptor, vdus=tuple(_add_server_groups(vdu, descriptor.rules) for vdu in descriptor.vdus))
+        vdus = []
+        for vdu in descriptor.vdus:
+            machine_rules = [rule for rule in descriptor.rules if rule.scope == MACHINE and vdu.name in rule.vdus]
+            has_anti_affinity = any(rule.is_hard and not rule.is_affinity for rule in machine_rules)
+            vdus.append(replace(vdu, has_anti_affinity=has_anti_affinity, has_scheduler_hints=bool(machine_rules)))
+        vnf = replace(descriptor, vdus=tuple(vdus))
     else:
         vnf = _merge_documents(descriptor, template, by_file)
     if not vnf.vdus and not any(_has_error(document_notes) for document_notes in all_notes):
@@ -67,13 +72,6 @@ def read_vnf(sources: VnfSources) -> VnfReading:
 
 def _has_error(notes: DocumentFindings) -> bool:
     return any(problem.severity == "error" for problem in notes.findings)
-
-
-def _add_server_groups(vdu: Vdu, rules: tuple[PlacementRule, ...]) -> Vdu:
-    """Return a VDU without a HOT file as if its rules were translated to server groups."""
-    machine_rules = [rule for rule in rules if rule.scope == MACHINE and vdu.name in rule.vdus]
-    has_anti_affinity = any(rule.is_hard and not rule.is_affinity for rule in machine_rules)
-    return replace(vdu, has_anti_affinity=has_anti_affinity, has_scheduler_hints=bool(machine_rules))
 
 
 # --- both documents ----------------------------------------------------------------------------
@@ -156,7 +154,12 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
     """
     hot_rules = list(hot.rules)
     rules: list[PlacementRule] = []
-    maximum = _compute_maximums(descriptor)
+    # Return the maximum number of VMs per VDU over all instantiation levels.
+    levels = ["", *(level.name for level in descriptor.levels)]
+    maximum: dict[str, int] = {}
+    for level in levels:
+        for vdu, number in compute_maximum_counts(descriptor, level).numbers.items():
+            maximum[vdu] = max(maximum.get(vdu, 0), number)
     for rule in descriptor.rules:
         overlapping_rules = [other for other in hot_rules if _has_overlap(rule, other)]
         for other in overlapping_rules:
@@ -189,16 +192,6 @@ def _is_covered(rule: PlacementRule, other: PlacementRule) -> bool:
         and rule.max_per_location <= other.max_per_location
         and set(other.vdus) <= set(rule.vdus)
     )
-
-
-def _compute_maximums(descriptor: Vnf) -> dict[str, int]:
-    """Return the maximum number of VMs per VDU over all instantiation levels."""
-    levels = ["", *(level.name for level in descriptor.levels)]
-    maximum: dict[str, int] = {}
-    for level in levels:
-        for vdu, number in compute_maximum_counts(descriptor, level).numbers.items():
-            maximum[vdu] = max(maximum.get(vdu, 0), number)
-    return maximum
 
 
 def _has_contradiction(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:

@@ -41,7 +41,11 @@ def build_grant_requests(plan: Plan) -> GrantRequests:
         actions = actions_by_vnf.get(change.address, {})
         if any(action is not PlacementAction.KEEP for action in actions.values()):
             requests[str(change.address)] = _build_request(change, actions)
-            inexact_rules += _list_inexact_rules(change)
+            inexact_rules += [
+                f"up to {rule.max_per_location} VMs of {rule.name} may share a machine"
+                for rule in _get_rules(change.after or {})
+                if rule.max_per_location > 1
+            ]
     return GrantRequests(requests, tuple(inexact_rules))
 
 
@@ -108,10 +112,3 @@ def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> I
 def _get_rules(attributes: Mapping[str, Any]) -> Sequence[PlacementRule]:
     """Return the placement rules of a VNF; none while its documents are unknown."""
     return read_documents(attributes).vnf.rules if has_known_documents(attributes) else ()
-
-
-def _list_inexact_rules(change: Change) -> Iterator[str]:
-    """Yield the rules of a VNF a request cannot express."""
-    for rule in _get_rules(change.after or {}):
-        if rule.max_per_location > 1:
-            yield f"up to {rule.max_per_location} VMs of {rule.name} may share a machine"

@@ -276,7 +276,16 @@ def fill_with_mix(
     ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))
     if scheduler.list_machines_with_unknown_cells():
         return _compute_mix_bounds(scheduler, parts, constraints)
-    sets = _find_maximum_sets(scheduler, ordered, constraints)
+    # Find the number of sets by bisection, limited by each part alone.
+    sets = 0
+    bound = min(_count_free(scheduler, part.sku, constraints).maximum // part.count for part in ordered)
+    while sets < bound:
+        middle = (sets + bound + 1) // 2
+        missing_sku, _ = _place_sets(scheduler.copy(), ordered, middle, constraints)
+        if missing_sku is None:
+            sets = middle
+        else:
+            bound = middle - 1
     short, missing_count = _place_sets(scheduler.copy(), ordered, sets + 1, constraints)
     full = scheduler.copy()
     _place_sets(full, ordered, sets, constraints)
@@ -298,7 +307,18 @@ def _compute_mix_bounds(
     """
     free = [_count_free(scheduler, part.sku, constraints) for part in parts]
     maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
-    reductions = [_compute_set_reduction(scheduler, part, parts) for part in parts]
+    reductions = []
+    for part in parts:
+        sku = part.sku
+        if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
+            reductions.append(_UNBOUNDED)
+        else:
+            share = Share.compute(sku)
+            blocked_by_others = 0
+            for other_part in parts:
+                if other_part is not part:
+                    blocked_by_others += other_part.count * count_blocked_vms(Share.compute(other_part.sku), share)
+            reductions.append(part.count + blocked_by_others)
     certain_sets = [interval.minimum // reduction for interval, reduction in zip(free, reductions, strict=True)]
     minimum = min(maximum, *certain_sets)
     remaining = [
@@ -309,39 +329,8 @@ def _compute_mix_bounds(
     return MixAnswer(tuple(parts), sets, sets, None, 0, tuple(remaining))
 
 
-def _compute_set_reduction(scheduler: RackScheduler, part: MixPart, parts: Iterable[MixPart]) -> int:
-    """Compute the maximum reduction of a SKU's count by one set; unbounded for a multi-cell SKU on machines
-    with more cells.
-    """
-    sku = part.sku
-    if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
-        return _UNBOUNDED
-    share = Share.compute(sku)
-    blocked_by_others = 0
-    for other_part in parts:
-        if other_part is not part:
-            blocked_by_others += other_part.count * count_blocked_vms(Share.compute(other_part.sku), share)
-    return part.count + blocked_by_others
-
-
 def _count_free(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]) -> Interval:
     return scheduler.count_free_slots(build_standalone_demand(sku, constraints[sku.name]))
-
-
-def _find_maximum_sets(
-    scheduler: RackScheduler, parts: Sequence[MixPart], constraints: Mapping[str, PlacementConstraints]
-) -> int:
-    """Find the number of sets by bisection, limited by each part alone."""
-    fitting = 0
-    bound = min(_count_free(scheduler, part.sku, constraints).maximum // part.count for part in parts)
-    while fitting < bound:
-        middle = (fitting + bound + 1) // 2
-        missing_sku, _ = _place_sets(scheduler.copy(), parts, middle, constraints)
-        if missing_sku is None:
-            fitting = middle
-        else:
-            bound = middle - 1
-    return fitting
 
 
 def _place_sets(

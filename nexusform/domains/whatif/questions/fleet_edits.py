@@ -220,12 +220,20 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: Edit) -> SimulatedMember
     """Return a new member, or an existing ineligible one."""
     existing = simulated_fleet.members.get(edit.member)
     if existing is not None:
-        return _restore_member(existing, edit)
+        # Make an existing ineligible member eligible; anything else is an error.
+        is_healthy = existing.record.health is Health.HEALTHY
+        if edit.value or is_healthy:
+            reason = "already joins" if is_healthy else "is already a member"
+            detail = f"{edit.member} {reason}. Choose another name for the new member."
+            return build_error("invalid-simulation", detail)
+        return replace(existing, record=replace(existing.record, health=Health.HEALTHY))
     if edit.value is None:
         return SimulatedMember(_make_member(edit.member))
     template = simulated_fleet.members.get(edit.value)
     if template is not None:
-        return _copy_member(template, edit.member)
+        labels = {**template.record.labels, MEMBER_LABEL: edit.member}
+        record = replace(template.record, name=edit.member, labels=labels, health=Health.HEALTHY)
+        return SimulatedMember(record, _copy_cluster(template.cluster, edit.member))
     all_clusters = simulated_fleet.clusters.values()
     clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
     if len(clusters) != 1:
@@ -233,16 +241,6 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: Edit) -> SimulatedMember
         return _build_unknown_error("member or cluster", edit.value, names)
     [cluster] = clusters
     return SimulatedMember(_make_member(edit.member, cluster.id), cluster)
-
-
-def _restore_member(existing: SimulatedMember, edit: Edit) -> SimulatedMember | Diagnostic:
-    """Make an existing ineligible member eligible; anything else is an error."""
-    is_healthy = existing.record.health is Health.HEALTHY
-    if edit.value or is_healthy:
-        reason = "already joins" if is_healthy else "is already a member"
-        detail = f"{edit.member} {reason}. Choose another name for the new member."
-        return build_error("invalid-simulation", detail)
-    return replace(existing, record=replace(existing.record, health=Health.HEALTHY))
 
 
 def _make_member(name: str, cluster_id: str = "") -> FleetMember:
@@ -256,13 +254,6 @@ def _make_member(name: str, cluster_id: str = "") -> FleetMember:
         properties={},
         resources=ResourceUsage(),
     )
-
-
-def _copy_member(template: SimulatedMember, name: str) -> SimulatedMember:
-    """Copy a member under a new name, on a cluster of its own."""
-    labels = {**template.record.labels, MEMBER_LABEL: name}
-    record = replace(template.record, name=name, labels=labels, health=Health.HEALTHY)
-    return SimulatedMember(record, _copy_cluster(template.cluster, name))
 
 
 def _copy_cluster(cluster: NodeCluster | None, name: str) -> NodeCluster | None:
@@ -309,21 +300,17 @@ def _set_entry(
     `field_name`.
     """
     if edit.value is None and edit.key not in existing:
-        return _build_not_removable_error(member, edit, existing)
+        # Build the error for removing a key that is not set, or derived from nodes.
+        if edit.kind is EditKind.PROPERTY and member.cluster is not None:
+            derived = build_member(member.record, member.cluster, (0, 0)).properties
+            if edit.key in derived:
+                detail = f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set another value."
+                return build_error("invalid-simulation", detail)
+        return _build_missing_key_error(edit, existing)
     entries = {key: value for key, value in existing.items() if key != edit.key}
     if edit.value is not None:
         entries[edit.key] = edit.value
     return replace(member, record=replace(member.record, **{field_name: entries}))
-
-
-def _build_not_removable_error(member: SimulatedMember, edit: Edit, existing: Mapping[str, str]) -> Diagnostic:
-    """Build the error for removing a key that is not set, or derived from nodes."""
-    if edit.kind is EditKind.PROPERTY and member.cluster is not None:
-        derived = build_member(member.record, member.cluster, (0, 0)).properties
-        if edit.key in derived:
-            detail = f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set another value."
-            return build_error("invalid-simulation", detail)
-    return _build_missing_key_error(edit, existing)
 
 
 def _set_resource(member: SimulatedMember, edit: Edit) -> SimulatedMember | Diagnostic:

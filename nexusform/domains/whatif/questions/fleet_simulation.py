@@ -320,7 +320,15 @@ def _run_scheduling(
     clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
     pods = _build_pods(snapshot, clusters, members_after)
     hub = build_planned_hub(snapshot.instances.values(), ObservedHub())
-    members = _build_member_states(snapshot.members.members, members_after, pods)
+    # Build the members of a run, including leaving ones.
+    previous_members = snapshot.members.members
+    members: dict[str, FleetMemberState] = {}
+    for name in dict.fromkeys((*previous_members, *members_after)):
+        current = members_after.get(name)
+        member_before = _build_member(previous_members.get(name), pods)
+        member_after = _build_member(current, pods)
+        record, cluster = (current.record, current.cluster) if current is not None else (None, None)
+        members[name] = FleetMemberState(_MEMBER, record, cluster, member_before, member_after)
     placements = list(_begin_placements(snapshot.instances.values(), hub, build_member_clusters(members)))
     hub.evictions += _build_drain_evictions(placements, drained)
     diagnostics = list(execute_evictions({placement.key: placement for placement in placements}, hub))
@@ -369,20 +377,6 @@ def _collect_direct_objects(instances: Mapping[Address, Instance]) -> dict[str, 
             objects = parse_objects(str(arguments.get("yaml_body") or ""))
             by_cluster.setdefault(cluster_id, []).append((str(address), objects))
     return by_cluster
-
-
-def _build_member_states(
-    previous_members: Mapping[str, SimulatedMember], current_members: Mapping[str, SimulatedMember], pods: PodPhase
-) -> dict[str, FleetMemberState]:
-    """Build the members of a run, including leaving ones."""
-    members: dict[str, FleetMemberState] = {}
-    for name in dict.fromkeys((*previous_members, *current_members)):
-        current = current_members.get(name)
-        member_before = _build_member(previous_members.get(name), pods)
-        member_after = _build_member(current, pods)
-        record, cluster = (current.record, current.cluster) if current is not None else (None, None)
-        members[name] = FleetMemberState(_MEMBER, record, cluster, member_before, member_after)
-    return members
 
 
 def _build_member(member: SimulatedMember | None, pods: PodPhase) -> Member | None:
@@ -440,13 +434,22 @@ def _build_outcomes(baseline: _SimulationRun, result: _SimulationRun) -> Iterato
         baseline_placement = baseline_placements[placement.address]
         own_bindings = bindings.get(placement.spec.instance.address, [])
         own_pods = pods.get(placement.spec.instance.address, [])
+        # New picks in this run have no difference.
+        fresh = _compute_drift(placement, result.member_list)
+        newly_ineligible = _find_eligible(baseline_placement, baseline.member_list) - _find_eligible(
+            placement, result.member_list
+        )
+        is_unrelated = fresh == _compute_drift(
+            baseline_placement, baseline.member_list
+        ) and newly_ineligible.isdisjoint(fresh.lost_clusters)
+        fresh_difference = PolicyDrift((), ()) if placement.scheduling.pick_triggers or is_unrelated else fresh
         yield PlacementOutcome(
             before=_build_state(baseline_placement, baseline_placement.spec.prior_bindings),
             after=_build_state(placement, placement.bindings),
             rows=tuple(row for row in own_bindings if baseline_by_key.get(_build_row_key(row)) != row),
             pods=tuple(row for row in own_pods if baseline_by_key.get(_build_row_key(row)) != row),
             status=placement.scheduling.status,
-            fresh=_compute_fresh_difference(baseline_placement, placement, baseline.member_list, result.member_list),
+            fresh=fresh_difference,
             abort=placement.scheduling.abort if baseline_placement.scheduling.abort is None else None,
             unrelated=tuple(row for row in own_bindings if baseline_by_key.get(_build_row_key(row)) == row),
         )
@@ -466,20 +469,6 @@ def _find_new_diagnostics(baseline: _SimulationRun, result: _SimulationRun) -> I
         is_new = (diagnostic.id, diagnostic.detail) not in baseline_details
         if is_new and diagnostic.id not in _WARNINGS_AS_DATA:
             yield diagnostic
-
-
-def _compute_fresh_difference(
-    baseline: PlacementPlan, placement: PlacementPlan, baseline_members: MemberList, member_list: MemberList
-) -> PolicyDrift:
-    """Compute the difference of a newly created placement, if caused by the edits or if a cluster became
-    ineligible. New picks in this run have no difference.
-    """
-    fresh = _compute_drift(placement, member_list)
-    newly_ineligible = _find_eligible(baseline, baseline_members) - _find_eligible(placement, member_list)
-    is_unrelated = fresh == _compute_drift(baseline, baseline_members) and newly_ineligible.isdisjoint(
-        fresh.lost_clusters
-    )
-    return PolicyDrift((), ()) if placement.scheduling.pick_triggers or is_unrelated else fresh
 
 
 def _compute_drift(placement: PlacementPlan, member_list: MemberList) -> PolicyDrift:

@@ -173,7 +173,10 @@ def _build_cells(site: SiteSnapshot, machines: Sequence[Machine]) -> Iterator[_C
         disk[machine] -= vm.sku.disk_gib
         for number in vm.placement.cells:
             if number < len(cells[machine]):
-                _add_vm(cells[machine][number], vm)
+                cell = cells[machine][number]
+                cell.vcpus -= vm.sku.cpus_in_cell
+                cell.memory -= vm.sku.memory_in_cell
+                cell.vms.append(vm)
     for name, cells_of_machine in cells.items():
         for cell in cells_of_machine:
             cell.disk = disk[name]
@@ -182,12 +185,6 @@ def _build_cells(site: SiteSnapshot, machines: Sequence[Machine]) -> Iterator[_C
 
 def _build_empty_cells(machine: Machine) -> list[_Cell]:
     return [_Cell(machine, machine.cpus_per_cell, machine.memory_gib_per_cell) for _ in range(machine.cells)]
-
-
-def _add_vm(cell: _Cell, vm: CurrentVm) -> None:
-    cell.vcpus -= vm.sku.cpus_in_cell
-    cell.memory -= vm.sku.memory_in_cell
-    cell.vms.append(vm)
 
 
 def _find_cell_kind(cell: _Cell, sku: VmSku | None) -> CellKind:

@@ -219,7 +219,9 @@ def _upgrade_batch(
     if placement_result.shortage is not None:
         _release_vms(scheduler, placement_result.handles)
         if not is_surging:
-            _restore_vms(scheduler, pool, vms)
+            for vm in vms:
+                name = build_vm_name(pool.owner, pool.demand, pool.name, vm.number)
+                scheduler.add_existing(name, pool.sku, vm.placement)
     elif is_surging:
         _release_vms(scheduler, old_handles)
     return placement_result
@@ -228,9 +230,3 @@ def _upgrade_batch(
 def _release_vms(scheduler: RackScheduler, handles: Sequence[int]) -> None:
     for handle in handles:
         scheduler.release(handle)
-
-
-def _restore_vms(scheduler: RackScheduler, pool: PoolSnapshot, vms: Sequence[PlacedVm]) -> None:
-    for vm in vms:
-        name = build_vm_name(pool.owner, pool.demand, pool.name, vm.number)
-        scheduler.add_existing(name, pool.sku, vm.placement)

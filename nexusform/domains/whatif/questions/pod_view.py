@@ -222,24 +222,16 @@ def _apply_observed(
 def _build_existing(workload: Workload, pods: Mapping[str, Any] | None, nodes: set[str]) -> Iterable[ExistingPod]:
     """Build the planned pods of a workload; without a node if that no longer exists."""
     for name, location in (pods or {}).items():
-        node = _read_node(location)
+        node = str(location.get("node") or "") if isinstance(location, Mapping) else ""
+        digits = name.rpartition("-")[2]
+        number = int(digits) if digits.isdecimal() and workload.kind != "Pod" else 0
         yield ExistingPod(
             workload.key,
-            _parse_number(workload, name),
+            number,
             node if node in nodes else "",
             workload.pod,
             volumes=parse_volumes(location) if isinstance(location, Mapping) else (),
         )
-
-
-def _read_node(location: Any) -> str:
-    return str(location.get("node") or "") if isinstance(location, Mapping) else ""
-
-
-def _parse_number(workload: Workload, pod: str) -> int:
-    """Parse the number of a pod name made by `Workload.pod_name`."""
-    digits = pod.rpartition("-")[2]
-    return int(digits) if digits.isdecimal() and workload.kind != "Pod" else 0
 
 
 # --- nodes -------------------------------------------------------------------------------------

@@ -276,12 +276,18 @@ def _find_constraint(
     lifted: frozenset[Constraint],
 ) -> Constraint | None:
     """Find the constraint that keeps a VM in place, None if it is movable."""
+    address = str(pool.address)
+    is_excluded = address in request.excluded or any(f"{address}:{name}" in request.excluded for name in vm.names)
+    hinted = any(hint.is_hard for hint in pool.demand.hints)
+    has_hard_hints = hinted or any(group.is_hard for group in pool.demand.groups)
+    count = len(pool.vms)
+    is_needed_for_quorum = pool.is_control_plane and count > 1 and count - 1 < compute_quorum(count)
     for constraint, applies in (
-        (Constraint.NOT, _is_excluded(pool, vm, request.excluded)),
+        (Constraint.NOT, is_excluded),
         (Constraint.PINNED, bool(pool.demand.pinned_machine)),
-        (Constraint.HARD_HINT, _has_hard_hints(pool)),
+        (Constraint.HARD_HINT, has_hard_hints),
         (Constraint.SINGLE_REPLICA, len(pool.demand.numbers) == 1 and not _is_redundant_vnf(cluster, pool)),
-        (Constraint.QUORUM, _is_needed_for_quorum(pool)),
+        (Constraint.QUORUM, is_needed_for_quorum),
     ):
         if applies and constraint not in lifted:
             return constraint
@@ -293,25 +299,9 @@ def _find_constraint(
     return min(violated, default=None)
 
 
-def _is_needed_for_quorum(pool: PoolSnapshot) -> bool:
-    """Return True if a control plane of several VMs may lose none."""
-    count = len(pool.vms)
-    return pool.is_control_plane and count > 1 and count - 1 < compute_quorum(count)
-
-
 def _is_redundant_vnf(cluster: ClusterSnapshot, pool: PoolSnapshot) -> bool:
     """Return True for a VNFC next to others of its VNF that may replace it."""
     return cluster.kind is OwnerKind.GROUP and cluster.vm_count > 1 and len(pool.demand.numbers) > 1
-
-
-def _is_excluded(pool: PoolSnapshot, vm: PlacedVm, excluded: frozenset[str]) -> bool:
-    address = str(pool.address)
-    return address in excluded or any(f"{address}:{name}" in excluded for name in vm.names)
-
-
-def _has_hard_hints(pool: PoolSnapshot) -> bool:
-    hinted = any(hint.is_hard for hint in pool.demand.hints)
-    return hinted or any(group.is_hard for group in pool.demand.groups)
 
 
 def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:

@@ -192,7 +192,13 @@ class RepackProgram:
         unknown_groups: dict[Hashable, list[RepackMachine]] = {}
         for host in self._context.hosts:
             groups = unknown_groups if host.has_unknown_cells else known_groups
-            groups.setdefault(self._build_machine_key(host), []).append(host)
+            # Build the key that equal machines share.
+            cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
+            loose = tuple(sorted(self._groups[source.handle] for source in host.loose))
+            pods = tuple(sorted(source.pods for source in host.loose)) if self._is_fine else ()
+            multi_cell = tuple(self._groups[source.handle] for source in self._list_multi_cell(host))
+            machine_key = cells, loose, pods, multi_cell, host.splits, host.disk if host.has_unknown_cells else 0
+            groups.setdefault(machine_key, []).append(host)
         if self._arrivals:
             for number, hosts in enumerate(known_groups.values()):
                 self._add_machines(number, hosts)
@@ -214,6 +220,10 @@ class RepackProgram:
             if self._get_sku(source).numa_cells == 1:
                 pods.setdefault(self._groups[source.handle], []).append(source.pods if self._is_fine else 0)
         machine = host.machine
+        multi_cell = self._list_multi_cell(host)
+        spanning = tuple(
+            (multi_cell.index(source), source.vm_class) for source in host.sources[cell] if source in multi_cell
+        )
         return CellKey(
             free=free,
             leaving=tuple(sorted((group, tuple(sorted(counts))) for group, counts in pods.items())),
@@ -221,14 +231,7 @@ class RepackProgram:
             admits_demand=host.admits_demand,
             rack=machine.rack if self._tracked_pools else "",
             single_machine=machine.name if machine.name in self._single_machines else "",
-            spanning=self._list_spanning(host, cell),
-        )
-
-    def _list_spanning(self, host: RepackMachine, cell: int) -> tuple[tuple[int, int], ...]:
-        """List the multi-cell VMs in this cell: (index on the machine, class)."""
-        multi_cell = self._list_multi_cell(host)
-        return tuple(
-            (multi_cell.index(source), source.vm_class) for source in host.sources[cell] if source in multi_cell
+            spanning=spanning,
         )
 
     def _list_multi_cell(self, host: RepackMachine) -> list[MovableVm]:
@@ -238,14 +241,6 @@ class RepackProgram:
 
     def _get_sku(self, source: MovableVm) -> VmSku:
         return self._context.kinds[source.vm_class].sku
-
-    def _build_machine_key(self, host: RepackMachine) -> Hashable:
-        """Build the key that equal machines share."""
-        cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
-        loose = tuple(sorted(self._groups[source.handle] for source in host.loose))
-        pods = tuple(sorted(source.pods for source in host.loose)) if self._is_fine else ()
-        multi_cell = tuple(self._groups[source.handle] for source in self._list_multi_cell(host))
-        return cells, loose, pods, multi_cell, host.splits, host.disk if host.has_unknown_cells else 0
 
     def _add_cells(self, hosts: Iterable[RepackMachine]) -> None:
         """Add cells independent of their machine, except its disk: one unit for equal ones."""

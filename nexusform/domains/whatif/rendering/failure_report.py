@@ -38,16 +38,26 @@ def build_failure_report(failure: Failure, origin: str) -> AnswerReport:
     """Build the report: VMs down and remaining, commands, and re-created VMs."""
     sections = [_build_down_section(failure)] if failure.pools else []
     if failure.workloads:
-        sections.append(_build_workload_section(failure))
+        table = build_workload_table(failure.workloads, is_drained=False)
+        lines = tuple(build_pending_lines(failure.workloads))
+        has_findings = bool(failure.lost_workloads)
+        workload_section = Section("Workloads before any node returns", lines, table=table, is_finding=has_findings)
+        sections.append(workload_section)
     if failure.deletions:
         sections.append(_build_deletion_section(failure))
     if failure.machines and failure.vm_count:
-        sections.append(_build_runbook_section(failure))
+        steps = build_runbook(failure)
+        runbook_section = Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(steps, 1)))
+        sections.append(runbook_section)
     if failure.recreations:
-        sections += [
-            _build_recreation_section(failure),
-            *(_build_location_section(pool) for pool in failure.recreations),
-        ]
+        # Build the section of re-created VMs.
+        sampled_counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
+        rows = tuple(_build_recreation_row(*pair) for pair in zip(failure.recreations, sampled_counts, strict=True))
+        reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason]
+        table = _build_table(("cluster", "pool", "fit", "racks"), rows, 2)
+        title = "Re-created VMs (predicted)"
+        recreation_section = Section(title, tuple(reasons), table=table, is_finding=any(row.is_finding for row in rows))
+        sections += [recreation_section, *(_build_location_section(pool) for pool in failure.recreations)]
     return AnswerReport(
         f"Loss of {_SCOPES.get(failure.scope, failure.scope.value)} {failure.lost} ({origin})",
         build_failure_summary(failure),
@@ -68,22 +78,20 @@ def build_failure_summary(failure: Failure) -> str:
     losses += [f"no pod of {impact.workload} runs" for impact in failure.lost_workloads]
     clauses = [down_text, format_list(losses, 4) if losses else "every control plane keeps its quorum"]
     if failure.recreations:
-        clauses.append(_describe_capacity(failure))
+        # Describe if every node has capacity elsewhere, and how certain that is.
+        missing = failure.missing if failure.samples is None else failure.samples.missing_count.maximum
+        if not missing:
+            capacity = "every node fits elsewhere"
+        elif failure.samples is None or failure.samples.missing_count.is_exact:
+            capacity = f"{format_count(missing, 'VM')} {select_form(missing, 'fits', 'fit')} nowhere else"
+        else:
+            sample_counts = failure.samples.numa_sampling
+            capacity = (
+                f"{failure.samples.missing_count} VMs fit nowhere else; everything fits in "
+                f"{sample_counts.fitting_count:,} of {sample_counts.sample_count:,} samples (NUMA use unknown)"
+            )
+        clauses.append(capacity)
     return "; ".join(clauses) + "."
-
-
-def _describe_capacity(failure: Failure) -> str:
-    """Describe if every node has capacity elsewhere, and how certain that is."""
-    missing = failure.missing if failure.samples is None else failure.samples.missing_count.maximum
-    if not missing:
-        return "every node fits elsewhere"
-    if failure.samples is None or failure.samples.missing_count.is_exact:
-        return f"{format_count(missing, 'VM')} {select_form(missing, 'fits', 'fit')} nowhere else"
-    sample_counts = failure.samples.numa_sampling
-    return (
-        f"{failure.samples.missing_count} VMs fit nowhere else; everything fits in "
-        f"{sample_counts.fitting_count:,} of {sample_counts.sample_count:,} samples (NUMA use unknown)"
-    )
 
 
 def _describe_loss(pool: PoolAvailability) -> str:
@@ -126,13 +134,6 @@ def _build_down_section(failure: Failure) -> Section:
     return Section("Pools during the failure", table=table, is_finding=any(row.is_finding for row in rows))
 
 
-def _build_workload_section(failure: Failure) -> Section:
-    table = build_workload_table(failure.workloads, is_drained=False)
-    lines = tuple(build_pending_lines(failure.workloads))
-    has_findings = bool(failure.lost_workloads)
-    return Section("Workloads before any node returns", lines, table=table, is_finding=has_findings)
-
-
 def _build_table(heads: tuple[str, ...], rows: tuple[Row, ...], *figures: int) -> Table:
     return Table(heads, rows, frozenset(figures))
 
@@ -152,12 +153,6 @@ def _build_deletion_section(failure: Failure) -> Section:
         commands.append(deletion.command)
     title = "Delete these nodes to have Azure re-create them elsewhere"
     return Section(title, tuple(lines), tuple(commands))
-
-
-def _build_runbook_section(failure: Failure) -> Section:
-    """Build the section of the runbook."""
-    steps = build_runbook(failure)
-    return Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(steps, 1)))
 
 
 def build_runbook(failure: Failure) -> tuple[str, ...]:
@@ -207,29 +202,15 @@ def _build_final_checks(failure: Failure) -> Iterable[str]:
     yield f"When {recovery_text} back, uncordon. No VM moves back automatically."
 
 
-def _build_recreation_section(failure: Failure) -> Section:
-    """Build the section of re-created VMs."""
-    sampled_counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
-    rows = tuple(_build_recreation_row(*pair) for pair in zip(failure.recreations, sampled_counts, strict=True))
-    reasons = [f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason]
-    table = _build_table(("cluster", "pool", "fit", "racks"), rows, 2)
-    title = "Re-created VMs (predicted)"
-    return Section(title, tuple(reasons), table=table, is_finding=any(row.is_finding for row in rows))
-
-
 def _build_recreation_row(pool: PoolRecreation, sampled_count: Interval | None) -> Row:
     """Build the row of a pool: fitting VMs as a range over samples, racks of the reported sample."""
     missing = sampled_count or Interval(pool.missing, pool.missing)
     fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
-    cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", _format_racks(pool))
-    return Row(cells, missing.maximum > 0)
-
-
-def _format_racks(pool: PoolRecreation) -> str:
-    """Format the racks of re-created VMs, with counts above one."""
     counts = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)
     racks = sorted(counts, key=str.encode)
-    return format_list(rack if counts[rack] == 1 else f"{counts[rack]} in {rack}" for rack in racks)
+    racks_text = format_list(rack if counts[rack] == 1 else f"{counts[rack]} in {rack}" for rack in racks)
+    cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", racks_text)
+    return Row(cells, missing.maximum > 0)
 
 
 def _build_location_section(pool: PoolRecreation) -> Section:

@@ -25,7 +25,7 @@ from nexusform.domains.whatif.rendering.fleet_simulation_report import select_pl
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.answer_page import render_answer_page
 from nexusform.rendering.answers.answer_report import AnswerReport
-from nexusform.rendering.notation.markup import Markup, Part, build_element
+from nexusform.rendering.notation.markup import Part, build_element
 from nexusform.rendering.page.page_data import build_simulation_data
 from nexusform.rendering.page.page_parts import build_section
 
@@ -46,7 +46,7 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
         return None
     columns = _select_columns(simulation)
     if not columns:
-        changed_rows = [row for row in _list_all_rows(simulation) if _is_change(row)]
+        changed_rows = [row for row in _list_all_rows(simulation) if (row.action is not PlacementAction.KEEP)]
         return build_section("fleet", "Fleet", render_binding_list(changed_rows))
     notes = _build_notes(simulation.edits)
     joining = {edit.member for edit in simulation.edits if edit.kind is EditKind.JOIN}
@@ -55,10 +55,15 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
     squares_after = _build_squares_after(simulation)
     before = FleetMatrix(names, columns_before, _build_squares_before(simulation))
     after = FleetMatrix(names, columns, squares_after, notes)
+    count = len(simulation.members) - len(columns)
+    if not count:
+        hidden_count = None
+    else:
+        hidden_count = build_element("p", f"{format_count(count, 'other member')}: unchanged.", class_="quiet")
     return build_section(
         "fleet",
         "Fleet",
-        _render_hidden_count(simulation, columns),
+        hidden_count,
         build_element(
             "div",
             build_element("div", render_grid(before, "Before"), class_="side"),
@@ -79,13 +84,6 @@ def _select_columns(simulation: FleetSimulation) -> tuple[str, ...]:
     return tuple(sorted(names)) if len(names) <= MAX_GRID_COLUMNS else ()
 
 
-def _render_hidden_count(simulation: FleetSimulation, columns: tuple[str, ...]) -> Markup | None:
-    count = len(simulation.members) - len(columns)
-    if not count:
-        return None
-    return build_element("p", f"{format_count(count, 'other member')}: unchanged.", class_="quiet")
-
-
 def _build_notes(edits: Iterable[Edit]) -> Mapping[str, str]:
     """Build a short note of the edits of each member."""
     notes: dict[str, str] = {}
@@ -93,10 +91,6 @@ def _build_notes(edits: Iterable[Edit]) -> Mapping[str, str]:
         note = _NOTES.get(edit.kind, f"other {edit.kind}")
         notes[edit.member] = f"{notes[edit.member]}, {note}" if edit.member in notes else note
     return notes
-
-
-def _is_change(row: PlacementChange) -> bool:
-    return row.action is not PlacementAction.KEEP
 
 
 def _list_all_rows(simulation: FleetSimulation) -> list[PlacementChange]:

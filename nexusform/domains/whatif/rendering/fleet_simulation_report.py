@@ -24,28 +24,25 @@ _MAX_SENTENCES: Final = 60
 
 def build_fleet_report(simulation: FleetSimulation, origin: str) -> AnswerReport:
     """Build the report: placement changes with reasons, pods, and remaining capacity."""
-    sections = [
-        _build_placement_section(simulation),
-        *_build_reason_section(simulation),
-        *_build_kept_sections(simulation),
-    ]
+    # Build the section of placements, one row each; of many only those with changes or findings.
+    selected = select_placements(simulation)
+    rows = tuple(_build_placement_row(placement) for placement in selected)
+    table = Table(("placement", "policy", "clusters", "added to", "removed from", ""), rows) if rows else None
+    other_lines = _count_others(simulation, len(selected))
+    placement_section = Section(
+        "Placements", lines=other_lines, table=table, is_finding=any(row.is_finding for row in rows)
+    )
+    sections = [placement_section, *_build_reason_section(simulation), *_build_kept_sections(simulation)]
     sections += [*_build_pod_section(simulation), *_build_capacity_section(simulation)]
     edits = format_list((edit.text for edit in simulation.edits), 3)
-    return AnswerReport(
-        f"Fleet: {edits} ({origin})",
-        _build_summary(simulation),
-        simulation.has_findings,
-        tuple(_build_facts(simulation)),
-        tuple(sections),
-    )
-
-
-def _build_summary(simulation: FleetSimulation) -> str:
-    """Build the summary: number of changed placements, then findings."""
     placements = simulation.placements
     if not placements:
-        return "Nothing changes: there is no placement."
-    return f"{'; '.join([_count_changes(placements), *_describe_findings(simulation)])}."
+        summary = "Nothing changes: there is no placement."
+    else:
+        summary = f"{'; '.join([_count_changes(placements), *_describe_findings(simulation)])}."
+    return AnswerReport(
+        f"Fleet: {edits} ({origin})", summary, simulation.has_findings, tuple(_build_facts(simulation)), tuple(sections)
+    )
 
 
 def _count_changes(placements: Sequence[PlacementOutcome]) -> str:
@@ -113,15 +110,6 @@ def _is_waiting_for_run(placement: PlacementOutcome) -> bool:
 def _has_cluster_changes(placement: PlacementOutcome) -> bool:
     """Return True if clusters are added or removed."""
     return bool(placement.gained or placement.lost)
-
-
-def _build_placement_section(simulation: FleetSimulation) -> Section:
-    """Build the section of placements, one row each; of many only those with changes or findings."""
-    selected = select_placements(simulation)
-    rows = tuple(_build_placement_row(placement) for placement in selected)
-    table = Table(("placement", "policy", "clusters", "added to", "removed from", ""), rows) if rows else None
-    other_lines = _count_others(simulation, len(selected))
-    return Section("Placements", lines=other_lines, table=table, is_finding=any(row.is_finding for row in rows))
 
 
 def select_placements(simulation: FleetSimulation) -> Sequence[PlacementOutcome]:
@@ -211,21 +199,17 @@ def _build_kept_sections(simulation: FleetSimulation) -> Iterator[Section]:
         for row in placement.unchanged:
             reason = row.reason.removeprefix("kept: ")
             kept_lines.append(f"{placement.after.key} on {row.object}: {reason}")
-        fresh_lines += _describe_fresh(placement)
+        # Describe the difference of a newly created placement.
+        gained, lost = placement.fresh.gained_clusters, placement.fresh.lost_clusters
+        clauses = [f"hold {format_list(gained, 4)}"] if gained else []
+        clauses += [f"not hold {format_list(lost, 4)}"] if lost else []
+        if clauses:
+            fresh_lines.append(f"{placement.after.key} would {' and '.join(clauses)}")
     if kept_lines:
         yield Section("Kept despite a trigger", _limit_sentences(kept_lines))
     if fresh_lines:
         title = "Changes if the placement were created now (information only)"
         yield Section(title, _limit_sentences(fresh_lines))
-
-
-def _describe_fresh(placement: PlacementOutcome) -> Iterator[str]:
-    """Describe the difference of a newly created placement."""
-    gained, lost = placement.fresh.gained_clusters, placement.fresh.lost_clusters
-    clauses = [f"hold {format_list(gained, 4)}"] if gained else []
-    clauses += [f"not hold {format_list(lost, 4)}"] if lost else []
-    if clauses:
-        yield f"{placement.after.key} would {' and '.join(clauses)}"
 
 
 def _build_workload_row(pool: str, pods: Sequence[PlacementChange]) -> Row:

@@ -24,7 +24,10 @@ from nexusform.snapshots.availability import Replacement
 def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> AnswerReport:
     """Build the report: summary, pools, and every batch."""
     version = f", now {upgrade.version}" if upgrade.version else ""
-    sections = [_build_pool_section(upgrade)]
+    rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)
+    heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
+    pool_section = Section("Pools", table=Table(heads, rows, frozenset({2})), is_finding=upgrade.has_findings)
+    sections = [pool_section]
     sections += [_build_blocked_section(pool) for pool in upgrade.pools if pool.is_blocked]
     sections += [_build_batch_section(pool) for pool in upgrade.pools if pool.batches]
     return AnswerReport(
@@ -74,15 +77,16 @@ def _build_facts(upgrade: KubernetesUpgrade) -> Iterable[str]:
         yield ("Azure stops an upgrade without capacity for a surge VM. Later batches are simulated anyway.")
 
 
-def _build_pool_section(upgrade: KubernetesUpgrade) -> Section:
-    rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)
-    heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
-    return Section("Pools", table=Table(heads, rows, frozenset({2})), is_finding=upgrade.has_findings)
-
-
 def _build_pool_row(pool: PoolUpgrade) -> Row:
     up = f"{pool.minimum_up} of {pool.count}"
-    cells = (pool.pool, pool.sku, str(pool.count), _format_surge(pool), up, _describe_result(pool))
+    # Describe the result for a pool.
+    if pool.is_blocked:
+        result = f"blocked in batch {pool.batches[-1].number}"
+    elif pool.has_lost_quorum:
+        result = f"quorum lost (needs {pool.quorum})"
+    else:
+        result = "no node up" if pool.is_lost else "fits"
+    cells = (pool.pool, pool.sku, str(pool.count), _format_surge(pool), up, result)
     return Row(cells, pool.is_blocked or pool.is_lost)
 
 
@@ -92,15 +96,6 @@ def _format_surge(pool: PoolUpgrade) -> str:
         return f"+{pool.surge} (surge {pool.max_surge})" if "%" in pool.max_surge else f"+{pool.surge}"
     configured = pool.max_unavailable
     return f"-{pool.unavailable} (unavailable {configured})" if "%" in configured else f"-{pool.unavailable}"
-
-
-def _describe_result(pool: PoolUpgrade) -> str:
-    """Describe the result for a pool."""
-    if pool.is_blocked:
-        return f"blocked in batch {pool.batches[-1].number}"
-    if pool.has_lost_quorum:
-        return f"quorum lost (needs {pool.quorum})"
-    return "no node up" if pool.is_lost else "fits"
 
 
 def _build_blocked_section(pool: PoolUpgrade) -> Section:

@@ -30,9 +30,22 @@ def build_repack_report(repack: RepackResult, origin: str) -> AnswerReport:
         sections.append(_build_blocking_section(repack))
     for number, window in enumerate(repack.windows, 1):
         sections.append(_build_window_section(repack, window, number))
-        sections += _build_pod_section(window, number)
+        # Build the section of a window's pods, meanwhile and afterwards.
+        if window.pods:
+            rows = tuple(
+                Row((pod.pod, pod.old_node, _format_node(pod.meanwhile, pod), pod.final_node or "Pending"))
+                for pod in window.pods[:_MAX_PODS]
+            )
+            hidden_count = len(window.pods) - len(rows)
+            lines = (f"And {format_count(hidden_count, 'more pod')}; JSON contains all.",) if hidden_count else ()
+            table = Table(("pod", "leaves", "meanwhile on", "then on"), rows)
+            sections.append(Section(f"Pods of window {number}", lines, table=table))
     if repack.windows:
-        sections.append(_build_capacity_section(repack))
+        line = (
+            f"Before: {repack.fits_now} of {repack.request.sku.title}; afterwards at least "
+            f"{repack.request.want:,}, after the uncordon."
+        )
+        sections.append(Section("Room", (line,)))
     request = repack.request
     zones = "" if request.zones is None else f" in zones {', '.join(sorted(request.zones, key=str.encode))}"
     return AnswerReport(
@@ -163,20 +176,6 @@ def _build_blocking_section(repack: RepackResult) -> Section:
     return Section("Blocking constraints (each tested alone)", table=table)
 
 
-def _build_pod_section(window: RepackWindow, number: int) -> Iterable[Section]:
-    """Build the section of a window's pods, meanwhile and afterwards."""
-    if not window.pods:
-        return
-    rows = tuple(
-        Row((pod.pod, pod.old_node, _format_node(pod.meanwhile, pod), pod.final_node or "Pending"))
-        for pod in window.pods[:_MAX_PODS]
-    )
-    hidden_count = len(window.pods) - len(rows)
-    lines = (f"And {format_count(hidden_count, 'more pod')}; JSON contains all.",) if hidden_count else ()
-    table = Table(("pod", "leaves", "meanwhile on", "then on"), rows)
-    yield Section(f"Pods of window {number}", lines, table=table)
-
-
 def _format_node(node: str, pod: MovedPod) -> str:
     if not node:
         return "none: waits"
@@ -282,14 +281,6 @@ def _build_cordon_commands(repack: RepackResult, machines: Sequence[str], verb: 
 
 def _is_rack_address(address: str) -> bool:
     return _RACK in address.split(".")
-
-
-def _build_capacity_section(repack: RepackResult) -> Section:
-    line = (
-        f"Before: {repack.fits_now} of {repack.request.sku.title}; afterwards at least "
-        f"{repack.request.want:,}, after the uncordon."
-    )
-    return Section("Room", (line,))
 
 
 # --- data --------------------------------------------------------------------------------------

@@ -119,23 +119,20 @@ def _build_facts(upgrade: RuntimeUpgrade) -> Iterable[str]:
         earlier, later = upgrade.unexpected_order
         yield f"Rack order: {earlier} is before {later}, because names are compared byte by byte."
     if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
-        yield _describe_pauses(upgrade)
+        # Describe the pauses and the command to continue.
+        first = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
+        racks = [f"wave {first[rack]} ({rack})" for rack in upgrade.racks if rack in first]
+        before = f": before {format_list(racks)}, and after the last rack" if racks else ""
+        pauses = (
+            f"PauseAfterRack: the upgrade waits before the first rack and after every rack{before}. "
+            "Continue it each time with `az networkcloud cluster continue-update-version --name CLUSTER "
+            "--resource-group GROUP`."
+        )
+        yield pauses
     yield _describe_drain(is_drained=options.drain)
     yield ("No new NKS VM is created meanwhile. Each VM restarts on its machine when that is back.")
     if not upgrade.workloads:
         yield ("Pods are unknown, so they are not simulated.")
-
-
-def _describe_pauses(upgrade: RuntimeUpgrade) -> str:
-    """Describe the pauses and the command to continue."""
-    first = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
-    racks = [f"wave {first[rack]} ({rack})" for rack in upgrade.racks if rack in first]
-    before = f": before {format_list(racks)}, and after the last rack" if racks else ""
-    return (
-        f"PauseAfterRack: the upgrade waits before the first rack and after every rack{before}. "
-        "Continue it each time with `az networkcloud cluster continue-update-version --name CLUSTER "
-        "--resource-group GROUP`."
-    )
 
 
 _WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
@@ -215,7 +212,15 @@ def _build_verdict_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
 
 def _build_verdict_row(verdict: PoolVerdict) -> Row:
     fewest, waves = str(verdict.minimum_up), format_spans(verdict.waves) or "-"
-    cells = (*_build_pool_cells(verdict), fewest, waves, _describe_result(verdict))
+    # Describe the result for a pool.
+    outcome_text = _OUTCOMES[verdict.outcome]
+    if verdict.is_control_plane:
+        result = f"quorum {outcome_text} (needs {verdict.quorum})"
+    elif verdict.outcome is PoolOutcome.LOST:
+        result = f"{outcome_text}: no node left"
+    else:
+        result = outcome_text
+    cells = (*_build_pool_cells(verdict), fewest, waves, result)
     return Row(cells, verdict.outcome is PoolOutcome.LOST)
 
 
@@ -223,16 +228,6 @@ def _build_pool_cells(verdict: PoolVerdict) -> tuple[str, str, str]:
     """Return cluster, pool and number of VMs."""
     pool = verdict.pool if verdict.kind is not OwnerKind.VM else "(plain VM)"
     return verdict.cluster, pool, f"{verdict.total:,}"
-
-
-def _describe_result(verdict: PoolVerdict) -> str:
-    """Describe the result for a pool."""
-    outcome_text = _OUTCOMES[verdict.outcome]
-    if verdict.is_control_plane:
-        return f"quorum {outcome_text} (needs {verdict.quorum})"
-    if verdict.outcome is PoolOutcome.LOST:
-        return f"{outcome_text}: no node left"
-    return outcome_text
 
 
 def _build_timeline_section(upgrade: RuntimeUpgrade, prefix: str) -> Section:
@@ -363,10 +358,8 @@ _SITE: Final = RecordForm(
 
 
 def _build_site_document(upgrade: RuntimeUpgrade) -> dict[str, Any]:
-    waves = [_build_wave_document(wave, is_drained=upgrade.options.drain) for wave in upgrade.waves]
+    waves = []
+    for wave in upgrade.waves:
+        workloads = [build_workload_document(impact, is_drained=upgrade.options.drain) for impact in wave.workloads]
+        waves.append({**_WAVE(wave), "workloads": workloads, "availability_lost": wave.is_lost})
     return {**_SITE(upgrade), "waves": waves}
-
-
-def _build_wave_document(wave: UpgradeWave, *, is_drained: bool) -> dict[str, Any]:
-    workloads = [build_workload_document(impact, is_drained=is_drained) for impact in wave.workloads]
-    return {**_WAVE(wave), "workloads": workloads, "availability_lost": wave.is_lost}

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first
 from nexusform.domains.whatif.questions.failure import Failure
-from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, PoolUpgrade, UpgradeBatch
+from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade
 from nexusform.domains.whatif.questions.repack_planning import RepackResult
 from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade, UpgradeWave
 from nexusform.rendering.answers.answer_page import render_answer_page
@@ -111,7 +111,15 @@ def build_kubernetes_upgrade_play(site: SiteSnapshot, upgrade: KubernetesUpgrade
     steps = [PlaybackStep("Before the upgrade")]
     for pool, batch in batches:
         moves = tuple(numbers[move.vm.name] for move in batch.moves) if batch.fits else ()
-        steps.append(PlaybackStep(_format_batch_title(pool, batch), affected_vms=moves))
+        # Format the title: `pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`.
+        names = [move.vm.name for move in batch.moves]
+        prefix = f"{pool.pool}, batch {batch.number} of {-(-pool.count // len(pool.batches[0].moves))}"
+        if not batch.fits:
+            missing = [move.vm.name for move in batch.moves if move.placement is None]
+            batch_title = f"{prefix}: no capacity for the new {format_first(missing, 3)}"
+        else:
+            batch_title = f"{prefix}: {format_first(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
+        steps.append(PlaybackStep(batch_title, affected_vms=moves))
     last_title = "Where the upgrade stops" if upgrade.blocked_pools else "After the upgrade"
     return Playback(site_map, (*steps, PlaybackStep(last_title)), moved_label="is replaced by a new VM elsewhere")
 
@@ -132,16 +140,6 @@ def build_repack_play(site: SiteSnapshot, repack: RepackResult) -> Playback:
         steps.append(PlaybackStep(title, affected_vms=moves))
     last_step = PlaybackStep("After the repacking") if repack.windows else PlaybackStep("Nothing is re-created")
     return Playback(site_map, (*steps, last_step), moved_label="is re-created elsewhere")
-
-
-def _format_batch_title(pool: PoolUpgrade, batch: UpgradeBatch) -> str:
-    """Format the title: `pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`."""
-    names = [move.vm.name for move in batch.moves]
-    prefix = f"{pool.pool}, batch {batch.number} of {-(-pool.count // len(pool.batches[0].moves))}"
-    if not batch.fits:
-        missing = [move.vm.name for move in batch.moves if move.placement is None]
-        return f"{prefix}: no capacity for the new {format_first(missing, 3)}"
-    return f"{prefix}: {format_first(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
 
 
 class _VmIndex(Struct, frozen=True):
@@ -169,9 +167,13 @@ def _build_site_map(
     for vm in chain(_build_managed_vms(site, locations), _build_unmanaged_vms(site, lost)):
         index.add_vm(vm)
     clusters = sorted({vm.cluster: None for vm in index.vms}, key=lambda name: name == OUTSIDE)
-    return SiteMap(
-        id=site.id, name=site.name, racks=_build_racks(site, index), vms=tuple(index.vms), clusters=tuple(clusters)
-    )
+    # Build the racks in natural order of names, machines by slot.
+    racks: list[MapRack] = []
+    for rack in sorted(site.racks, key=lambda rack: compute_natural_key(rack.name)):
+        by_slot = sorted(site.machines_by_rack.get(rack.name, ()), key=lambda facts: facts.slot)
+        machines = [_build_machine(facts, index) for facts in by_slot]
+        racks.append(MapRack(rack.name, rack.availability_zone, rack.is_planned, tuple(machines)))
+    return SiteMap(id=site.id, name=site.name, racks=tuple(racks), vms=tuple(index.vms), clusters=tuple(clusters))
 
 
 def _build_managed_vms(site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None]) -> Iterator[MapVm]:
@@ -220,16 +222,6 @@ def _get_mark(before: Placement, after: Placement | None) -> Mark:
     if after is None:
         return Mark.REMOVED
     return Mark.KEPT if before == after else Mark.MOVED
-
-
-def _build_racks(site: SiteSnapshot, index: _VmIndex) -> tuple[MapRack, ...]:
-    """Build the racks in natural order of names, machines by slot."""
-    racks: list[MapRack] = []
-    for rack in sorted(site.racks, key=lambda rack: compute_natural_key(rack.name)):
-        by_slot = sorted(site.machines_by_rack.get(rack.name, ()), key=lambda facts: facts.slot)
-        machines = [_build_machine(facts, index) for facts in by_slot]
-        racks.append(MapRack(rack.name, rack.availability_zone, rack.is_planned, tuple(machines)))
-    return tuple(racks)
 
 
 def _build_machine(facts: Machine, index: _VmIndex) -> MapMachine:

@@ -28,14 +28,10 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Ans
     for answer in answers:
         prefix = f"{answer.site_id}: " if len(answers) > 1 else ""
         facts += [f"{prefix}{fact}" for fact in _build_facts(answer)]
-        sections += [_add_prefix(section, prefix) for section in _build_sections(answer)]
+        sections += [replace(section, title=f"{prefix}{section.title}") for section in _build_sections(answer)]
     names = format_list(answer.site_id for answer in answers)
     verdict = "; ".join(_build_summary(answer, len(answers) > 1) for answer in answers)
     return AnswerReport(f"Capacity of {names} ({origin})", f"{verdict}.", has_findings, tuple(facts), tuple(sections))
-
-
-def _add_prefix(section: Section, prefix: str) -> Section:
-    return replace(section, title=f"{prefix}{section.title}")
 
 
 def _build_summary(answer: CapacityAnswer, is_one_of_several: bool) -> str:
@@ -115,22 +111,31 @@ def _format_share(free: float, total: int, unit: str) -> str:
 def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     if answer.mix is not None:
         yield _build_mix_section(answer.mix)
-    yield _build_sku_section(answer)
-    yield _build_zone_section(answer)
-    yield _build_rack_section(answer)
-    yield from build_other_sections(answer.other_capacities)
-    yield from _build_fragmentation_sections(answer.fragmentation)
-
-
-def _build_sku_section(answer: CapacityAnswer) -> Section:
-    """Build the section with a row per SKU: additional VMs, and unusable capacity."""
+    # Build the section with a row per SKU: additional VMs, and unusable capacity.
     planned = ("with planned racks",) if answer.planned_racks else ()
     counts = ("more", *planned, "one rack down")
     heads = ("SKU", *counts, "worst rack", "left over")
     rows = tuple(_build_sku_row(sku_capacity, answer) for sku_capacity in answer.sku_capacities)
     line = "Left over: free but unusable once the site is filled with that SKU."
     table = Table(heads, rows, frozenset(range(1, len(counts) + 1)))
-    return Section("Spare capacity by VM SKU", (line,), table=table)
+    yield Section("Spare capacity by VM SKU", (line,), table=table)
+    # Build the section with a row per SKU and a column per availability zone.
+    zones = answer.sku_capacities[0].zones if answer.sku_capacities else ()
+    rows = tuple(_build_zone_row(sku_capacity) for sku_capacity in answer.sku_capacities)
+    lines = ("+N: additional in planned racks.",) if answer.planned_racks else ()
+    table = _build_sku_table([zone.zone for zone in zones], rows)
+    yield Section("By availability zone", lines, table=table)
+    racks = list(answer.sku_capacities[0].without_rack) if answer.sku_capacities else []
+    rows = tuple(_build_rack_row(sku_capacity) for sku_capacity in answer.sku_capacities)
+    line = "Capacity of the other racks now. VMs of the lost rack are down and not re-created."
+    rack_section = Section("With this rack down", (line,), table=_build_sku_table(racks, rows))
+    yield rack_section
+    yield from build_other_sections(answer.other_capacities)
+    cells = answer.fragmentation
+    if cells.yardstick is None:
+        return
+    yield Section("Fragmentation", tuple(_build_fragmentation_lines(cells, cells.yardstick)))
+    yield Section("Stranded", (_build_stranded_line(cells),))
 
 
 def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
@@ -143,15 +148,6 @@ def _build_sku_row(sku_capacity: SkuCapacity, answer: CapacityAnswer) -> Row:
     )
 
 
-def _build_zone_section(answer: CapacityAnswer) -> Section:
-    """Build the section with a row per SKU and a column per availability zone."""
-    zones = answer.sku_capacities[0].zones if answer.sku_capacities else ()
-    rows = tuple(_build_zone_row(sku_capacity) for sku_capacity in answer.sku_capacities)
-    lines = ("+N: additional in planned racks.",) if answer.planned_racks else ()
-    table = _build_sku_table([zone.zone for zone in zones], rows)
-    return Section("By availability zone", lines, table=table)
-
-
 def _build_sku_table(heads: Sequence[str], rows: tuple[Row, ...]) -> Table:
     return Table(("SKU", *heads), rows, frozenset(range(1, len(heads) + 1)))
 
@@ -162,14 +158,6 @@ def _build_zone_row(sku_capacity: SkuCapacity) -> Row:
 
 def _format_zone(zone: ZoneCapacity) -> str:
     return f"{zone.current} +{zone.planned:,}" if zone.planned else f"{zone.current}"
-
-
-def _build_rack_section(answer: CapacityAnswer) -> Section:
-    """Build the section with a row per SKU and a column per lost rack."""
-    racks = list(answer.sku_capacities[0].without_rack) if answer.sku_capacities else []
-    rows = tuple(_build_rack_row(sku_capacity) for sku_capacity in answer.sku_capacities)
-    line = "Capacity of the other racks now. VMs of the lost rack are down and not re-created."
-    return Section("With this rack down", (line,), table=_build_sku_table(racks, rows))
 
 
 def _build_rack_row(sku_capacity: SkuCapacity) -> Row:
@@ -226,13 +214,6 @@ def format_remaining(row: OtherCapacity) -> str:
     if row.free is None:
         return f"{row.total:,}{unit}, use not captured"
     return f"{row.free:,} of {row.total:,}{unit}"
-
-
-def _build_fragmentation_sections(cells: Fragmentation) -> Iterable[Section]:
-    if cells.yardstick is None:
-        return
-    yield Section("Fragmentation", tuple(_build_fragmentation_lines(cells, cells.yardstick)))
-    yield Section("Stranded", (_build_stranded_line(cells),))
 
 
 def _build_fragmentation_lines(cells: Fragmentation, yardstick: VmSku) -> Iterable[str]:
