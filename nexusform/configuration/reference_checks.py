@@ -59,10 +59,20 @@ def check_references(
                 if (problem.id, problem.subject) not in reported:
                     reported.add((problem.id, problem.subject))
                     problems.append(problem if problem.block else replace(problem, block=reference.header))
-        further_problems = [
-            *_check_provider_aliases(module, configuration.root),
-            *_check_ignored_changes(module, managed),
-        ]
+        # Report aliases without a configuration; a plain provider name needs no configuration.
+        provider_aliases_problems: list[Diagnostic] = []
+        providers = {**configuration.root.providers, **module.providers}
+        for block in module.resources.values():
+            if "." in block.provider and block.provider not in providers:
+                detail = (
+                    f"There is no provider configuration "
+                    f"{block.provider}.{suggest_name(block.provider, providers)} "
+                    "Write a provider block with this alias in the root module."
+                )
+                provider_aliases_problems.append(
+                    build_error("provider-configuration-not-present", detail, block.header_span, block=block.header)
+                )
+        further_problems = [*provider_aliases_problems, *_check_ignored_changes(module, managed)]
         for problem in [*further_problems, *_check_triggers(module)]:
             if (problem.id, problem.subject) not in reported:
                 reported.add((problem.id, problem.subject))
@@ -88,19 +98,6 @@ def check_expression(
         if traversal.root.name not in extra_names:
             problems += checker.check(ReferenceUse(node, traversal, ReferenceScope()))
     return sort_by_position(problems)
-
-
-def _check_provider_aliases(module: Module, root: Module) -> Iterator[Diagnostic]:
-    """Report aliases without a configuration; a plain provider name needs no configuration."""
-    providers = {**root.providers, **module.providers}
-    for block in module.resources.values():
-        if "." in block.provider and block.provider not in providers:
-            detail = (
-                f"There is no provider configuration "
-                f"{block.provider}.{suggest_name(block.provider, providers)} "
-                "Write a provider block with this alias in the root module."
-            )
-            yield build_error("provider-configuration-not-present", detail, block.header_span, block=block.header)
 
 
 def check_provider_names(configuration: Configuration, known_names: Collection[str]) -> Iterator[Diagnostic]:

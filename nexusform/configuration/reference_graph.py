@@ -170,11 +170,8 @@ def _list_call_references(node: Declaration, call: ModuleCall) -> Iterator[Refer
     header = f'module "{call.name}"'
     yield from _list_expression_references(node, [call.count, call.for_each], _MODULE_SCOPE, header)
     yield from _list_expression_references(node, call.depends_on, _WHOLE_OBJECT_SCOPE, header)
-    yield from list_input_references(call, (*node.module, call.name))
-
-
-def list_input_references(call: ModuleCall, path: tuple[str, ...]) -> Iterator[ReferenceUse]:
-    """List the references of a call's inputs, owned by the variables of the called module."""
+    # List the references of a call's inputs, owned by the variables of the called module.
+    path = (*node.module, call.name)
     scope = ReferenceScope(has_count=call.count is not None, has_each=call.for_each is not None)
     for name, (expression, _) in call.inputs.items():
         yield from _list_expression_references(

@@ -34,7 +34,16 @@ def convert_value(value: Value, target: Type) -> Value:
         return value
     raw = value.raw
     if target.__class__ is PrimitiveType:
-        return _convert_to_primitive(value, target)
+        primitive_raw = value.raw
+        if value.type == target:
+            return value
+        if primitive_raw is None or primitive_raw is UNKNOWN:
+            if value.type is not DYNAMIC:
+                _require_convertible(value.type, target)
+            return Value(target, primitive_raw, value.marks, NOT_NULL if get_refinement(value).not_null else None)
+        if not isinstance(value.type, PrimitiveType):
+            raise ConversionProblem((), f"{target.name} required")
+        return Value(target, _PRIMITIVE_CONVERTERS[value.type.name, target.name](primitive_raw), value.marks)
     if raw is None or raw is UNKNOWN:
         if from_type is not DYNAMIC:
             _require_convertible(from_type, target)
@@ -65,19 +74,6 @@ def describe_problem(problem: ConversionProblem) -> str:
 
 
 # --- towards primitives ------------------------------------------------------------------------
-
-
-def _convert_to_primitive(value: Value, target: PrimitiveType) -> Value:
-    raw = value.raw
-    if value.type == target:
-        return value
-    if raw is None or raw is UNKNOWN:
-        if value.type is not DYNAMIC:
-            _require_convertible(value.type, target)
-        return Value(target, raw, value.marks, NOT_NULL if get_refinement(value).not_null else None)
-    if not isinstance(value.type, PrimitiveType):
-        raise ConversionProblem((), f"{target.name} required")
-    return Value(target, _PRIMITIVE_CONVERTERS[value.type.name, target.name](raw), value.marks)
 
 
 def _convert_bool_to_string(raw: bool) -> str:

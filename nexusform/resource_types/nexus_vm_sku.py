@@ -70,9 +70,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def build_sku(attributes: Mapping[str, Any]) -> VmSku:
-    """Build the SKU for the scheduler; any hardware is accepted."""
-    return VmSku(
+def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
+    """Add the SKU to the inventory; a second SKU with one name is a problem."""
+    # Build the SKU for the scheduler; any hardware is accepted.
+    sku = VmSku(
         name=str(attributes["name"]),
         vcpus=int(attributes["vcpus"]),
         emulator_vcpus=int(attributes.get("emulator_vcpus") or 0),
@@ -82,11 +83,6 @@ def build_sku(attributes: Mapping[str, Any]) -> VmSku:
         extra_large=bool(attributes.get("extra_large")),
         extended=tuple(parse_extended_resources(attributes.get("extended_resources")).items()),
     )
-
-
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
-    """Add the SKU to the inventory; a second SKU with one name is a problem."""
-    sku = build_sku(attributes)
     other_address = inventory.addresses_by_name.setdefault(("vm_sku", "", sku.name), address)
     if other_address != address:
         return [build_duplicate_problem("duplicate-vm-sku", "name", "VM SKU", sku.name, other_address)]

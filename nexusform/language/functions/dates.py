@@ -128,15 +128,6 @@ def _trim_text(text: str) -> str:
     return text if len(text) <= 60 else text[:60] + "..."
 
 
-def format_timestamp(moment: Moment) -> str:
-    """Format a moment as RFC 3339 text, to the second."""
-    year, month, day = moment.date
-    hour, minute, second = moment.clock
-    sign = "-" if year < 0 else ""
-    text = f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}"
-    return text + _format_offset(moment, colon=True, utc="Z")
-
-
 def _format_offset(moment: Moment, *, colon: bool, utc: str) -> str:
     if moment.offset == 0 and utc:
         return utc
@@ -244,7 +235,13 @@ def parse_duration(text: str, position: int) -> int:
 
 
 def _add_duration(timestamp: str, duration: str) -> str:
-    return format_timestamp(parse_timestamp(timestamp).add_nanoseconds(parse_duration(duration, 1)))
+    # Format a moment as RFC 3339 text, to the second.
+    moment = parse_timestamp(timestamp).add_nanoseconds(parse_duration(duration, 1))
+    year, month, day = moment.date
+    hour, minute, second = moment.clock
+    sign = "-" if year < 0 else ""
+    text = f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}"
+    return text + _format_offset(moment, colon=True, utc="Z")
 
 
 def _compare_times(first: str, second: str) -> int:

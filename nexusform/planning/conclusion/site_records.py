@@ -72,7 +72,10 @@ def add_capacity(result: PlanResult, registries: Registries) -> PlanResult:
         after = build_occupied_sites(plan, result.objects, registries, Side.AFTER)
     capacity = () if plan.errored else compute_headroom(before, after)
     other_capacity = () if plan.errored else _collect_other_capacity(result, before, after)
-    records = _mark_lost_vms(build_site_records(before, after, order), plan)
+    # `order` is that of the objects in the plan.
+    site_ids = sorted({*before, *after})
+    site_records = tuple(_build_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
+    records = _mark_lost_vms(site_records, plan)
     marked_plan = mark_existing_findings(replace(plan, sites=records, capacity=capacity, other_capacity=other_capacity))
     ends = tuple(check_version_ends(marked_plan, registries))
     plan = replace(
@@ -330,14 +333,6 @@ def _place_vms(
 
 
 # --- both sides together -----------------------------------------------------------------------
-
-
-def build_site_records(
-    before: Mapping[str, OccupiedSite], after: Mapping[str, OccupiedSite], order: Mapping[Address, int]
-) -> tuple[SiteVms, ...]:
-    """Return the site records of a plan, by id. `order` is that of the objects in the plan."""
-    site_ids = sorted({*before, *after})
-    return tuple(_build_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
 
 
 def _build_site(before: OccupiedSite | None, after: OccupiedSite | None, order: Mapping[Address, int]) -> SiteVms:

@@ -77,11 +77,6 @@ def _get_absent_value(block: NestedBlock) -> Any:
 # --- effects of changes -------------------------------------------------------------------------
 
 
-def find_replacing_paths(schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Path, ...]:
-    """Return the changed arguments that force a replacement, without those filled by nexusform."""
-    return tuple(_iterate_replacing_paths(schema, prior, config, ()))
-
-
 def _iterate_replacing_paths(
     schema: BlockSchema, prior: Mapping[str, Any], config: Mapping[str, Any], prefix: Path
 ) -> Iterable[Path]:
@@ -244,7 +239,7 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
     if prior is None:
         return Decision(Action.CREATE, planned)
     assert instance.prior is not None
-    paths = find_replacing_paths(schema, prior, instance.config)
+    paths = tuple(_iterate_replacing_paths(schema, prior, instance.config, ()))
     reason = ""
     if instance.forced_reason:
         reason = instance.forced_reason

@@ -108,7 +108,10 @@ class _ModuleValidator(Struct, frozen=True):
         for name, output in module.outputs.items():
             value = evaluation.get_output(self.instance, name)
             problems += [] if is_child_module else check_sensitive_output(output, value)
-        self._evaluate_conditions()
+        condition_scope = self.evaluation.build_scope(self.instance)
+        for condition in _iterate_conditions(self.instance.module):
+            self.evaluation.evaluate_expression(condition.condition, condition_scope)
+            self.evaluation.evaluate_expression(condition.error_message, condition_scope)
         for block in module.resources.values():
             problems += self._validate_block(block)
         for call in module.calls.values():
@@ -116,13 +119,6 @@ class _ModuleValidator(Struct, frozen=True):
             for expression, _span in call.inputs.values():
                 evaluation.evaluate_expression(expression, scope)
         return problems
-
-    def _evaluate_conditions(self) -> None:
-        """Evaluate the conditions to find errors in the expressions; plans check the results."""
-        scope = self.evaluation.build_scope(self.instance)
-        for condition in _iterate_conditions(self.instance.module):
-            self.evaluation.evaluate_expression(condition.condition, scope)
-            self.evaluation.evaluate_expression(condition.error_message, scope)
 
     def _validate_block(self, block: ResourceBlock) -> list[Diagnostic]:
         """Return the problems of one block that do not depend on state."""

@@ -89,11 +89,10 @@ class SitePlan(Struct):
         if machine is None:
             return None
         current_placement = update_location(machine, placement)
-        reserved_placement = (
-            current_placement
-            if can_use_cells(machine, sku, current_placement.cells)
-            else replace(current_placement, cells=())
+        use_cells = len(set(current_placement.cells)) == len(current_placement.cells) == sku.numa_cells and all(
+            cell < machine.cells for cell in current_placement.cells
         )
+        reserved_placement = current_placement if use_cells else replace(current_placement, cells=())
         return self.add_vm(vm, sku, reserved_placement), current_placement
 
     def start_recording(self) -> None:
@@ -262,11 +261,6 @@ def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
     placement = Placement(machine.name, machine.rack, machine.availability_zone, entry.cell_numbers)
     site.add_vm(VmName(f"outside/{machine.name}/{name}", name, name, 0), sku, placement)
     return UnmanagedVm(name, sku, placement)
-
-
-def can_use_cells(machine: Machine, sku: VmSku, cells: Sequence[int]) -> bool:
-    """Return whether a VM of the SKU can use these cells of the machine, ignoring other VMs."""
-    return len(set(cells)) == len(cells) == sku.numa_cells and all(cell < machine.cells for cell in cells)
 
 
 def update_location(machine: Machine, placement: Placement) -> Placement:

@@ -210,16 +210,6 @@ def build_combined_check(checks: Sequence[RejectionCheck]) -> Passes | None:
     return lambda item: all(find_rejection(item) is None for find_rejection in checks)
 
 
-def list_candidates(ledger: Ledger, demand: Demand) -> list[int]:
-    """Return the machines that no filter rejects; the last resort only if it is alone."""
-    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
-    passing: list[int] = list(range(len(ledger.site.machines)))
-    for _, find_rejection in build_machine_checks(ledger, usage, demand):
-        if find_rejection is not None:
-            passing = [machine for machine in passing if find_rejection(machine) is None]
-    return exclude_last_resort(ledger, demand, passing)
-
-
 def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> list[int]:
     """Return the machines except the last resort; all of them if there is no other."""
     if demand.last_resort is None:
@@ -233,7 +223,13 @@ def choose_placement(
 ) -> Record | None:
     """Choose the placement of the VM; None if nothing fits. Counts nothing."""
     site = ledger.site
-    passing = list_candidates(ledger, demand)
+    # Return the machines that no filter rejects; the last resort only if it is alone.
+    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    passing: list[int] = list(range(len(ledger.site.machines)))
+    for _, find_rejection in build_machine_checks(ledger, usage, demand):
+        if find_rejection is not None:
+            passing = [machine for machine in passing if find_rejection(machine) is None]
+    passing = exclude_last_resort(ledger, demand, passing)
     if not passing:
         return None
     usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)

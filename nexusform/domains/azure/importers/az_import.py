@@ -125,7 +125,12 @@ class _SiteImport:
         """Build all objects. Workloads are built first because they determine the occupied capacity of
         machines.
         """
-        workloads = [*self._build_clusters(), *self._build_virtual_machines()]
+        clusters: list[tuple[tuple[str, str], ImportedSiteObject]] = []
+        for cluster in self.site.clusters:
+            imported_cluster = self._build_cluster(cluster)
+            if imported_cluster is not None:
+                clusters.append(((cluster.created_at or "", cluster.name), imported_cluster))
+        workloads = [*clusters, *self._build_virtual_machines()]
         workloads.sort(key=lambda pair: pair[0])
         strategy = self.site.update_strategy
         site_attributes = {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
@@ -207,13 +212,6 @@ class _SiteImport:
         return ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note)
 
     # --- clusters ---
-
-    def _build_clusters(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:
-        """Build the clusters, each with its sort key."""
-        for cluster in self.site.clusters:
-            imported_cluster = self._build_cluster(cluster)
-            if imported_cluster is not None:
-                yield (cluster.created_at or "", cluster.name), imported_cluster
 
     def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
         """Build a cluster with pools and nodes; add a finding and return None if a VM SKU is unknown."""

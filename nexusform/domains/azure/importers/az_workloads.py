@@ -166,7 +166,17 @@ def _read_distinct_clusters(
         cluster_id = item.read_text("id") or name
         captured = pools.find_pools(cluster_id, name)
         pool_list = None if captured == () and has_workers(item) else captured
-        initial = tuple(_read_initial_pools(item))
+        # Read the initial pools of a cluster, used if no agent pools were captured.
+        initial_pools: list[AzPool] = []
+        for pool_item in item.read_objects("initialAgentPoolConfigurations"):
+            pool, count, sku = (
+                pool_item.read_required_text("name"),
+                pool_item.read_required_number("count"),
+                pool_item.read_required_text("vmSkuName"),
+            )
+            if pool is not None and count is not None and sku is not None:
+                initial_pools.append(_build_pool(pool_item, pool, "", count, sku))
+        initial = tuple(initial_pools)
         cluster = _build_cluster(item, name, cluster_id, initial if pool_list is None else pool_list)
         cluster = replace(cluster, has_pool_list=pool_list is not None)
         yield ClusterNodes(item, cluster, initial), captured
@@ -191,18 +201,6 @@ def _build_cluster(item: Item, name: str, cluster_id: str, pools: tuple[AzPool, 
             if (version := upgrade.read_text("version")) is not None
         ),
     )
-
-
-def _read_initial_pools(cluster: Item) -> Iterator[AzPool]:
-    """Read the initial pools of a cluster, used if no agent pools were captured."""
-    for item in cluster.read_objects("initialAgentPoolConfigurations"):
-        pool, count, sku = (
-            item.read_required_text("name"),
-            item.read_required_number("count"),
-            item.read_required_text("vmSkuName"),
-        )
-        if pool is not None and count is not None and sku is not None:
-            yield _build_pool(item, pool, "", count, sku)
 
 
 def _build_node(node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False) -> ListedVm:

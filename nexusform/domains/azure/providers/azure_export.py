@@ -45,18 +45,13 @@ def make_provider(
     it.
     """
     path = os.path.normpath(Path(directory) / str(settings["directory"]))
-    return make_directory_sites(path, settings.get("machine_sku_by_id") or {}, confinement)
-
-
-def make_directory_sites(
-    directory: str, machine_sku_by_id: Mapping[str, str], confinement: Confinement = UNCONFINED
-) -> ObservedSites:
-    """Create the sites of an exported directory."""
+    # Create the sites of an exported directory.
+    machine_sku_by_id = settings.get("machine_sku_by_id") or {}
     return ObservedSites(
         NAME,
-        f"the export in {directory}",
+        f"the export in {path}",
         "capture the export again",
-        lambda: read_export(directory, machine_sku_by_id, confinement),
+        lambda: read_export(path, machine_sku_by_id, confinement),
         is_captured=True,
     )
 

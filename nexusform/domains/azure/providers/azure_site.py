@@ -214,21 +214,16 @@ class AzureSites(ObservedSites):
             if self._acts_on_machines:
                 detail_automatic = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
                 yield number, Problem((), "cordoned-machines", detail_automatic, Severity.WARNING)
-                yield from self._report_unknown_machines(numbered_requests)
+                # Report machines to cordon or uncordon that Azure does not list.
+                for machine_number, cordon_request in numbered_requests:
+                    try:
+                        self._find_machine_id(cordon_request)
+                    except ProviderProblem as problem:
+                        yield machine_number, Problem((), "unsupported-by-provider", str(problem))
                 continue
             command = self._build_cordon_command(first) if action is not CordonAction.KEEP else ""
             detail = f"{machines}: {_MANUAL_ACTIONS[action]} {command}".rstrip()
             yield number, Problem((), "manual-cordoning", detail, Severity.WARNING)
-
-    def _report_unknown_machines(
-        self, numbered_requests: Iterable[tuple[int, CordonRequest]]
-    ) -> Iterator[tuple[int, Problem]]:
-        """Report machines to cordon or uncordon that Azure does not list."""
-        for number, cordon_request in numbered_requests:
-            try:
-                self._find_machine_id(cordon_request)
-            except ProviderProblem as problem:
-                yield number, Problem((), "unsupported-by-provider", str(problem))
 
     def _build_cordon_command(self, cordon_request: CordonRequest) -> str:
         """Build the command that cordons or uncordons a machine."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 from nexusform.domains.fleet.workflow.reasons import PodReason
@@ -28,7 +28,15 @@ def build_pod_report(reason: PodReason) -> AnswerReport:
     if any(verdict.total is not None for verdict in reason.nodes):
         sections.append(_build_points_section(reason))
     if any(verdict.rejections for verdict in reason.nodes):
-        sections.append(_build_rejections_section(reason.nodes))
+        # Build the section with a row per node and rejecting rule.
+        rows: list[Row] = []
+        for verdict in reason.nodes:
+            for rejection in verdict.rejections:
+                hint = verdict.hints.get(rejection.rule)
+                section_reason = f"{rejection.reason}: {hint}" if hint else rejection.reason
+                rows.append(Row((verdict.node, rejection.rule, section_reason)))
+        rejections_section = Section("Rejected nodes", table=Table(("node", "rule", "reason"), tuple(rows)))
+        sections.append(rejections_section)
     return AnswerReport(
         f"{outcome.name} ({outcome.workload}) on {reason.cluster}",
         f"runs on {location}" if outcome.node else _UNSCHEDULED_TEXTS[outcome.state],
@@ -91,17 +99,6 @@ def _build_points_section(reason: PodReason) -> Section:
         rows.append(Row((name, *points, f"{verdict.total:,}")))
     figures = frozenset(range(1, len(rules) + 2))
     return Section("Feasible nodes by points", table=Table(("node", *rules, "total"), tuple(rows), figures))
-
-
-def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
-    """Build the section with a row per node and rejecting rule."""
-    rows: list[Row] = []
-    for verdict in nodes:
-        for rejection in verdict.rejections:
-            hint = verdict.hints.get(rejection.rule)
-            reason = f"{rejection.reason}: {hint}" if hint else rejection.reason
-            rows.append(Row((verdict.node, rejection.rule, reason)))
-    return Section("Rejected nodes", table=Table(("node", "rule", "reason"), tuple(rows)))
 
 
 def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:

@@ -212,6 +212,18 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
     """Return a placement. `arguments` are its blocks, from the configuration or its manifest."""
     strategy = arguments.get("strategy") or {}
     report_back = strategy.get("report_back_strategy") or {}
+    # Return an apply_strategy block; absent arguments get their default.
+    values = strategy.get("apply_strategy") or {}
+    texts = {
+        name: str(values[name])
+        for name in ("type", "comparison_option", "when_to_apply", "when_to_take_over")
+        if values.get(name) is not None
+    }
+    apply = ApplyStrategy(
+        **texts,
+        allow_co_ownership=bool(values.get("allow_co_ownership")),
+        force=bool((values.get("server_side_apply_config") or {}).get("force")),
+    )
     return FleetPlacement(
         name=_read_text(attributes, "name"),
         namespace=_read_text(attributes, "namespace"),
@@ -219,26 +231,12 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
         selectors=read_resource_selectors(arguments.get("resource_selector")),
         strategy=strategy.get("type") or ROLLING_UPDATE,
         rolling_update=read_rolling_update(strategy.get("rolling_update")),
-        apply=read_apply_strategy(strategy.get("apply_strategy") or {}),
+        apply=apply,
         revision_history_limit=int(arguments.get("revision_history_limit") or 10),
         status_reporting_scope=arguments.get("status_reporting_scope") or CLUSTER_SCOPE_ONLY,
         propagation_policy=(strategy.get("delete_strategy") or {}).get("propagation_policy") or DELETE,
         report_back_to=_read_text(report_back, "destination") if report_back.get("type") == MIRROR else "",
         accepts_old_names=not isinstance(attributes.get("manifest"), str) or attributes.get("lenient") is True,
-    )
-
-
-def read_apply_strategy(values: Values) -> ApplyStrategy:
-    """Return an apply_strategy block; absent arguments get their default."""
-    texts = {
-        name: str(values[name])
-        for name in ("type", "comparison_option", "when_to_apply", "when_to_take_over")
-        if values.get(name) is not None
-    }
-    return ApplyStrategy(
-        **texts,
-        allow_co_ownership=bool(values.get("allow_co_ownership")),
-        force=bool((values.get("server_side_apply_config") or {}).get("force")),
     )
 
 

@@ -210,7 +210,15 @@ def _find_pending(
     expected_failures: list[str] = []
     for binding in placement_objects.bindings:
         predicted = planned.get(_get_cluster(binding)) or {}
-        outdated = _check_outdated(binding, latest)
+        # Return the snapshot index and a message for a bound cluster with an older snapshot; None otherwise.
+        spec, cluster = binding.get("spec") or {}, _get_cluster(binding)
+        name = spec.get("resourceSnapshotName")
+        parts = str(name or "").rsplit("-", 2)
+        outdated_number = int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
+        if is_deleting(binding) or spec.get("state") != "Bound" or latest is None or outdated_number == latest:
+            outdated = None
+        else:
+            outdated = outdated_number, f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
         if outdated is not None:
             number, message = outdated
             is_predicted = number is not None and predicted.get("resource_snapshot") == number
@@ -224,17 +232,6 @@ def _find_pending(
 
 def _get_cluster(binding: Body) -> str:
     return str((binding.get("spec") or {}).get("targetCluster"))
-
-
-def _check_outdated(binding: Body, latest: int | None) -> tuple[int | None, str] | None:
-    """Return the snapshot index and a message for a bound cluster with an older snapshot; None otherwise."""
-    spec, cluster = binding.get("spec") or {}, _get_cluster(binding)
-    name = spec.get("resourceSnapshotName")
-    parts = str(name or "").rsplit("-", 2)
-    number = int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else None
-    if is_deleting(binding) or spec.get("state") != "Bound" or latest is None or number == latest:
-        return None
-    return number, f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
 
 
 def _describe_pending(placement: Body, binding: Body, predicted: Body) -> tuple[str, str]:

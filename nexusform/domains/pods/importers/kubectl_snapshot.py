@@ -267,25 +267,21 @@ def _reduce_containers(containers: Any) -> list[_Object]:
     return [_select_fields(container, _CONTAINER_FIELDS) for container in list_mappings(containers)]
 
 
-def _is_resized(body: _Object) -> bool:
-    """Return whether a container has other allocated resources than its requests."""
-    spec = get_mapping(body, "spec")
-    return any(apply_allocated_requests(body, name) != spec.get(name) for name in CONTAINERS)
-
-
 def _reduce_pod(body: _Object) -> _Object:
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
     owners = [owner for owner in list_mappings(metadata, "ownerReferences") if owner.get("controller")]
     containers = {name: _reduce_containers(apply_allocated_requests(body, name)) for name in CONTAINERS}
     if not spec.get("nodeName"):
         spec = {**spec, "nodeName": status.get("nominatedNodeName")}
+    resized_spec = get_mapping(body, "spec")
+    is_resized = any(apply_allocated_requests(body, name) != resized_spec.get(name) for name in CONTAINERS)
     return {
         "labels": get_mapping(metadata, "labels"),
         "owner": _select_fields(owners[0], ("kind", "name")) if owners else {},
         "terminating": metadata.get("deletionTimestamp") is not None,
         "phase": status.get("phase"),
         "promised": not get_value(body, "spec", "nodeName"),
-        **({"resized": True} if _is_resized(body) else {}),
+        **({"resized": True} if is_resized else {}),
         **_select_fields(status, ("startTime",)),
         "condition": reduce_pod_condition(body),
         "spec": {**_select_fields(spec, _POD_FIELDS), **containers},

@@ -39,7 +39,14 @@ def _add_state(
     external: ExternalClusters, block: ResourceBlock, attributes: Mapping[str, Any], registries: Registries
 ) -> None:
     """Add the clusters of another state and their pods."""
-    instances = _parse_instances(attributes, registries)
+    # Return the objects read, in order, without values that do not match their type.
+    instances: dict[Address, InstanceState] = {}
+    resources = attributes.get("resources")
+    for number, (instance_text, values) in enumerate(resources.items() if isinstance(resources, Mapping) else ()):
+        address = parse_address(instance_text)
+        kind = registries.resource_types.get(address.type)
+        if kind is not None and not validate_attributes(kind.schema, values):
+            instances[address] = InstanceState(ObjectState(values, number))
     catalogue = str(attributes.get("sku_catalogue") or "")
     objects = [
         SiteObject(address, instance.current.attributes, instance.current.creation)
@@ -56,18 +63,6 @@ def _add_state(
             external.diagnostics.append(_build_error("conflicting-cluster-states", text, block))
     members = collect_prior_members(instances, registries)
     external.pods += list_prior_pods(instances, registries, members)
-
-
-def _parse_instances(attributes: Mapping[str, Any], registries: Registries) -> dict[Address, InstanceState]:
-    """Return the objects read, in order, without values that do not match their type."""
-    instances: dict[Address, InstanceState] = {}
-    resources = attributes.get("resources")
-    for number, (text, values) in enumerate(resources.items() if isinstance(resources, Mapping) else ()):
-        address = parse_address(text)
-        kind = registries.resource_types.get(address.type)
-        if kind is not None and not validate_attributes(kind.schema, values):
-            instances[address] = InstanceState(ObjectState(values, number))
-    return instances
 
 
 def _build_error(problem_id: str, text: str, block: ResourceBlock) -> Diagnostic:

@@ -163,7 +163,15 @@ class PodPhase(ClusterPods):
     def _update_pods(self, keys: Sequence[ObjectKey], cluster: NodeCluster) -> None:
         """Predict the pods of these objects; keep the recorded ones on unchanged clusters."""
         self._predict_pods(keys, cluster)
-        self._update_unstable(cluster)
+        # Update the prediction of unstable objects until later pods change nothing.
+        for _ in range(_MAX_PREDICTIONS):
+            unstable_keys = [key for key in self._object_pods_by_cluster.get(cluster.id, {}) if self._is_unstable(key)]
+            self._disturbed_keys.clear()
+            nodes_before = self._map_pods_to_nodes(cluster.id)
+            if unstable_keys:
+                self._predict_pods(unstable_keys, cluster)
+            if self._map_pods_to_nodes(cluster.id) == nodes_before:
+                return
 
     def _update_unchanged_specs(self, object_pods: ObjectPods, cluster_id: str) -> None:
         """Set the current spec on pods in state with an unchanged template."""
@@ -233,17 +241,6 @@ class PodPhase(ClusterPods):
                 self._disturbed_keys.add(key)
                 return True
         return False
-
-    def _update_unstable(self, cluster: NodeCluster) -> None:
-        """Update the prediction of unstable objects until later pods change nothing."""
-        for _ in range(_MAX_PREDICTIONS):
-            keys = [key for key in self._object_pods_by_cluster.get(cluster.id, {}) if self._is_unstable(key)]
-            self._disturbed_keys.clear()
-            nodes_before = self._map_pods_to_nodes(cluster.id)
-            if keys:
-                self._predict_pods(keys, cluster)
-            if self._map_pods_to_nodes(cluster.id) == nodes_before:
-                return
 
     def _is_unstable(self, key: ObjectKey) -> bool:
         object_pods = self._object_pods[key]

@@ -132,7 +132,17 @@ class _Replacement(Struct, frozen=True):
             for number in waiting_numbers:
                 self._place_pod(number)
             waiting = sum(bool(self.state.new_verdicts[number].node) for number in waiting_numbers)
-            added = waiting + self._create_surge(next_numbers)
+            # Create the next new pods within max surge and quotas, and return their number.
+            surge_state, maximum = self.state, self.workload.replicas + self.workload.max_surge
+            count = 0
+            surge_state.uncreated = 0
+            while next_numbers and surge_state.pod_count < maximum:
+                if not self._create_pod(next_numbers[0]):
+                    surge_state.uncreated = min(len(next_numbers), maximum - surge_state.pod_count)
+                    break
+                next_numbers.pop(0)
+                count += 1
+            added = waiting + count
             removed_pods = [pod for pod in self.state.remaining_pods if pod.is_stuck][: self._count_removable()]
             for pod in removed_pods:
                 self._remove_pod(pod)
@@ -140,19 +150,6 @@ class _Replacement(Struct, frozen=True):
             if not added and not removed:
                 state.is_blocked = True
                 return
-
-    def _create_surge(self, next_numbers: list[int]) -> int:
-        """Create the next new pods within max surge and quotas, and return their number."""
-        state, maximum = self.state, self.workload.replicas + self.workload.max_surge
-        count = 0
-        state.uncreated = 0
-        while next_numbers and state.pod_count < maximum:
-            if not self._create_pod(next_numbers[0]):
-                state.uncreated = min(len(next_numbers), maximum - state.pod_count)
-                break
-            next_numbers.pop(0)
-            count += 1
-        return count
 
     def _count_removable(self) -> int:
         """Return how many pods, ready or not, may be deleted within max unavailable."""

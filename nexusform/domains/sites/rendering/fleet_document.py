@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -37,11 +37,15 @@ FORMAT_VERSION: Final = "1.0"
 def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
     """Build the whole plan as JSON data."""
     groups = group_sites(site.result for site in plan.sites)
+    levels: list[Level] = []
+    levels.extend(compute_site_level(site.result) for site in plan.sites)
+    if plan.undeclared:
+        levels.append(get_warning_level(UNDECLARED))
     return {
         "format_version": FORMAT_VERSION,
         "nexusform_version": nexusform.__version__,
         "digest": plan.digest,
-        "level": find_highest_level(_list_levels(plan)).value,
+        "level": find_highest_level(levels).value,
         "stake": compute_fleet_impact(plan).value,
         "waves": [wave.name for wave in plan.waves],
         "blocked_wave": blocked.name if (blocked := plan.find_blocked_wave()) is not None else None,
@@ -49,13 +53,6 @@ def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
         "sites": [SITE(site) for site in plan.sites],
         "undeclared": build_undeclared_document(plan.undeclared),
     }
-
-
-def _list_levels(plan: FleetPlan) -> Iterator[Level]:
-    """List the levels of all sites, and that of undeclared sites."""
-    yield from (compute_site_level(site.result) for site in plan.sites)
-    if plan.undeclared:
-        yield get_warning_level(UNDECLARED)
 
 
 SITE: Final = RecordForm(

@@ -247,21 +247,18 @@ def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build_wave(name: str, values: Mapping[str, Any]) -> Wave:
+    duration = values.get("soak", "")
+    units = {"h": 3600, "m": 60, "s": 1}
+    soak = float(sum(int(figure) * units[unit] for figure, unit in re.findall(r"(\d+)([hms])", duration)))
     return Wave(
         name,
         max_parallel=values.get("max_parallel"),
         max_unavailable=values.get("max_unavailable"),
         max_failures=int(values.get("max_failures", 0)),
         max_miss_rate=float(values.get("max_miss_rate", 1)),
-        soak=parse_duration_seconds(values.get("soak", "")),
+        soak=soak,
         needs_approval=values.get("gate") == "approve",
     )
-
-
-def parse_duration_seconds(duration: str) -> float:
-    """Parse the seconds of `1h30m` (valid by DURATION); 0 for ""."""
-    units = {"h": 3600, "m": 60, "s": 1}
-    return float(sum(int(figure) * units[unit] for figure, unit in re.findall(r"(\d+)([hms])", duration)))
 
 
 # --- sites -------------------------------------------------------------------------------------

@@ -168,7 +168,13 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     parts, new_problems = decode_body(block.body, RUN_SCHEMA)
     problems.extend(new_problems)
     arguments = parts.attributes
-    options = _decode_options(parts, problems)
+    option_block = find_single_block(parts.blocks, "plan_options", problems)
+    if option_block is None:
+        options = {}
+    else:
+        inner_content, new_problems = decode_body(option_block.body, _OPTIONS_SCHEMA)
+        problems.extend(new_problems)
+        options = inner_content.attributes
     source, source_span = _decode_source(parts, problems)
     return RunBlock(
         name=label.value,
@@ -187,15 +193,6 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
         target_addresses=_decode_addresses(options.get("target"), problems),
         state_key=evaluate_text(arguments.get("state_key"), problems) or "",
     )
-
-
-def _decode_options(parts: BodyContent, problems: list[Diagnostic]) -> Mapping[str, Attribute]:
-    block = find_single_block(parts.blocks, "plan_options", problems)
-    if block is None:
-        return {}
-    inner_content, new_problems = decode_body(block.body, _OPTIONS_SCHEMA)
-    problems.extend(new_problems)
-    return inner_content.attributes
 
 
 def _decode_choice(attribute: Attribute | None, allowed: tuple[str, ...], problems: list[Diagnostic]) -> str:

@@ -87,17 +87,15 @@ def render_test_junit(files: Iterable[FileReport]) -> str:
 
 
 def _build_cases(file: FileReport) -> list[JunitCase]:
-    cases = [_build_case(file, run) for run in file.runs]
+    cases = []
+    for run in file.runs:
+        outcome, message = _OUTCOMES[run.status]
+        case_boxes = render_diagnostics(run.diagnostics, file.sources) if outcome else ""
+        cases.append(JunitCase(file.name, run.name, outcome, message, case_boxes, run.seconds))
     if file.diagnostics and file.status == "error":
         boxes = render_diagnostics(file.diagnostics, file.sources)
         cases.append(JunitCase(file.name, "teardown", "error", "Encountered an error", boxes))
     return cases
-
-
-def _build_case(file: FileReport, run: RunReport) -> JunitCase:
-    outcome, message = _OUTCOMES[run.status]
-    boxes = render_diagnostics(run.diagnostics, file.sources) if outcome else ""
-    return JunitCase(file.name, run.name, outcome, message, boxes, run.seconds)
 
 
 _PROGRESS = {"starting": "in progress", "teardown": "tearing down"}

@@ -254,14 +254,10 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
             unmet_rules.append(UnmetRule(rule, vms, maximum))
     for separating_rule in anti_affinity_rules:
         for joining_rule in affinity_rules:
-            if _has_conflict(separating_rule, joining_rule, numbers):
+            is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
+            conflict_shared = sum(numbers.get(vdu, 0) for vdu in separating_rule.vdus if vdu in joining_rule.vdus)
+            has_conflict = is_narrower and conflict_shared > separating_rule.max_per_location
+            if has_conflict:
                 shared = sum(numbers.get(v, 0) for v in separating_rule.vdus if v in joining_rule.vdus)
                 unmet_rules.append(UnmetRule(separating_rule, shared, separating_rule.max_per_location, joining_rule))
     return unmet_rules
-
-
-def _has_conflict(separating_rule: PlacementRule, joining_rule: PlacementRule, numbers: Mapping[str, int]) -> bool:
-    """Return whether VMs must share a location of a scope that separates them."""
-    is_narrower = SCOPES.index(joining_rule.scope) <= SCOPES.index(separating_rule.scope)
-    shared = sum(numbers.get(vdu, 0) for vdu in separating_rule.vdus if vdu in joining_rule.vdus)
-    return is_narrower and shared > separating_rule.max_per_location

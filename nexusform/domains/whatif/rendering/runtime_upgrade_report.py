@@ -279,20 +279,11 @@ def _build_pods_section(wave: UpgradeWave, prefix: str, *, is_drained: bool) -> 
 def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
     """Return cluster, pool, VMs down, `2 of 3` up, and the consequence."""
     name = pool.pool if pool.kind is not OwnerKind.VM else "(plain VM)"
-    return (
-        pool.cluster,
-        name,
-        f"{len(pool.down_vms):,}",
-        f"{pool.remaining_count:,} of {pool.total:,}",
-        describe_consequence(pool),
-    )
-
-
-def describe_consequence(pool: PoolAvailability) -> str:
-    """Describe the consequence of these VMs down for the cluster."""
     if pool.is_control_plane:
-        return f"quorum {'lost' if pool.is_lost else 'kept'} (needs {pool.quorum})"
-    return "no node left" if pool.is_lost else ""
+        consequence = f"quorum {'lost' if pool.is_lost else 'kept'} (needs {pool.quorum})"
+    else:
+        consequence = "no node left" if pool.is_lost else ""
+    return (pool.cluster, name, f"{len(pool.down_vms):,}", f"{pool.remaining_count:,} of {pool.total:,}", consequence)
 
 
 # --- data --------------------------------------------------------------------------------------

@@ -201,19 +201,15 @@ def build_other_sections(rows: Sequence[OtherCapacity]) -> Iterable[Section]:
 
 def _build_other_row(row: OtherCapacity) -> Row:
     upgrade = f"+{row.surge:,}" if row.surge else ""
-    return Row((LABELS[row.kind], row.name or "-", format_remaining(row), upgrade), row.is_insufficient)
-
-
-def format_remaining(row: OtherCapacity) -> str:
-    """Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not
-    captured`.
-    """
+    # Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not captured`.
     unit = f" {row.unit}" if row.unit == "GiB" else ""
     if row.total is None:
-        return "not captured"
-    if row.free is None:
-        return f"{row.total:,}{unit}, use not captured"
-    return f"{row.free:,} of {row.total:,}{unit}"
+        remaining = "not captured"
+    elif row.free is None:
+        remaining = f"{row.total:,}{unit}, use not captured"
+    else:
+        remaining = f"{row.free:,} of {row.total:,}{unit}"
+    return Row((LABELS[row.kind], row.name or "-", remaining, upgrade), row.is_insufficient)
 
 
 def _build_fragmentation_lines(cells: Fragmentation, yardstick: VmSku) -> Iterable[str]:

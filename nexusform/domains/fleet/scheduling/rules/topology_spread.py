@@ -34,15 +34,6 @@ class SpreadDomain(Struct, frozen=True):
     is_violated: bool
 
 
-def compute_skew_change(count: int, smallest: int, second: int, largest: int) -> int:
-    """Return the skew change if the domain with `count` picks gets one more."""
-    if largest == smallest:
-        return 1
-    if count == smallest and smallest != second:
-        return -1
-    return 1 if count == largest else 0
-
-
 def build_domains(
     constraint: SpreadConstraint, member_list: MemberList, binding_masks: BindingMasks
 ) -> tuple[SpreadDomain, ...]:
@@ -55,7 +46,13 @@ def build_domains(
     smallest, second, largest = counts[0], counts[min(1, len(counts) - 1)], counts[-1]
     rows: list[SpreadDomain] = []
     for members, count in domain_counts:
-        change = compute_skew_change(count, smallest, second, largest)
+        # Return the skew change if the domain with `count` picks gets one more.
+        if largest == smallest:
+            change = 1
+        elif count == smallest and smallest != second:
+            change = -1
+        else:
+            change = 1 if count == largest else 0
         is_violated = largest - smallest + change > constraint.max_skew
         rows.append(SpreadDomain(members, change, is_violated))
     return tuple(rows)
