@@ -55,4 +55,4 @@ def test_what_an_entry_remarks_of_its_diagnostics_is_of_its_own(name: str) -> No
     for kind, remark in find_domains()[name].diagnostic_traits.items():
         assert f'"{kind}"' in texts, f"{name} tells no {kind}"
         assert remark.level in ("advice", "note", "warning")
-        assert remark.cause in ("", *_CAUSES), f"no cause {remark.cause}: they are in held_before.py"
+        assert remark.cause in ("", *_CAUSES), f"no cause {remark.cause}: they are in existing_findings.py"

@@ -102,8 +102,8 @@ def _apply_note(instance: InstanceState | None, intent: Intent, answer: ReadResu
     """
     if instance is None or instance.current is None:
         return instance
-    unfinished = answer.note.get(UNFINISHED_KEY) or {"goes_on": True}
-    if intent.kind == StepKind.CREATE and not answer.is_settled and not unfinished.get("goes_on"):
+    unfinished = answer.note.get(UNFINISHED_KEY) or {"in_progress": True}
+    if intent.kind == StepKind.CREATE and not answer.is_settled and not unfinished.get("in_progress"):
         return replace_current(instance, replace(instance.current, tainted=True))
     return replace_current(instance, merge_note(instance.current, answer.note))
 

@@ -72,7 +72,7 @@ class RunContext(Struct, frozen=True):
 
 class ProviderCall(Struct, frozen=True):
     """Step with all data for its provider call. `deposed` is the key of the deposed object that a delete
-    removes, "" for the current one. `begun`: see ChangeRequest.
+    removes, "" for the current one. `resumed_operation`: see ChangeRequest.
     """
 
     step: Step
@@ -80,7 +80,7 @@ class ProviderCall(Struct, frozen=True):
     provider: Provider
     key: ObjectKey
     deposed: str = ""
-    begun: str | None = None
+    resumed_operation: str | None = None
     context: RunContext = field(default_factory=RunContext)
     unfinished: Mapping[str, Any] | None = None
     note: Mapping[str, Any] = field(default_factory=dict)
@@ -95,7 +95,7 @@ def build_call(
     step: Step,
     change: Change,
     provider: Provider,
-    begun: str | None = None,
+    resumed_operation: str | None = None,
     context: RunContext | None = None,
     before: InstanceState | None = None,
 ) -> ProviderCall:
@@ -111,7 +111,7 @@ def build_call(
         provider,
         build_object_key(step, change),
         get_deposed_key(step, change),
-        begun,
+        resumed_operation,
         context or RunContext(),
         get_unfinished(current),
         (target.private if target is not None else None) or {},
@@ -163,7 +163,7 @@ def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) ->
         call.step.planned,
         call.step.kind is StepKind.RELEASE,
         call.change.after,
-        call.begun,
+        call.resumed_operation,
         report,
         call.context.waits_for_user,
         call.context.should_stop,

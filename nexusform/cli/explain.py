@@ -234,10 +234,10 @@ def _render_json(reason: VmExplanation) -> str:
         "trigger": last_trigger[0],
         "left_machine": reason.previous_machine or None,
         "serial": last_trigger[1],
-        "stands": build_location_document(reason.current_placement),
+        "current": build_location_document(reason.current_placement),
         "provenance": reason.provenance or None,
         **build_explanation_document(reason.object, reason.explained_vm.explanation, reason.certainty, reason.samples),
         "elsewhere": build_alternatives_document(reason.alternatives),
-        "ways_out": list(reason.remedies),
+        "suggested_fixes": list(reason.remedies),
     }
     return _encode_json(document)

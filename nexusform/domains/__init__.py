@@ -1,1 +1,1 @@
-"""What stands beside the engine, each domain whole in one place."""
+"""Domains next to the engine, one package each."""

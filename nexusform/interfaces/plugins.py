@@ -298,7 +298,7 @@ UNMANAGED_KEY: Final = "unmanaged"
 # Key of VMs removed from state that are still running, in such rows, until a provider reads the site.
 FORGOTTEN_KEY: Final = "forgotten"
 # Key of a failed change in the note of an object, in the provider's own fields, with `words` for people. It
-# is pending until the provider reads or completes it. With `goes_on` it is still in progress.
+# is pending until the provider reads or completes it. With `in_progress` it is still in progress.
 UNFINISHED_KEY: Final = "unfinished"
 
 

@@ -152,7 +152,7 @@ class _Line(Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     """Members of a line, by its kind."""
 
 
-class _ApplyStartLine(_Line, frozen=True, tag="begun"):
+class _ApplyStartLine(_Line, frozen=True, tag="started"):
     lineage: str
     serial: _Count
     nexusform_version: str

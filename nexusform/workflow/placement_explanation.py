@@ -180,7 +180,7 @@ class _Question(Struct, frozen=True):
             )
         has_failed = any(name in vms.list_failed_names() for vms in planned.objects.values())
         reasons = self._build_reasons(
-            self._plan_with_explanation(self.request, planned.objects, name, ways_out=has_failed), name
+            self._plan_with_explanation(self.request, planned.objects, name, includes_remedies=has_failed), name
         )
         removals = self._select_removals(planned, name) if not reasons else ()
         if removals:
@@ -191,11 +191,11 @@ class _Question(Struct, frozen=True):
         return Explanations(tuple(reasons), diagnostics=(*_select_errors(planned), *unexplained))
 
     def _plan_with_explanation(
-        self, request: PlanRequest, addresses: Iterable[Address], name: str, *, ways_out: bool = False
+        self, request: PlanRequest, addresses: Iterable[Address], name: str, *, includes_remedies: bool = False
     ) -> PlanResult:
         """Plan again and record the explanation of this object."""
         objects = tuple((str(a), name) for a in addresses if self.pattern.is_match(a))
-        return make_plan(replace(request, explain=objects, includes_remedies=ways_out, lint=False))
+        return make_plan(replace(request, explain=objects, includes_remedies=includes_remedies, lint=False))
 
     def _list_current_vms(self) -> dict[str, tuple[Address, PlacedVm]]:
         """List the existing VMs at the address by name."""
@@ -325,7 +325,7 @@ def _remove_vm(state: State, address: Address, name: str) -> State:
 def _get_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]:
     """Return the remedies of VMs that do not fit; all such errors have the same ones."""
     misfits = (diagnostic for diagnostic in planned.diagnostics if diagnostic.id == DOES_NOT_FIT)
-    return next((tuple(misfit.extra["fit"].get("ways_out", ())) for misfit in misfits), ())
+    return next((tuple(misfit.extra["fit"].get("suggested_fixes", ())) for misfit in misfits), ())
 
 
 def _select_errors(planned: PlanResult) -> list[Diagnostic]:

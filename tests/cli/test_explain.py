@@ -117,7 +117,7 @@ def test_what_fits_nowhere_says_what_would_have_to_change(ask: Any, capsys: pyte
     offered = "1. count = 4 fits with this SKU"
     assert "Suggested fixes (tested):" in text
     assert offered in text
-    (first, *_) = json.loads(ask(A, "a-p-4", "-format=json"))["ways_out"]
+    (first, *_) = json.loads(ask(A, "a-p-4", "-format=json"))["suggested_fixes"]
     assert first["counts"][0]["count"] == 4
     assert f"Tested: {offered[3:]}" in ask(A, "a-p-4", "-format=markdown").replace("\\", "")
     for command in ("plan", "advise"):
@@ -193,7 +193,7 @@ def test_a_pod_is_explained_node_by_node(tmp_path: Path, ask: Any) -> None:
     pending = json.loads(ask(manifest, "redis-2", "-format=json"))
     assert (pending["node"], pending["kind"]) == (None, "pod")
     assert len(pending["nodes"]) == 3
-    assert all(node["refusals"] for node in pending["nodes"])
+    assert all(node["rejections"] for node in pending["nodes"])
     assert "stays Pending" in ask(manifest, "redis-2", "-format=markdown")
     ask(manifest, code=1)
     ask(manifest, "redis-9", code=1)
@@ -265,7 +265,7 @@ def test_what_a_plan_removes_is_explained(ask: Any, *, saved: bool) -> None:
     assert "Azure picks the VMs" in text
     document = json.loads(ask(*of_plan, "-format=json", A, "a-p-1"))
     assert (document["action"], document["trigger"]) == ("remove", "scale_in")
-    assert document["stands"]["rack"] == "r0"
+    assert document["current"]["rack"] == "r0"
 
 
 def test_a_vm_of_a_cluster_that_goes_is_explained(ask: Any) -> None:

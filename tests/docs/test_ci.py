@@ -406,7 +406,7 @@ def test_policies_refuse_other_moves_single_racks_and_destroyed_clusters(
     # Advice and what held before stay in the reports.
     assert not any(message.startswith("zones-pinned") for message in pinned["warn"])
     finding = {"level": "warning", "summary": "an upgrade would fail", "severity": "warning"}
-    assert judged({"diagnostics": [finding, finding | {"summary": "old", "held_before": True}]})["warn"] == [
+    assert judged({"diagnostics": [finding, finding | {"summary": "old", "preexisting": True}]})["warn"] == [
         "an upgrade would fail"
     ]
     refused = judged({"errored": True, "diagnostics": [{"level": "error", "summary": "x"}]})

@@ -54,7 +54,7 @@ def plan(
     *,
     variables: Sequence[str] = (),
     samples: int | None = 0,
-    ways_out: bool = False,
+    suggested_fixes: bool = False,
     lint: bool = False,
     directory: str = "",
     files_there: Any = None,
@@ -89,7 +89,7 @@ def plan(
             files_there,
             NOW,
             samples=samples,
-            includes_remedies=ways_out,
+            includes_remedies=suggested_fixes,
             lint=lint,
             **options,
         )

@@ -408,7 +408,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"mode": Mode.DESTROY},
     {"targets": ("nexus_kubernetes_cluster.a",)},
-    {"ways_out": True},
+    {"suggested_fixes": True},
 ]
 
 
@@ -430,7 +430,9 @@ def _standing() -> State:
 @fuzzing
 @given(
     mutated(),
-    st.sampled_from([{}, {}, {"mode": Mode.DESTROY}, {"targets": ("nexus_kubernetes_cluster.a",)}, {"ways_out": True}]),
+    st.sampled_from(
+        [{}, {}, {"mode": Mode.DESTROY}, {"targets": ("nexus_kubernetes_cluster.a",)}, {"suggested_fixes": True}]
+    ),
 )
 def test_no_change_of_a_configuration_is_an_exception(
     standing: State, document: dict[str, Any], options: dict[str, Any]

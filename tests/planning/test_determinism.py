@@ -39,7 +39,7 @@ def plans(directory: str) -> list[Plan]:
     state = state_of(TEXT)
     given = [(TEXT, EMPTY), (EDITED, state), ("", state)]
     found = [good(plan(text, before, samples=12, directory=directory)) for text, before in given]
-    failed = plan(TOO_MANY, samples=3, ways_out=True, directory=directory)
+    failed = plan(TOO_MANY, samples=3, suggested_fixes=True, directory=directory)
     return [result.plan for result in (*found, failed)]
 
 

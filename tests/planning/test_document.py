@@ -172,12 +172,12 @@ def test_c_pool_1_stands_on_twelve_machines() -> None:
 
 def test_the_advice_on_a_full_site_is_fewer_vms_first() -> None:
     more = text().replace("count              = 32", "count              = 100")
-    result = plan(more, ways_out=True)
+    result = plan(more, suggested_fixes=True)
     (found,) = [d for d in result.plan.diagnostics if d.id == "insufficient-capacity"]
     fit = found.extra["fit"]
     assert fit["wanted"] == 100
-    assert fit["ways_out"][0]["kind"] == "count"
-    largest = fit["ways_out"][0]["counts"][0]["count"]
+    assert fit["suggested_fixes"][0]["kind"] == "count"
+    largest = fit["suggested_fixes"][0]["counts"][0]["count"]
     good(plan(more.replace("= 100", f"= {largest}")))
     assert plan(more.replace("= 100", f"= {largest + 1}")).plan.errored
 

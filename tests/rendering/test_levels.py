@@ -54,7 +54,7 @@ def plan(plans: SimpleNamespace) -> Plan:
 def test_documents_give_every_finding_its_level(plan: Plan) -> None:
     document = json.loads(encode_document(build_plan_document(plan, None)))
     assert {each["detail"]: each["level"] for each in document["diagnostics"]} == LEVELS
-    assert [each["detail"] for each in document["diagnostics"] if each.get("held_before")] == ["old"]
+    assert [each["detail"] for each in document["diagnostics"] if each.get("preexisting")] == ["old"]
     results = build_sarif_document(plan)["runs"][0]["results"]
     assert [each["level"] for each in results] == ["warning", "warning", "note"]
     assert [each["properties"]["weight"] for each in results] == list(LEVELS.values())

@@ -132,7 +132,7 @@ def test_what_goes_on_for_a_step_is_kept_until_the_step_is_over() -> None:
 
 def test_a_journal_of_a_development_version_is_rejected() -> None:
     records, (problem,) = parse_journal(
-        [LINES[0], b'{"check":"0123456789abcdef","record":{"kind":"begun"}}'], "the journal"
+        [LINES[0], b'{"check":"0123456789abcdef","record":{"kind":"started"}}'], "the journal"
     )
     assert records == []
     assert problem.id == "development-version-file"

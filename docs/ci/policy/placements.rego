@@ -49,6 +49,6 @@ deny contains message if {
 warn contains message if {
 	some finding in input.diagnostics
 	finding.level == "warning"
-	not finding.held_before
+	not finding.preexisting
 	message := finding.summary
 }

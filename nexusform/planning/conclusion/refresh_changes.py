@@ -55,7 +55,7 @@ def report_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
         current = prior.get_object(address)
         unfinished = (current.private or {}).get(UNFINISHED_KEY) if current is not None else None
         if unfinished:
-            kind = "change-in-progress" if unfinished.get("goes_on") else "change-failed-before"
+            kind = "change-in-progress" if unfinished.get("in_progress") else "change-failed-before"
             summary = str(unfinished.get("brief", ""))
             yield build_warning(
                 kind,

@@ -372,7 +372,7 @@ def report_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
     unfinished = (instance.prior.private or {}).get(UNFINISHED_KEY) if instance.prior is not None else None
     if not unfinished or instance.action is not Action.UPDATE:
         return
-    if unfinished.get("goes_on"):
+    if unfinished.get("in_progress"):
         detail = f"{unfinished['words']} It is pending: apply continues it."
         summary = str(unfinished.get("brief", ""))
         yield instance.build_diagnostic(Problem((), "change-in-progress", detail, Severity.WARNING, brief=summary))

@@ -17,7 +17,7 @@ from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import build_address, iterate_modules
 from nexusform.planning.preparation.selection import Selection, find_selected_outputs
 from nexusform.plans.plan import Action, InventoryRead, Mode, OutputChange, VariableValue
-from nexusform.resources.address import Address, ConfigAddress
+from nexusform.resources.address import Address
 from nexusform.schemas.value_types import DYNAMIC
 from nexusform.state.objects import OutputState
 from nexusform.values.value import UNKNOWN, Value, build_null
@@ -70,11 +70,12 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
 
 def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation) -> bool:
     """Return whether an output is unknown because an unselected instance of a needed block does not exist."""
-    addresses = {build_address(node) for node in needed_blocks}
+    addresses = (build_address(node) for node in needed_blocks)
+    needed = {(address.module, address.mode, address.type, address.name) for address in addresses}
     return not value.is_wholly_known and any(
         item.attributes is None
         for (path, mode, kind, name), view in evaluation.resources.items()
-        if ConfigAddress(tuple(step.name for step in path), mode, kind, name) in addresses
+        if (tuple(step.name for step in path), mode, kind, name) in needed
         for item in view.items.values()
     )
 

@@ -138,7 +138,7 @@ def _add_advice(plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repa
         if diagnostic.id != DOES_NOT_FIT:
             diagnostics.append(diagnostic)
             continue
-        fit = {**diagnostic.extra.get("fit", {}), "ways_out": data}
+        fit = {**diagnostic.extra.get("fit", {}), "suggested_fixes": data}
         detail = diagnostic.detail + closing
         diagnostics.append(replace(diagnostic, detail=detail, extra={**diagnostic.extra, "fit": fit}))
         closing = ""

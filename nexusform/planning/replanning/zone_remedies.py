@@ -101,7 +101,7 @@ def _add_advice(plan: Plan, rule: OpenRule, remedies: Sequence[Remedy]) -> Plan:
     for index, diagnostic in enumerate(diagnostics):
         if diagnostic.id == SEPARATION_VIOLATED and diagnostic.address == address:
             detail = f"{diagnostic.detail}\n\n{advice}\nNo changes were made."
-            extra = {**diagnostic.extra, "fit": {"ways_out": data}}
+            extra = {**diagnostic.extra, "fit": {"suggested_fixes": data}}
             diagnostics[index] = replace(diagnostic, detail=detail, extra=extra)
     return replace(plan, diagnostics=tuple(diagnostics))
 

@@ -162,7 +162,7 @@ def _render_cells(explanation: Explanation, placement: Placement) -> str:
     return _render_step("5", "cells", f"{cells} {verb} the least free memory of those that fit ({fitting})")
 
 
-# --- refusals and certainty --------------------------------------------------------------------
+# --- rejections and certainty --------------------------------------------------------------------
 
 
 def _render_rejections(explanation: Explanation, *, show_all: bool) -> list[str]:
@@ -284,7 +284,7 @@ def build_removal_report(row: PlacementChange) -> AnswerReport:
 
 # The removal as data.
 REMOVAL_FORM: Final = RecordForm(
-    PlacementChange, "address object action trigger reason stands=source provenance?", stands=build_location_document
+    PlacementChange, "address object action trigger reason current=source provenance?", current=build_location_document
 )
 
 

@@ -84,9 +84,9 @@ def build_diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, Source
 
 
 def build_finding_document(finding: Finding, files: Mapping[str, SourceFile]) -> dict[str, Any]:
-    """Build a diagnostic of a plan with its `held_before` flag."""
+    """Build a diagnostic of a plan with its `preexisting` flag."""
     document = build_diagnostic_document(finding.diagnostic, files)
-    return document | {"held_before": True} if finding.is_preexisting else document
+    return document | {"preexisting": True} if finding.is_preexisting else document
 
 
 def build_diagnostic_documents(

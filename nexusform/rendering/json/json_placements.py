@@ -101,7 +101,7 @@ _POOL_UPGRADE_FORM: Final = RecordForm(
 )
 _UPGRADE_FORM: Final = RecordForm(
     Upgrade,
-    "address cluster site_id trigger from=before? to=after? goes_through=is_feasible "
+    "address cluster site_id trigger from=before? to=after? feasible=is_feasible "
     "blocking_budgets=budgets "
     "single_replicas pools",
     pools=_POOL_UPGRADE_FORM,

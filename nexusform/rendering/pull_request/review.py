@@ -97,7 +97,7 @@ def _build_suggestions(
     """Build suggestions for the first remedy that edits lines of the diff. A button commits them."""
     if configuration is None:
         return []
-    for remedy in diagnostic.extra.get("fit", {}).get("ways_out", ()):
+    for remedy in diagnostic.extra.get("fit", {}).get("suggested_fixes", ()):
         edits = [_resolve_edit(configuration, edit) for edit in remedy["edits"]]
         possible = [edit for edit in edits if edit is not None]
         if not possible or len(possible) < len(edits):

@@ -348,7 +348,7 @@ def _describe_manifest_changes(change: Change, tree: Difference) -> dict[str, tu
 def _describe_unfinished(change: Change) -> tuple[str, ...]:
     """Return a clause if an earlier apply began the change and did not finish it."""
     progress = (change.private or {}).get(UNFINISHED_KEY) or {}
-    return ("continues an earlier apply",) if progress.get("goes_on") else ()
+    return ("continues an earlier apply",) if progress.get("in_progress") else ()
 
 
 def _describe_computed(tree: Difference) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ import {{
 """
 
 
-def made_anew(hub: Front) -> dict[str, Any]:
+def recreated(hub: Front) -> dict[str, Any]:
     """The placement web, deleted and made anew by somebody else."""
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
@@ -34,7 +34,7 @@ def made_anew(hub: Front) -> dict[str, Any]:
 def test_what_others_made_anew_is_not_written_over(hub: Front, told: Told) -> None:
     write()
     assert told("apply", "-auto-approve")[0] == 0
-    again = made_anew(hub)
+    again = recreated(hub)
     write(number=3)
     code, said = told("plan")
     assert code == 1
@@ -53,7 +53,7 @@ def test_what_others_made_anew_is_not_written_over(hub: Front, told: Told) -> No
 def test_what_others_made_anew_is_taken_over_as_the_plan_says(hub: Front, told: Told) -> None:
     write()
     told("apply", "-auto-approve")
-    again = made_anew(hub)
+    again = recreated(hub)
     said = told("plan")[1]
     assert f"`nexusform state rm {ADDRESS}`" in said
     assert f'import {{ to = {ADDRESS}, id = "web" }}' in said
@@ -71,7 +71,7 @@ def test_what_others_made_anew_is_taken_over_as_the_plan_says(hub: Front, told: 
 def test_whoever_takes_ownership_writes_over_it(hub: Front, told: Told) -> None:
     write()
     told("apply", "-auto-approve")
-    again = made_anew(hub)
+    again = recreated(hub)
     write(number=3)
     code, said = told("apply", "-auto-approve", "-take-ownership")
     assert (code, "; it is imported" in said) == (0, True), said
@@ -87,7 +87,7 @@ def test_a_saved_plan_does_not_write_over_what_was_made_anew_since(hub: Front, t
     told("apply", "-auto-approve")
     write(number=3)
     assert told("plan", "-out=x.nfplan")[0] == 0
-    made_anew(hub)
+    recreated(hub)
     hub.log.clear()
     code, said = told("apply", "x.nfplan")
     assert (code, "was deleted and re-created by another manager since the plan" in said) == (1, True), said
@@ -97,7 +97,7 @@ def test_a_saved_plan_does_not_write_over_what_was_made_anew_since(hub: Front, t
 def test_the_hub_says_of_what_it_holds_anew_that_it_is_otherwise(hub: Front, told: Told) -> None:
     write()
     told("apply", "-auto-approve")
-    made_anew(hub)
+    recreated(hub)
     code, said = told("reconcile", "-from=hub")
     assert code == 2, said
 

@@ -240,11 +240,11 @@ def test_a_refused_plan_accounts_for_what_stands(state: State, kind: str, text: 
 def test_a_target_that_is_proposed_and_would_be_refused_says_why(state: State) -> None:
     zoned = TEXT.replace("count       = 4", 'count       = 4\n    availability_zones = ["r2"]')
     standing = state_of(zoned)
-    result = plan(two_racks(zoned), standing, targets=("nexus_rack.r",), ways_out=True)
+    result = plan(two_racks(zoned), standing, targets=("nexus_rack.r",), suggested_fixes=True)
     (problem,) = errors(result)
     assert "That plan is rejected too" in problem.detail
     assert 'No rack of site s is in zone "r2"' in problem.detail
-    plain = plan(two_racks(TEXT), state, targets=("nexus_rack.r",), ways_out=True)
+    plain = plan(two_racks(TEXT), state, targets=("nexus_rack.r",), suggested_fixes=True)
     (problem,) = errors(plain)
     assert "refused as well" not in problem.detail
     good(plan(two_racks(TEXT), state, targets=("nexus_rack.r", *problem.extra["selection"]["targets"])))

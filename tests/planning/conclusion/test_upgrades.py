@@ -164,8 +164,8 @@ def test_more_zones_for_an_upgrade_make_its_pool_anew_and_say_so() -> None:
         wide = pool("q", 7, "NC_P46_224_v1")
         return ONE_RACK + cluster("a", arguments=version, pools=zoned) + cluster("b", pools=wide)
 
-    (refused,) = errors(plan(full(NEW), state_of(full(OLD)), ways_out=True))
-    ways = refused.extra["fit"]["ways_out"]
+    (refused,) = errors(plan(full(NEW), state_of(full(OLD)), suggested_fixes=True))
+    ways = refused.extra["fit"]["suggested_fixes"]
     assert any(way["kind"] == "zones" for way in ways)
     assert "Other zones re-create the pool: 4 nodes down at once, not in batches." in refused.detail
 

@@ -53,7 +53,7 @@ def misfits(result: PlanResult) -> dict[tuple[str, str], Diagnostic]:
 
 
 def ways(result: PlanResult) -> dict[str, dict[str, Any]]:
-    found = errors(result)[0].extra["fit"]["ways_out"]
+    found = errors(result)[0].extra["fit"]["suggested_fixes"]
     return {way["kind"]: way for way in found}
 
 
@@ -128,7 +128,7 @@ def test_zones_are_named() -> None:
 
 def test_the_largest_count_that_fits() -> None:
     text = SITE + rack("r", 3) + cluster("a", pools=pool("p", 9, BIG))
-    way = ways(plan(text, ways_out=True))["count"]
+    way = ways(plan(text, suggested_fixes=True))["count"]
     assert way["counts"][0]["count"] == 5
     good(plan(text.replace("count       = 9", "count       = 5")))
     assert plan(text.replace("count       = 9", "count       = 6")).plan.errored
@@ -147,20 +147,20 @@ resource "nexus_agent_pool" "own" {{
 }}
 """
     )
-    assert ways(plan(text, ways_out=True))["count"]["counts"][0]["node_count"] == 5
+    assert ways(plan(text, suggested_fixes=True))["count"]["counts"][0]["node_count"] == 5
 
 
 def test_counts_are_never_below_what_stands() -> None:
     before = SITE + rack("r", 3) + cluster("a", pools=pool("p", 4, HALF))
     after = before.replace(HALF, BIG).replace("machine_count = 3", "machine_count = 2")
-    result = plan(after, state_of(before), ways_out=True)
+    result = plan(after, state_of(before), suggested_fixes=True)
     assert "count" not in ways(result)
 
 
 def test_the_smallest_widening_of_zones() -> None:
     text = "".join(rack(f"r{i}", 2) for i in range(4)) + SITE
     text += cluster("a", pools=pool("p", 10, BIG, 'availability_zones = ["r0"]'))
-    way = ways(plan(text, ways_out=True))["zones"]
+    way = ways(plan(text, suggested_fixes=True))["zones"]
     zones = way["zones"][0]["availability_zones"]
     assert len(zones) == 3
     listed = ", ".join(f'"{z}"' for z in zones)
@@ -171,7 +171,7 @@ def test_widening_says_how_many_standing_vms_it_re_places() -> None:
     text = "".join(rack(f"r{i}", 2) for i in range(3)) + SITE
     text += cluster("a", pools=pool("p", 3, BIG, 'availability_zones = ["r0"]'))
     state = state_of(text)
-    result = plan(text.replace("count       = 3", "count       = 6"), state, ways_out=True)
+    result = plan(text.replace("count       = 3", "count       = 6"), state, suggested_fixes=True)
     assert ways(result)["zones"]["replaced_vms"] == 3
     assert "3 existing VMs" in errors(result)[0].detail
 
@@ -179,7 +179,7 @@ def test_widening_says_how_many_standing_vms_it_re_places() -> None:
 def test_a_planned_rack_made_active() -> None:
     text = SITE + rack("r", 1) + rack("far", 1, 'status = "planned"') + rack("next", 4, 'status = "planned"')
     text += cluster("a", pools=pool("p", 8, BIG))
-    way = ways(plan(text, ways_out=True))["racks"]
+    way = ways(plan(text, suggested_fixes=True))["racks"]
     assert [r["address"] for r in way["racks"]] == ["nexus_rack.next"]
     good(plan(text.replace('machine_count = 4\n  status = "planned"', "machine_count = 4")))
 
@@ -187,7 +187,7 @@ def test_a_planned_rack_made_active() -> None:
 def test_larger_first_is_offered_when_it_helps() -> None:
     small, large = cluster("a", pools=pool("p", 3)), cluster("b", plane=BIG, pools=pool("p", 4, BIG))
     text = SITE + rack("r", 3)
-    result = plan(text + small + large, ways_out=True)
+    result = plan(text + small + large, suggested_fixes=True)
     way = ways(result)["order"]
     assert way["order"] == ["nexus_kubernetes_cluster.b"]
     good(plan(text + large + small))
@@ -195,7 +195,7 @@ def test_larger_first_is_offered_when_it_helps() -> None:
 
 def test_a_smaller_sku_comes_last() -> None:
     text = SITE + rack("r", 1) + cluster("a", pools=pool("p", 3, BIG))
-    result = plan(text, ways_out=True)
+    result = plan(text, suggested_fixes=True)
     kinds = list(ways(result))
     assert kinds == ["count", "sku"]
     good(plan(text.replace(BIG, ways(result)["sku"]["vm_sku_name"])))
@@ -204,22 +204,22 @@ def test_a_smaller_sku_comes_last() -> None:
 
 def test_nothing_is_offered_that_does_not_work() -> None:
     text = SITE + rack("r", 1) + cluster("a", plane="NC_G48_224_v1", count=1, pools=pool("p", 1, "NC_E94_448_v1"))
-    result = plan(text, ways_out=True)
+    result = plan(text, suggested_fixes=True)
     for way in ways(result).values():
         assert way["kind"] == "sku", way
 
 
 def test_pools_that_fail_together_get_counts_for_all_of_them() -> None:
     text = SITE + rack("r", 3) + cluster("a", pools=pool("p", 5, BIG)) + cluster("b", pools=pool("p", 5, HALF))
-    result = plan(text + cluster("c", pools=pool("p", 9, BIG)), ways_out=True)
+    result = plan(text + cluster("c", pools=pool("p", 9, BIG)), suggested_fixes=True)
     if "count" in ways(result):
         assert {c["address"] for c in ways(result)["count"]["counts"]} == {d.address for d in errors(result)}
 
 
 def test_every_error_carries_the_same_ways_out() -> None:
     text = SITE + rack("r", 2) + cluster("a", pools=pool("p", 9, BIG)) + cluster("b", pools=pool("p", 2, BIG))
-    result = plan(text, ways_out=True)
-    listed = [d.extra["fit"]["ways_out"] for d in errors(result)]
+    result = plan(text, suggested_fixes=True)
+    listed = [d.extra["fit"]["suggested_fixes"] for d in errors(result)]
     assert len(listed) == 2
     assert listed[0] == listed[1]
 
@@ -257,8 +257,8 @@ def followed(site: Site, way: dict[str, Any]) -> Site:
     return replace(site, blocks=tuple(blocks))
 
 
-def attempt(site: Site, state: State = EMPTY, *, ways_out: bool = False) -> PlanResult:
-    return plan({"main.nf.json": document(site)}, state, ways_out=ways_out)
+def attempt(site: Site, state: State = EMPTY, *, suggested_fixes: bool = False) -> PlanResult:
+    return plan({"main.nf.json": document(site)}, state, suggested_fixes=suggested_fixes)
 
 
 @settings(
@@ -270,7 +270,7 @@ def attempt(site: Site, state: State = EMPTY, *, ways_out: bool = False) -> Plan
 )
 @given(crowded_sites())
 def test_every_way_out_works_and_the_count_is_the_largest(site: Site) -> None:
-    result = attempt(site, ways_out=True)
+    result = attempt(site, suggested_fixes=True)
     assume(result.plan.errored)
     found = misfits(result)
     assert len(found) == len(errors(result))
@@ -380,7 +380,7 @@ def evacuated(text: str, more: str = "") -> tuple[PlanResult, str, State]:
     stood = places(state)["first"][0]
     block = text.index(f'name    = "{stood}"')
     after = text[:block] + text[block:].replace('machine_sku = "bom-1.7.3"', EVACUATED, 1) + more
-    return plan(after, state, ways_out=True), after, state
+    return plan(after, state, suggested_fixes=True), after, state
 
 
 def test_a_standing_vms_hard_hint_in_the_way_may_be_made_soft() -> None:
@@ -423,7 +423,7 @@ resource "nexus_bare_metal_machine" "second" {{
 }}
 """
     result, after, state = evacuated(text, second)
-    texts = [way["text"].partition(":")[0] for way in errors(result)[0].extra["fit"]["ways_out"]]
+    texts = [way["text"].partition(":")[0] for way in errors(result)[0].extra["fit"]["suggested_fixes"]]
     hint = "in the placement_hint of nexus_virtual_machine.far"
     assert texts == [f'scheduling_execution = "Soft" {hint}', f'scope = "Machine" {hint}']
     good(plan(after.replace('"Rack"', '"Machine"'), state))

@@ -75,7 +75,7 @@ def verdict(result: PlanResult) -> SeparationVerdict:
 
 def test_the_documents_clusters_share_machines() -> None:
     text = EIGHT_RACKS + document_clusters() + rule(of("a", "c"), of("b"))
-    result = plan(text, samples=20, ways_out=True)
+    result = plan(text, samples=20, suggested_fixes=True)
     found = verdict(result)
     assert result.plan.errored
     assert (found.satisfied, found.satisfied_count, found.sample_count) == ("never", 0, 20)
@@ -99,9 +99,9 @@ def test_the_documents_clusters_share_machines() -> None:
 
 def test_zone_sets_that_are_offered_satisfy_the_rule() -> None:
     text = EIGHT_RACKS + document_clusters() + rule(of("a", "c"), of("b"))
-    result = plan(text, samples=5, ways_out=True)
+    result = plan(text, samples=5, suggested_fixes=True)
     (problem,) = errors(result)
-    (way,) = problem.extra["fit"]["ways_out"]
+    (way,) = problem.extra["fit"]["suggested_fixes"]
     first, second = (set(group["availability_zones"]) for group in way["groups"])
     assert not first & second
     assert {"1", "4"} <= first
@@ -114,10 +114,10 @@ def test_zone_sets_that_are_offered_satisfy_the_rule() -> None:
 def test_a_rule_that_no_zones_can_mend_takes_no_way_out_from_another() -> None:
     site = rule(of("a", "c"), of("b"), scope="site").replace('"apart"', '"sites"')
     text = EIGHT_RACKS + document_clusters() + rule(of("a", "c"), of("b")) + site
-    found = {d.address: d for d in errors(plan(text, samples=3, ways_out=True))}
-    (way,) = found["nexus_separation_rule.apart"].extra["fit"]["ways_out"]
+    found = {d.address: d for d in errors(plan(text, samples=3, suggested_fixes=True))}
+    (way,) = found["nexus_separation_rule.apart"].extra["fit"]["suggested_fixes"]
     assert "nexus_separation_rule.sites would still be violated" in way["text"]
-    assert not found["nexus_separation_rule.sites"].extra["fit"]["ways_out"]
+    assert not found["nexus_separation_rule.sites"].extra["fit"]["suggested_fixes"]
     first, second = (zones(*group["availability_zones"]) for group in way["groups"])
     mended = EIGHT_RACKS + document_clusters(first, second) + rule(of("a", "c"), of("b")) + site
     assert [d.address for d in errors(plan(mended, samples=3))] == ["nexus_separation_rule.sites"]
@@ -159,7 +159,7 @@ def test_warn_does_not_fail_the_plan() -> None:
 def test_site_scope_and_clusters_that_stand() -> None:
     text = RACKS + cluster("a", count=1) + cluster("b", count=1)
     standing = state_of(text)
-    result = plan(text + rule(of("a"), of("b"), scope="site"), standing, ways_out=True)
+    result = plan(text + rule(of("a"), of("b"), scope="site"), standing, suggested_fixes=True)
     (violation,) = verdict(result).violations
     assert (violation.site_id, violation.rack, violation.machine, violation.trigger) == ("s", "", "", "")
     assert set(violation.members) == {"a-control-plane-0", "b-control-plane-0"}
@@ -172,10 +172,10 @@ def test_what_stands_is_left_in_place_by_the_zone_sets_if_that_is_enough() -> No
     first = first.replace("count       = 1\n", f"count = 1\n{zones('r0')}\n", 1)
     standing = state_of(first)
     text = first + cluster("b", count=3, pools=pool("p", 9)) + rule(of("a"), of("b"))
-    result = plan(text, standing, ways_out=True)
+    result = plan(text, standing, suggested_fixes=True)
     assert verdict(result).violations
     (problem,) = errors(result)
-    (way,) = problem.extra["fit"]["ways_out"]
+    (way,) = problem.extra["fit"]["suggested_fixes"]
     assert way["replaced_vms"] == 0
     assert next(g["availability_zones"] for g in way["groups"]) == ["r0"]
 
@@ -185,13 +185,13 @@ def test_what_stands_is_not_given_zones_while_what_comes_can_be() -> None:
     standing = state_of(first)
     rack = next(iter(attributes(standing, "nexus_kubernetes_cluster.a")["nodes"].values()))["rack"]
     text = first + cluster("b", count=3) + rule(of("b"), of("a"), scope="rack")
-    result = plan(text, standing, ways_out=True)
+    result = plan(text, standing, suggested_fixes=True)
     (violation,) = verdict(result).violations
     assert (violation.rack, violation.trigger) == (rack, "new")
     assert violation.violating_member.startswith("b-")
     assert violation.members[0].startswith("a-")
     (problem,) = errors(result)
-    (way,) = problem.extra["fit"]["ways_out"]
+    (way,) = problem.extra["fit"]["suggested_fixes"]
     assert way["replaced_vms"] == 0
     ours, theirs = (group["availability_zones"] for group in way["groups"])
     assert theirs == [rack]
@@ -266,8 +266,8 @@ def test_zones_that_were_changed_may_be_as_before_or_the_other_group_may_make_wa
     text = two_tenants(zones("1", "4"), zones("5", "6", "7", "8"))
     edited = two_tenants(zones("1", "5"), zones("5", "6", "7", "8"))
     state = state_of(text)
-    (problem,) = errors(plan(edited, state, samples=10, ways_out=True))
-    before, others = problem.extra["fit"]["ways_out"]
+    (problem,) = errors(plan(edited, state, samples=10, suggested_fixes=True))
+    before, others = problem.extra["fit"]["suggested_fixes"]
     assert before["replaced_vms"] == 0
     assert before["as_before"] == [{"pools": ["a/p"], "availability_zones": ["1", "4"]}]
     assert 'a/p in ["1", "4"], unchanged.' in problem.detail
@@ -279,8 +279,8 @@ def test_zones_that_were_changed_may_be_as_before_or_the_other_group_may_make_wa
 
 def test_zones_that_are_dropped_may_be_kept() -> None:
     text = two_tenants(zones("1", "2"), zones("5", "6", "7", "8"))
-    (problem,) = errors(plan(two_tenants("", ""), state_of(text), samples=10, ways_out=True))
-    before = problem.extra["fit"]["ways_out"][0]
+    (problem,) = errors(plan(two_tenants("", ""), state_of(text), samples=10, suggested_fixes=True))
+    before = problem.extra["fit"]["suggested_fixes"][0]
     assert before["replaced_vms"] == 0
     assert {pools for each in before["as_before"] for pools in each["pools"]} == {"a/p", "b/p"}
 

@@ -186,10 +186,10 @@ def test_a_refused_upgrade_says_so_and_offers_to_take_vms_away_first() -> None:
         + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", 2, BIG, cells))
     ).replace('"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["plane"]\n', 1)
     upgraded = text.replace('"1"\n', '"2"\n', 1)
-    [refused] = errors(plan(upgraded, state_of(text), ways_out=True))
+    [refused] = errors(plan(upgraded, state_of(text), suggested_fixes=True))
     assert refused.summary == f"The upgrade of a/p does not fit: 0 of 2 x {BIG} re-placed"
     assert 'max_surge = "1" adds 1 surge VM before it removes old ones, and it does not fit' in refused.detail
-    first = refused.extra["fit"]["ways_out"][0]
+    first = refused.extra["fit"]["suggested_fixes"][0]
     assert first["kind"] == "upgrade"
     assert "removes a VM before it adds the next" in first["text"]
     assert [edit["path"][-2:] for edit in first["edits"]] == [
@@ -202,6 +202,6 @@ def test_a_refused_upgrade_says_so_and_offers_to_take_vms_away_first() -> None:
 
 def test_a_control_plane_that_finds_no_room_for_its_surge_vm_is_offered_no_settings() -> None:
     text = site(1) + cluster("a", arguments='kubernetes_version = "1"', plane=BIG, count=2)
-    [refused] = errors(plan(text.replace('"1"\n', '"2"\n', 1), state_of(text), ways_out=True))
+    [refused] = errors(plan(text.replace('"1"\n', '"2"\n', 1), state_of(text), suggested_fixes=True))
     assert "the control plane adds 1 surge VM" in refused.detail
-    assert "upgrade" not in [way["kind"] for way in refused.extra["fit"]["ways_out"]]
+    assert "upgrade" not in [way["kind"] for way in refused.extra["fit"]["suggested_fixes"]]

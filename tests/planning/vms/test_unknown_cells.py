@@ -204,8 +204,8 @@ TWO = LUCKY + machine().replace('"m"', '"n"').replace("slot        = 1", "slot  
 
 
 def count_way(files: str, state: State = EMPTY) -> dict[str, Any]:
-    [misfit] = errors(plan(files, state, samples=50, ways_out=True))
-    way: dict[str, Any] = next(way for way in misfit.extra["fit"]["ways_out"] if way["kind"] == "count")
+    [misfit] = errors(plan(files, state, samples=50, suggested_fixes=True))
+    way: dict[str, Any] = next(way for way in misfit.extra["fit"]["suggested_fixes"] if way["kind"] == "count")
     return way
 
 
@@ -263,10 +263,10 @@ def big_ones(count: int) -> str:
 
 
 def test_what_is_above_the_upper_end_is_refused_whatever_way_they_lie() -> None:
-    result = plan(EIGHT + big_ones(9), samples=20, ways_out=True)
+    result = plan(EIGHT + big_ones(9), samples=20, suggested_fixes=True)
     [misfit] = errors(result)
     assert misfit.summary == "9 x NC_P46_224_v1 do not fit: 8 of 9 placed"
-    [way] = [way for way in misfit.extra["fit"]["ways_out"] if way["kind"] == "count"]
+    [way] = [way for way in misfit.extra["fit"]["suggested_fixes"] if way["kind"] == "count"]
     assert way["counts"][0]["count"] == 8
     assert "with VMs packed as Azure packs them" in way["text"]
 

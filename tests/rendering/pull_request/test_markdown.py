@@ -429,8 +429,8 @@ def test_many_pools_that_are_alike_are_one_row_of_a_comment() -> None:
 def test_a_vm_that_the_platform_places_anew_is_only_foretold_in_place() -> None:
     text = RACKS + cluster("a", pools=pool("p", 1))
     state = state_of(text)
-    made_anew = good(plan_of(text, state, replaces=("nexus_kubernetes_cluster.a",)))
-    comment = render_markdown(made_anew.plan, all_types())
+    recreated = good(plan_of(text, state, replaces=("nexus_kubernetes_cluster.a",)))
+    comment = render_markdown(recreated.plan, all_types())
     assert re.search(r"^\| `a-p-0` \| \*\*r\S+\*\*, predicted in place \|", comment, re.MULTILINE)
     rebuilt = good(plan_of(text, state, replaces=("nexus_rack.r[0]", "nexus_rack.r[1]", "nexus_rack.r[2]")))
     comment = render_markdown(rebuilt.plan, all_types())

@@ -84,7 +84,7 @@ def list_destroyed_clusters(plan: Plan, address: str) -> Iterator[str]:
 def list_warnings(plan: Plan, address: str) -> Iterator[str]:
     """Yield the warnings that the plan causes."""
     for finding in plan.diagnostics.get(address, ()):
-        if finding["level"] == "warning" and not finding.get("held_before"):
+        if finding["level"] == "warning" and not finding.get("preexisting"):
             yield finding["summary"]
 
 

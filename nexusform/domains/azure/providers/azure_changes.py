@@ -89,7 +89,7 @@ def _add_pending(changes: list[ArmChange], failed_change: Values, target: Target
     expected = {part: properties[part] for part in part_names}
     base_body = read_opaque_body(values) if failed_change.get("body") else {}
     # a change in progress is awaited, and sent again if it fails
-    has_failed = not failed_change.get("goes_on")
+    has_failed = not failed_change.get("in_progress")
     retry = ArmChange(
         Verb.UPDATE, pending_target, merge_bodies(base_body, {"properties": expected}), expected, is_retry=has_failed
     )

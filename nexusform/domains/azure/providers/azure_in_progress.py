@@ -58,11 +58,11 @@ def _update_record(
     """Return the update of a recorded change, {} if the record stays."""
     arm_id = str(record.get("id"))
     body = next((body for body in bodies if _build_key(str(body.get("id"))) == _build_key(arm_id)), None)
-    if busy and record.get("goes_on"):
+    if busy and record.get("in_progress"):
         return {}
     if body is None:  # a deleted pool is removed; a missing new pool is visible as drift
-        return {UNFINISHED_KEY: None} if record.get("goes_on") else {}
-    was_in_progress, failure = bool(record.get("goes_on")), _explain_failure(body, missing_counts)
+        return {UNFINISHED_KEY: None} if record.get("in_progress") else {}
+    was_in_progress, failure = bool(record.get("in_progress")), _explain_failure(body, missing_counts)
     # done by any manager; a failed deletion is visible by the object itself
     if not failure or record.get("going"):
         return {UNFINISHED_KEY: None}
@@ -140,7 +140,7 @@ def _build_progress_record(
     if change is not None:
         record = build_failure_record(arm_id, "", "", change, _build_step(request))
     extra_fields = {"going": True} if request.is_being_deleted else {}
-    return {**record, "words": message, "brief": status, "goes_on": True, **extra_fields}
+    return {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}
 
 
 def _find_failure_record(

@@ -177,7 +177,7 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
         )
         for (subject, number), class_score in sorted(record.items())
     ]
-    table = Table(("Claim", "Share", "Settled", "Held"), tuple(rows), frozenset({2, 3}))
+    table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), frozenset({2, 3}))
     lines = (format_prediction_accuracy(score),) if score is not None else ()
     return Section(f"Predictions of applied plans on {site}", lines, table=table)
 
@@ -188,7 +188,7 @@ def _build_new_predictions_section(predictions: VerifiedPredictions) -> Section:
     if predictions.wrong_certain:
         lines.append("Wrong certain predictions: Azure does not follow the rule, or something else changed in between.")
         lines += [f"- {wrong_prediction}" for wrong_prediction in predictions.wrong_certain[:_MAX_ROWS]]
-    return Section("Settled now", tuple(lines), is_finding=bool(predictions.wrong_certain))
+    return Section("Verified now", tuple(lines), is_finding=bool(predictions.wrong_certain))
 
 
 _SUBJECTS: Final[Mapping[str, str]] = {

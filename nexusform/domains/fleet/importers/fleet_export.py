@@ -58,7 +58,7 @@ _OVERRIDE_ERROR_PREFIX: Final = "Failed to apply the override rules on the resou
 
 class ObservedBinding(Struct, frozen=True):
     """Observed binding of a placement; numbers are snapshot indexes, None if unknown. `deleting`: deletion in
-    progress. `standing`: the resources are available, still pending, or failed permanently, by overrides for
+    progress. `readiness`: the resources are available, still pending, or failed permanently, by overrides for
     the reason in `failure`. `overrides` are names of override snapshots, `apply` is the apply strategy.
     """
 
@@ -70,7 +70,7 @@ class ObservedBinding(Struct, frozen=True):
     policy_snapshot: int | None
     resource_snapshot: int | None
     deleting: bool = False
-    standing: str = READY
+    readiness: str = READY
     failure: str = ""
     overrides: tuple[str, ...] = ()
     apply: Mapping[str, Any] | None = None
@@ -206,7 +206,7 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
         policy_snapshot=_parse_index(spec.get("schedulingPolicySnapshotName"), owner, _POLICY_SUFFIX),
         resource_snapshot=_parse_index(spec.get("resourceSnapshotName"), owner, _RESOURCE_SUFFIX),
         deleting=is_deleting(manifest.body),
-        standing=progress,
+        readiness=progress,
         failure=message.removeprefix(_OVERRIDE_ERROR_PREFIX) if progress == OVERRIDE_FAILED else "",
         overrides=tuple(list_override_names(spec)),
         apply=_get_mapping(spec, "applyStrategy"),

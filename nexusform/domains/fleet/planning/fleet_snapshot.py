@@ -270,7 +270,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
         for name in _REQUEST_ATTRIBUTES:
             pending_requests.update(attributes.get(name) or ())
         for key, run in (attributes.get("runs") or {}).items():
-            runs[key] = convert(json.decode(run["begun"]), RunRecord)
+            runs[key] = convert(json.decode(run["start_record"]), RunRecord)
             approvals[key] = frozenset(run["approvals"])
             run_overrides[key] = run.get("overrides") or {}
             if run["ended"] and not run["succeeded"]:

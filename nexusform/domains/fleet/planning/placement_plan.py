@@ -252,7 +252,7 @@ class PlacementPlan(Struct):
             failure_states.remove(FAILED)
         observed_bindings = spec.observed_attributes.get("bindings") or {}
         failed_on_hub = {
-            cluster for cluster, binding in observed_bindings.items() if binding.get("standing") in failure_states
+            cluster for cluster, binding in observed_bindings.items() if binding.get("readiness") in failure_states
         }
         by_overriding = {c for c, content in self.current.applied.on_cluster.items() if content.failure}
         by_applying = frozenset() if effective.is_report_only else self.selection.clusters.failing
@@ -279,7 +279,7 @@ class PlacementPlan(Struct):
     def unready_clusters(self) -> frozenset[str]:
         """Clusters with unavailable resources, temporarily or permanently."""
         observed_bindings = self.spec.observed_attributes.get("bindings") or {}
-        waiting = {cluster for cluster, binding in observed_bindings.items() if binding.get("standing") == WAITING}
+        waiting = {cluster for cluster, binding in observed_bindings.items() if binding.get("readiness") == WAITING}
         return self.departed_clusters | waiting
 
     @property

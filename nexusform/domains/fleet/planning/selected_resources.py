@@ -279,7 +279,7 @@ def _find_observed_failure(binding: Mapping[str, Any], rendered: RenderedResourc
     """Return the override failure of a cluster, from its binding; a hub's report precedes the current result,
     because labels may have changed.
     """
-    state = binding.get("standing")
+    state = binding.get("readiness")
     if state == OVERRIDE_FAILED:
         return binding.get("failure") or rendered.failure_message or "overrides failed on the hub"
     has_succeeded = state in (READY, FAILED) and not rendered.has_envelope_failure

@@ -274,7 +274,7 @@ def _find_apply_failures(placement: PlacementPlan, context: _RunContext) -> froz
         binding.cluster
         for binding in placement.spec.prior_bindings
         if binding.resource_snapshot == context.resource_snapshot
-        and (observed_bindings.get(binding.cluster) or {}).get("standing") == FAILED
+        and (observed_bindings.get(binding.cluster) or {}).get("readiness") == FAILED
     }
     return in_run & (failed | placement.selection.clusters.failing) - {*context.record.done}
 

@@ -44,7 +44,7 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     picks_all = kind is PlacementType.PICK_ALL
     if not placement.spec.observed_attributes or (placement.scheduling.is_fulfilled and not picks_all):
         return ()
-    rejections = placement.spec.observed_attributes.get("refusals") or {}
+    rejections = placement.spec.observed_attributes.get("rejections") or {}
     bound_clusters = {binding.cluster for binding in placement.bindings}
     candidates = set(member_list.positions) if picks_all else set(rejections)
     stale_names = sorted(candidates.intersection(member_list.positions) - bound_clusters)

@@ -106,7 +106,7 @@ def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:
         "node": verdict.node,
         "total": verdict.total,
         "points": dict(verdict.points),
-        "refusals": [
+        "rejections": [
             {"rule": rejection.rule, "reason": rejection.reason, "hint": verdict.hints.get(rejection.rule)}
             for rejection in verdict.rejections
         ],

@@ -75,7 +75,7 @@ _OBSERVED_BINDING: Final = ObjectType.create(
     {
         **dict(BINDING.attributes),
         "deleting": BOOL,
-        "standing": STRING,
+        "readiness": STRING,
         "failure": STRING,
         "overrides": ListType(STRING),
         "apply": STRING,
@@ -94,7 +94,7 @@ _RUN: Final = ObjectType.create(
         "done": ListType(STRING),
         "approvals": ListType(STRING),
         "overrides": MapType(ListType(STRING)),
-        "begun": STRING,
+        "start_record": STRING,
     }
 )
 _PLACEMENT: Final = ObjectType.create(
@@ -107,7 +107,7 @@ _PLACEMENT: Final = ObjectType.create(
         "override_snapshots": MapType(STRING),
         "evictions": ListType(_EVICTION),
         "pending": BOOL,
-        "refusals": MapType(STRING),
+        "rejections": MapType(STRING),
         "conditions": ListType(_CONDITION),
         "placement_statuses": ListType(
             ObjectType.create(
@@ -244,7 +244,7 @@ def _build_placement(
         "override_snapshots": {name: overrides[name] for name in sorted(used_names) if name in overrides},
         "evictions": [_EVICTION_FORM(item) for item in evictions if item.placement == placement.key],
         "pending": _is_pending(placement),
-        "refusals": dict(sorted(placement.rejections.items())),
+        "rejections": dict(sorted(placement.rejections.items())),
         **build_status_attributes(placement.manifest),
     }
 
@@ -292,7 +292,7 @@ def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
 _BINDING_FORM: Final = RecordForm(
     ObservedBinding,
     "state previous_state affinity_score topology_spread_score policy_snapshot=. resource_snapshot "
-    "provenance=. deleting standing failure overrides apply=.",
+    "provenance=. deleting readiness failure overrides apply=.",
     policy_snapshot=lambda shown: shown.policy_snapshot or 0,
     provenance=lambda _: "observed",
     apply=lambda shown: _encode_apply_strategy(shown.apply),
@@ -307,11 +307,11 @@ def _build_snapshot(snapshot: ObservedSnapshot) -> dict[str, Any]:
 _EVICTION_FORM: Final = RecordForm(ObservedEviction, "name cluster_name=cluster valid executed reason")
 
 
-# A staged run as a value of the data source; `begun` holds the values fixed at its start.
+# A staged run as a value of the data source; `start_record` holds the values fixed at its start.
 _RUN_FORM: Final = RecordForm(
     ObservedRun,
-    "placement ended succeeded reason done approvals=approved overrides begun=.",
-    begun=lambda shown: json.dumps(_build_run_record(shown), ensure_ascii=False),
+    "placement ended succeeded reason done approvals=approved overrides start_record=.",
+    start_record=lambda shown: json.dumps(_build_run_record(shown), ensure_ascii=False),
 )
 
 

@@ -50,5 +50,5 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
     is_deletion = is_terminating(request)
     action = "to delete it" if is_deletion else "to write it"
     sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
-    note = {"words": sentence, "brief": f"{title} waits: {message}", "goes_on": True}
+    note = {"words": sentence, "brief": f"{title} waits: {message}", "in_progress": True}
     return {UNFINISHED_KEY: {**note, "deletes": True} if is_deletion else note}

@@ -73,7 +73,7 @@ class SchedulingSession:
         self.seed = seed
         # Evictions not handled yet; the caller takes them from here.
         self.evictions: list[Eviction] = []
-        self.age = 1  # of every pod that is made here: newer than what stands
+        self.age = 1  # of every pod that is made here: newer than every existing pod
         # Expected number of pods under each budget of the cluster.
         self._expected_counts = expected_counts
         self._names = [node.name for node in cluster.nodes]

@@ -59,13 +59,13 @@ SITE: Final = RecordForm(
     PlannedSite,
     "name wave status=result.status reason=result.reason digest=result.digest level=result stake=result "
     "placed=result.placed moved=result.moved removed=result.removed loses_machine=result.lost "
-    "forgotten=result.forgotten at_stake=result labels redundancy_lost=result.redundancy_lost "
+    "forgotten=result.forgotten losses=result labels redundancy_lost=result.redundancy_lost "
     "after=dependencies "
     "diagnostics=result.diagnostics",
     level=lambda answer: compute_site_level(answer).value,
     stake=lambda answer: compute_site_impact(answer).value,
-    at_stake=lambda answer: list(list_losses(answer)),
-    diagnostics="severity level held_before=is_preexisting id summary detail file line address",
+    losses=lambda answer: list(list_losses(answer)),
+    diagnostics="severity level preexisting=is_preexisting id summary detail file line address",
 )
 
 

@@ -25,7 +25,7 @@ class ProgressEvent(StrEnum):
     """Kind of a progress line."""
 
     APPROVED = "approved"
-    BEGUN = "begun"
+    STARTED = "started"
     SITE = "site"
     STOPPED = "stopped"
     FINISHED = "finished"
@@ -75,7 +75,7 @@ class ApplyProgress(Struct):
 
     def find_unfinished(self) -> str:
         """Find the wave in progress, "" if there is none."""
-        started_waves = [line.wave for line in self.list_lines if line.event is ProgressEvent.BEGUN]
+        started_waves = [line.wave for line in self.list_lines if line.event is ProgressEvent.STARTED]
         return next((wave for wave in started_waves if not self.is_finished(wave)), "")
 
 

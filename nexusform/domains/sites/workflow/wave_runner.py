@@ -198,7 +198,7 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     sites = {site.name: site for site in fleet_apply.plan.select_wave(wave.name)}
     tally = _Tally(wave)
     _count_rejected(fleet_apply, wave, tally)
-    fleet_apply.record_event(ProgressEvent.BEGUN, wave.name)
+    fleet_apply.record_event(ProgressEvent.STARTED, wave.name)
     names = [name for name in sites if name not in fleet_apply.results]
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
     dependencies = {name: site.dependencies for name, site in sites.items()}

@@ -328,10 +328,10 @@ _PLACEMENT: Final = RecordForm(
     "address=after.address name=after.key placement_type=after.kind strategy=after.is_external "
     "before=before.clusters after=after.clusters gained lost fulfilled_before=before.is_fulfilled "
     "fulfilled=after.is_fulfilled scheduled=status.condition.message unselected=. "
-    "stopped=abort.message made_anew=fresh bindings=rows pods pods_without_node=.",
+    "stopped=abort.message recreated=fresh bindings=rows pods pods_without_node=.",
     strategy=lambda external: "External" if external else "RollingUpdate",
     unselected=_build_unselected_documents,
-    made_anew="gained=gained_clusters lost=lost_clusters",
+    recreated="gained=gained_clusters lost=lost_clusters",
     bindings=_BINDING,
     pods=_POD,
     pods_without_node=lambda outcome: dict(Counter(str(row.pool) for row in outcome.pending)),

@@ -238,4 +238,4 @@ def test_notes_of_what_goes_on_hold_no_values(scene: Scene, tmp_path: Path) -> N
     of_cluster = next(one for one in document["resources"] if one["type"] == "nexus_kubernetes_cluster")
     noted = of_cluster["instances"][0]["private"]["unfinished"]
     assert noted["parts"] == ["count"]
-    assert noted["goes_on"] is True
+    assert noted["in_progress"] is True

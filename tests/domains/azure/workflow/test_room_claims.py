@@ -92,7 +92,7 @@ def test_claims_of_a_plan_stand_beside_the_volumes(capsys: pytest.CaptureFixture
     assert (used(row), row["lacks"]) == ((200, 560), True)
     [warning] = warnings_of("plan.json")
     assert "storage for claims of pods of ssh-test-3d38: 560 GiB needed, at most 500 exist" in (warning["detail"])
-    assert not warning.get("held_before")
+    assert not warning.get("preexisting")
     assert run_command_line(["plan", "-report=markdown:plan.md", "-var=replicas=6"]) == 0
     capsys.readouterr()
     assert "| GiB left for claims of pods, at most | 300 of 500 (ssh-test-3d38) | **-60 of 500" in (

@@ -93,7 +93,7 @@ def test_a_plan_says_what_runs_out(site: Path, capsys: pytest.CaptureFixture[str
     assert row["lacks"]
     assert rows["storage_appliance", "sa"]["free_after_at_most"] == 1
     assert rows["volumes", "1 volume"]["used_after"] == 2
-    assert [each["held_before"] for each in warnings_of("plan.json")] == [True]
+    assert [each["preexisting"] for each in warnings_of("plan.json")] == [True]
     configuration = site / "site.nf.hcl"
     configuration.write_text(configuration.read_text().replace("count       = 3", "count       = 5"))
     text, rows = planned(capsys)
@@ -103,7 +103,7 @@ def test_a_plan_says_what_runs_out(site: Path, capsys: pytest.CaptureFixture[str
     assert text.count("at most") == text.count("needed, at most 6 exist") == 1
     [warning] = warnings_of("plan.json")
     assert warning["level"] == "warning"
-    assert not warning.get("held_before")
+    assert not warning.get("preexisting")
     assert warning["address"].startswith("nexus_site.")
     assert warning["range"]["filename"] == "site.nf.hcl"
 

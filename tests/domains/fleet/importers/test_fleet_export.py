@@ -66,7 +66,7 @@ def shown_binding(*conditions: dict[str, Any]) -> str:
     labels = {f"{FLEET}/parent-CRP": "web"}
     spec = {"state": "Bound", "targetCluster": "a"}
     binding = an("ClusterResourceBinding", "b", spec, labels, status={"conditions": list(conditions)})
-    return read_placements([an("ClusterResourcePlacement", "web", {}, {}), binding])["web"].bindings["a"].standing
+    return read_placements([an("ClusterResourcePlacement", "web", {}, {}), binding])["web"].bindings["a"].readiness
 
 
 NOT_ALL = "NotAllWorkHaveBeenApplied"

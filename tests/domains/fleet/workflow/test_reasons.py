@@ -46,7 +46,7 @@ def test_a_pending_pod_says_who_refused_it() -> None:
     assert outline.verdict == "stays Pending"
     document = POD_FORM(found)
     assert document["node"] is None
-    assert [n["node"] for n in document["nodes"] if not n["refusals"]] == []
+    assert [n["node"] for n in document["nodes"] if not n["rejections"]] == []
 
 
 def test_running_pod_has_present_verdicts() -> None:

@@ -466,7 +466,7 @@ resource "nexus_separation_rule" "apart" {
     (violation,) = verdict.violations
     assert violation.machine == "r0-bm01"
     assert {name.split(" on ")[0] for name in violation.members} == {"default/web-0", "default/db-0"}
-    (problem,) = errors(plan(together, ways_out=True))
+    (problem,) = errors(plan(together, suggested_fixes=True))
     assert "No zones were found" in problem.detail
     elsewhere = together.replace('["default"]', '["elsewhere"]')
     (verdict,) = plan(elsewhere, samples=5).plan.separation_verdicts
