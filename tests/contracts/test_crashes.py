@@ -132,7 +132,7 @@ class Story:
         """Run a command that breaks off; its exit code."""
         code, told = self.runner.run(where, *words, kind=kind, call=call, places=self.places_of(words))
         assert code in (0, 1, DIED), (words, kind, call, told)
-        assert "bug of its own" not in told, (words, kind, call)
+        assert "Internal error" not in told, (words, kind, call)
         return code
 
     def machines(self, where: Path) -> tuple[dict[str, str], list[tuple[str, str]]]:

@@ -101,7 +101,7 @@ class Moving:
         """Run a command that breaks off; its exit code."""
         code, told = self.runner.run(where, *words, kind=kind, call=call, places=self.places)
         assert code in (0, 1, DIED), (words, kind, call, told)
-        assert "bug of its own" not in told, (words, kind, call, told)
+        assert "Internal error" not in told, (words, kind, call, told)
         return code
 
     def told(self, where: Path) -> None:

@@ -80,9 +80,50 @@ CONSTRAINTS = (ROOT / "packaging" / "constraints.txt").read_text(encoding="utf-8
 EXTRAS = ("azure", "encryption", "kubernetes", "postgres", "s3")
 
 
-def test_every_pinned_package_has_its_hashes() -> None:
-    entries = re.findall(r"(?m)^([a-z0-9-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", CONSTRAINTS)
-    assert len(entries) == len(re.findall(r"(?m)^[a-z]", CONSTRAINTS)) > 40
+MORE_EXTRAS = ("cluster", "editor", "optimize")
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-extras.txt", "release_requirements.txt"])
+def test_every_pinned_package_has_its_hashes(name: str) -> None:
+    text = (ROOT / "packaging" / name).read_text(encoding="utf-8")
+    entries = re.findall(r"(?m)^([a-z0-9-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", text)
+    assert len(entries) == len(re.findall(r"(?m)^[^#\s]", text)) > 30
+
+
+def test_every_extra_is_pinned_and_versions_agree() -> None:
+    from packaging.requirements import Requirement
+
+    every = set(PROJECT["optional-dependencies"]) - {"dev"}
+    assert every == {*EXTRAS, *MORE_EXTRAS}
+    pins = re.compile(r"(?m)^([a-z0-9-]+)==(\S+)")
+    pinned = dict(pins.findall(CONSTRAINTS))
+    for name in ("constraints-extras.txt", "release_requirements.txt"):
+        more = dict(pins.findall((ROOT / "packaging" / name).read_text(encoding="utf-8")))
+        assert {package: pinned[package] for package in more if package in pinned} == {
+            package: version for package, version in more.items() if package in pinned
+        }
+        if name == "constraints-extras.txt":
+            asked = [each for extra in MORE_EXTRAS for each in PROJECT["optional-dependencies"][extra]]
+            for requirement in map(Requirement, [*PROJECT["dependencies"], *asked]):
+                assert requirement.specifier.contains(more[requirement.name.lower()]), requirement
+
+
+UNVERIFIED = {"pypa/gh-action-pypi-publish@release/v1"}
+
+
+def test_workflows_name_actions_by_commit_and_build_on_a_clean_machine() -> None:
+    for path in (ROOT / ".github" / "workflows").iterdir():
+        text = path.read_text(encoding="utf-8")
+        for action in re.findall(r"uses: (\S+)", text):
+            assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action) or action in UNVERIFIED
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
+    assert jobs["package"]["needs"] == "build"
+    build = "\n".join(step.get("run", "") for step in jobs["build"]["steps"])
+    assert ".ci/run" not in build
+    installs = [line for line in build.splitlines() if "pip install" in line]
+    assert installs
+    assert all("--require-hashes" in line or "--no-deps dist/" in line for line in installs)
+    assert "sha256sum" in build
 
 
 def test_what_is_pinned_is_what_is_asked_for() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import random
 import resource
@@ -36,6 +37,14 @@ resource "nexus_rack" "r" {
   machine_count = 2
 }
 """
+HUB_LIST = b"""{"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "7", "continue": ""}, "items": [
+{"apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster", "metadata": {"name": "lon1",
+ "labels": {"a": "b"}, "uid": "1"}, "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}, "status": {}},
+{"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement", "metadata": {"name": "web"},
+ "spec": {"resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}],
+ "policy": {"placementType": "PickN", "numberOfClusters": 1}}}]}"""
+DUMP = 'data "fleet_hub_export" "h" {\n  files = ["hub.json"]\n}\noutput "o" {\n  value = data.fleet_hub_export.h\n}\n'
+LIVE_HUB = 'data "fleet_hub" "h" {}\noutput "o" {\n  value = data.fleet_hub.h\n}\n'
 SIGNS = "{ } [ ] ( ) \" ' ${ %{ - : & * ? => .. ... # /* null true -1 1e999 0x"
 TOKENS = [token.encode() for token in SIGNS.split()]
 TOKENS += [b"<<EOT\n", b"\xff", b"\x00", b"\n", b"&a ", b"*a", b"!!python/object ", b"9" * 400, b"\\u0000", b"{}"]
@@ -64,14 +73,16 @@ def samples() -> dict[str, Kind]:
     decoded = 'output "o" {\n  value = yamldecode(file("x.yaml"))\n}\n'
     vnf = SITE + 'resource "tacker_vnf" "v" {\n  site_id = nexus_site.s.id\n  vnfd = file("x.yaml")\n}\n'
     yaml = tosca[0].read_bytes() if tosca else b"a: {b: [1, 2, &x {c: d}], e: *x}\n"
-    json = az[0].read_bytes() if az else b'[{"id": "/a/b", "name": "m1", "cores": 3}]'
+    inventories = az[0].read_bytes() if az else b'[{"id": "/a/b", "name": "m1", "cores": 3}]'
     return {
         "hcl": (hcl.read_bytes(), "main.nf.hcl", {}, [["plan"], ["fmt", "-check", "-diff"]]),
         "json syntax": (b'{"resource": {"nexus_site": {"s": {"name": "${1 + 1}"}}}}', "x.nf.json", {}, [["plan"]]),
         "yaml": (yaml, "x.yaml", {"main.nf.hcl": decoded}, [["plan"]]),
         "tosca": (yaml, "x.yaml", {"main.nf.hcl": vnf}, [["plan"]]),
-        "az": (json, "x.json", {"main.nf.hcl": inventory}, [["plan"]]),
+        "az": (inventories, "x.json", {"main.nf.hcl": inventory}, [["plan"]]),
         "state": (state, "state/nexusform.nfstate", {"main.nf.hcl": SITE}, [["plan"], ["state", "verify"]]),
+        "hub dump": (HUB_LIST, "hub.json", {"main.nf.hcl": DUMP}, [["plan"]]),
+        "hub answer": (HUB_LIST, "hub.json", {"main.nf.hcl": LIVE_HUB}, [["ask hub"], ["plan"]]),
         "plan": (plan, "p", {"main.nf.hcl": SITE}, [["show", "p"], ["apply", "p"]]),
     }
 
@@ -116,10 +127,13 @@ def outcome(directory: Path, commands: list[list[str]]) -> str:
             raise_recursion_limit()
             said = io.StringIO()
             with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                if commands[0] == ["ask hub"]:
+                    plan_from_hub(directory)
+                    commands = []
                 for command in commands:
                     run_command_line([*command, "-confine"])
             text = said.getvalue()
-            code = 1 if "bug of its own" in text else 2 if "memory of this machine" in text else 0
+            code = 1 if "Internal error" in text else 2 if "Out of memory" in text else 0
             (directory / "said").write_text(text)
         finally:
             os._exit(code)
@@ -128,6 +142,22 @@ def outcome(directory: Path, commands: list[list[str]]) -> str:
         is_over = os.WTERMSIG(status) in (signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL)
         return "hung" if is_over else f"killed by {os.WTERMSIG(status)}"
     return {0: "", 1: "crashed", 2: "took too much memory"}.get(os.WEXITSTATUS(status), "died")
+
+
+def plan_from_hub(directory: Path) -> None:
+    """Plan from a hub that answers every request with the document of the case."""
+    from nexusform.cli.main import run_command_line
+    from tests.contracts.bad_answers import bad_server, document
+
+    with bad_server(document((directory / "hub.json").read_bytes(), "Content-Type: application/json")) as server:
+        entries = {
+            "clusters": [{"name": "c", "cluster": {"server": server.address}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        }
+        (directory / "kubeconfig").write_text(json.dumps({**entries, "current-context": "x"}))
+        os.environ.update(NF_FLEET_KUBECONFIG=str(directory / "kubeconfig"), NF_NET_DEADLINE="2")
+        run_command_line(["plan"])
 
 
 def fuzz(seconds: float, seed: int, keep: Callable[[Path, str], None]) -> Counter[str]:
@@ -165,6 +195,7 @@ def main() -> None:
         print(target, harm, flush=True)
 
     print(dict(fuzz(seconds, seed, keep)), "harmful:", len(harmful))
+    sys.exit(1 if harmful else 0)
 
 
 if __name__ == "__main__":

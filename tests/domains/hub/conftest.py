@@ -99,7 +99,7 @@ def told(capfd: pytest.CaptureFixture[str]) -> Told:
     def call(*words: str) -> tuple[int, str]:
         code = run_command_line(list(words))
         said = capfd.readouterr()
-        assert "bug of its own" not in said.err, said.err
+        assert "Internal error" not in said.err, said.err
         return code, " ".join((said.out + said.err).replace("│", " ").split())
 
     return call

@@ -46,7 +46,7 @@ def test_azure_is_waited_for_no_longer_than_that(
             assert nexusform(*words) == 1, nexusform.said
             assert time.monotonic() - begun < PATIENCE
             said = " ".join(nexusform.said.replace("│", " ").split())
-            assert "a bug of its own" not in said
+            assert "a Internal error" not in said
             assert "Azure cannot be read" in said, said
             assert "localhost" in said or answer not in ("silent", "dripping"), said
     assert Path("state/nexusform.nfstate").read_bytes() == before
