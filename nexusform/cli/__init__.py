@@ -5,11 +5,15 @@ PUBLIC = {
     "answer_output": "Answer AnswerFlags AnswerFormFlags write_answer",
     "apply": "parse_verification",
     "arguments": (
-        "declare_choice declare_group declare_number declare_optional declare_optional_choice declare_output "
-        "declare_positional declare_positionals declare_reports declare_switch declare_text declare_texts"
+        "declare_choice declare_group declare_number declare_optional declare_optional_choice "
+        "declare_output declare_positional declare_positionals declare_reports declare_switch "
+        "declare_text declare_texts"
     ),
     "commands": "define_command CommandEntry LazyGroup get_trust_flags",
-    "shared_flags": ("parse_duration LockFlags create_context declare_state_flag declare_variable_flags ViewFlags"),
+    "shared_flags": (
+        "parse_duration LockFlags create_context declare_state_flag declare_variable_flags ViewFlags "
+        "declare_migration_flag accepts_unconfined"
+    ),
     "interrupts": "handle_interrupts",
     "main": "main",
     "plan": "get_exit_code parse_limit_flag PlanDisplay create_display",

@@ -4,9 +4,9 @@
 PUBLIC = {
     "plan": (
         "Action is_fully_decided Basis Change CheckResult Disruptions NumaSampling Drift FORGOTTEN_REASON "
-        "GuardRailResult "
-        "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange PlacementTable "
-        "PlacementTotal Plan PoolUpgrade PREDICTION_KEY PredictionScore Rollout RolloutStep "
-        "SeparationVerdict SeparationViolation SincePrevious Step StepKind Upgrade VariableValue"
+        "GuardRailResult InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange "
+        "PlacementTable PlacementTotal Plan PoolUpgrade PREDICTION_KEY PredictionScore Rollout "
+        "RolloutStep SeparationVerdict SeparationViolation SincePrevious Step StepKind Upgrade "
+        "VariableValue FeasibilityResult Feasibility"
     )
 }

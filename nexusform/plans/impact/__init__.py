@@ -3,8 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "decision": (
-        "build_decision Decision CapacityFigures ConfidenceFigures ImpactFigures UpgradeCapacity SUFFICIENT "
-        "INSUFFICIENT"
+        "build_decision Decision CapacityFigures ConfidenceFigures ImpactFigures UpgradeCapacity "
+        "SUFFICIENT INSUFFICIENT MinuteRange"
     ),
     "effects": (
         "select_rows_outside_upgrades REMOVAL_EFFECTS DISRUPTIVE_EFFECTS Effect format_effect_clauses "
@@ -13,7 +13,7 @@ PUBLIC = {
     ),
     "guard_rails": (
         "list_broken_limits GUARD_RAIL apply_limits Limit get_limit_text parse_limits NOT_PREDICTED "
-        "NOTHING_TO_PREDICT STRANDED BLOCKED PASSED UNKNOWN format_limit lacks_capacity_data"
+        "NOTHING_TO_PREDICT STRANDED BLOCKED PASSED format_limit"
     ),
     "previous_plan": "compare_with_previous warn_about_previous",
     "pool_reason": "PlacementOrigin PoolReason",

@@ -3,11 +3,13 @@
 # Public names of the package, by module.
 PUBLIC = {
     "object_import": (
-        "find_imported_object resolve_import_address CONFIGURATION_SUFFIX render_resource_block import_object "
-        "check_generated_path ImportResult find_source_importer add_computed_attributes write_new_file"
+        "find_imported_object resolve_import_address CONFIGURATION_SUFFIX render_resource_block "
+        "import_object check_generated_path ImportResult find_source_importer add_computed_attributes "
+        "write_new_file"
     ),
     "locking": "break_lock find_lock_holder LockOptions",
     "saved_plan_checks": "check_saved_plan",
     "run": "build_base_request begin_run get_plan_options Notices PlanOptions Run",
     "state_refresh": "refresh_objects",
+    "provider_identity": "check_identities",
 }

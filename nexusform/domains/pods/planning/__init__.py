@@ -3,18 +3,17 @@
 # Public names of the package, by module.
 PUBLIC = {
     "manifest_blocks": (
-        "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risks "
-        "create_pod_phase collect_prior_members list_prior_pods"
+        "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risks create_pod_phase "
+        "collect_prior_members list_prior_pods"
     ),
     "object_pods": "parse_pod_number PodKey",
     "disruptions": "apply_budget_status",
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
     "state_pods": "compute_state_demand list_hosted_workloads",
     "node_clusters": "find_cluster_attributes build_node NodeCluster build_existing_clusters",
-    "cluster_observation": (
-        "bind_snapshot ExternalClusters ObservedCluster merge_observed_pods check_unknown_clusters"
-    ),
+    "cluster_observation": "bind_snapshot ExternalClusters ObservedCluster merge_observed_pods check_unknown_clusters",
     "phase": "PodDecision PodPhase",
     "rows": "parse_pod_record REASONS parse_volumes",
     "template_matching": "assign_specs",
+    "feasibility": "find_feasibility",
 }
