@@ -12,7 +12,6 @@ from msgspec import Struct
 from nexusform.diagnostics.phrases import format_count, group_ranges, select_form
 from nexusform.placement_kinds.kinds import KINDS, MAXIMUM_NAMES, VM, format_location_text, get_order
 from nexusform.plans.impact.effects import (
-    LOSS_EFFECTS,
     Effect,
     EffectCount,
     compute_effect,
@@ -125,16 +124,6 @@ class PlacementSummary(Struct, frozen=True):
         if self.recreations:
             outcomes = self._split_recreations(outcomes)
         return [(count, outcome) for outcome, count in outcomes.items()]
-
-    @property
-    def disruptive_outcomes(self) -> frozenset[str]:
-        """Outcomes of objects that do not stay on their host."""
-        outcomes = {
-            _describe_count_outcome(effect_count)
-            for effect_count in self.effects
-            if effect_count.effect in LOSS_EFFECTS
-        }
-        return frozenset(outcomes | {_RECREATED_BY_POOL})
 
     def _split_recreations(self, outcomes: Counter[str]) -> Counter[str]:
         """Return the counts with VMs of re-created pools as an outcome of their own."""

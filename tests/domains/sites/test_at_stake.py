@@ -31,7 +31,7 @@ def test_what_leaves_is_said_in_every_format(fleet: Fleet, command: Command, gol
     assert code == 0
     golden("at_stake.txt", Path("r.text").read_text())
     golden("at_stake.md", Path("r.markdown").read_text())
-    assert '<p class="verdict caution"><strong>Caution</strong>' in Path("r.html").read_text()
+    assert '<dl class="decision caution"><dt>Caution</dt>' in Path("r.html").read_text()
     document = json.loads(Path("r.json").read_text())
     assert (document["level"], document["stake"]) == ("warning", "caution")
     notes = [site["name"] for site in document["sites"] if site["stake"] == "note"]
