@@ -150,6 +150,13 @@ def test_two_pull_requests_are_planned_told_and_applied(
         assert repository.racks == racks
 
 
+def test_a_second_push_is_compared_with_the_first(repository: Repository) -> None:
+    assert repository.plan(repository.tree(1), "aaa1").success
+    assert "> Since " not in repository.hub.comments[0]
+    assert repository.plan(repository.tree(3), "bbb1").success
+    assert "> Since " in repository.hub.comments[0]
+
+
 def test_a_plan_that_nobody_signed_is_not_applied(repository: Repository, keys: dict[str, str]) -> None:
     tree = repository.tree(1)
     assert repository.plan(tree, "aaa1").success
