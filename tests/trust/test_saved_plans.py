@@ -304,3 +304,19 @@ def test_a_plan_as_it_was_saved_is_applied(tmp_path: Path, monkeypatch: pytest.M
     assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     forge(Path("p.nfplan"), "steps.json", lambda _steps: None)
     assert run_command_line(["apply", "p.nfplan"]) == 0
+
+
+def test_instance_keys_that_are_new_when_planning_again_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    keys = 'for_each = toset([file("note.txt"), "known"])'
+    Path("main.nf.hcl").write_text(f'resource "nexus_site" "s" {{\n  {keys}\n  name = "s-${{each.key}}"\n}}\n')
+    Path("note.txt").write_text("as-it-was")
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
+    Path("note.txt").write_text("canary-token")
+    capsys.readouterr()
+    assert run_command_line(["apply", "-verify=replan", "p.nfplan"]) == 1
+    told = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert 'nexus_site.s["as-it-was"], 1 object with new instance keys' in told
+    assert "canary" not in told

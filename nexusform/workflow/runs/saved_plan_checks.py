@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors
-from nexusform.diagnostics.phrases import format_first, format_list
+from nexusform.diagnostics.phrases import format_count, format_first, format_list
 from nexusform.files.regular_files import Confinement, OutsideConfinement
 from nexusform.interfaces.plugins import FileProblem, Files
 from nexusform.planning.modules.outputs import read_all_data
@@ -29,6 +30,7 @@ from nexusform.workflow.opening.command_context import load_project_configuratio
 from nexusform.workflow.opening.system_io import find_commit
 from nexusform.workflow.runs.run import Run, build_base_request, get_plan_options
 
+_INSTANCE_KEY: Final = re.compile(r'\["(?:[^"\\]|\\.)*"\]')
 _MAX_NAMES: Final = 5
 
 
@@ -204,9 +206,14 @@ def _describe_differences(plan: Plan, new_plan: Plan) -> str:
     """Return the differences that a reviewer would see in a new plan, or ""."""
     if new_plan.errored:
         first_error = next(diagnostic for diagnostic in new_plan.diagnostics if diagnostic.severity is Severity.ERROR)
-        return f"it fails ({first_error.summary}{', ' if first_error.address else ''}{first_error.address})."
+        address = _INSTANCE_KEY.sub("[...]", first_error.address)
+        return f"it fails ({first_error.summary}{', ' if address else ''}{address})."
     names = list_visible_differences(plan, new_plan)
-    return f"{format_first(names, _MAX_NAMES)}." if names else ""
+    known_keys = set(_INSTANCE_KEY.findall(" ".join(str(change.address) for change in plan.changes)))
+    shown = [name for name in names if known_keys.issuperset(_INSTANCE_KEY.findall(name))]
+    if len(shown) < len(names):  # a key may hold a value of this machine, unseen by the reviewer
+        shown.append(f"{format_count(len(names) - len(shown), 'object')} with new instance keys")
+    return f"{format_first(shown, _MAX_NAMES)}." if names else ""
 
 
 # --- what it was made of -----------------------------------------------------------------------
