@@ -99,6 +99,11 @@ class RecordScore(Struct, frozen=True):
         """Whether enough predictions were verified, and random choices would have been as good."""
         return self.verified >= MIN_VERIFIED and self.brier >= self.chance
 
+    @property
+    def skill(self) -> float | None:
+        """Share of the errors of chance that the predictions avoid; None without such errors."""
+        return 1 - self.brier / self.chance if self.chance else None
+
 
 def compute_share_class(share: float) -> int:
     """Return 100 for certainty, else the tens of the percentage."""

@@ -244,7 +244,8 @@ def format_prediction_accuracy(score: RecordScore) -> str:
     text = f"{score.correct:,} of {format_count(score.verified, 'verified prediction')} correct"
     text += f", {score.certain_correct:,} of {score.certain:,} certain ones" if score.certain else ""
     adjustment_note = "; shares are lowered to the measured accuracy" if score.has_lowered_shares else ""
-    return f"{text}; Brier score {score.brier:.3f}, by chance {score.chance:.3f} (0 is best){adjustment_note}"
+    skill = f", skill {score.skill:.2f} (1 is best)" if score.skill is not None else ""
+    return f"{text}; Brier score {score.brier:.3f}, by chance {score.chance:.3f} (0 is best){skill}{adjustment_note}"
 
 
 # --- triggers ---------------------------------------------------------------------------------

@@ -190,3 +190,13 @@ def test_content_that_depends_on_its_run_is_an_error(told: Told) -> None:
     assert code == 1, said
     assert "must be applied after fleet_hub_manifest.web, because the hub reads that once for it" in said
     assert "Remove the reference or depends_on, or apply them in two plans." in said
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.usefixtures("hub")
+def test_a_placement_on_all_members_has_no_open_decision(told: Told) -> None:
+    write(number=4)
+    assert told("apply", "-auto-approve")[0] == 0
+    code, said = told("reconcile", "-from=hub")
+    assert (code, "web: no open decisions yet" in said) == (0, True), said
+    assert "open_clusters" not in told("state", "pull")[1]

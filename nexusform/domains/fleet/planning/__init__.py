@@ -4,7 +4,7 @@
 PUBLIC = {
     "placement_spec": "build_placement_spec",
     "shared_ownership": "FOREIGN_FIELDS ON_HUB OWNERS UID",
-    "selected_resources": "prepare_resources",
+    "selected_resources": "OPEN_CLUSTERS prepare_resources",
     "placement_records": "list_cluster_objects read_bindings",
     "planned_hub": "PlannedHub build_planned_hub",
     "outcome": "build_placement_warnings",

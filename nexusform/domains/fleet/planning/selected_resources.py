@@ -32,10 +32,13 @@ from nexusform.domains.fleet.planning.resource_selectors import (
     select_resources,
 )
 from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
-from nexusform.domains.fleet.scheduling.bindings import BindingState
+from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, compute_fingerprint
 from nexusform.planning.vm_planning.vm_object import PLACED_KEY, record_placed
+
+OPEN_CLUSTERS = "open_clusters"  # key of a placement's note
+_LOW_SCORE = "does not score high enough"
 
 
 class PreparedResources(NamedTuple):
@@ -326,4 +329,22 @@ def record_resources(placement: PlacementPlan, serial: int) -> None:
     placed_note = record_placed(prior_placed, pick_triggers, bound_clusters, serial) or {}
     applied = AppliedResources(placement.snapshot_store.snapshots, placement.compute_final_resources())
     resource_note = write_applied_resources(applied, placement.bindings)
-    placement.spec.instance.private = {**placed_note, **hub_record, **resource_note}
+    open_clusters = _find_open_clusters(placement)
+    open_note = {OPEN_CLUSTERS: open_clusters} if open_clusters else {}
+    placement.spec.instance.private = {**placed_note, **hub_record, **resource_note, **open_note}
+
+
+def _find_open_clusters(placement: PlacementPlan) -> dict[str, float]:
+    """Return the clusters with an open decision, and the share of a random choice: of the eligible clusters
+    without a binding, a PickN picks some.
+    """
+    status = placement.scheduling.status
+    if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:
+        return {}
+    existing = {binding.cluster for binding in placement.spec.prior_bindings} - placement.released_clusters
+    picked = {binding.cluster for binding in placement.bindings if binding.state is not BindingState.UNSCHEDULED}
+    new_clusters = picked - existing
+    eligible = {decision.cluster for decision in status.unselected_decisions if _LOW_SCORE in decision.reason}
+    candidates = sorted(new_clusters | (eligible - existing))
+    is_open = bool(new_clusters) and len(candidates) > len(new_clusters)
+    return dict.fromkeys(candidates, round(len(new_clusters) / len(candidates), 6)) if is_open else {}

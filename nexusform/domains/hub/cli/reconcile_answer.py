@@ -110,16 +110,20 @@ def _build_rule_section(result: HubReconciliation) -> Iterator[Section]:
 def _build_prediction_section(checks: Sequence[PlacementCheck]) -> Iterator[Section]:
     """Build the section about verified predictions of applied plans."""
     scores = [(check.name, compute_score(check.record)) for check in checks]
-    lines = [f"{name}: {format_prediction_accuracy(score)}" for name, score in scores if score is not None]
+    lines = [
+        f"{name}: {format_prediction_accuracy(score) if score is not None else 'no open decisions yet'}"
+        for name, score in scores
+    ]
     if lines:
         yield Section("Claims of applied plans", tuple(lines))
 
 
 _SCORE_FORM: Final = RecordForm(
     Struct,
-    "verified correct brier_score=brier brier_score_by_chance=chance",
+    "verified correct brier_score=brier brier_score_by_chance=chance skill",
     brier_score=round_figure,
     brier_score_by_chance=round_figure,
+    skill=round_figure,
 )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.diagnostics.phrases import format_first
 from nexusform.documents.field_shapes import get_mapping
@@ -152,12 +152,15 @@ class PredictionVerifier(Struct, frozen=True):
     """Verifier of a placement's predictions. `plan_figures` and `current_figures` are the members' figures at
     planning (None: unknown) and at the hub's decision. `version` is the hub's, "" if unknown.
     `compares_spread`: spread scores can differ between runs after a policy change, so they may be excluded.
+    `open_clusters` are those with an open decision, with the share of a random choice; correct predictions
+    for others do not count.
     """
 
     plan_figures: Figures | None
     current_figures: Figures
     version: str = ""
     compares_spread: bool = True
+    open_clusters: Mapping[str, float] = field(default_factory=dict)
 
     def verify_bindings(
         self, name: str, predicted_bindings: Bindings, observed_bindings: Bindings
@@ -169,15 +172,18 @@ class PredictionVerifier(Struct, frozen=True):
         members = {*self.current_figures, *predicted, *observed}
         changes = [] if self.plan_figures is None else list(_find_changes(self.plan_figures, self.current_figures))
         is_certain = self.plan_figures is not None and not changes
-        chance = len(predicted) / max(len(members), 1)
         for cluster in sorted(members):
             was_picked, is_picked = cluster in predicted, cluster in observed
             about = CLUSTER_PREDICTION if was_picked else REJECTION_PREDICTION
             states = (_format_pick(was_picked), _format_pick(is_picked))
             is_correct = was_picked == is_picked
             message = f"{name}: {cluster} was sure to be {states[0]}, and is {states[1]}"
-            share = chance if was_picked else 1 - chance
-            predictions.append(VerifiedPrediction(about, 1.0, share, is_correct, is_certain=is_certain, text=message))
+            if cluster in self.open_clusters or not is_correct:
+                pick_share = self.open_clusters.get(cluster, float(was_picked))
+                share = pick_share if was_picked else 1 - pick_share
+                predictions.append(
+                    VerifiedPrediction(about, 1.0, share, is_correct, is_certain=is_certain, text=message)
+                )
             if not is_correct:
                 wrong_predictions.append(self._build_wrong_prediction(about, cluster, states, changes))
         for cluster in sorted(predicted & observed):
@@ -189,7 +195,8 @@ class PredictionVerifier(Struct, frozen=True):
             if None in scores[0]:
                 continue
             is_correct = scores[0] == scores[1]
-            predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, 1 / max(len(members), 1), is_correct))
+            if (cluster in self.open_clusters and any(scores[0])) or not is_correct:
+                predictions.append(VerifiedPrediction(SCORE_PREDICTION, 1.0, 1 / max(len(members), 1), is_correct))
             if not is_correct:
                 states = (_format_scores(scores[0]), _format_scores(scores[1]))
                 wrong_predictions.append(self._build_wrong_prediction(SCORE_PREDICTION, cluster, states, changes))

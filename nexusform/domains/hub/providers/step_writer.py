@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.domains.fleet.planning.selected_resources import OPEN_CLUSTERS
 from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_cache import HubCache
@@ -316,7 +317,7 @@ class StepWriter(Struct, frozen=True):
             for wrong_prediction in verification.wrong_predictions:
                 self.request.report_progress(StepProgress(message=wrong_prediction.message))
             if note:
-                note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}}
+                note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
             is_run_managed = is_external(build_objects(self._type_name, planned)[0].body)
             result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
             return replace(result, verified_predictions=verification.predictions)
@@ -343,7 +344,12 @@ class StepWriter(Struct, frozen=True):
         if self.request.prior is not None and not has_scheduling_decision(prior, planned):
             return VerificationResult()
         name = "/".join(filter(None, get_identity(self._type_name, self._planned)[1:]))
-        verifier = PredictionVerifier(self.plan_figures, self.plan_figures or {}, compares_spread=not prior)
+        verifier = PredictionVerifier(
+            self.plan_figures,
+            self.plan_figures or {},
+            compares_spread=not prior,
+            open_clusters=self.request.planned_note.get(OPEN_CLUSTERS) or {},
+        )
         results = [verifier.verify_bindings(name, planned, item.bindings) for item in (decision, final)]
         best = min(results, key=lambda item: len(item.wrong_predictions))
         if not best.wrong_predictions:
