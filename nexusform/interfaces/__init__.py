@@ -4,7 +4,8 @@
 PUBLIC = {
     "plugins": (
         "CaptureProvider ChangeRequest ChangeResult ChangeValidator Clock ConfiguredObjectFinder DataResult "
-        "DryRunReporter IdentifiedProvider IdentityComparison ExternalProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey PermissionUser "
+        "DryRunReporter IdentifiedProvider IdentityComparison "
+        "ExternalProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey PermissionUser "
         "PlanFollower PlanningKind Provider ProviderProblem ReadContext ReadRequest ReadResult Registries "
         "ResourceContext ResourceType ServerQuery ServerReader StateQuery StateReader StateUser "
         "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UnplacedVms VmHandlers IdentifiedProvider "

@@ -8,7 +8,9 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from nexusform.domains.hub.providers.rollout_progress import check_run_progress
 from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Body, Front
 from tests.domains.hub.test_fleet_provider import write, written
 
@@ -55,3 +57,35 @@ def test_an_object_in_deletion_is_named_and_nothing_is_sent(
     assert code == 1, said
     assert f"{title} is being deleted on the hub, held by example.com/held. Plan again once it is gone." in said
     assert written(hub) == []
+
+
+def test_a_list_of_another_kind_is_an_error(hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = hub.answer
+
+    def answer_nodes(method: str, target: str, token: str, content: bytes) -> tuple[int, Body]:
+        status, body = answer(method, target, token, content)
+        return status, {**body, "kind": "NodeList"} if "/memberclusters" in target else body
+
+    monkeypatch.setattr(hub, "answer", answer_nodes)
+    write()
+    code, said = told("plan")
+    assert code == 1
+    assert "/memberclusters with a list of Node, not of MemberCluster." in said
+
+
+def test_another_order_of_statuses_is_no_change(hub: Front, controller: Controller, told: Told) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    controller.asleep = True
+    placement = hub.get("ClusterResourcePlacement", "web")
+    assert placement is not None
+    statuses = placement["status"]["placementStatuses"][::-1]
+    hub.put({**placement, "status": {**placement["status"], "placementStatuses": statuses}})
+    said = told("plan", "-refresh-only")[1]
+    assert "placement_statuses" not in said, said
+
+
+def test_a_run_to_stop_names_the_cluster_that_it_waits_for() -> None:
+    stage = {"stageName": "rest", "clusters": [{"clusterName": "lon1"}]}
+    run = {"metadata": {"generation": 1}, "spec": {"state": "Stop"}, "status": {"stagesStatus": [stage]}}
+    assert check_run_progress(run, ()).message == "it is to stop; stage rest: 0 of 1 cluster done (lon1 to come)"

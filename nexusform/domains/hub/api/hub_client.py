@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.field_shapes import list_mappings
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL
 from nexusform.files.log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest, StreamRejected
@@ -231,6 +232,9 @@ class HubClient:
             if not isinstance(page, list) or not all(_is_object(item) for item in page):
                 raise HubProblem(f"{self.server} answers {path} with something that is no list of objects.")
             kind = str(response.get("kind") or "").removesuffix("List")
+            expected = KINDS_BY_PLURAL.get(path.rpartition("/")[2], kind)
+            if kind != expected:
+                raise HubProblem(f"{self.server} answers {path} with a list of {kind}, not of {expected}.")
             items += ({"apiVersion": response.get("apiVersion"), "kind": kind, **item} for item in page)
             metadata = response.get("metadata") or {}
             continue_token = str(metadata.get("continue") or "")

@@ -65,3 +65,4 @@ READ_KINDS: Final = (
     MEMBER,
 )
 KINDS: Final = {each.kind: each for each in (*READ_KINDS, WORK)}
+KINDS_BY_PLURAL: Final = {each.plural: each.kind for each in KINDS.values()}

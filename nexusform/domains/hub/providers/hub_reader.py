@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -74,6 +75,7 @@ T = TypeVar("T")
 _MAX_NAMES: Final = 4
 # predicted attributes of a placement, whatever is observed
 PREDICTED_ATTRIBUTES: Final = ("selected_resources", "workloads")
+_STATUSES: Final = "placement_statuses"
 _EVICTION_COLLECTION: Final = KINDS["ClusterResourcePlacementEviction"].collection
 
 
@@ -353,6 +355,9 @@ def _build_observed(
         [*build_manifests(placement_objects), *_build_manifests(evictions)], str(attributes.get("id"))
     )
     observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
+    statuses, recorded_statuses = (sorted(map(_format_sorted, a.get(_STATUSES) or ())) for a in (observed, attributes))
+    if statuses == recorded_statuses and _STATUSES in attributes:
+        observed[_STATUSES] = attributes[_STATUSES]  # another order is no change
     # Return the observed bindings, each as recorded if unchanged.
     recorded = attributes.get("bindings") or {}
     merged: dict[str, Any] = {}
@@ -363,6 +368,10 @@ def _build_observed(
         )
         merged[cluster] = recorded_binding if is_unchanged else binding
     return {**observed, "bindings": merged}
+
+
+def _format_sorted(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _build_manifests(bodies: Sequence[Values]) -> list[Manifest]:

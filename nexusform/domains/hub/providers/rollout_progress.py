@@ -337,7 +337,8 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> RunProgress:
     if state != "Run":
         state_condition = {"Initialize": initialized, "Stop": find_condition(run, "Progressing")}.get(state)
         is_stopped = state_condition is not None and (state == "Initialize" or state_condition.get("status") == "False")
-        return RunProgress(has_ended=is_stopped, message=f"it is to {state.lower()}")
+        stage = f"; {_describe_stage(run)}" if state == "Stop" and not is_stopped else ""
+        return RunProgress(has_ended=is_stopped, message=f"it is to {state.lower()}{stage}")
     open_requests = [request for request in requests if not is_approved(request)]
     message = _describe_stage(run)
     if open_requests:
