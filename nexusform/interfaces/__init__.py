@@ -3,8 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "plugins": (
-        "CaptureProvider ChangeRequest ChangeResult ChangeValidator Clock ConfiguredObjectFinder DataResult "
-        "DryRunReporter IdentifiedProvider IdentityComparison "
+        "CaptureProvider ChangeRequest ChangeResult ChangeValidator Clock DataResult "
+        "DryRunReporter "
         "ExternalProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey PermissionUser "
         "PlanFollower PlanningKind Provider ProviderProblem ReadContext ReadRequest ReadResult Registries "
         "ResourceContext ResourceType ServerQuery ServerReader StateQuery StateReader StateUser "

@@ -4,6 +4,7 @@
 PUBLIC = {
     "exec_plugin": "PluginProblem",
     "kubeconfig": ("TRUSTED Account KubeconfigTrust KubeconfigProblem read_pod_account build_api_client read_account"),
+    "identified_provider": "ConfiguredObjectFinder IdentifiedProvider IdentityComparison",
     "registry": "ProviderKind PROVIDERS",
     "simulated": "apply_answer",
 }

@@ -15,8 +15,6 @@ from nexusform.interfaces.plugins import (
     ChangeResult,
     ChangeValidator,
     DryRunReporter,
-    IdentifiedProvider,
-    IdentityComparison,
     ObjectKey,
     PlanFollower,
     Provider,
@@ -25,6 +23,7 @@ from nexusform.interfaces.plugins import (
     ReadResult,
     StepPending,
 )
+from nexusform.providers.identified_provider import IdentifiedProvider, IdentityComparison
 
 HIDDEN_MESSAGE: Final = (
     "The message of the provider is hidden because a setting of it is sensitive. To see the message, use "

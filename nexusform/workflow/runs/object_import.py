@@ -21,7 +21,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warn
 from nexusform.diagnostics.source import Position, SourceFile, Span
 from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.files.regular_files import create_file
-from nexusform.interfaces.plugins import ConfiguredObjectFinder, ObjectKey, Provider, ProviderProblem, Registries
+from nexusform.interfaces.plugins import ObjectKey, Provider, ProviderProblem, Registries
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import Path as ValuePath
 from nexusform.json_data.plain_data import has_unknown
@@ -36,6 +36,7 @@ from nexusform.planning.preparation.prior_state import (
     normalize_imported,
 )
 from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout
+from nexusform.providers.identified_provider import ConfiguredObjectFinder
 from nexusform.rendering.notation.hcl_text import quote_string
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting, get_order_attribute

@@ -11,7 +11,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
-from nexusform.interfaces.plugins import IdentifiedProvider, Provider, ProviderProblem
+from nexusform.interfaces.plugins import Provider, ProviderProblem
+from nexusform.providers.identified_provider import IdentifiedProvider
 from nexusform.state.objects import State
 from nexusform.workflow.opening.provider_setup import list_objects
 

@@ -23,13 +23,14 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.diagnostics.source import Position, Span
 from nexusform.files.log import log_duration, log_event
-from nexusform.interfaces.plugins import ChangeValidator, Clock, IdentifiedProvider, Provider, ProviderProblem
+from nexusform.interfaces.plugins import ChangeValidator, Clock, Provider, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage, StateBackend
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.site_records import add_capacity
 from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import Change, Mode, Plan
+from nexusform.providers.identified_provider import IdentifiedProvider
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resources.address import Address
 from nexusform.state.json_codec import pause_collector

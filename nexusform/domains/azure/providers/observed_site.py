@@ -24,7 +24,6 @@ from nexusform.interfaces.plugins import (
     UNMANAGED_KEY,
     ChangeRequest,
     ChangeResult,
-    IdentityComparison,
     ManualStepPending,
     ObjectKey,
     ProviderProblem,
@@ -34,6 +33,7 @@ from nexusform.interfaces.plugins import (
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.versions import explain_not_offered
 from nexusform.plans.site_capacity.other_capacity import build_supplies_note
+from nexusform.providers.identified_provider import IdentityComparison
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read

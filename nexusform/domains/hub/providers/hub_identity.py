@@ -13,7 +13,7 @@ from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.providers.hub_wait import read_hub_version
 from nexusform.domains.hub.providers.object_access import get_uid
-from nexusform.interfaces.plugins import IdentityComparison
+from nexusform.providers.identified_provider import IdentityComparison
 
 SYSTEM_NAMESPACE: Final = "kube-system"
 _TAG: Final = re.compile(r":v?(\d+\.\d+\.\d+[^:/@]*)(?:@.*)?$")

@@ -21,14 +21,8 @@ from nexusform.domains.hub.providers.hub_options import HubOptions
 from nexusform.domains.hub.providers.hub_reader import ReadFindings, find_manifest, find_object, read_objects
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
 from nexusform.domains.hub.providers.step_writer import StepWriter
-from nexusform.interfaces.plugins import (
-    ChangeRequest,
-    ChangeResult,
-    IdentityComparison,
-    ObjectKey,
-    ReadRequest,
-    ReadResult,
-)
+from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult
+from nexusform.providers.identified_provider import IdentityComparison
 
 
 class FleetHubProvider:
