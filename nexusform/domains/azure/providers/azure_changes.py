@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.phrases import format_count, format_first
 from nexusform.domains.azure.importers.az_bodies import (
     build_cluster_properties,
     build_new_pool_properties,
@@ -28,8 +28,17 @@ from nexusform.values.value import UNKNOWN
 CLUSTER: Final = "nexus_kubernetes_cluster"
 POOL: Final = "nexus_agent_pool"
 VM: Final = "nexus_virtual_machine"
+_MAX_FIXED: Final = 8
 # Properties of an agent pool that Azure updates in place; any other change re-creates it.
 _UPDATABLE_FIELDS: Final = frozenset({"count", "upgradeSettings", "administratorConfiguration"})
+# Properties that a PATCH may have, by kind of resource. Everything else is fixed at creation.
+PATCH_PROPERTIES: Final[Mapping[str, frozenset[str]]] = {
+    "kubernetes_clusters": frozenset(
+        {"administratorConfiguration", "controlPlaneNodeConfiguration", "kubernetesVersion"}
+    ),
+    "agent_pools": _UPDATABLE_FIELDS,
+    "virtual_machines": frozenset({"vmImageRepositoryCredentials"}),
+}
 
 Values = Mapping[str, Any]
 
@@ -87,7 +96,7 @@ def _add_pending(changes: list[ArmChange], failed_change: Values, target: Target
     properties, values = _build_updatable(pending_target, pools[name] if is_pool else planned)
     part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
     expected = {part: properties[part] for part in part_names}
-    base_body = read_opaque_body(values) if failed_change.get("body") else {}
+    base_body = _select_updatable(pending_target, read_opaque_body(values)) if failed_change.get("body") else {}
     # a change in progress is awaited, and sent again if it fails
     has_failed = not failed_change.get("in_progress")
     retry = ArmChange(
@@ -99,6 +108,15 @@ def _add_pending(changes: list[ArmChange], failed_change: Values, target: Target
             combined = replace(change, body=body, expected={**expected, **(change.expected or {})}, is_retry=has_failed)
             return [*changes[:number], combined, *changes[number + 1 :]]
     return [*changes, retry]
+
+
+def _select_updatable(target: Target, body: Values) -> dict[str, Any]:
+    """Select the members of a body that a PATCH may have."""
+    properties = {
+        name: part for name, part in (body.get("properties") or {}).items() if name in PATCH_PROPERTIES[target.kind]
+    }
+    tags = {"tags": body["tags"]} if "tags" in body else {}
+    return {**tags, **({"properties": properties} if properties else {})}
 
 
 def _build_updatable(target: Target, values: Values) -> tuple[dict[str, Any], Values]:
@@ -233,10 +251,43 @@ def _build_update(
     """Build the update of an existing resource, including the changed part of its azure block; nothing if
     equal.
     """
-    extra = diff_bodies(read_opaque_body(prior), read_opaque_body(planned))
+    recorded = read_opaque_body(prior)
+    extra = diff_bodies(recorded, read_opaque_body(planned))
+    if recorded:
+        _check_fixed_members(target, extra)
+    extra = _select_updatable(target, extra)  # a body added to an imported object may describe what exists
     if expected or extra:
         body = merge_bodies(extra, {"properties": expected}) if expected else extra
         yield ArmChange(Verb.UPDATE, target, body, expected, reduction=reduction)
+
+
+def _check_fixed_members(target: Target, body: Values) -> None:
+    """Raise ProviderProblem for changed members of an azure block outside of a PATCH."""
+    fixed = [".".join(path) for path in _list_leaves(_select_fixed(target, body))]
+    if fixed:
+        names = format_first(fixed, _MAX_FIXED)
+        raise ProviderProblem(
+            f"Azure cannot change {names} of {target.title} after its creation. Undo the change of the azure block, or "
+            "re-create the object: -replace=ADDRESS for a cluster or VM, another name for a pool."
+        )
+
+
+def _select_fixed(target: Target, body: Values) -> dict[str, Any]:
+    """Select the members of a body outside of a PATCH."""
+    fixed = {name: part for name, part in body.items() if name not in {"properties", "tags"}}
+    properties = body.get("properties")
+    allowed = PATCH_PROPERTIES[target.kind]
+    extra = {name: part for name, part in properties.items() if name not in allowed} if properties else {}
+    return {**fixed, **({"properties": extra} if extra else {})}
+
+
+def _list_leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """List the paths of the scalars and lists in a body."""
+    if isinstance(value, Mapping) and value:
+        for name, part in value.items():
+            yield from _list_leaves(part, (*path, name))
+    elif path:
+        yield path
 
 
 # --- VMs -----------------------------------------------------------------------------------------

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from nexusform.domains.azure.providers.azure_changes import SiteContext, build_changes
-from nexusform.domains.azure.providers.azure_requests import Verb
-from nexusform.interfaces.plugins import ChangeRequest, ObjectKey
+from typing import Any
+
+import pytest
+
+from nexusform.domains.azure.providers.azure_changes import PATCH_PROPERTIES, SiteContext, build_changes
+from nexusform.domains.azure.providers.azure_requests import ArmChange, Verb
+from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem
 
 AROUND = SiteContext("lab-rg", {"location": "eastus"}, str)
 PLANE = {"count": 1, "vm_sku_name": "NC_G6_28_v1"}
@@ -27,3 +31,49 @@ def test_pools_go_in_the_order_of_their_blocks() -> None:
     request = ChangeRequest(key, "nexus_kubernetes_cluster.c", _cluster(*pools, "last"), _cluster("last"))
     changes = build_changes(request, AROUND)
     assert [(change.verb, change.target.names[1]) for change in changes] == [(Verb.DELETE, name) for name in pools]
+
+
+def change_body(before: dict[str, Any], after: dict[str, Any]) -> list[ArmChange]:
+    prior, planned = ({**_cluster("a"), "azure": {"body": body}} for body in (before, after))
+    key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
+    return build_changes(ChangeRequest(key, "nexus_kubernetes_cluster.c", prior, planned), AROUND)
+
+
+NETWORK = {"properties": {"networkConfiguration": {"cniNetworkId": "/n/a", "podCidrs": ["10.0.0.0/16"]}}}
+
+
+def test_members_outside_of_a_patch_are_errors_by_name() -> None:
+    after = {
+        "location": "westus",
+        "properties": {"networkConfiguration": {"cniNetworkId": "/n/b", "podCidrs": ["10.1.0.0/16"]}},
+    }
+    with pytest.raises(ProviderProblem) as problem:
+        change_body({"location": "eastus", **NETWORK}, after)
+    for name in (
+        "location",
+        "properties.networkConfiguration.cniNetworkId",
+        "properties.networkConfiguration.podCidrs",
+    ):
+        assert name in str(problem.value)
+
+
+def test_a_patch_has_the_members_of_the_sdk() -> None:
+    models = pytest.importorskip("azure.mgmt.networkcloud.models")
+    for kind, model in (
+        ("kubernetes_clusters", models.KubernetesClusterPatchProperties),
+        ("agent_pools", models.AgentPoolPatchProperties),
+        ("virtual_machines", models.VirtualMachinePatchProperties),
+    ):
+        assert {field._rest_name for field in model()._attr_to_rest_field.values()} == PATCH_PROPERTIES[kind]
+
+
+def test_tags_and_administrators_are_sent() -> None:
+    administrators = {"administratorConfiguration": {"sshPublicKeys": [{"keyData": "k"}]}}
+    after = {"tags": {"a": "b"}, "properties": {**NETWORK["properties"], **administrators}}
+    [change] = change_body(NETWORK, after)
+    assert change.verb is Verb.UPDATE
+    assert change.body == {"tags": {"a": "b"}, "properties": administrators}
+
+
+def test_a_body_added_to_an_imported_cluster_is_not_sent() -> None:
+    assert change_body({}, NETWORK) == []
