@@ -111,7 +111,7 @@ def _add_pending(changes: list[ArmChange], failed_change: Values, target: Target
 
 
 def _select_updatable(target: Target, body: Values) -> dict[str, Any]:
-    """Select the members of a body that a PATCH may have."""
+    """Select the members of a body allowed in a PATCH."""
     properties = {
         name: part for name, part in (body.get("properties") or {}).items() if name in PATCH_PROPERTIES[target.kind]
     }
