@@ -31,6 +31,9 @@ CONFLICT: Final = "conflicting-arguments"
 MISSING: Final = "missing-required-argument"
 
 
+NO_SELECTOR: Final = ("resource_selector",)  # path of the error for a placement without selectors
+
+
 class FleetKind(Struct, frozen=True):
     """Kind of the fleet API. `spec` is the schema of its blocks."""
 
@@ -73,6 +76,8 @@ class FleetKind(Struct, frozen=True):
         """Return all problems: of the manifest, of names, and the findings about its arguments."""
         if attributes.get("manifest") is UNKNOWN:
             return []
+        if attributes.get("lenient") is True:
+            findings = [finding for finding in findings if finding.path != NO_SELECTOR]
         document = self.read_document(attributes)
         problems = self._check_names(attributes, document)
         if document is None:

@@ -26,7 +26,7 @@ from nexusform.domains.fleet.scheduling.validation import (
     check_selector,
 )
 from nexusform.domains.fleet.types.fleet_arguments import check_amounts, read_placement
-from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
+from nexusform.domains.fleet.types.fleet_kinds import NO_SELECTOR, FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS, PLACEMENT_VALUES
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.pod_kind import POD
@@ -96,6 +96,8 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
         if placement.policy.placement_type is PlacementType.PICK_FIXED and is_empty and is_configured:
             text = "affinity must be nil for policy type PickFixed, only valid for PickAll and PickN"
             yield build_error(("policy", "affinity"), text)
+    if not placement.selectors:
+        yield build_error(NO_SELECTOR, "resourceSelectors should have at least 1 item: add a resource_selector block")
     for i, selector in enumerate(placement.selectors):
         path = ("resource_selector", i)
         yield from check_selector(selector.labels, (*path, "label_selector"))

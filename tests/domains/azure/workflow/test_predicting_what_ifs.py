@@ -163,3 +163,14 @@ def test_a_cluster_comes_before_its_pool_anyway(capsys: pytest.CaptureFixture[st
 def ids_of(answer: tuple[int, dict[str, Any], str]) -> set[str]:
     """The ids of what a report says."""
     return {each["id"] for each in answer[1]["diagnostics"]}
+
+
+@pytest.mark.parametrize("form", [what_if, stack])
+def test_an_unsupported_resource_does_not_stop_the_others(capsys: pytest.CaptureFixture[str], form: Any) -> None:
+    unsupported = one(NEW.replace("/edge", "/other"), "Unsupported", unsupportedReason="no what-if here")
+    changes = form(one(NEW, "Create", body(NEW, PARTS)), unsupported)
+    code, report, err = predict(capsys, changes)
+    assert (code, {row["action"] for row in report["placement_changes"]}) == (0, {"place"}), err
+    (finding,) = [found for found in report["diagnostics"] if found["id"] == "resource-not-predicted"]
+    assert "Azure could not predict other" in finding["detail"]
+    assert predict(capsys, [*changes, "-fail-on=moved:0"])[0] == 1

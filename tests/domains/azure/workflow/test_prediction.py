@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from collections.abc import Mapping
@@ -515,3 +516,23 @@ def test_a_failed_prediction_replaces_older_reports(capsys: pytest.CaptureFixtur
     assert "Plan failed." in Path("r.md").read_text()
     assert json.loads(Path("r.json").read_text())["errored"] is True
     capsys.readouterr()
+
+
+def test_a_plan_without_nexus_resources_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    write()
+    code, out, _ = predict(capsys)
+    assert code == 0
+    assert "Nothing to predict. The plan contains no Azure Operator Nexus resources." in " ".join(out.split())
+    assert "No changes" not in out
+    assert predict(capsys, "-fail-on=empty:0")[0] == 1
+
+
+def test_a_plan_is_read_from_stdin(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    write(cluster("a"))
+    content = Path("plan.json").read_bytes()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert run_command_line(["predict", "-terraform-plan=-", f"-inventory={EXPORT}"]) == 0
+    assert "3 to place" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+    assert run_command_line(["predict", "-terraform-plan=-", f"-inventory={EXPORT}"]) == 1
+    assert "There is no plan on stdin." in capsys.readouterr().err

@@ -550,6 +550,11 @@ def test_a_placement_cannot_depend_on_what_another_decides() -> None:
         + placement(pick_n(1))
         + """
 resource "fleet_cluster_resource_placement" "q" {
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "q"
+  }
   policy {
     placement_type = "PickFixed"
     cluster_names  = keys(fleet_cluster_resource_placement.p.bindings)

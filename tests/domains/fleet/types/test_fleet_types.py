@@ -403,3 +403,9 @@ variable "names" {
     found = validate_directory(CommandContext(directory=str(tmp_path)))
     assert [(d.summary, d.detail) for d in found.diagnostics if d.severity is Severity.ERROR] == []
     good(plan(text + member("a"), variables=("n=1", 'names=["a"]')))
+
+
+def test_a_placement_needs_a_resource_selector() -> None:
+    text = f'{hub()}\nresource "{KIND}" "p" {{\n}}\n'
+    ((detail, _),) = refused(text)
+    assert detail == "ResourceSelectors should have at least 1 item: add a resource_selector block."

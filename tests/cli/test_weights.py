@@ -1,0 +1,77 @@
+"""Warnings and errors have the weight of what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+
+CONFIGURATION = """
+resource "nexus_site" "lab" {}
+resource "nexus_rack" "r" {
+  count         = 2
+  site_id       = nexus_site.lab.id
+  name          = "r${count.index}"
+  machine_count = 2
+}
+resource "nexus_kubernetes_cluster" "core" {
+  site_id = nexus_site.lab.id
+  control_plane {
+    count       = 3
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  depends_on = [nexus_rack.r]
+}
+"""
+Result = tuple[int, str]
+
+
+@pytest.fixture
+def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """Run a command line in a directory with a configuration; return the exit code and all output."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    Path("main.nf.hcl").write_text(CONFIGURATION)
+
+    def call(*arguments: str) -> Result:
+        code = run_command_line(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
+
+    return call
+
+
+def test_a_rename_that_destroys_vms_is_the_first_thing_in_every_report(nf: Callable[..., Result]) -> None:
+    assert nf("apply", "-auto-approve")[0] == 0
+    Path("main.nf.hcl").write_text(CONFIGURATION.replace('"core"', '"packet_core"'))
+    code, text = nf("plan", "-report=markdown:plan.md", "-report=html:plan.html")
+    assert code == 0
+    assert text.lstrip().startswith("╷\n│ Warning: A rename without a moved block destroys VMs")
+    assert "3 VMs would be destroyed." in " ".join(text.replace("│", " ").split())
+    block = "moved {\n  from = nexus_kubernetes_cluster.core\n  to   = nexus_kubernetes_cluster.packet_core\n}"
+    comment = Path("plan.md").read_text()
+    assert f"```hcl\n{block}\n```" in comment.partition("<details>")[0]
+    page = Path("plan.html").read_text()
+    assert page.index("A rename without a moved block") < page.index('id="racks"')
+    Path("moved.nf.hcl").write_text(block)
+    assert "Warning" not in nf("plan")[1]
+
+
+def test_a_replacement_of_several_instances_names_each(nf: Callable[..., Result]) -> None:
+    assert nf("apply", "-auto-approve")[0] == 0
+    code, text = nf("plan", "-replace=nexus_rack.r")
+    assert code == 1
+    assert "  -replace='nexus_rack.r[0]'" in text
+    assert "  -replace='nexus_rack.r[1]'" in text
+    assert "nexus_site.lab" in nf("plan", "-replace=nexus_site.lab")[1]
+
+
+def test_a_plan_without_resources_fails_on_empty(nf: Callable[..., Result]) -> None:
+    assert nf("plan", "-fail-on=empty:0")[0] == 0
+    Path("main.nf.hcl").write_text("")
+    code, text = nf("plan", "-fail-on=empty:0")
+    assert code == 1
+    assert "the plan contains no resources; -fail-on=empty:0" in " ".join(text.replace("│", " ").split()).lower()
