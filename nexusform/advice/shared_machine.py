@@ -22,7 +22,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
         owners.setdefault(pool.owner, []).append(pool)
     findings: list[Diagnostic] = []
     for pools in owners.values():
-        # Return machines with more than one VM of the cluster: name -> the pools of its VMs, by machine name.
+        # Machines with more than one VM of the cluster: name -> the pools of its VMs, by machine name.
         pools_by_machine: dict[str, list[str]] = {}
         for pool in pools:
             for vm in pool.vms.values():

@@ -132,7 +132,7 @@ def _apply_change(
     """Apply the change; return whether it succeeded, or with -dry-run whether it would."""
     context = create_context(arguments.state)
     if arguments.dry_run:
-        # Return whether a change would succeed; nothing is locked or written.
+        # Whether a change would succeed; nothing is locked or written.
         reading = read_state(context)
         diagnostics = list(reading.diagnostics)
         new_state = None

@@ -113,7 +113,7 @@ class DocumentCipher:
         with require_cryptography("Encryption needs"):
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-        # Return the key of a document, derived once.
+        # The key of a document, derived once.
         meta = header.get("meta")
         if not isinstance(meta, dict):
             raise EncryptionProblem("the document has no metadata of its key.")

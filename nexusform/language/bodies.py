@@ -76,7 +76,7 @@ def decode_body(
             blocks.append(block)
         else:
             diagnostics.append(problem)
-    # Return the opening brace of a block, so that its header is displayed; the end of a whole file.
+    # The opening brace of a block, so that its header is displayed; the end of a whole file.
     if body.span.start.line == 1 and body.span.start.column == 1:
         missing_span = body.end_span
     else:

@@ -43,7 +43,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     state, problems = context.read_state(query)
     if state is None:
         return DataResult({}, problems)
-    # Return the current objects of known types by address, in order of creation.
+    # The current objects of known types by address, in order of creation.
     current = [
         (str(address), instance.current)
         for address, instance in state.instances.items()

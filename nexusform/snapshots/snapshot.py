@@ -284,7 +284,7 @@ def _build_site(
     vms = chain.from_iterable(pool.vms for pool in pools)
     names = set(chain.from_iterable(vm.names for vm in vms))
     unmanaged_vms = place_unmanaged_vms(site, names)
-    # Return the supplies of a site read by a provider.
+    # The supplies of a site read by a provider.
     candidates = [(site_object, read_recorded_supplies(site_object.note)) for _, site_object in layout.objects]
     matches = (
         supplies for site_object, supplies in candidates if supplies and site_object.attributes.get("name") == site.id

@@ -35,7 +35,7 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
     if suggested_name:
         yield from _suggest_name(text, range_in_file, suggested_name)
     if finding.id == "invalid-character":
-        # Yield the line with straight quotes in place of curly ones.
+        # The line with straight quotes in place of curly ones.
         start = text.rfind(b"\n", 0, range_in_file.start) + 1
         end = text.find(b"\n", start)
         line = text[start : end if end >= 0 else len(text)].decode(errors="replace")

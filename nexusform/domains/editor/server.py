@@ -96,7 +96,7 @@ class EditorState(Struct):
         location = create_editor_context(directory, dict(os.environ), self.unsaved_texts)
         validation = validate_directory(location)
         by_file: dict[str, list[tuple[Marker, Diagnostic]]] = {}
-        # Return the further findings of the last plan, if the module is unchanged since.
+        # The further findings of the last plan, if the module is unchanged since.
         known_keys = {(finding.id, finding.subject) for finding in validation.diagnostics}
         findings = self.previews.get(directory, PlacementPreview()).findings
         new_findings = [finding for finding in findings if (finding.id, finding.subject) not in known_keys]

@@ -45,7 +45,7 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
     if label is not None:
         return list(_suggest_types(label[1], label[2]))
     name = _NAME.match(line_prefix)
-    # Return the argument of the value being typed: on this line, or in open brackets above.
+    # The argument of the value being typed: on this line, or in open brackets above.
     assignment = _ASSIGNED.match(line_prefix)
     if assignment is not None:
         argument = assignment[1]
@@ -93,7 +93,7 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
     body = blocks[-1].body
     set_names = {attribute.name for attribute in body.attributes} if isinstance(body, Body) else set()
     length = len(typed_text.encode())
-    # Yield suggestions for arguments not set yet, required ones first.
+    # Suggestions for arguments not set yet, required ones first.
     for name, attribute in sorted(schema_lookup.list_settable(schema), key=lambda item: not item[1].required):
         if name not in set_names:
             detail = describe_type(attribute.type) + (", required" if attribute.required else "")

@@ -86,7 +86,7 @@ class Exploration:
     def __init__(self, run: Run) -> None:
         self._run = run
         self.base = self._plan_configuration(self.configuration, ())
-        # Yield the configuration path of each pool's count.
+        # The configuration path of each pool's count.
         count_paths: list[tuple[str, tuple[Address, ValuePath]]] = []
         for table in self.base.placement_tables:
             path: ValuePath | None = None

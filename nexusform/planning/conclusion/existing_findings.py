@@ -41,7 +41,7 @@ class _PlanActions(Struct, frozen=True):
 def mark_existing_findings(plan: Plan) -> Plan:
     """Return the plan with its existing findings marked."""
     actions = _collect_actions(plan)
-    # Return the resources with clusters without surge capacity both before and after the plan.
+    # The resources with clusters without surge capacity both before and after the plan.
     new_shortages: set[tuple[str, str]] = set()
     for row in plan.capacity:
         new_shortages |= {(row.site_id, cluster) for cluster in _find_new_surge_shortages(row)}
@@ -88,7 +88,7 @@ def _collect_actions(plan: Plan) -> _PlanActions:
     pods_of_plan = [(row, effect) for row, effect in effects if KINDS[row.kind].runs_on_vms]
     changed_pods = [row for row, _ in pods_of_plan if row.action is not PlacementAction.KEEP]
     vm_effects = {effect for row, effect in effects if row.kind == VM}
-    # Return the resources changed or imported by the plan.
+    # The resources changed or imported by the plan.
     changed_resources = frozenset(
         str(change.address)
         for change in plan.changes

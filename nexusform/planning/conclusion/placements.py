@@ -176,7 +176,7 @@ def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]
     for vms in objects:
         if not vms.placements.explanations or vms.request.demand is None:
             continue
-        # Return the names of the requested VMs by key.
+        # The names of the requested VMs by key.
         names: dict[VmKey, str] = {}
         for pool in vms.request.demand.pools:
             for number, name in zip(pool.numbers, pool.names, strict=True):

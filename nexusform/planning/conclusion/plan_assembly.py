@@ -333,7 +333,7 @@ def _measure_certainty(
         keep_outcomes=has_separation_rules,
         progress=request.progress,
     )
-    # Return the prediction records of earlier plans by site id.
+    # The prediction records of earlier plans by site id.
     records: dict[str, PredictionRecord] = {}
     for address in prior.instances:
         current = prior.get_object(address)
@@ -451,7 +451,7 @@ def _complete_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagn
     if is_errored:  # a plan that cannot be applied excludes nothing
         unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE]
     state = request.state
-    # Return the objects read by providers that differ from state.
+    # The objects read by providers that differ from state.
     instances = request.state.instances
     refreshed_objects = {
         address: observed

@@ -223,7 +223,7 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
     creation_numbers = {
         address: vms.instance.prior.creation for address, vms in rolling.items() if vms.instance.prior is not None
     }
-    # Return the addresses of rolling VMs by owner, pool and number in terms of the placement rule.
+    # The addresses of rolling VMs by owner, pool and number in terms of the placement rule.
     owners = {}
     for address, vms in rolling.items():
         for key, trigger in vms.request.actions.recreations.items():

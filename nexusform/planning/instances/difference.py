@@ -351,7 +351,7 @@ def _build_key_reader(instance: Instance, evaluation: Evaluation) -> Callable[[E
 def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:
     """Return the target of a reference `T.N` or `T.N[key]`, with any path; None for others."""
     if isinstance(expression, Traversal):
-        # Return the target of `T.N`, `T.N["key"]` or `T.N.path`; None without a name after the type.
+        # The target of `T.N`, `T.N["key"]` or `T.N.path`; None without a name after the type.
         if not expression.steps or not isinstance(expression.steps[0], TraverseAttribute):
             return None
         name, steps = expression.steps[0].name, expression.steps[1:]

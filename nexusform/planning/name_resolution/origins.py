@@ -132,7 +132,7 @@ class ValueOrigins:
             if call_input is not None:
                 return _Definition(name, call_input[0], instance.parent, instance.repetition)
         if root == "module" and name in module.calls:
-            # Return the definition of a referenced module output.
+            # The definition of a referenced module output.
             step = traversal.steps[1] if len(traversal.steps) > 1 else None
             key = step.key if isinstance(step, syntax.TraverseIndex) else None
             output = _get_name_at(traversal, 1 if key is None else 2)

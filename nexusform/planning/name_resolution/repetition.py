@@ -180,7 +180,7 @@ class ObjectView(Struct):
         recorded = attributes.get(name)
         presented = recorded if self.present is None else self.present(attributes, name)
         if self.sensitive and presented is not recorded:
-            # Yield the paths of presented values that state has not recorded.
+            # The paths of presented values that state has not recorded.
             if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
                 sensitive.append(())
             else:

@@ -63,7 +63,7 @@ def build_prior_state(request: PlanRequest) -> PriorState:
     moved_state, problems = apply_moves(request.configuration, request.state)
     imports = request.imports if request.mode is Mode.NORMAL else {}
     state = add_imports(moved_state.state, imports)
-    # Return the recorded instances as observed by the providers (None: missing).
+    # The recorded instances as observed by the providers (None: missing).
     observed = rename_refreshed(request.refreshed_objects, moved_state.previous)
     instances = dict(state.instances)
     for address, current in observed.items():

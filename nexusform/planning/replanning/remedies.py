@@ -266,7 +266,7 @@ def _try_more_zones(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
 
 def _iterate_zone_additions(shortage: _TrialInput) -> Iterator[Sequence[str]]:
     """Yield zones to add, the fewest first; finally all of them, if there are too many combinations."""
-    # Return the zones of every site, from the racks of the plan.
+    # The zones of every site, from the racks of the plan.
     zones_of_sites: dict[str, set[str]] = {}
     for _, rack in shortage.racks:
         if rack.get("status") != "planned":
@@ -356,7 +356,7 @@ def _format_fit(pools: Sequence[UnplacedPool]) -> str:
 
 def _try_other_order(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
     """Try the failing clusters before the other new ones, then all new ones larger first."""
-    # Return the new clusters in planning order: name, and total host memory in MiB.
+    # The new clusters in planning order: name, and total host memory in MiB.
     skus = CATALOGUES[NEWEST].vm_skus
     new: dict[Address, tuple[str, int]] = {}
     created_addresses = {change.address for change in shortage.plan.changes if change.action is Action.CREATE}

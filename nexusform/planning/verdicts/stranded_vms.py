@@ -94,7 +94,7 @@ def find_lost_forgotten_vms(
             if vm[:2] in prior_machines and _is_host_lost(instance, vm, site):
                 lost_vms.setdefault(address, []).append(vm)
         if address in lost_vms and not (instance.is_removed or instance.is_replaced):
-            # Return the note of a rack or machine without these VMs.
+            # The note of a rack or machine without these VMs.
             prior = instance.prior.private if instance.prior is not None else None
             note = dict(instance.private or prior or {})
             removed_keys = {vm[1:] for vm in lost_vms[address]}

@@ -32,7 +32,7 @@ def find_recreated_machines(
         (address, instance.current.attributes) for address, instance in instances if instance.current is not None
     )
     before = build_inventory(recorded, types)
-    # Return the address of the new resource for each re-created site, rack or machine.
+    # The address of the new resource for each re-created site, rack or machine.
     created = {str(instance.address) for instance in blocks.instances.values() if instance.action in _CREATE_ACTIONS}
     created_by_key = {key: address for key, address in _iterate_offers(blocks.inventory) if address in created}
     causes = {

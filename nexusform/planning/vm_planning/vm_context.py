@@ -79,7 +79,7 @@ class HintTargets:
         for owner, index, attributes in chain.from_iterable(hints_by_owner.values()):
             if not owner.placements.vms or owner is vms:
                 continue
-            # Return a hard hint as it binds its target: with, or away from, the owner's VMs.
+            # A hard hint as it binds its target: with, or away from, the owner's VMs.
             placements = [vm.placement for vm in owner.placements.vms.values()]
             hint = Hint(
                 is_affinity=attributes["hint_type"] == "Affinity",

@@ -323,7 +323,7 @@ class _VmPlanner:
         is_existing = instance.prior is not None and not _has_changed_argument(instance)
         if is_existing and vms.is_unchanged and not self.blocks.inventory.skus:
             return {}
-        # Return the prior computed attributes; none for a new or replaced object.
+        # The prior computed attributes; none for a new or replaced object.
         before = instance.before
         if before is None or instance.is_replaced:
             prior_computed = {}

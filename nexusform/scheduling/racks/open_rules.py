@@ -223,7 +223,7 @@ def choose_placement(
 ) -> Record | None:
     """Choose the placement of the VM; None if nothing fits. Counts nothing."""
     site = ledger.site
-    # Return the machines that no filter rejects; the last resort only if it is alone.
+    # The machines that no filter rejects; the last resort only if it is alone.
     usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
     passing: list[int] = list(range(len(ledger.site.machines)))
     for _, find_rejection in build_machine_checks(ledger, usage, demand):

@@ -351,7 +351,7 @@ def resolve_import_address(
         address = parse_address(text)
     except AddressProblem as problem:
         return None, None, [build_error("invalid-address", str(problem))]
-    # Return the blocks of managed resources of all modules by address.
+    # The blocks of managed resources of all modules by address.
     blocks: dict[str, ResourceBlock] = {}
     for module in iterate_modules(project.configuration.root):
         managed = [block for block in module.resources.values() if block.mode == "managed"]

@@ -125,7 +125,7 @@ def create_flaw_check(
     }
     blocks_with_errors: set[str] = set()
     for item in errors:
-        # Return the resource and data blocks of a diagnostic: all at its location.
+        # The resource and data blocks of a diagnostic: all at its location.
         subject = item.subject
         blocks_at_location = {str(b.address) for b in blocks if subject is not None and _is_within(subject, b.span)}
         try:

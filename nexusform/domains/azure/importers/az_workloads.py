@@ -256,7 +256,7 @@ def read_virtual_machines(items: Iterable[Item]) -> list[ListedVm]:
             item.report("name", "duplicate-vm", f'the VM "{name}" is listed twice.')
             continue
         names.add(name)
-        # Return the GiB on the machine's own disk; a persistent OS disk is on the storage appliance.
+        # The GiB on the machine's own disk; a persistent OS disk is on the storage appliance.
         profile = item.read_object("storageProfile")
         disk = profile.read_object("osDisk") if profile else None
         if disk is None or (disk.read_text("createOption") or "Ephemeral").lower() == "persistent":

@@ -196,7 +196,7 @@ def _build_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterat
     timed: list[_TimedVm] = []
     for cluster in inventory.clusters:
         timed += _order_nodes(cluster, skus)
-    # Return the plain VMs on a machine, each with its sort key.
+    # The plain VMs on a machine, each with its sort key.
     for vm in inventory.virtual_machines:
         if vm.placement is not None:
             size = f"{vm.shape.cpu_cores} vCPU"

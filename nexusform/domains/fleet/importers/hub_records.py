@@ -83,7 +83,7 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
 def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
     """Yield the staged runs that started or failed to start."""
     manifests = tuple(manifests)
-    # Return the granted approval requests by namespace and name of their run.
+    # The granted approval requests by namespace and name of their run.
     approvals: dict[tuple[str, str], list[str]] = {}
     for manifest in manifests:
         if manifest.kind in APPROVAL_KINDS and _has_condition(get_mapping(manifest.body, "status"), "Approved"):

@@ -93,7 +93,7 @@ def build_member(configuration: FleetMember, cluster: NodeCluster | None, reques
     sku_counts = Counter(sku.name for sku in cluster.skus)
     properties = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
     properties[NODE_COUNT] = str(len(cluster.nodes))
-    # Return the sums over the nodes of a cluster; `requests` are those of its pods.
+    # The sums over the nodes of a cluster; `requests` are those of its pods.
     cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
     resources = ResourceUsage(
         _build_quantities(cluster.total_size.cpu, cluster.total_size.memory),

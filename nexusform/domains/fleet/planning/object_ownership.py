@@ -55,7 +55,7 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
     seen_objects: set[ObjectIdentity] = set().union(*direct.values()) if direct else set()
     shared_objects: set[ObjectIdentity] = set()
     for placement in placements:
-        # Return the objects that a placement selects, has in snapshots, or has on a cluster.
+        # The objects that a placement selects, has in snapshots, or has on a cluster.
         objects = collect_identities(placement.selection.manifests)
         for snapshot in placement.snapshot_store.snapshots:
             objects |= collect_identities(snapshot.objects)

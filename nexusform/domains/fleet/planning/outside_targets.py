@@ -107,7 +107,7 @@ def keep_on_forgotten_members(
     """Return the rows with removals on forgotten members replaced by `forget`: their objects keep running
     unmanaged. Pods on removed nodes are not kept.
     """
-    # Yield the names of forgotten members and of their clusters, each with the cluster id.
+    # The names of forgotten members and of their clusters, each with the cluster id.
     forgotten_members: list[tuple[str, str]] = []
     for instance in blocks.instances.values():
         if instance.type.kind is PlanningKind.MEMBER and instance.action is Action.FORGET and instance.before:
@@ -146,7 +146,7 @@ def _build_context(
     vms = tuple(vms)
     instances, registries = blocks.prior.instances, blocks.request.registries
     recorded_members = _collect_member_names(instances, registries)
-    # Return the node names before the plan, by cluster id.
+    # The node names before the plan, by cluster id.
     nodes: dict[str, set[str]] = {}
     for vm_object in vms:
         if vm_object.prior.demand is not None:

@@ -34,7 +34,7 @@ def build_planned_member(
     """
     if not _is_on_hub(instance, configuration.name, observed):
         return configuration
-    # Return the previously configured member, if any.
+    # The previously configured member, if any.
     previous = (
         instance.type.build_fleet_object(instance.before)
         if instance.type.build_fleet_object and instance.before

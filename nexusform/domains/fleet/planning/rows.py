@@ -180,7 +180,7 @@ def _determine_action(
     rolled_overrides = cluster in placement.rollout.clusters and placement.has_override_change(binding)
     new_resources = prior.resource_snapshot != binding.resource_snapshot
     if prior.state is not binding.state or new_resources or rolled_overrides:
-        # Return the trigger of a changed binding: unscheduled, picked again, or other resources.
+        # The trigger of a changed binding: unscheduled, picked again, or other resources.
         if binding.state is BindingState.UNSCHEDULED:
             trigger = _find_removal_trigger(placement, binding.cluster)
         elif prior.state is BindingState.UNSCHEDULED and binding.cluster in placement.scheduling.pick_triggers:

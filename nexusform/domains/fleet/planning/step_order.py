@@ -118,7 +118,7 @@ def compute_step_order(
     for changed in changed_objects:
         requested = changed.versions[-1]
         checks = _AWAITED.get(type(requested), ())
-        # Return the key of the placement affected by a step; "" if it is unknown.
+        # The key of the placement affected by a step; "" if it is unknown.
         if isinstance(requested, FleetApproval):
             run = runs.get(requested.run_key)
             key = run.build_key(run.placement) if run is not None else ""

@@ -93,7 +93,7 @@ def _find_limitations(plan: Plan, registries: Registries) -> Iterator[str]:
     ]
     if evictions:
         titles["evictions"] = evictions
-    # Yield the runs created together with their placement.
+    # The runs created together with their placement.
     runs: list[str] = []
     created = [change for change in plan.changes if change.after and change.action is Action.CREATE]
     placement_ids = {(change.after or {}).get("id") for change in created if change.address.type in _PLACEMENTS}

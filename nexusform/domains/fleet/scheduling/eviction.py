@@ -86,7 +86,7 @@ def _check_eviction(cluster: str, target: EvictionTarget, budget: DisruptionBudg
     if target.placement_type is PlacementType.PICK_ALL and _is_misconfigured(budget):
         return False, MISCONFIGURED
     available = sum(b.cluster in target.available_clusters for b in target.bindings)
-    # Return the number of further allowed evictions; negative if the budget is already violated.
+    # The number of further allowed evictions; negative if the budget is already violated.
     desired = target.number or 0
     if budget.max_unavailable is not None:
         allowed_count = budget.max_unavailable.compute(desired) - (len(target.bindings) - available)

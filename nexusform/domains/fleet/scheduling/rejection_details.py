@@ -30,7 +30,7 @@ def _describe_terms(
     """Yield the mismatches of each required term; one matching term is enough."""
     terms, member = request.policy.required_terms or (), member_list.members[position]
     for number, term in enumerate(terms, 1):
-        # Return the mismatches of a term: labels first, properties only if all labels match.
+        # The mismatches of a term: labels first, properties only if all labels match.
         label_mismatches = list(_find_label_mismatches(term.label_selector or LabelSelector(), member.labels))
         if label_mismatches:
             mismatches = label_mismatches

@@ -207,7 +207,7 @@ def list_run_steps(plan: RunPlan, run: str, failing: frozenset[str] = frozenset(
         if not stage.clusters:
             continue
         steps += _build_task_steps(stage.before, stage.name, f"{run}-before-{stage.name}")
-        # Yield the clusters of a stage in start order; last those without a free slot.
+        # The clusters of a stage in start order; last those without a free slot.
         started_count, free_slots = 0, stage.concurrency
         while free_slots and started_count < len(stage.clusters):
             group = stage.clusters[started_count : started_count + free_slots]

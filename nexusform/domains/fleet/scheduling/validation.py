@@ -92,15 +92,11 @@ def check_policy(policy: Policy) -> list[Problem]:
         problems += _check_number(policy.number_of_clusters)
         for i, constraint in enumerate(policy.spread_constraints):
             problems += _check_spread(constraint, ("topology_spread_constraint", i))
-        preferred_problems: list[Problem] = []
         for i, term in enumerate(policy.preferred_terms):
             path: Path = (*_PREFERRED, i)
             if abs(term.weight) > MAX_WEIGHT:
-                preferred_problems.append(
-                    build_error((*path, "weight"), f"weight must be from -100 to 100, got {term.weight}")
-                )
-            preferred_problems += _check_preference(term.preference, (*path, "preference"))
-        problems += preferred_problems
+                problems.append(build_error((*path, "weight"), f"weight must be from -100 to 100, got {term.weight}"))
+            problems += _check_preference(term.preference, (*path, "preference"))
     return problems + _check_required(policy) + check_tolerations(policy.tolerations)
 
 

@@ -136,7 +136,7 @@ def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> 
         return Trigger.CLUSTER_LABELS_CHANGED
     if not set(old_member.taints) <= set(new_member.taints):
         return Trigger.TAINT_REMOVED
-    # Return True if properties, resource usage or namespaces changed.
+    # True if properties, resource usage or namespaces changed.
     is_properties_changed = (
         old_member.properties != new_member.properties
         or old_member.resources != new_member.resources

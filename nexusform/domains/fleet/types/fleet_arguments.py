@@ -212,7 +212,7 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
     """Return a placement. `arguments` are its blocks, from the configuration or its manifest."""
     strategy = arguments.get("strategy") or {}
     report_back = strategy.get("report_back_strategy") or {}
-    # Return an apply_strategy block; absent arguments get their default.
+    # An apply_strategy block; absent arguments get their default.
     values = strategy.get("apply_strategy") or {}
     texts = {
         name: str(values[name])

@@ -176,7 +176,7 @@ def build_hub_answer(reader: ManifestReader, argument: Path, attributes: Mapping
     reader.manifests = _clean_objects(manifests, placements)
     evictions = {eviction.name: eviction for eviction in read_evictions(manifests)}
     values = sort_by_kind(reader, argument, attributes)
-    # Return the managing tools by kind and name of their objects.
+    # The managing tools by kind and name of their objects.
     managers: dict[str, str] = {}
     for manifest in reader.manifests:
         manager = find_manager(manifest)

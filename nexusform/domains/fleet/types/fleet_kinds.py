@@ -81,7 +81,7 @@ class FleetKind(Struct, frozen=True):
         document = self.read_document(attributes)
         problems = self._check_names(attributes, document)
         if document is None:
-            # Yield the problems of an object without a manifest.
+            # The problems of an object without a manifest.
             for name, attribute in self.spec.attributes.items():
                 if attribute.required and attributes.get(name) is None:
                     problems.append(Problem((), MISSING, f'The argument "{name}" is required, or a manifest.'))

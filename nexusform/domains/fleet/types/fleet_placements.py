@@ -90,7 +90,7 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
         for problem in check_policy(placement.policy):
             yield problem.prepend_path("policy")
         yield from _check_integers(arguments)
-        # Yield an error for an empty affinity block, which the scheduler ignores and the API rejects.
+        # An error for an empty affinity block, which the scheduler ignores and the API rejects.
         is_empty = placement.policy.required_terms is None and not placement.policy.preferred_terms
         is_configured = (arguments.get("policy") or {}).get("affinity") is not None
         if placement.policy.placement_type is PlacementType.PICK_FIXED and is_empty and is_configured:

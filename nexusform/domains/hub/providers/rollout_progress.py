@@ -210,7 +210,7 @@ def _find_pending(
     expected_failures: list[str] = []
     for binding in placement_objects.bindings:
         predicted = planned.get(_get_cluster(binding)) or {}
-        # Return the snapshot index and a message for a bound cluster with an older snapshot; None otherwise.
+        # The snapshot index and a message for a bound cluster with an older snapshot; None otherwise.
         spec, cluster = binding.get("spec") or {}, _get_cluster(binding)
         name = spec.get("resourceSnapshotName")
         parts = str(name or "").rsplit("-", 2)

@@ -232,7 +232,7 @@ def _select_fields(values: Mapping[str, Any], names: Iterable[str]) -> dict[str,
 
 def _reduce_node(body: _Object) -> _Object:
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
-    # Return the size in bytes of each image of a node by all its names.
+    # The size in bytes of each image of a node by all its names.
     images = status.get("images")
     sizes: dict[str, int] = {}
     for image in list_mappings(images):

@@ -39,7 +39,7 @@ def _add_state(
     external: ExternalClusters, block: ResourceBlock, attributes: Mapping[str, Any], registries: Registries
 ) -> None:
     """Add the clusters of another state and their pods."""
-    # Return the objects read, in order, without values that do not match their type.
+    # The objects read, in order, without values that do not match their type.
     instances: dict[Address, InstanceState] = {}
     resources = attributes.get("resources")
     for number, (instance_text, values) in enumerate(resources.items() if isinstance(resources, Mapping) else ()):

@@ -255,7 +255,7 @@ class ObjectPods(Struct):
         displacement = self.displacements.get((outcome.workload, outcome.number))
         earlier_outcome = outcome_by_number.get(outcome.number, displacement)
         if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
-            # Return a repeated outcome as one change from the pod's state before the plan.
+            # A repeated outcome as one change from the pod's state before the plan.
             if earlier_outcome.node and earlier_outcome.node == outcome.node and not outcome.trigger:
                 outcome = earlier_outcome
             else:

@@ -28,7 +28,7 @@ def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_co
     for pod in pods:
         if pod.observed_template is not None:
             by_revision.setdefault(pod.observed_template.revision, []).append(pod)
-    # Return the revisions with the current template: by the live objects, else by the containers of pods.
+    # The revisions with the current template: by the live objects, else by the containers of pods.
     if workload.current_revisions == (NEWEST_REVISION,):
         current_revisions = list(by_revision)
     elif workload.current_revisions is not None:

@@ -164,7 +164,7 @@ def _explain_too_few(context: WorkloadContext, proposed_label: str, location_nou
 def find_missing_labels(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield warnings about topology keys used in rules and missing on all or some workers."""
     proposed_label = find_hardware_key(context.nodes, _get_machine)
-    # Return every topology key of a spec with its use, each pair once.
+    # Every topology key of a spec with its use, each pair once.
     pod = context.workload.pod
     preferred_terms = (*pod.preferred_affinity, *pod.preferred_anti_affinity)
     uses = [(term.topology_key, _ANTI_AFFINITY) for term in pod.anti_affinity]

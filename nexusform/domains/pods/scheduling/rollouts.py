@@ -220,7 +220,7 @@ class NextRollout:
         rejection = self._quota_usage.find_rejection(workload.pod)
         if rejection:
             return rejection
-        # Return a pod spec of another template with the same requests; filters read another hash.
+        # A pod spec of another template with the same requests; filters read another hash.
         spec = workload.pod
         next_spec = replace(
             spec,

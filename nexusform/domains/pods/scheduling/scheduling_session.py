@@ -118,7 +118,7 @@ class SchedulingSession:
         scheduler = self._scheduler
         is_stale = scheduler is None or scheduler.group is not group or scheduler.version != self.cache.version
         if scheduler is None or is_stale or scheduler.volume_needs != volume_needs:
-            # Return the nominated groups by node with at least the priority of this spec.
+            # The nominated groups by node with at least the priority of this spec.
             result: dict[int, list[PodGroup]] = {}
             for node_index, groups in self._nominated_groups.items():
                 prior_groups = [group for group in groups if group.spec.priority >= spec.priority]

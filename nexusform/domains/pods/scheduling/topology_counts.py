@@ -119,7 +119,7 @@ class TopologyCounts:
         self._count_terms()
         self._all_soft_keys = bool(spec.spread)
         self.hard_spread = self._create_spread_tallies([c for c in spec.spread if c.is_hard])
-        # Return the scoring constraints: those of the spec, else the defaults of the cluster.
+        # The scoring constraints: those of the spec, else the defaults of the cluster.
         if spec.spread:
             soft_constraints = [c for c in spec.spread if not c.is_hard]
         elif spec.default_spread is None or _is_empty(spec.default_spread):

@@ -167,7 +167,7 @@ class VolumeBinder:
         """Return whether a node (position) has or provisions a separate volume for each of these claims."""
         chosen_names: set[str] = set()
         for claim in claims:
-            # Return the free volumes for a claim by node, the smallest last.
+            # The free volumes for a claim by node, the smallest last.
             question = replace(claim, name="")
             by_node = self._reachable_volumes.get(question)
             if by_node is None:
@@ -176,7 +176,7 @@ class VolumeBinder:
                 for node in self._nodes:
                     by_node.append([volume for volume in largest_first if _is_reachable(volume.terms, node)])
                 self._reachable_volumes[question] = by_node
-            # Return the smallest free volume for a claim on a node (position), except the chosen ones.
+            # The smallest free volume for a claim on a node (position), except the chosen ones.
             fitting = by_node[at]
             while fitting and fitting[-1].name in self._used_volumes:
                 fitting.pop()

@@ -26,7 +26,7 @@ def read_site_lock(backend: StateBackend, site: SiteEntry, fleet: FleetContext) 
     holder = backend.read_lock()
     if holder is None:
         return None
-    # Return the `force-unlock` command for the state of a site, to be run next to nexusform.sites.hcl.
+    # The `force-unlock` command for the state of a site, to be run next to nexusform.sites.hcl.
     words = ["nexusform", f"-chdir={site.source}", "force-unlock"]
     if site.backend == "local":
         path = Path(fleet.root, str(site.settings.get("path", "")))

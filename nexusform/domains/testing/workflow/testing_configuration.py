@@ -225,7 +225,7 @@ def _collect_providers(
     """Return the providers of a run by their names in the configuration, mocks included."""
     providers = {**configuration.root.providers, **file.providers}
     for mock in file.mocks.values():
-        # Return a provider without settings, so that it reads no site.
+        # A provider without settings, so that it reads no site.
         from nexusform.language.syntax.syntax_nodes import Body
 
         name, _, alias = mock.key.partition(".")

@@ -65,7 +65,7 @@ def read_package(path: str, flavour_id: str, files: Files) -> VnfPackage:
     source = _Zip(files.read(path)) if is_file else _Folder(path, files)
     texts = _LimitedReader(source)
     definitions = _load_definitions(source.names, texts)
-    # Return the documents with VDUs by deployment flavour ("" without a name).
+    # The documents with VDUs by deployment flavour ("" without a name).
     flavours: dict[str, _Definitions] = {}
     for document in definitions:
         for flavour in list_flavours(document.content):
@@ -191,7 +191,7 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_Definition
         if name in definitions:
             continue
         text = read(name, named_by)
-        # Return a document as plain data; empty if it is no mapping.
+        # A document as plain data; empty if it is no mapping.
         try:
             document = next(iter(yaml.load_all(text, _LOADER)), None)
         except yaml.MarkedYAMLError as problem:

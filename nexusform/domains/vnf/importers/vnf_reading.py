@@ -154,7 +154,7 @@ def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) 
     """
     hot_rules = list(hot.rules)
     rules: list[PlacementRule] = []
-    # Return the maximum number of VMs per VDU over all instantiation levels.
+    # The maximum number of VMs per VDU over all instantiation levels.
     levels = ["", *(level.name for level in descriptor.levels)]
     maximum: dict[str, int] = {}
     for level in levels:

@@ -46,7 +46,7 @@ def build_domains(
     smallest, second, largest = counts[0], counts[min(1, len(counts) - 1)], counts[-1]
     rows: list[SpreadDomain] = []
     for members, count in domain_counts:
-        # Return the skew change if the domain with `count` picks gets one more.
+        # The skew change if the domain with `count` picks gets one more.
         if largest == smallest:
             change = 1
         elif count == smallest and smallest != second:
