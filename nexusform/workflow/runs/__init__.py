@@ -12,5 +12,4 @@ PUBLIC = {
     "saved_plan_checks": "check_saved_plan",
     "run": "build_base_request begin_run get_plan_options Notices PlanOptions Run",
     "state_refresh": "refresh_objects",
-    "provider_identity": "check_identities",
 }
