@@ -8,8 +8,7 @@ PUBLIC = {
         "ExternalProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey PermissionUser "
         "PlanFollower PlanningKind Provider ProviderProblem ReadContext ReadRequest ReadResult Registries "
         "ResourceContext ResourceType ServerQuery ServerReader StateQuery StateReader StateUser "
-        "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UnplacedVms VmHandlers IdentifiedProvider "
-        "ConfiguredObjectFinder IdentityComparison"
+        "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UnplacedVms VmHandlers"
     ),
     "state_storage": (
         "BackendProblem BatchJournal CheckpointBackend ENCRYPTED_PREFIX EncryptedStorage is_encrypted "

@@ -101,7 +101,7 @@ class RecordScore(Struct, frozen=True):
 
     @property
     def skill(self) -> float | None:
-        """Share of the errors of chance that the predictions avoid; None without such errors."""
+        """Share of the errors of chance avoided by the predictions; None without such errors."""
         return 1 - self.brier / self.chance if self.chance else None
 
 

@@ -12,7 +12,7 @@ from nexusform.interfaces.plugins import ObjectKey
 
 @runtime_checkable
 class ConfiguredObjectFinder(Protocol):
-    """Provider that finds objects for an import by the arguments of their block instead of an id."""
+    """Provider with imports by the arguments of a block instead of an id."""
 
     def needs_arguments(self, resource_type: str) -> bool:
         """Return whether objects of a type are found by their arguments."""

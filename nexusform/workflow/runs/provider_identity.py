@@ -22,8 +22,8 @@ Records = Mapping[str, Mapping[str, Any]]  # by name of the provider: `identity`
 
 
 class IdentityCheck(Struct):
-    """Result of a check: the identities read, those that may be recorded, and diagnostics. `unconfirmed` are
-    the providers without comparable identity.
+    """Result of a check: the observed and the confirmed identities, and diagnostics. `unconfirmed` are the
+    providers without comparable identity.
     """
 
     observed: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -35,8 +35,8 @@ class IdentityCheck(Struct):
 def check_identities(
     providers: Mapping[str, Provider], state: State, recorded: Records, accepted: str
 ) -> IdentityCheck:
-    """Compare the recorded identities with those of the providers. `accepted` is the uid of a system that may
-    replace a recorded one. Raises ProviderProblem.
+    """Compare the recorded identities with those of the providers. `accepted` is the uid of a system
+    accepted instead of a recorded one. Raises ProviderProblem.
     """
     check = IdentityCheck()
     for name, provider in sorted(providers.items()):
@@ -76,7 +76,7 @@ def _check_provider(
 
 
 def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the observed identity with the recorded parts that were not read."""
+    """Return the observed identity with the recorded parts not read now."""
     return {
         name: {**recorded.get(name, {}), **value} if isinstance(value, Mapping) else value or recorded.get(name, value)
         for name, value in observed.items()
@@ -101,7 +101,7 @@ def _build_warning(name: str, obstacle: str) -> Diagnostic:
 
 
 def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, state: State) -> State:
-    """Return a state after an apply with the identities that became readable by it, of a new namespace."""
+    """Return a state after an apply with identities readable since then, of a new namespace."""
     entries = dict(state.providers)
     for name, entry in check.confirmed.items():
         provider, identity = providers[name], entry["identity"]
