@@ -1,4 +1,4 @@
-"""Labels, selectors, taints, quantities and versions of Kubernetes."""
+"""Labels, selectors, taints and quantities of Kubernetes."""
 
 # Public names of the package, by module.
 PUBLIC = {
@@ -11,10 +11,5 @@ PUBLIC = {
     "quantity": (
         "IntOrPercent compute_amount build_cpu_quantity QuantityFormat MAX_INT32 MAX_INT64 build_quantity "
         "MalformedQuantity parse_int_or_percent parse_duration parse_quantity Quantity"
-    ),
-    "versions": (
-        "determine_upgrade_kind explain_not_offered explain_rejection has_etcd_gap is_version KubernetesVersion "
-        "list_hops parse_version select_available SOURCE UpgradeKind describe_abandoned find_version_end WARNING_DAYS "
-        "VersionEnd"
     ),
 }

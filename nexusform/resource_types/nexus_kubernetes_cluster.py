@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.json_data.plain_data import Path
-from nexusform.kubernetes.versions import (
+from nexusform.kubernetes.releases.versions import (
     UpgradeKind,
     determine_upgrade_kind,
     explain_rejection,

@@ -7,7 +7,13 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_diagnostic
 from nexusform.interfaces.plugins import PlanningKind, Registries
-from nexusform.kubernetes.versions import WARNING_DAYS, VersionEnd, describe_abandoned, find_version_end, parse_version
+from nexusform.kubernetes.releases.versions import (
+    WARNING_DAYS,
+    VersionEnd,
+    describe_abandoned,
+    find_version_end,
+    parse_version,
+)
 from nexusform.plans.plan import Change, Plan
 from nexusform.plans.site_capacity.other_capacity import Supplies, read_recorded_supplies
 

@@ -31,7 +31,7 @@ from nexusform.interfaces.plugins import (
     ReadResult,
 )
 from nexusform.json_data.plain_data import Path
-from nexusform.kubernetes.versions import explain_not_offered
+from nexusform.kubernetes.releases.versions import explain_not_offered
 from nexusform.plans.site_capacity.other_capacity import build_supplies_note
 from nexusform.providers.identified_provider import IdentityComparison
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS

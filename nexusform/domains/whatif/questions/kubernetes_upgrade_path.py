@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
-from nexusform.kubernetes.versions import (
+from nexusform.kubernetes.releases.versions import (
     KubernetesVersion,
     UpgradeKind,
     describe_abandoned,

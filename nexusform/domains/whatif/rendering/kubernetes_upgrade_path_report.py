@@ -9,7 +9,7 @@ from nexusform.diagnostics.phrases import format_count, format_list, select_form
 from nexusform.domains.whatif.questions.kubernetes_upgrade_path import ClusterHops, Hop, UpgradePath
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import KUBERNETES_UPGRADE
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.kubernetes.versions import SOURCE
+from nexusform.kubernetes.releases.versions import SOURCE
 from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
 
 

@@ -16,7 +16,7 @@ from nexusform.domains.whatif.rendering.kubernetes_upgrade_path_report import (
     build_upgrade_path_document,
     build_upgrade_path_report,
 )
-from nexusform.kubernetes.versions import has_etcd_gap, list_hops, parse_version, select_available
+from nexusform.kubernetes.releases.versions import has_etcd_gap, list_hops, parse_version, select_available
 from nexusform.state.objects import State
 from tests.planning.harness import cluster, plan, pool, rows
 from tests.worlds.small_worlds import racks, site_of, standing, where
