@@ -159,6 +159,9 @@ def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterato
     if lifecycle.span is None:
         return
     yield from _list_expression_references(node, lifecycle.replace_triggered_by, body_scope, header)
+    yield from _list_expression_references(
+        node, [lifecycle.prevent_destroy_condition], ReferenceScope(block=block), header
+    )
     yield from _list_condition_references(node, lifecycle.preconditions, body_scope, header)
     postcondition_scope = ReferenceScope(
         has_count=body_scope.has_count, has_each=body_scope.has_each, has_self=True, block=block

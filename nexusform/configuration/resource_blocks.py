@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.configuration.declarations.configuration import AnyBody, Lifecycle, ResourceBlock
-from nexusform.configuration.declarations.constants import evaluate_flag
+from nexusform.configuration.declarations.constants import evaluate_flag, is_constant
 from nexusform.configuration.static_arguments import (
     check_name,
     find_single_block,
@@ -213,9 +213,14 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
     problems.extend(new_problems)
     arguments = inner.attributes
     ignore_all, ignored_paths, ignored_spans = _decode_ignore_changes(arguments.get("ignore_changes"), problems)
+    prevention = arguments.get("prevent_destroy")
+    condition = None
+    if prevention is not None and not is_constant(prevention.expression):
+        condition, prevention = prevention.expression, None
     return Lifecycle(
         create_before_destroy=evaluate_flag(arguments.get("create_before_destroy"), problems, default=False),
-        prevent_destroy=evaluate_flag(arguments.get("prevent_destroy"), problems, default=False),
+        prevent_destroy=evaluate_flag(prevention, problems, default=False),
+        prevent_destroy_condition=condition,
         ignore_all=ignore_all,
         ignore_changes=ignored_paths,
         ignore_changes_spans=ignored_spans,

@@ -66,11 +66,12 @@ class Output(Struct, frozen=True):
 
 class Lifecycle(Struct, frozen=True):
     """`lifecycle` block. `ignore_changes` are relative paths (`agent_pool["np1"].count`) as steps;
-    `ignore_all` for the keyword `all`.
+    `ignore_all` for the keyword `all`. `prevent_destroy_condition` is the expression of a value that is no constant.
     """
 
     create_before_destroy: bool = False
     prevent_destroy: bool = False
+    prevent_destroy_condition: Expression | None = None
     ignore_all: bool = False
     ignore_changes: tuple[tuple[str | int, ...], ...] = ()
     ignore_changes_spans: tuple[Span, ...] = ()

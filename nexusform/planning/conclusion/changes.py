@@ -10,15 +10,19 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.interfaces.plugins import UNFINISHED_KEY
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import ConversionProblem, Path
+from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.placements.prediction_scores import RECORD_KEY
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
+from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState, build_missing_configuration_error
 from nexusform.plans.plan import Action, Change, Drift
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
+from nexusform.schemas.value_types import BOOL
 from nexusform.state.objects import ObjectState, State
 
 _DESTROY_ACTIONS = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -27,7 +31,7 @@ _CREATE_ACTIONS = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
 
 def build_changes(
-    instances: Mapping[Address, Instance], order: PlanningOrder, prior: PriorState
+    instances: Mapping[Address, Instance], order: PlanningOrder, prior: PriorState, evaluation: Evaluation
 ) -> tuple[list[Change], list[Diagnostic]]:
     """Build a change per instance in planning order, then per deposed object. Numbers new objects."""
     blocks = {block.address: block for block in order.blocks}
@@ -41,7 +45,7 @@ def build_changes(
         is_created = instance.action in _CREATE_ACTIONS
         last += is_created
         block = instance.block or blocks.get(instance.address.config_address)
-        problems += _check_prevent_destroy(instance, block)
+        problems += _check_prevent_destroy(instance, block, evaluation)
         change = _build_change(instance, block, last if is_created else 0)
         if block is not None and change.action in _CHANGE_ACTIONS:
             if block.address not in configured_paths:
@@ -138,10 +142,17 @@ def _select_provider(block: ResourceBlock | None, prior: ObjectState | None, *, 
     return (block.provider if block is not None else "") or DEFAULT_PROVIDER
 
 
-def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None) -> list[Diagnostic]:
+def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, evaluation: Evaluation) -> list[Diagnostic]:
     """Return the error for a destroyed object with prevent_destroy."""
-    if block is None or not block.lifecycle.prevent_destroy or instance.action not in _DESTROY_ACTIONS:
+    if block is None or instance.action not in _DESTROY_ACTIONS:
         return []
+    problems: list[Diagnostic] = []
+    condition = block.lifecycle.prevent_destroy_condition
+    is_prevented = block.lifecycle.prevent_destroy
+    if condition is not None:
+        is_prevented, problems = _evaluate_prevention(condition, instance, block, evaluation)
+    if not is_prevented:
+        return problems
     return [
         build_error(
             "prevented-destroy",
@@ -152,6 +163,27 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None) -> l
             block=block.header,
         )
     ]
+
+
+def _evaluate_prevention(
+    condition: Expression, instance: Instance, block: ResourceBlock, evaluation: Evaluation
+) -> tuple[bool, list[Diagnostic]]:
+    """Return the value of prevent_destroy in the module instance of an object; null is false."""
+    evaluation = evaluation.create_reporting_copy()
+    modules = evaluation.list_module_instances(block.address.module)
+    module = next((module for module in modules if module.path == instance.address.module), None)
+    value = evaluation.evaluate_expression(condition, evaluation.build_scope(module)) if module is not None else None
+    if value is None and evaluation.diagnostics:
+        return False, evaluation.diagnostics
+    reason = "its value must be known in the plan"
+    if value is not None and value.is_known:
+        try:
+            return convert_value(value, BOOL).raw is True, []
+        except ConversionProblem as problem:
+            reason = describe_problem(problem)
+    detail = f"prevent_destroy of {instance.address}: {reason}."
+    header, address = block.header, str(instance.address)
+    return False, [build_error("invalid-prevent-destroy", detail, condition.span, address=address, block=header)]
 
 
 def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:

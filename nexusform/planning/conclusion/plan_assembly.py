@@ -129,7 +129,9 @@ def build_plan(
     request, prior, order = blocks.request, blocks.prior, blocks.order
     types = request.registries.resource_types
     lost_addresses = find_lost_forgotten_vms(blocks.instances, types, outcome.sites, request.mode)
-    changes, problems = build_changes(blocks.instances, order, prior)
+    changes, problems = build_changes(blocks.instances, order, prior, outcome.evaluation)
+    if has_errors(diagnostics):  # an unknown value may follow from these errors
+        problems = [problem for problem in problems if problem.id != "invalid-prevent-destroy"]
     has_separation_rules = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
     all_diagnostics = [*diagnostics, *problems, *check_lost_forgotten_vms(blocks.instances, lost_addresses)]

@@ -125,6 +125,9 @@ class _ModuleValidator(Struct, frozen=True):
         sources, types = self.registries.data_sources, self.registries.resource_types
         resource_type = (sources if block.mode == "data" else types).get(block.type)
         prepared = self.bodies.get_body(block)
+        if block.lifecycle.prevent_destroy_condition is not None:
+            scope = self.evaluation.build_scope(self.instance)
+            self.evaluation.evaluate_expression(block.lifecycle.prevent_destroy_condition, scope)
         expansion, repetition_problems = self.evaluation.expand_block(block, self.evaluation.build_scope(self.instance))
         if resource_type is None or prepared is None:
             return repetition_problems

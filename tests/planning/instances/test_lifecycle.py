@@ -127,10 +127,34 @@ def test_an_ignored_label_re_places_nobody() -> None:
     assert is_empty(good(plan(text.replace('"b"', '"c"'), state_of(text))))
 
 
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ('var.stage != "prod"', []),
+        ('var.stage == "prod"', ["prevented-destroy"]),
+        ("null", []),
+        ('uuid() == ""', ["invalid-prevent-destroy"]),
+        ("var.stage", ["invalid-prevent-destroy"]),
+        ("var.nowhere", ["reference-to-undeclared-input-variable"]),
+        ("tobool(var.stage)", ["invalid-function-argument"]),
+    ],
+)
+def test_prevent_destroy_takes_an_expression(value: str, found: list[str]) -> None:
+    variable = 'variable "stage" {\n  default = "prod"\n}\n'
+    text = variable + RACKS + cluster("a", arguments="lifecycle {\n prevent_destroy = null\n}")
+    state = state_of(text)
+    assert [d.id for d in errors(plan(text.replace("= null", f"= {value}"), state, mode=Mode.DESTROY))] == found
+
+
+@pytest.mark.parametrize("protection", ["true", "local.protected"])
 @pytest.mark.parametrize("how", ["replace", "destroy", "taken out of count"])
-def test_prevent_destroy_names_the_instance_and_its_line(how: str) -> None:
-    guard = "lifecycle {\n prevent_destroy = true\n}"
-    text = RACKS + cluster("a", arguments=guard + '\n count = 1\n name = "a${count.index}"')
+def test_prevent_destroy_names_the_instance_and_its_line(how: str, protection: str) -> None:
+    guard = f"lifecycle {{\n prevent_destroy = {protection}\n}}"
+    text = (
+        "locals {\n  protected = true\n}\n"
+        + RACKS
+        + cluster("a", arguments=guard + '\n count = 1\n name = "a${count.index}"')
+    )
     state = state_of(text)
     options = {"mode": Mode.DESTROY} if how == "destroy" else {}
     changed = {"replace": bigger_plane(text), "destroy": text}.get(
