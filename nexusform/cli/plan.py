@@ -224,7 +224,7 @@ def _run_plan(
 
 
 def _load_comparison(path: str, context: CommandContext) -> Callable[[Plan], Plan]:
-    """Return the function that compares a plan with the one of -previous."""
+    """Return the comparison of a plan with the one of -previous."""
     if not path:
         return lambda plan: plan
     from nexusform.plans.impact.previous_plan import compare_with_previous, warn_about_previous

@@ -19,7 +19,7 @@ from nexusform.plans.impact.effects import (
     is_upgrade_row,
     list_upgrade_pools,
 )
-from nexusform.plans.impact.guard_rails import UNKNOWN, lacks_capacity_data
+from nexusform.plans.impact.guard_rails import UNKNOWN, has_unknown_capacity
 from nexusform.plans.plan import GuardRailResult, PlacementAction, PlacementChange, Plan, PoolUpgrade, Upgrade
 from nexusform.plans.site_capacity.occupancy import SiteCapacity
 from nexusform.scheduling.racks.vms import Interval
@@ -38,7 +38,7 @@ class MinuteRange(Struct, frozen=True):
 
 class ImpactFigures(Struct, frozen=True):
     """Numbers of affected objects of all kinds. `recreated` objects stay at their location. `max_down` is the
-    largest number of VMs of one cluster that are down at a time. `minutes` is None without drains.
+    largest number of VMs of one cluster down at a time. `minutes` is None without drains.
     """
 
     recreated: int = 0
@@ -50,7 +50,7 @@ class ImpactFigures(Struct, frozen=True):
 
 
 class CapacityFigures(Struct, frozen=True):
-    """Spare capacity of one site for its largest VM SKU in use; None where the site does not exist. The
+    """Spare capacity of one site for its largest VM SKU in use; None if the site does not exist. The
     figures are upper bounds if `lacks_data`.
     """
 
@@ -87,7 +87,7 @@ class UpgradeCapacity(Struct, frozen=True):
 
 
 class Decision(Struct, frozen=True):
-    """Everything that decides about a plan."""
+    """All figures for the decision about a plan."""
 
     impact: ImpactFigures
     capacity: tuple[CapacityFigures, ...]
@@ -98,7 +98,7 @@ class Decision(Struct, frozen=True):
 
 def build_decision(plan: Plan) -> Decision:
     """Build the figures of a plan. Linear in the number of its rows."""
-    lacks_data = lacks_capacity_data(plan)
+    lacks_data = has_unknown_capacity(plan)
     return Decision(
         impact=_build_impact(plan),
         capacity=build_capacity_figures(plan.capacity, lacks_data=lacks_data),
@@ -132,7 +132,7 @@ def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
 
 
 def _compute_max_down(plan: Plan) -> int:
-    """Return the largest number of VMs of one cluster that are down at a time."""
+    """Return the largest number of VMs of one cluster down at a time."""
     down: Counter[tuple[str, str]] = Counter()
     for row in _select_interrupted_vms(plan):
         down[row.site_id, row.cluster] += 1
@@ -175,7 +175,7 @@ def _list_pool_upgrades(plan: Plan) -> list[tuple[Upgrade, PoolUpgrade]]:
 
 
 def build_capacity_figures(capacity: Sequence[SiteCapacity], *, lacks_data: bool) -> tuple[CapacityFigures, ...]:
-    """Return the figures of every site that exists after the plan, in plan order."""
+    """Return the figures of every site after the plan, in plan order."""
     largest: dict[str, SiteCapacity] = {}
     for row in capacity:
         largest.setdefault(row.site_id, row)  # the largest SKU of a site is first

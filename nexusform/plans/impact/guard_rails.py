@@ -1,4 +1,4 @@
-"""Guard rails: limits on what a plan may do and must leave, set by `-fail-on`."""
+"""Guard rails: limits on the changes and the remaining capacity of a plan, set by `-fail-on`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Measurement(Struct, frozen=True):
 
 
 class GuardRail(Struct, frozen=True):
-    """Meaning of a limit: `measure` returns the figures of a plan; `allowed` formats the limit, which is a
+    """Meaning of a limit: `measure` returns the figures of a plan; `allowed` formats the limit, a
     minimum or a maximum; `is_fraction`: it is between 0 and 1, else a whole number.
     """
 
@@ -64,7 +64,7 @@ class Limit(Struct, frozen=True):
 
 
 def parse_limits(text: str) -> tuple[Limit, ...]:
-    """Parse `moved:0,capacity:5`. Raises ValueError with a message that lists every mistake."""
+    """Parse `moved:0,capacity:5`. Raises ValueError with a list of all mistakes."""
     limits: dict[str, Limit] = {}
     mistakes: list[str] = []
     for item in filter(None, map(str.strip, text.split(","))):
@@ -101,7 +101,7 @@ def _parse_limit(item: str) -> Limit:
 
 
 def apply_limits(plan: Plan, limits: Iterable[Limit]) -> Plan:
-    """Return the plan with the results of the limits, and an error for every limit that is broken or unknown.
+    """Return the plan with the results of the limits, and an error for every broken or unknown limit.
     The limits of a plan with errors are not checked, with a warning, except if the only error is VMs without
     machine.
     """
@@ -177,9 +177,9 @@ def get_limit_text(breach: Diagnostic) -> str:
 
 
 def _measure_moved(plan: Plan) -> Iterator[Measurement]:
-    """Measure VMs, bindings and pods that do not keep running at their location. Also counts re-creation in
-    place, VMs that lose their machine (forgotten ones, too), pods that lose their node, and bindings and pods
-    replaced by others. Other removals follow from the configuration and count for `removed`.
+    """Measure VMs, bindings and pods interrupted at their location. Also counts re-creation in place, VMs
+    without machine (forgotten ones, too), pods without node, and bindings and pods replaced by others. Other
+    removals follow from the configuration and count for `removed`.
     """
     counts = count_effects(plan.placements)
     substitutions = count_substitutions(plan.placements)
@@ -192,7 +192,7 @@ def _measure_moved(plan: Plan) -> Iterator[Measurement]:
 
 
 def _measure_removed(plan: Plan) -> Iterator[Measurement]:
-    """Measure objects that are removed or forgotten, and forgotten VMs that lose their machine."""
+    """Measure removed and forgotten objects, and forgotten VMs without machine."""
     counts = count_effects(plan.placements)
     total = count_objects(counts, *REMOVAL_EFFECTS) + plan.lost_unmanaged_count
     yield Measurement(
@@ -218,12 +218,12 @@ def _measure_capacity(plan: Plan) -> Iterator[Measurement]:
         free = row.after.free
         text = f"{row.site} has capacity for {free:,} more {row.sku} after this plan"
         yield Measurement(free, text)
-    if lacks_capacity_data(plan):
+    if has_unknown_capacity(plan):
         yield Measurement(None, "spare capacity is unknown because data is missing (see the warnings)")
 
 
-def lacks_capacity_data(plan: Plan) -> bool:
-    """Return whether the source of a site lacks data about its VMs, so that its spare capacity is unknown."""
+def has_unknown_capacity(plan: Plan) -> bool:
+    """Return whether the source of a site lacks data about its VMs and its spare capacity is unknown."""
     return any(diagnostic.id in UNKNOWN_CAPACITY_IDS for diagnostic in plan.diagnostics)
 
 

@@ -40,7 +40,7 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
 
 
 def warn_about_previous(plan: Plan, reason: str) -> Plan:
-    """Return the plan with a warning that it is not compared with the earlier one."""
+    """Return the plan with a warning about the missing comparison."""
     warning = build_warning(NOT_COMPARABLE, f"{reason}, so this plan is not compared with the plan of -previous.")
     return replace(plan, diagnostics=(*plan.diagnostics, warning))
 
@@ -60,7 +60,7 @@ def _list_affected_clusters(plan: Plan, has_several_sites: bool) -> set[str]:
 
 
 def _compute_difference(before: tuple[CapacityFigures, ...], after: tuple[CapacityFigures, ...]) -> int:
-    """Return the difference of the VMs that fit on the sites of both plans with the same largest SKU."""
+    """Return the difference of spare capacity on the sites of both plans with the same largest SKU."""
     earlier = {(row.site, row.vm_sku_name): row.after for row in before if row.after is not None}
     difference = 0
     for row in after:

@@ -22,20 +22,20 @@ _IMPACT_FORM: Final = RecordForm(
 _CONFIDENCE_FORM: Final = RecordForm(ConfidenceFigures)
 
 
-def _simplify_number(number: float) -> float:
+def _convert_number(number: float) -> float:
     """Return a whole number as an integer."""
     return int(number) if number.is_integer() else number
 
 
 _GUARD_RAIL_FORM: Final = RecordForm(
-    GuardRailResult, "name limit value result [reason]", limit=_simplify_number, value=_simplify_number
+    GuardRailResult, "name limit value result [reason]", limit=_convert_number, value=_convert_number
 )
 _SINCE_FORM: Final = RecordForm(SincePrevious)
 _UPGRADE_FORM: Final = RecordForm(UpgradeCapacity, "site cluster result")
 
 
 def build_decision_document(plan: Plan) -> dict[str, Any]:
-    """Build the figures of a plan. Capacity is the number that certainly fits, null if it is unknown."""
+    """Build the figures of a plan. Capacity is the certain number of VMs, null if unknown."""
     decision = build_decision(plan)
     return {
         "impact": _IMPACT_FORM(decision.impact),

@@ -36,7 +36,7 @@ class CapacityState(Struct, frozen=True):
 
 
 class SiteSummary(Struct, frozen=True):
-    """One site before and after the plan; None where it does not exist. `sku` is its largest SKU in use."""
+    """One site before and after the plan; None if it does not exist. `sku` is its largest SKU in use."""
 
     name: str
     sku: str

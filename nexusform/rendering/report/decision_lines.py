@@ -284,7 +284,7 @@ def _build_since_line(since: SincePrevious | None) -> list[DecisionLine]:
 
 
 def list_reasons(plan: Plan) -> list[str]:
-    """Return the violated separation rules and the errors that block applying, without guard rails."""
+    """Return the violated separation rules and the blocking errors, without guard rails."""
     if not plan.is_rejected:
         return []
     reasons = [f"by separation rule {verdict.address}" for verdict in plan.separation_verdicts if is_denying(verdict)]

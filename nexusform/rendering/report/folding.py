@@ -141,16 +141,18 @@ def _build_content_key(group: PlacementGroup) -> object:
     if KINDS[group.kind].by_resource:
         return group.kind, group.lines
     if group.table is not None and group.lines:
-        return group.kind, _generalize_lines(group), group.certainty
+        return group.kind, _normalize_lines(group), group.certainty
     return id(group)
 
 
-def _generalize_lines(group: PlacementGroup) -> tuple[PlacementLine, ...]:
+def _normalize_lines(group: PlacementGroup) -> tuple[PlacementLine, ...]:
     """Replace the id of the site in the lines of a pool."""
     assert group.table is not None, "only pools have a site"
-    mask = partial(_mask_site, site=group.table.site_id)
+    replace_site = partial(_replace_site, site=group.table.site_id)
     return tuple(
-        replace(line, label=mask(line.label), origin=mask(line.origin), target=mask(line.target))
+        replace(
+            line, label=replace_site(line.label), origin=replace_site(line.origin), target=replace_site(line.target)
+        )
         for line in group.lines
     )
 
@@ -160,7 +162,7 @@ def _merge_groups(groups: Sequence[PlacementGroup]) -> PlacementGroup:
     if KINDS[groups[0].kind].by_resource:
         return replace(groups[0], name=format_instances([group.name for group in groups]))
     sites = [group.table.site_id for group in groups if group.table is not None]
-    return replace(groups[0], lines=_generalize_lines(groups[0]), sites=tuple(sites))
+    return replace(groups[0], lines=_normalize_lines(groups[0]), sites=tuple(sites))
 
 
 def _format_numbers(prefix: str, runs: Sequence[NameRun]) -> str:
@@ -375,7 +377,7 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
     """Fold sites with equal rows, apart from their names and the names of racks, into one."""
     sites_by_rows: dict[SitePools, list[SitePools]] = {}
     for site in sites:
-        rows = tuple(_generalize_row(row, site.site) for row in site.rows)
+        rows = tuple(_normalize_row(row, site.site) for row in site.rows)
         sites_by_rows.setdefault(replace(site, site="", rows=rows), []).append(site)
     folded_sites = []
     for general_site, members in sites_by_rows.items():
@@ -388,18 +390,18 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
     return tuple(folded_sites)
 
 
-def _generalize_row(row: PoolRow, site: str) -> PoolRow:
+def _normalize_row(row: PoolRow, site: str) -> PoolRow:
     """Replace the name of the site, and the names of racks by their number."""
     return replace(
         row,
-        cluster=_mask_site(row.cluster, site),
-        pool=_mask_site(row.pool, site),
+        cluster=_replace_site(row.cluster, site),
+        pool=_replace_site(row.pool, site),
         racks=format_count(row.rack_count, "rack"),
-        note=_mask_site(row.note, site),
+        note=_replace_site(row.note, site),
     )
 
 
-def _mask_site(text: str, site: str) -> str:
+def _replace_site(text: str, site: str) -> str:
     """Replace the name of a site as a whole word."""
     return re.sub(rf"(?<![A-Za-z0-9]){re.escape(site)}(?![A-Za-z0-9])", _SITE, text) if site in text else text
 
