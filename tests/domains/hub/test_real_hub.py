@@ -11,6 +11,8 @@ from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.real_hub import RealHub
 from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_hub_order import BUDGET, EVICTION, SECOND, add
+from tests.domains.hub.test_hub_runs import EXTERNAL, RUN
 
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "hubagent")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(lacking(*NEEDED)), reason=lacking(*NEEDED) or "-")]
@@ -48,3 +50,35 @@ def test_a_plan_becomes_what_it_said(
     assert told("destroy", "-auto-approve")[0] == 0
     for kind in ("clusterresourcebindings", "works"):
         assert real_hub.call("GET", f"/apis/placement.kubernetes-fleet.io/v1beta1/{kind}")["items"] == []
+
+
+def test_runs_distribute_the_content_of_their_plan(
+    real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(real_hub.kubeconfig))
+    first = RUN.format(more='approvals = ["first-after-canary"]')
+    for content, runs in (("1", first), ("2", first + SECOND)):
+        write(number=4, content=content, more=EXTERNAL)
+        add(runs)
+        code, said = told("apply", "-auto-approve")
+        assert code == 0, said
+        assert told("plan", "-detailed-exitcode")[0] == 0
+    path = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourcebindings"
+    snapshots = {each["spec"]["resourceSnapshotName"] for each in real_hub.call("GET", path)["items"]}
+    assert snapshots == {"web-1-snapshot"}
+    assert told("destroy", "-auto-approve")[0] == 0
+
+
+def test_a_budget_of_the_plan_blocks_an_eviction(
+    real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(real_hub.kubeconfig))
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    add(BUDGET + EVICTION)
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    assert "lon1 was not carried out: Eviction is blocked by specified" in said
+    assert told("destroy", "-auto-approve")[0] == 0

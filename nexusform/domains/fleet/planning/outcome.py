@@ -32,7 +32,7 @@ from nexusform.domains.fleet.scheduling.bindings import BindingState, Condition
 from nexusform.domains.fleet.scheduling.explanation import compute_drift
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.status import CLUSTER_SCOPED, FALSE, NAMESPACED
-from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace
+from nexusform.domains.pods.importers.manifest_parser import Manifest, format_canonical, is_reserved_namespace
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.instances.instance import Instance
@@ -119,7 +119,16 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
     }
     if placement.selection.selector_problem is not None:
         return attributes | _build_invalid_attributes(placement)
-    return attributes | predict_status(placement)
+    return attributes | _keep_status_order(placement, predict_status(placement))
+
+
+def _keep_status_order(placement: PlacementPlan, status: dict[str, Any]) -> dict[str, Any]:
+    """Return the status with the recorded list of clusters if only its order differs."""
+    recorded, predicted = (
+        values.get("placement_statuses") or () for values in (placement.spec.instance.before or {}, status)
+    )
+    is_same = sorted(map(format_canonical, recorded)) == sorted(map(format_canonical, predicted))
+    return {**status, "placement_statuses": list(recorded)} if recorded and is_same else status
 
 
 def _find_rolled_out_objects(placement: PlacementPlan) -> tuple[Manifest, ...]:

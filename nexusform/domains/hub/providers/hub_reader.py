@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -66,7 +65,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     build_observed_bindings,
     is_approved,
 )
-from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
+from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, format_canonical
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ReadResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
@@ -355,7 +354,9 @@ def _build_observed(
         [*build_manifests(placement_objects), *_build_manifests(evictions)], str(attributes.get("id"))
     )
     observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
-    statuses, recorded_statuses = (sorted(map(_format_sorted, a.get(_STATUSES) or ())) for a in (observed, attributes))
+    statuses, recorded_statuses = (
+        sorted(map(format_canonical, a.get(_STATUSES) or ())) for a in (observed, attributes)
+    )
     if statuses == recorded_statuses and _STATUSES in attributes:
         observed[_STATUSES] = attributes[_STATUSES]  # another order is no change
     # Return the observed bindings, each as recorded if unchanged.
@@ -368,10 +369,6 @@ def _build_observed(
         )
         merged[cluster] = recorded_binding if is_unchanged else binding
     return {**observed, "bindings": merged}
-
-
-def _format_sorted(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _build_manifests(bodies: Sequence[Values]) -> list[Manifest]:
