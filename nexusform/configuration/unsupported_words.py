@@ -1,6 +1,4 @@
-"""Words of Terraform 1.15 and OpenTofu 1.12 that nexusform does not support: what they are, since which version,
-and what to do here.
-"""
+"""Unsupported words of Terraform 1.15 and OpenTofu 1.12: meaning, version and alternative."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
 
 
 def report_deprecated_variable(variable: Variable, span: Span | None) -> Diagnostic:
-    """Build the warning about a value that is set for a deprecated variable."""
+    """Build the warning about a value for a deprecated variable."""
     return build_warning(
         "deprecated-variable", f'The variable "{variable.name}" is deprecated: {variable.deprecated}', span
     )

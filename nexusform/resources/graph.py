@@ -17,7 +17,7 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
     """Sort every node after its dependencies; among those that are ready, the lowest position first.
 
     `dependencies` must refer only to its own keys, and each node needs a position of its own. Nodes of cycles
-    and nodes that depend on them are left out.
+    and their dependents are left out.
     """
     unmet_counts: dict[N, int] = {}
     dependents: dict[N, list[N]] = {}

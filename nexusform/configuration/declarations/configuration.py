@@ -66,7 +66,7 @@ class Output(Struct, frozen=True):
 
 class Lifecycle(Struct, frozen=True):
     """`lifecycle` block. `ignore_changes` are relative paths (`agent_pool["np1"].count`) as steps;
-    `ignore_all` for the keyword `all`. `prevent_destroy_condition` is the expression of a value that is no constant.
+    `ignore_all` for the keyword `all`. `prevent_destroy_condition` is its expression unless it is constant.
     """
 
     create_before_destroy: bool = False

@@ -31,13 +31,13 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
     return [name.replace("_", " ") for name in names]
 
 
-def needs_samples(plan: Plan) -> bool:
+def has_sampled_verdicts(plan: Plan) -> bool:
     """Return whether samples decide more of a plan than its confidence."""
     return bool(plan.separation_verdicts) or plan.numa_sampling is not None
 
 
 def remove_confidence(plan: Plan) -> Plan:
-    """Return the plan without the figures of its samples, which decide no step."""
+    """Return the plan without the figures of its samples."""
     rows = [replace(row, certainty=None) if row.kind == "vm" else row for row in plan.placements]
     tables = [replace(table, racks_certain=0, machines_certain=0, certain_racks=()) for table in plan.placement_tables]
     return replace(plan, samples=0, placements=tuple(rows), placement_tables=tuple(tables))

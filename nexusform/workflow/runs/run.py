@@ -228,10 +228,10 @@ class Run(Struct):
         """Plan again with the inputs of a saved plan, without reading providers, and without samples for its
         confidence.
         """
-        from nexusform.plans.saved.comparison import needs_samples
+        from nexusform.plans.saved.comparison import has_sampled_verdicts
 
         options = get_plan_options(saved_plan)
-        if not needs_samples(saved_plan):
+        if not has_sampled_verdicts(saved_plan):
             options = replace(options, samples=0)
         instances = self.stored.state.instances
         imports = {

@@ -20,9 +20,9 @@ from nexusform.planning.name_resolution.evaluation_settings import build_state_e
 from nexusform.plans.impact.guard_rails import list_broken_limits
 from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved.comparison import (
+    has_sampled_verdicts,
     list_different_parts,
     list_visible_differences,
-    needs_samples,
     remove_confidence,
 )
 from nexusform.plans.saved.plan_file import SavedPlan
@@ -94,7 +94,9 @@ def _verify_replanned(run: Run, saved: SavedPlan, *, is_verified: bool) -> Check
 
 
 def _compare_parts(plan: Plan, new_plan: Plan) -> CheckedPlan:
-    compared_plans = (plan, new_plan) if needs_samples(plan) else (remove_confidence(plan), remove_confidence(new_plan))
+    compared_plans = (
+        (plan, new_plan) if has_sampled_verdicts(plan) else (remove_confidence(plan), remove_confidence(new_plan))
+    )
     differing_parts = list_different_parts(*compared_plans)
     if differing_parts:
         return _reject_plan(f"Its {format_list(differing_parts)} differ from a new plan.")

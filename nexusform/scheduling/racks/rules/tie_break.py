@@ -32,7 +32,7 @@ def compute_digest(seed: int, vm: VmName, candidate: str) -> bytes:
 
 
 def draw_number(vm_text: blake2b) -> int:
-    """Return the number that a sample draws for a VM's text: 8 bytes."""
+    """Return the number drawn in a sample for the text of a VM: 8 bytes."""
     return int.from_bytes(vm_text.digest(), "big")
 
 
