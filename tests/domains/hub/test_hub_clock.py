@@ -89,3 +89,17 @@ def test_a_run_to_stop_names_the_cluster_that_it_waits_for() -> None:
     stage = {"stageName": "rest", "clusters": [{"clusterName": "lon1"}]}
     run = {"metadata": {"generation": 1}, "spec": {"state": "Stop"}, "status": {"stagesStatus": [stage]}}
     assert check_run_progress(run, ()).message == "it is to stop; stage rest: 0 of 1 cluster done (lon1 to come)"
+
+
+def test_a_plan_says_how_many_changes_were_not_validated(
+    hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nexusform.domains.hub.providers.hub_dry_run._MAX_DRY_RUNS", 1)
+    write()
+    code, said = told("plan", "-details")
+    assert code == 0
+    assert "Server-side dry run skipped for 1 change: a plan validates at most 500 changes." in said
+    assert {path for method, path, _, _ in hub.log if method == "PATCH"} <= {
+        "/api/v1/namespaces/web",
+        "/api/v1/namespaces/web/configmaps/settings",
+    }

@@ -46,6 +46,8 @@ from nexusform.values.value import UNKNOWN
 
 HUB_REJECTION: Final = "hub-rejection"
 FIELD_CONFLICT: Final = "field-conflict"
+_MAX_DRY_RUNS: Final = 500  # changes of a plan
+_LIMIT_REASON: Final = f"a plan validates at most {_MAX_DRY_RUNS} changes"
 BEING_DELETED: Final = "object-being-deleted"
 OBJECT_EXISTS: Final = "object-exists-on-hub"
 MISSING_MEMBER: Final = "missing-hub-member"
@@ -88,7 +90,8 @@ class DryRun:
         except HubProblem as problem:
             return list(self._report_skipped(numbers, str(problem)))
         valid = [n for n in numbers if not requests[n].skip_reason]
-        fully_known = [n for n in valid if not _has_unknown(requests[n].planned)]
+        known = [n for n in valid if not _has_unknown(requests[n].planned)]
+        fully_known, unvalidated = known[:_MAX_DRY_RUNS], known[_MAX_DRY_RUNS:]
         hub_objects = {n: build_objects(requests[n].key.type, requests[n].planned or {}) for n in fully_known}
         for hub_object in (hub_object for objects in hub_objects.values() for hub_object in objects):
             self._record_new(hub_object)
@@ -105,11 +108,12 @@ class DryRun:
             all_findings += self._find_affected_placements(hub, requests, hub_objects)
         except HubProblem as problem:
             return list(self._report_skipped(numbers, str(problem)))
-        all_findings += [_defer_unknown(n, requests[n].address) for n in valid if n not in hub_objects]
+        all_findings += [_defer_unknown(n, requests[n].address) for n in valid if n not in known]
         self.describe_dry_run = _format_verdict(hub.server, len(fully_known), all_findings)
         invalid = [(n, requests[n]) for n in numbers if requests[n].skip_reason]
         return [
             *_combine_findings(all_findings, is_required=self._options.validate_changes == "require"),
+            *(self._report_skipped(unvalidated, _LIMIT_REASON) if unvalidated else ()),
             *_report_invalid(invalid),
         ]
 
