@@ -86,6 +86,16 @@ def test_events_of_a_plan_say_that_a_guard_rail_is_broken(nf: Callable[..., tupl
     assert [each["guard_rail"] for each in told] == ["capacity:5000000"]
 
 
+def test_a_plan_with_a_target_is_partial_in_every_format(nf: Callable[..., tuple[int, str, str]]) -> None:
+    Path("main.nf.hcl").write_text(SITE)
+    _, text, _ = nf("plan", "-target=nexus_rack.rack", "-report=markdown:p.md", "-report=html:p.html")
+    line = "Partial plan (-target): 2 changed resources; others were not planned\n"
+    assert text.count(line) == 1
+    assert Path("p.md").read_text().split("```text\n")[1].startswith(f"> {line}")
+    assert "<dt>Partial plan</dt>" in Path("p.html").read_text()
+    assert "Partial plan" not in nf("plan")[1]
+
+
 def test_room_is_that_of_the_largest_sku_of_a_site(nf: Callable[..., tuple[int, str, str]]) -> None:
     pool = """  agent_pool "workers" {
     count       = 1

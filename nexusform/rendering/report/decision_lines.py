@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
-from nexusform.diagnostics.phrases import format_count, format_first, format_list, select_form
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first, format_list, select_form
 from nexusform.placement_kinds.kinds import VM, get_noun
 from nexusform.plans.impact.decision import (
     INSUFFICIENT,
@@ -29,7 +29,15 @@ from nexusform.plans.impact.effects import (
     select_rows_outside_upgrades,
 )
 from nexusform.plans.impact.guard_rails import BLOCKED, GUARD_RAIL, PASSED, format_limit
-from nexusform.plans.plan import Action, GuardRailResult, Plan, SeparationVerdict, SincePrevious, is_fully_decided
+from nexusform.plans.plan import (
+    Action,
+    GuardRailResult,
+    PlacementAction,
+    Plan,
+    SeparationVerdict,
+    SincePrevious,
+    is_fully_decided,
+)
 from nexusform.rendering.report.availability_losses import (
     describe_lost_vms,
     find_availability_losses,
@@ -62,7 +70,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     decision = build_decision(plan)
     lines = (
         DecisionLine("Partial plan", tuple(_describe_selection(plan))),
-        DecisionLine("Impact", (_describe_impact(plan, decision.impact),)),
+        DecisionLine("Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))),
         DecisionLine("Risk", (*find_weakened_rules(plan), *find_availability_losses(plan))),
         DecisionLine("Blocked", tuple(list_reasons(plan))),
         DecisionLine("Capacity", tuple(_describe_capacity(decision.capacity))),
@@ -115,6 +123,19 @@ def _describe_impact(plan: Plan, figures: ImpactFigures) -> str:
     if plan.to_destroy:
         further_clauses.append(describe_destroyed(plan))
     return "; ".join([", ".join(clauses), *further_clauses])
+
+
+_MIN_CLUSTERS: Final = 16
+_MAX_CLUSTERS: Final = 3
+
+
+def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
+    """Yield the clusters of changed VMs if there are very many clusters."""
+    total = len({pool.cluster for site in plan.sites for pool in site.pools})
+    changed = {row.cluster for row in plan.placements if row.kind == VM and row.action is not PlacementAction.KEEP}
+    if changed and total > _MIN_CLUSTERS:
+        names = format_first(sorted(changed, key=compute_natural_key), _MAX_CLUSTERS)
+        yield f"changes {names} of {total:,} clusters"
 
 
 def _describe_upgraded(plan: Plan) -> list[str]:
