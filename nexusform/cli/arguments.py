@@ -160,13 +160,15 @@ def declare_number(meaning: str, *, default: Default, metavar: str = "N", minimu
     return cast("int | Default", _Declaration(create_parameter, default))
 
 
-def declare_choice(meaning: str, choices: Sequence[str], *, metavar: str = "", default: str | None = None) -> str:
+def declare_choice(
+    meaning: str, choices: Sequence[str], *, metavar: str = "", default: str | None = None, flag: str = ""
+) -> str:
     """Declare a flag with one of several values, by default the first."""
     default_value = default if default is not None else next(iter(choices), "")
 
     def create_parameter(name: str) -> click.Parameter:
         return Flag(
-            _build_names(name),
+            _build_names(name, flag),
             type=click.Choice(choices),
             metavar=metavar or "|".join(choices),
             default=default_value,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nexusform.placement_kinds.kinds import KINDS, VM
 from nexusform.plans.impact.effects import (
@@ -20,7 +20,7 @@ from nexusform.plans.impact.effects import (
     list_upgrade_pools,
 )
 from nexusform.plans.impact.guard_rails import UNKNOWN, has_unknown_capacity
-from nexusform.plans.plan import GuardRailResult, PlacementAction, PlacementChange, Plan, PoolUpgrade, Upgrade
+from nexusform.plans.plan import GuardRailResult, PlacementChange, Plan, PoolUpgrade, Upgrade
 from nexusform.plans.site_capacity.occupancy import SiteCapacity
 from nexusform.scheduling.racks.vms import Interval
 
@@ -69,13 +69,16 @@ class CapacityFigures(Struct, frozen=True):
 
 
 class ConfidenceFigures(Struct, frozen=True):
-    """Numbers of placed VMs and pods, and of those with a certain location."""
+    """Numbers of placed VMs and pods, and of those with a certain location. `doubts` counts the other pods by the
+    assumption behind their location, most frequent first.
+    """
 
     vms: int = 0
     exact_rack_counts: int = 0
     exact_machines: int = 0
     pods: int = 0
     certain_pods: int = 0
+    doubts: Mapping[str, int] = field(default_factory=dict)
 
 
 class UpgradeCapacity(Struct, frozen=True):
@@ -214,17 +217,14 @@ def _build_upgrade_capacity(capacity: Sequence[SiteCapacity], *, lacks_data: boo
 
 
 def _build_confidence(plan: Plan) -> ConfidenceFigures:
-    pods = [
-        row
-        for row in plan.placements
-        if KINDS[row.kind].runs_on_vms and row.action in (PlacementAction.PLACE, PlacementAction.MOVE)
-    ]
-    certain_pods = sum(row.certainty is not None and row.certainty.machine == 1 for row in pods)
+    pods = [row for row in plan.placements if KINDS[row.kind].runs_on_vms and "certain" in row.scores]
+    doubts = Counter(str(row.scores.get("depends_on") or "ties") for row in pods if not row.scores["certain"])
     tables = plan.placement_tables
     return ConfidenceFigures(
         vms=sum(table.placed for table in tables),
         exact_rack_counts=sum(table.racks_certain for table in tables),
         exact_machines=sum(table.machines_certain for table in tables),
         pods=len(pods),
-        certain_pods=certain_pods,
+        certain_pods=len(pods) - doubts.total(),
+        doubts=dict(doubts.most_common()),
     )

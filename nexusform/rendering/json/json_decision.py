@@ -19,7 +19,9 @@ from nexusform.scheduling.racks.vms import Interval
 _IMPACT_FORM: Final = RecordForm(
     ImpactFigures, "recreated moved removed host_lost max_down minutes", minutes=RecordForm(MinuteRange)
 )
-_CONFIDENCE_FORM: Final = RecordForm(ConfidenceFigures)
+_CONFIDENCE_FORM: Final = RecordForm(
+    ConfidenceFigures, "vms exact_rack_counts exact_machines pods certain_pods [doubts]"
+)
 
 
 def _convert_number(number: float) -> float:

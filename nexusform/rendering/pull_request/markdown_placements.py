@@ -307,7 +307,7 @@ def _render_line(line: PlacementLine) -> str:
     """Render one object, or a run of them, with origin, target and trigger."""
     label = format_code(line.label)
     target, origin = escape_plain_text(line.target), escape_plain_text(line.origin)
-    trigger_note = f" ({escape_plain_text(line.trigger)})" if line.trigger else ""
+    trigger_note = f" {escape_plain_text(line.remark)}" if line.remark else ""
     match line.effect:
         case _ if get_departure_verb(line):
             return f"{label} {f'{get_departure_verb(line)} {origin}'.rstrip()}{trigger_note}"

@@ -248,7 +248,18 @@ def _describe_upgrade_capacity(decision: Decision) -> Iterator[str]:
 
 
 def _describe_confidence(plan: Plan, figures: ConfidenceFigures) -> Iterator[str]:
-    """Yield `rack counts exact for 168 of 215 VMs; Azure picks the machines`."""
+    """Yield `rack counts exact for 168 of 215 VMs; Azure picks the machines`, then the certainty of pods."""
+    yield from _describe_vm_confidence(plan, figures)
+    if figures.pods:
+        ranked = tuple(figures.doubts.items())
+        verb = select_form(ranked[0][1], "depends", "depend") if ranked else ""
+        doubts = ", ".join(f"{count:,} on {assumption}" for assumption, count in ranked)
+        clause = f"; {doubts.replace(' on ', f' {verb} on ', 1)}" if doubts else ""
+        yield f"{figures.certain_pods:,} of {figures.pods:,} {select_form(figures.pods, 'pod')} certain{clause}"
+
+
+def _describe_vm_confidence(plan: Plan, figures: ConfidenceFigures) -> Iterator[str]:
+    """Yield a clause about the placed VMs."""
     placed, racks, machines = figures.vms, figures.exact_rack_counts, figures.exact_machines
     if not placed:
         return

@@ -25,7 +25,7 @@ from nexusform.plans.impact.effects import (
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
 from nexusform.rendering.report.upgrade_sentences import AT_ONCE, RECREATION_VERBS, ROLLING, find_simultaneous_pools
-from nexusform.rendering.report.wording import describe_trigger
+from nexusform.rendering.report.wording import describe_alternative, describe_doubt, describe_trigger
 from nexusform.resources.address import Address
 from nexusform.scheduling.decision import Location
 from nexusform.scheduling.racks.vms import Placement
@@ -57,8 +57,9 @@ _SYMBOLS = {
 
 
 class PlacementLine(Struct, frozen=True):
-    """One line: symbol, objects (`cluster-d-pool1-0..23`), origin, target and trigger. `count` is the number
-    of objects. `origin` and `target` are "" if there is none. Each effect has its own line.
+    """One line: symbol, objects (`cluster-d-pool1-0..23`), origin, target and trigger. `doubt` marks an uncertain
+    target. `count` is the number of objects. `origin` and `target` are "" if there is none. Each effect has its
+    own line.
     """
 
     symbol: str
@@ -70,6 +71,13 @@ class PlacementLine(Struct, frozen=True):
     trigger: str
     count: int = 1
     state: str = ""
+    doubt: str = ""
+
+    @property
+    def remark(self) -> str:
+        """Trigger and doubt: `(new; or n0 if b arrives first)`, "" without either."""
+        text = "; ".join(part for part in (self.trigger, self.doubt) if part)
+        return f"({text})" if text else ""
 
 
 class PlacementGroup(Struct, frozen=True):
@@ -303,14 +311,15 @@ def _build_group(
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementGroup:
     """Build the lines of one pool; rows with the same action and trigger form a run."""
-    runs: dict[tuple[str, str, _States, Effect, str], list[PlacementChange]] = {}
+    runs: dict[tuple[str, str, _States, Effect, str, str], list[PlacementChange]] = {}
     counts = Counter(row.trigger for row in rows)
     recreation_triggers = frozenset(
         trigger for trigger in counts if _is_recreation_run(trigger, counts[trigger], detail)
     )
     for row in rows:
         effect = Effect.MOVED if row.kind == VM and row.trigger in recreation_triggers else compute_effect(row)
-        run_key = (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row))
+        doubt = describe_doubt(row)
+        run_key = (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
         runs.setdefault(run_key, []).append(row)
     lines: list[PlacementLine] = []
     for run in runs.values():
@@ -373,6 +382,7 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
         trigger=describe_trigger(first_row),
         count=len(run),
         state=state,
+        doubt=describe_doubt(first_row),
     )
 
 
@@ -469,6 +479,7 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
         target=target,
         trigger=describe_trigger(row),
         state=describe_state(row),
+        doubt=describe_alternative(row),
     )
 
 

@@ -268,6 +268,17 @@ def describe_trigger(row: PlacementChange) -> str:
     return _OTHER_CLUSTER_TRIGGERS.get(row.trigger, row.trigger) if is_created else row.trigger
 
 
+def describe_doubt(row: PlacementChange) -> str:
+    """Return the mark of an uncertain location, "" for a certain one."""
+    return "uncertain" if row.scores.get("depends_on") else ""
+
+
+def describe_alternative(row: PlacementChange) -> str:
+    """Return `or n0 if b arrives first` for an uncertain location with a known alternative."""
+    alternative = row.scores.get("otherwise")
+    return f"or {alternative}" if alternative else describe_doubt(row)
+
+
 class VmMove(Struct, frozen=True):
     """A created or moved VM: its old machine ("" = none) and its new one. `machine_share` is the share of
     samples with this machine, None without samples. A VM re-created in place has no `origin`; `in_place` is

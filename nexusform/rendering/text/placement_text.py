@@ -130,7 +130,7 @@ def _render_line(line: PlacementLine, widths: tuple[int, int], width: int, paint
 
 
 def _format_trigger(line: PlacementLine) -> str:
-    return f"   ({escape_control_characters(line.trigger)})" if line.trigger else ""
+    return f"   {escape_control_characters(line.remark)}" if line.remark else ""
 
 
 def _format_locations(line: PlacementLine) -> str:

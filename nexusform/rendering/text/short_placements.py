@@ -159,8 +159,7 @@ def _render_line(line: PlacementLine, indent: int, width: int, paint: Painter) -
     label = escape_control_characters(line.label)
     if line.action is PlacementAction.MOVE:
         label = paint(label, "bold")
-    trigger = f" ({line.trigger})" if line.trigger else ""
-    text = escape_control_characters(f"{_format_locations(line)}{trigger}")
+    text = escape_control_characters(f"{_format_locations(line)} {line.remark}".rstrip())
     return render_labelled_text(f"  {paint(line.symbol, _COLOURS[line.symbol])} {label}", text, indent, width)
 
 

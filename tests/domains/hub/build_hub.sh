@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds what the tests of this directory start, as ordinary Go modules: etcd and the servers of Kubernetes.
 #   build_hub.sh DIR                 DIR gets etcd and kube-apiserver: five minutes on two cores, once.
+#   build_hub.sh DIR pods [VERSION]  and kube-controller-manager and kube-scheduler, of a version of Kubernetes such as 1.36.0
 #   build_hub.sh DIR hub [CHECKOUT]  and kube-controller-manager and KubeFleet's hub agent, which is a Go module of a
 #   commit; where the module proxy does not serve it (kubefleet-dev/kubefleet has no tags), CHECKOUT is a directory that
 #   holds that commit.
@@ -9,8 +10,9 @@ set -euo pipefail
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 hub=${2:-}
-checkout=${3:+$(cd "$3" && pwd)}
-etcd=v3.6.5 kubernetes=1.34.4 kubefleet=e160c1cdfdd9
+etcd=v3.6.5 kubernetes=1.34.4 kubefleet=e160c1cdfdd9 checkout=
+[ "$hub" != hub ] || checkout=${3:+$(cd "$3" && pwd)}
+[ "$hub" != pods ] || kubernetes=${3:-$kubernetes}
 work=$(mktemp -d)
 new=$(mktemp -d "$out/.new.XXXX") # who finds a program in DIR finds the whole of it
 trap 'rm -rf "$work" "$new"' EXIT
@@ -58,9 +60,13 @@ GO
 }
 build kube-apiserver NewAPIServerCommand
 programs=(kube-apiserver)
-if [ "$hub" = hub ]; then
+if [ -n "$hub" ]; then
     build kube-controller-manager NewControllerManagerCommand
     programs+=(kube-controller-manager)
+fi
+if [ "$hub" = pods ]; then
+    build kube-scheduler NewSchedulerCommand
+    programs+=(kube-scheduler)
 fi
 go mod tidy >/dev/null 2>&1
 version="-X k8s.io/component-base/version.gitVersion=v$kubernetes"

@@ -8,16 +8,20 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.cli.answer_output import Answer, AnswerFormFlags, write_answer
-from nexusform.cli.arguments import declare_group, declare_positional, declare_text
+from nexusform.cli.arguments import declare_choice, declare_group, declare_positional, declare_text
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import convert_problem, has_errors
+from nexusform.kubernetes.dump_script import CLUSTER_KINDS, FLEET_KINDS, build_dump_script
+
+_TARGETS: Final = ("azure", "kubernetes", "fleet")
 
 
 class ScriptArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `inventory script`."""
 
     directory: str = declare_text("Write the files to DIR", metavar="DIR", default="export")
+    target: str = declare_choice("What to export: a site, a cluster or a hub", _TARGETS, flag="for")
     location: str = declare_text("Use only this extended location (custom location)")
     view: ViewFlags = declare_group(ViewFlags)
 
@@ -27,11 +31,17 @@ def script(arguments: ScriptArguments) -> int:
     """Print the commands that export a site with `az` and `kubectl`. Runs nothing.
 
     Read the script, then run it after signing in: `nexusform inventory script | bash`. It needs the
-    az extension networkcloud, and kubectl for the creation times of nodes.
+    az extension networkcloud, and kubectl for the creation times of nodes. With -for=kubernetes or
+    -for=fleet it lists a cluster or a hub with kubectl, one file per kind.
     """
     from nexusform.domains.azure.importers.az_capture import build_capture_script
 
-    arguments.view.create_screen().print_text(build_capture_script(arguments.directory, arguments.location), end="")
+    if arguments.target == "azure":
+        text = build_capture_script(arguments.directory, arguments.location)
+    else:
+        kinds = CLUSTER_KINDS.values() if arguments.target == "kubernetes" else FLEET_KINDS
+        text = build_dump_script(arguments.directory, kinds)
+    arguments.view.create_screen().print_text(text, end="")
     return 0
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from nexusform.diagnostics.phrases import format_first
 from nexusform.domains.fleet.workflow.reasons import PodReason
 from nexusform.domains.pods.planning.rows import REASONS
 from nexusform.domains.pods.scheduling.explanation import NodeVerdict
@@ -12,6 +13,7 @@ from nexusform.domains.pods.scheduling.workloads import PodState
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
 
+_MOST_NAMES: Final = 3
 _UNSCHEDULED_TEXTS: Final = {
     PodState.PENDING: "stays Pending",
     PodState.GATED: "is not scheduled: SchedulingGated",
@@ -28,15 +30,7 @@ def build_pod_report(reason: PodReason) -> AnswerReport:
     if any(verdict.total is not None for verdict in reason.nodes):
         sections.append(_build_points_section(reason))
     if any(verdict.rejections for verdict in reason.nodes):
-        # Build the section with a row per node and rejecting rule.
-        rows: list[Row] = []
-        for verdict in reason.nodes:
-            for rejection in verdict.rejections:
-                hint = verdict.hints.get(rejection.rule)
-                section_reason = f"{rejection.reason}: {hint}" if hint else rejection.reason
-                rows.append(Row((verdict.node, rejection.rule, section_reason)))
-        rejections_section = Section("Rejected nodes", table=Table(("node", "rule", "reason"), tuple(rows)))
-        sections.append(rejections_section)
+        sections.append(_build_rejections_section(reason.nodes))
     return AnswerReport(
         f"{outcome.name} ({outcome.workload}) on {reason.cluster}",
         f"runs on {location}" if outcome.node else _UNSCHEDULED_TEXTS[outcome.state],
@@ -65,6 +59,8 @@ def _build_facts(reason: PodReason) -> Iterable[str]:
         yield "Verdicts of the rules on every node at present:"
     elif outcome.node and outcome.is_certain:
         yield "Certain: every run of the scheduler picks this node."
+    elif outcome.alternative:
+        yield f"Not certain: {outcome.node or 'no node'}, or {outcome.alternative} ({outcome.doubt})."
     elif outcome.node:
         yield _describe_uncertainty(reason)
     if not outcome.node and outcome.reason:
@@ -92,13 +88,35 @@ def _build_points_section(reason: PodReason) -> Section:
     rules: dict[str, None] = {}
     for verdict in feasible:
         rules.update(dict.fromkeys(verdict.points))
-    rows: list[Row] = []
+    groups: dict[tuple[str, ...], list[str]] = {}
     for verdict in feasible:
-        name = f"{verdict.node} (chosen)" if verdict.node == reason.outcome.node else verdict.node
+        mark = "chosen" if verdict.node == reason.outcome.node else ""
         points = [str(verdict.points.get(rule, 0)) for rule in rules]
-        rows.append(Row((name, *points, f"{verdict.total:,}")))
+        groups.setdefault((mark, *points, f"{verdict.total:,}"), []).append(verdict.node)
+    rows = [
+        Row((f"{names[0]} (chosen)" if mark else _fold_names(names), *figures))
+        for (mark, *figures), names in groups.items()
+    ]
     figures = frozenset(range(1, len(rules) + 2))
     return Section("Feasible nodes by points", table=Table(("node", *rules, "total"), tuple(rows), figures))
+
+
+def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
+    """Build the section with a row per node and rejecting rule."""
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for verdict in nodes:
+        reasons = []
+        for rejection in verdict.rejections:
+            hint = verdict.hints.get(rejection.rule)
+            reasons.append((rejection.rule, f"{rejection.reason}: {hint}" if hint else rejection.reason))
+        groups.setdefault(tuple(reasons), []).append(verdict.node)
+    rows = [Row((_fold_names(names), *reason)) for reasons, names in groups.items() for reason in reasons]
+    return Section("Rejected nodes", table=Table(("node", "rule", "reason"), tuple(rows)))
+
+
+def _fold_names(names: Sequence[str]) -> str:
+    """Return the names of equal nodes, few of them in full."""
+    return format_first(names, _MOST_NAMES)
 
 
 def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:

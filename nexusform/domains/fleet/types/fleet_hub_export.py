@@ -50,20 +50,11 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_
 from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, ResourceType
 from nexusform.json_data.plain_data import Path
 from nexusform.json_data.record_forms import RecordForm
+from nexusform.kubernetes.dump_script import FLEET_KINDS
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType
 
-_CAPTURED_RESOURCES: Final = (
-    *("clusterresourceplacements", "resourceplacements", "clusterresourcebindings", "resourcebindings"),
-    *("clusterschedulingpolicysnapshots", "schedulingpolicysnapshots"),
-    *("clusterresourcesnapshots", "resourcesnapshots", "clusterresourceoverrides", "resourceoverrides"),
-    *("clusterresourceoverridesnapshots", "resourceoverridesnapshots"),
-    *("clusterresourceplacementdisruptionbudgets", "clusterresourceplacementevictions"),
-    *("clusterstagedupdatestrategies", "stagedupdatestrategies"),
-    *("clusterstagedupdateruns", "stagedupdateruns", "clusterapprovalrequests", "approvalrequests"),
-    "memberclusters",
-)
-COMMAND: Final = f"kubectl get {','.join(_CAPTURED_RESOURCES)} -A -o json"
+COMMAND: Final = f"kubectl get {','.join(FLEET_KINDS)} -A -o json"
 _TYPES: Final = {
     "ClusterResourcePlacement": FLEET_CLUSTER_RESOURCE_PLACEMENT,
     "ResourcePlacement": FLEET_RESOURCE_PLACEMENT,

@@ -15,6 +15,7 @@ from nexusform.domains.fleet.importers.fleet_members import MemberView, check_ti
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.scheduling.validation import check_name, check_taints, format_sentence
 from nexusform.domains.fleet.types.fleet_arguments import read_taints
+from nexusform.domains.pods.importers.kind_files import list_dump_errors
 from nexusform.domains.pods.importers.manifest_parser import (
     INVALID,
     Manifest,
@@ -189,6 +190,7 @@ def read_files(
     except FileProblem as problem:
         reader.problems.append(Problem(("directory",), "unreadable-file", str(problem)))
         return None
+    reader.problems += list_dump_errors(directory, context)
     for index, name in enumerate(names):
         path: Path = ("directory",) if directory is not None else ("files", index)
         try:

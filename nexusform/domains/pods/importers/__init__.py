@@ -10,6 +10,7 @@ PUBLIC = {
         "Manifest build_changed_manifest build_manifest ManifestReading find_selection_exclusion "
         "parse_manifests unwrap_envelopes"
     ),
+    "kind_files": "list_dump_errors",
     "kubectl_snapshot": "KubectlSnapshot parse_snapshot",
     "kubernetes_schemas": "list_schema_problems",
     "kubernetes_volumes": "collect_cluster_storage",

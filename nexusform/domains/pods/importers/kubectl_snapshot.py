@@ -65,6 +65,15 @@ _KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "LimitRange": ("spec",),
     "PriorityClass": ("value", "globalDefault", "preemptionPolicy"),
     "HorizontalPodAutoscaler": ("spec",),
+    "MutatingWebhookConfiguration": ("webhooks",),
+    "MutatingAdmissionPolicy": ("spec",),
+    "CSINode": ("spec",),
+    "CSIDriver": ("spec",),
+    "CSIStorageCapacity": ("nodeTopology", "storageClassName", "capacity", "maximumVolumeSize"),
+    "DeviceClass": ("spec",),
+    "ResourceSlice": ("spec",),
+    "ResourceClaim": ("spec",),
+    "ResourceClaimTemplate": ("spec",),
 }
 # Further metadata and status fields kept of some kinds.
 _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
@@ -126,7 +135,8 @@ class KubectlSnapshot(Struct, frozen=True):
     for their victims; `waiting_pods` have no node either. `workloads` are the live controllers by key.
     `has_pods`: the files list pods, finished ones included. `missing_kinds` are mandatory kinds without
     objects in the files: claims and classes are unknown then. `version` is that of Kubernetes, by the newest
-    kubelet, else as configured; () if unknown.
+    kubelet, else as configured; () if unknown. `duplicate_nodes` are listed twice with different contents,
+    `unread_kinds` have no file.
     """
 
     nodes: tuple[ObservedNode, ...] = ()
@@ -138,6 +148,8 @@ class KubectlSnapshot(Struct, frozen=True):
     missing_kinds: tuple[str, ...] = ()
     version: tuple[int, ...] = ()
     has_pods: bool = False
+    duplicate_nodes: tuple[str, ...] = ()
+    unread_kinds: tuple[str, ...] = ()
 
     @property
     def observation_time(self) -> int:
@@ -158,6 +170,8 @@ class KubectlOutput(Struct):
     objects: dict[str, _Object] = field(default_factory=dict)
     workloads: dict[str, _Object] = field(default_factory=dict)
     version: str = ""
+    duplicate_nodes: list[str] = field(default_factory=list)
+    unread_kinds: list[str] = field(default_factory=list)
     findings: list[Problem] = field(default_factory=list)
 
     def list_missing_kinds(self) -> tuple[str, ...]:
@@ -172,6 +186,8 @@ class KubectlOutput(Struct):
             "objects": [body for _, body in sorted(self.objects.items())],
             "workloads": [body for _, body in sorted(self.workloads.items())],
             "version": self.version,
+            **({"duplicates": sorted(set(self.duplicate_nodes))} if self.duplicate_nodes else {}),
+            **({"unread": sorted(self.unread_kinds)} if self.unread_kinds else {}),
         }
         return msgspec.json.encode(data, order="sorted").decode()
 
@@ -183,7 +199,10 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
         for body in _list_objects(name, content, reading.findings):
             metadata = body["metadata"]
             if body.get("kind") == "Node":
-                reading.nodes[str(metadata["name"])] = _reduce_node(body)
+                node, node_name = _reduce_node(body), str(metadata["name"])
+                if reading.nodes.get(node_name, node) != node:
+                    reading.duplicate_nodes.append(node_name)
+                reading.nodes[node_name] = node
             elif body.get("kind") == "Pod":
                 reading.pods[f"{metadata.get('namespace', 'default')}/{metadata['name']}"] = _reduce_pod(body)
             elif body.get("kind") in _KEPT_FIELDS:
@@ -218,10 +237,21 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
     if content.lstrip()[:1] != b"{":
         stream = parse_yaml(name, content)
         findings += stream.findings
+        if any(
+            "items" in document.data and "kind" not in document.data
+            for document in stream.documents
+            if isinstance(document.data, dict)
+        ):
+            detail = "this file is truncated: a List of kubectl ends with its kind. Create it again."
+            findings.append(build_problem(name, None, "truncated-file", detail))
         return [document.data for document in stream.documents]
     try:
         return [msgspec.json.decode(content)]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
+        if "truncated" in str(problem):
+            detail = "this file is truncated: create it again."
+            findings.append(build_problem(name, None, "truncated-file", detail))
+            return []
         findings.append(build_problem(name, None, INVALID, f"this is not JSON: {problem}."))
         return []
 
@@ -311,6 +341,8 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         ),
         workloads={body["key"]: build_live_workload(body) for body in data.get("workloads") or ()},
         has_pods=bool(data["pods"]),
+        duplicate_nodes=tuple(data.get("duplicates") or ()),
+        unread_kinds=tuple(data.get("unread") or ()),
         objects=objects,
         missing_kinds=missing_kinds,
         version=max((node.version for node in nodes), default=()) or parse_version(str(data.get("version") or "")),

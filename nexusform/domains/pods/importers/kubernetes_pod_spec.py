@@ -48,6 +48,8 @@ _SCORE_DEFAULTS: Final = {"cpu": 100, "memory": 200 * 1024 * 1024}
 _BUILT_IN_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 NEVER: Final = "Never"
 ANOTHER_SCHEDULER: Final = "another-scheduler"
+DEVICE_CLAIMS: Final = "device-claims"
+GANGS: Final = "gang-scheduling"
 _NODE: Final = "node.kubernetes.io/"
 _TOLERATION_SECONDS: Final = 300
 # Admission adds these to every pod; the DaemonSet controller adds the others to its pods.
@@ -139,14 +141,18 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         spec.report("schedulerName", detail, Severity.WARNING, id=ANOTHER_SCHEDULER)
     if spec.get_list("resourceClaims"):
         detail = "requests devices (DRA), which are not counted. The pods may stay Pending or run on other nodes."
-        spec.report("resourceClaims", detail, Severity.WARNING)
+        spec.report("resourceClaims", detail, Severity.WARNING, id=DEVICE_CLAIMS)
+    group_key = next((key for key in ("schedulingGroup", "workloadRef") if key in spec), "")
+    if group_key:
+        detail = "is a gang: its pods are scheduled together or not at all, which is not predicted."
+        spec.report(group_key, detail, Severity.WARNING, id=GANGS)
     return PodSpec(
         namespace=owner.namespace,
         labels=tuple(sorted(labels.items())),
         requests=_compute_requests(spec, {}),
         scored_requests=_compute_requests(spec, _SCORE_DEFAULTS),
         node_name=spec.get_text("nodeName"),
-        has_unknown_rules=scheduler != "default-scheduler" or bool(spec.get_list("resourceClaims")),
+        has_unknown_rules=scheduler != "default-scheduler" or bool(spec.get_list("resourceClaims") or group_key),
         node_selector=tuple(sorted(spec.get_text_mapping("nodeSelector").items())),
         node_terms=node_affinity.required,
         preferred_nodes=node_affinity.preferred,

@@ -20,6 +20,8 @@ from nexusform.domains.pods.importers.kubernetes_admission import (
     find_limit_range_rejection,
 )
 from nexusform.domains.pods.importers.kubernetes_pod_spec import (
+    DEVICE_CLAIMS,
+    GANGS,
     PodOwner,
     Priorities,
     collect_priorities,
@@ -39,12 +41,14 @@ from nexusform.domains.pods.importers.live_workloads import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.importers.unpredicted_kinds import list_unpredicted_problems
-from nexusform.domains.pods.scheduling.workloads import Strategy, Workload
+from nexusform.domains.pods.scheduling.workloads import PodSpec, Strategy, Workload
 from nexusform.kubernetes.matching import LabelSelector, is_selected
 
 # Maximum of pods in one cluster by the Kubernetes documentation.
 MAX_PODS: Final = 150_000
 AUTOSCALED: Final = "autoscaled-replicas"
+# Prefix of the resource that each device class provides under its own name.
+_IMPLICIT_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
 LIVE_REPLICAS: Final = "replicas-of-cluster"
 
 _PERCENT: Final = re.compile(r"([0-9]{1,4})%\Z")
@@ -66,7 +70,7 @@ def collect_workloads(
     previous_manifests: Sequence[Manifest] = (),
 ) -> WorkloadReading:
     """Return the workloads among the objects of one cluster. `is_complete`: objects missing here do not
-    exist. `live_workloads` by key give the fields that a manifest leaves to others; `previous_manifests` are
+    exist. `live_workloads` by key give the fields left to others by a manifest; `previous_manifests` are
     those applied before. Services, autoscalers and admission rules are looked up among `manifests` and
     `context_manifests` (objects of the same cluster whose workloads are read elsewhere).
     """
@@ -79,6 +83,7 @@ def collect_workloads(
         _collect_autoscalers(all_manifests),
         live_workloads,
         {(manifest.kind, manifest.namespace, manifest.name): manifest for manifest in previous_manifests},
+        _collect_device_classes(all_manifests),
     )
     workloads = []
     for manifest in manifests:
@@ -105,6 +110,18 @@ def _collect_service_selectors(manifests: Iterable[Manifest]) -> dict[str, list[
     return selectors
 
 
+def _collect_device_classes(manifests: Iterable[Manifest]) -> dict[str, str]:
+    """Return the device classes by the names of their extended resources."""
+    classes: dict[str, str] = {}
+    for manifest in manifests:
+        if (manifest.group, manifest.kind) == ("resource.k8s.io", "DeviceClass"):
+            classes[f"{_IMPLICIT_RESOURCE}{manifest.name}"] = manifest.name
+            name = get_value(manifest.body, "spec", "extendedResourceName")
+            if isinstance(name, str):
+                classes[name] = manifest.name
+    return classes
+
+
 def _collect_autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, str], Manifest]:
     # By namespace, kind and name of the scaled object.
     autoscalers: dict[tuple[str, str, str], Manifest] = {}
@@ -126,6 +143,7 @@ class _WorkloadReader:
         autoscalers: Mapping[tuple[str, str, str], Manifest],
         live_workloads: Mapping[str, LiveWorkload],
         previous_manifests: Mapping[tuple[str, str, str], Manifest],
+        device_classes: Mapping[str, str],
     ) -> None:
         self.priorities = priorities
         self.rules = rules
@@ -133,6 +151,7 @@ class _WorkloadReader:
         self.services = services
         self.autoscalers = autoscalers
         self.live_workloads = live_workloads
+        self.device_classes = device_classes
         self.replica_sets = group_replica_sets(live_workloads.values())
         self.previous_manifests = previous_manifests
         self.findings: list[Problem] = []
@@ -162,6 +181,13 @@ class _WorkloadReader:
         pod_spec = apply_admission(manifest.namespace, metadata, template.get_mapping("spec"), self.rules)
         volumes = parse_volumes(manifest, pod_spec, spec.list_mappings("volumeClaimTemplates"), self.storage)
         pod = parse_pod_spec(metadata, pod_spec, owner, self.priorities)
+        is_gang = manifest.kind == "Job" and "scheduling" in spec
+        has_devices = self._report_device_classes(template.get_mapping("spec"), pod)
+        if is_gang:
+            detail = "schedules its pods as a gang: together or not at all, which is not predicted."
+            spec.report("scheduling", detail, Severity.WARNING, id=GANGS)
+        if is_gang or has_devices:
+            pod = replace(pod, has_unknown_rules=True)
         workload = Workload(
             kind=manifest.kind,
             namespace=manifest.namespace,
@@ -184,6 +210,19 @@ class _WorkloadReader:
             current_revisions=self._find_current_revisions(manifest, template.get_mapping("spec").data),
         )
         return controller.apply_strategy(self._apply_autoscaler(manifest, workload), spec)
+
+    def _report_device_classes(self, spec: Fields, pod: PodSpec) -> bool:
+        """Report the extended resources of a pod from device classes (DRA), and return whether it has any."""
+        classes = {
+            name: self.device_classes[name] for name, _ in pod.requests.other_resources if name in self.device_classes
+        }
+        for resource, device_class in classes.items():
+            detail = (
+                f"request {resource}, and DeviceClass {device_class} may provide it (DRA, from Kubernetes 1.36 on). "
+                "Its devices are not counted."
+            )
+            spec.report("containers", detail, Severity.WARNING, id=DEVICE_CLAIMS)
+        return bool(classes)
 
     def _find_current_revisions(self, manifest: Manifest, template: Mapping[str, Any]) -> tuple[str, ...] | None:
         key = _format_key(manifest)

@@ -1,5 +1,5 @@
 """Deployments, ReplicaSets and other workloads of a live cluster: the fields that other managers set, and the
-pod templates. A manifest without such a field leaves it as it is. Source: managedFields of the API server
+pod templates. A manifest without such a field keeps it. Source: managedFields of the API server
 (server-side apply), and the three-way merge of `kubectl apply`.
 """
 
@@ -45,10 +45,9 @@ _SPEC_FIELDS: Final = ("replicas", "parallelism", "completions", "suspend", "pau
 
 
 class LiveWorkload(Struct, frozen=True):
-    """Workload as it exists: its fields below `spec` that managers besides the applier set (path and value),
-    whether `has_managers` named them, and the revision label of its pods.
-    `owner` is the key of a ReplicaSet's Deployment. `template` are the fields of its pod spec that
-    affect placement.
+    """Workload as it exists: its fields below `spec` set by managers other than the applier (path and value), whether `has_managers` named them, and the revision label of its pods.
+    `owner` is the key of a ReplicaSet's Deployment. `template` are the fields of its pod spec with an effect on
+    placement.
     """
 
     key: str
@@ -65,7 +64,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     managers = list_mappings(metadata, "managedFields")
     owned = [get_mapping(item, "fieldsV1", "f:spec") for item in managers if not _is_applier(item)]
     fields = [leaf for tree in owned for leaf in _list_leaves(tree, _select_spec(spec), ())]
-    if not managers and spec.get("replicas") is not None and not _was_applied(metadata, "replicas"):
+    if not managers and spec.get("replicas") is not None and not _has_applied(metadata, "replicas"):
         fields = [(REPLICAS_PATH, spec["replicas"])]
     owners = [item for item in list_mappings(metadata, "ownerReferences") if item.get("controller")]
     status, namespace = get_mapping(body, "status"), metadata.get("namespace", "default")
@@ -120,7 +119,7 @@ def find_current_revisions(
 
 
 def _normalize(template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a pod spec that affect placement, for a comparison."""
+    """Return the fields of a pod spec with an effect on placement, for a comparison."""
     selected = _select_template(template)
     selected.pop("schedulerName", None)
     for section in _CONTAINER_SECTIONS:
@@ -130,13 +129,13 @@ def _normalize(template: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keep_replicas(key: str, count: int) -> LiveWorkload:
-    """Return the record of a workload of which only the number of its pods is known."""
+    """Return the record of a workload with nothing but a known number of pods."""
     return LiveWorkload(key, ((REPLICAS_PATH, count),))
 
 
 def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> Manifest:
-    """Return a manifest with the live fields that it leaves to others. `previous` is the manifest applied
-    before: fields that it set are removed by the apply, unless another manager is known to own them.
+    """Return a manifest with the live fields left to others. `previous` is the manifest applied before: its
+    own fields are removed by the apply, unless another manager is known to own them.
     """
     spec = get_mapping(manifest.body, "spec")
     previous_spec = get_mapping(previous.body, "spec") if previous is not None else {}
@@ -151,7 +150,7 @@ def _is_applier(manager: Mapping[str, Any]) -> bool:
     return manager.get("manager") in _APPLIERS and not manager.get("subresource")
 
 
-def _was_applied(metadata: Mapping[str, Any], name: str) -> bool:
+def _has_applied(metadata: Mapping[str, Any], name: str) -> bool:
     """Return whether the manifest applied last, by its annotation, set a field of the spec."""
     for key in _LAST_APPLIED:
         text = get_mapping(metadata, "annotations").get(key)

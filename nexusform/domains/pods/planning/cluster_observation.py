@@ -30,6 +30,7 @@ from nexusform.scheduling.kubelet import STORAGE, NodeSize, compute_capacity
 
 # Labels with the machine of a node's VM.
 _MACHINE_LABELS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node")
+_UNREADY_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MOST_NAMES: Final = 5
 _DAEMONS: Final = "DaemonSet"
 
@@ -68,6 +69,7 @@ class ObservedCluster(Struct, frozen=True):
     waiting_pods: tuple[ExistingPod, ...] = ()
     workloads: Mapping[str, LiveWorkload] = field(default_factory=dict)
     snapshot: KubectlSnapshot = KubectlSnapshot()
+    unready_nodes: frozenset[str] = frozenset()
 
 
 def bind_snapshot(
@@ -114,7 +116,16 @@ def bind_snapshot(
         waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),
         workloads=snapshot.workloads,
         snapshot=snapshot,
+        unready_nodes=frozenset(
+            names[item.name] for item in snapshot.nodes if item.name in names and _lacks_taint(item)
+        ),
     )
+
+
+def _lacks_taint(node: ObservedNode) -> bool:
+    """Return whether a node is not ready, but has no taint for it yet."""
+    is_unready = node.ready not in ("", "True")
+    return is_unready and not any(taint.key in _UNREADY_TAINTS for taint in node.taints)
 
 
 def _add_image_values(nodes: Mapping[str, Node], sizes: Mapping[str, Mapping[str, int] | None]) -> dict[str, Node]:

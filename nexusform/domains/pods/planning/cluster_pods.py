@@ -43,6 +43,9 @@ class ClusterPods:
         self._object_pods_by_cluster: dict[str, dict[ObjectKey, ObjectPods]] = {}  # the same, by cluster id
         self._clusters_by_address: dict[str, set[str]] = {}  # by object address
         self._existing_pods: dict[str, dict[PodKey, ExistingPod]] = {}
+        # By cluster id, all pods before their first prediction, and the lost ones among them.
+        self._base_pods: dict[str, dict[PodKey, ExistingPod]] = {}
+        self._base_lost_pods: dict[str, frozenset[PodKey]] = {}
         # By cluster id, pods of state on nodes created in this plan, until they are placed again.
         self._lost_pods: dict[str, frozenset[PodKey]] = {}
         # Objects with pods evicted for others since their last prediction.
@@ -181,7 +184,7 @@ class ClusterPods:
         return live_workloads | dict(observed_cluster.workloads if observed_cluster is not None else {})
 
     def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> WorkloadReading:
-        """Return the workloads of an object's manifests, with the live fields that these leave to others."""
+        """Return the workloads of an object's manifests, with the live fields left to others."""
         _, cluster_id = key
         prior_pods = self._prior_pods.get(key)
         return collect_workloads(

@@ -19,6 +19,7 @@ from nexusform.domains.pods.importers.manifest_parser import (
     unwrap_envelopes,
 )
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, bind_observed_clusters
+from nexusform.domains.pods.planning.dump_doubts import warn_dump_doubts
 from nexusform.domains.pods.planning.node_clusters import build_planned_clusters
 from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.planning.phase import OBJECT_REPLACED, PodPhase
@@ -122,6 +123,7 @@ def create_pod_phase(blocks: BlockPlanner, objects: Iterable[VmObject], external
     clusters = {**external.clusters, **build_planned_clusters(objects)}
     observed = bind_observed_clusters(external, clusters, objects)
     clusters |= {cluster_id: item.cluster for cluster_id, item in observed.items()}
+    external.diagnostics += warn_dump_doubts(external, blocks.request.now)
     pods = PodPhase(clusters, prior_objects, members, external.pods, observed)
     for address, instance in blocks.instances.items():
         keeps_running = instance.action is Action.FORGET

@@ -25,6 +25,7 @@ from nexusform.domains.pods.planning.rows import (
     parse_pod_spec,
 )
 from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.assumptions import Doubt
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.risks import NO_EXECUTE_EVICTS, PREEMPTS, PodWarning
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodSpec, PodState, Workload
@@ -270,6 +271,19 @@ class ObjectPods(Struct):
             outcome = replace(outcome, trigger=OVERRIDE_CHANGED)
         outcome_by_number[outcome.number] = outcome
 
+    def record_doubts(self, doubts: Mapping[PodKey, Doubt | None]) -> None:
+        """Record the doubtful outcomes. A pod with no doubt (None) is certain despite random choices."""
+        for key, outcome_by_number in self.outcomes.items():
+            for number, outcome in outcome_by_number.items():
+                if (key, number) in doubts:
+                    outcome_by_number[number] = _apply_doubt(outcome, doubts[key, number])
+        self.removed_outcomes = [
+            _apply_doubt(outcome, doubts[outcome.workload, outcome.number])
+            if (outcome.workload, outcome.number) in doubts
+            else outcome
+            for outcome in self.removed_outcomes
+        ]
+
     def update_warnings(self, warnings: Sequence[PodWarning]) -> None:
         """Set the warnings of this prediction, and keep its earlier evictions."""
         evicting_workloads = {warning.workload for warning in warnings if warning.kind == PREEMPTS}
@@ -293,6 +307,12 @@ class ObjectPods(Struct):
                 outcome.name: build_pod_values(cluster, workload, outcome, self.find_record(outcome))
                 for outcome in self.list_outcomes(workload.key)
             }
+
+
+def _apply_doubt(outcome: PodOutcome, doubt: Doubt | None) -> PodOutcome:
+    if doubt is None:
+        return replace(outcome, is_certain=True, doubt="")
+    return replace(outcome, is_certain=False, doubt=outcome.doubt or doubt.assumption, alternative=doubt.text)
 
 
 def _resolve_spec(spec: PodSpec, record: PodRecord | None) -> PodSpec:

@@ -15,17 +15,20 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.importers.manifest_parser import Manifest, unwrap_envelopes
 from nexusform.domains.pods.planning.cluster_pods import ClusterPods, ObjectKey, list_namespaces
 from nexusform.domains.pods.planning.disruptions import find_disruptions
+from nexusform.domains.pods.planning.dump_doubts import find_direct_doubts
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import (
     ObjectPods,
+    PodKey,
     PodMap,
     PredictionInput,
     PriorPods,
     add_previous_maximums,
 )
 from nexusform.domains.pods.planning.rows import build_hosted_workload, build_pod_row
-from nexusform.domains.pods.planning.template_matching import assign_specs
+from nexusform.domains.pods.planning.template_matching import add_observed_changes, assign_specs
 from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.assumptions import Scene, find_doubts
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings, list_displaced_warnings
@@ -61,13 +64,20 @@ class PodPhase(ClusterPods):
         observed_pods = self._observed_pods.get(cluster.id)
         if not observed_pods:
             return
+        workloads: list[Workload] = []
         for workload in object_pods.workloads:
             workload_pods = observed_pods.pop(workload.key, ())
-            pods = assign_specs(workload, workload_pods, is_complete=self._is_complete(cluster.id))
+            prior_template = object_pods.prior_templates.get(workload.key)
+            is_changed = prior_template not in (None, workload.pod.template)
+            is_complete = self._is_complete(cluster.id)
+            adjusted = add_observed_changes(workload, workload_pods, is_complete=is_complete, is_changed=is_changed)
+            workloads.append(adjusted)
+            pods = assign_specs(adjusted, workload_pods, is_complete=is_complete)
             # The prior pods of a re-created object are removed; the observed ones still exist.
             self._existing_pods[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
             for pod in pods:
                 object_pods.import_pod(pod, cluster, workload.pod.template)
+        object_pods.workloads = tuple(workloads)
 
     def place_pods(
         self,
@@ -173,6 +183,51 @@ class PodPhase(ClusterPods):
             if self._map_pods_to_nodes(cluster.id) == nodes_before:
                 return
 
+    def verify_certainty(self, now: str) -> None:
+        """Repeat the scheduling of each cluster under other assumptions, and record the doubtful pods."""
+        for cluster_id, base_pods in self._base_pods.items():
+            object_pods_list = list(self._object_pods_by_cluster.get(cluster_id, {}).values())
+            outcomes = [item for object_pods in object_pods_list for item in object_pods.list_all_outcomes()]
+            outcomes += [item for object_pods in object_pods_list for item in object_pods.removed_outcomes]
+            scene = self._build_scene(cluster_id, base_pods)
+            doubts = find_doubts(scene, outcomes)
+            observed = self._observed_clusters.get(cluster_id)
+            if observed is not None:
+                workloads = {workload.key: workload for workload in scene.workloads}
+                direct_doubts = find_direct_doubts(outcomes, workloads, observed, now)
+                doubts |= {key: doubt for key, doubt in direct_doubts.items() if doubts.get(key) is None}
+            for object_pods in object_pods_list:
+                object_pods.record_doubts(doubts)
+                object_pods.update_values(self.clusters[cluster_id])
+
+    def _build_scene(self, cluster_id: str, base_pods: Mapping[PodKey, ExistingPod]) -> Scene:
+        cluster, observed = self.clusters[cluster_id], self._observed_clusters.get(cluster_id)
+        object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
+        workloads = tuple(workload for object_pods in object_pods_list for workload in object_pods.workloads)
+        own_keys = {workload.key for workload in workloads}
+        waiting_pods = observed.waiting_pods if observed is not None else ()
+        return Scene(
+            self._build_cluster(cluster),
+            tuple(base_pods.values()),
+            workloads,
+            cluster.seed,
+            self._base_lost_pods.get(cluster_id, frozenset()),
+            tuple(pod for pod in waiting_pods if pod.workload not in own_keys and not pod.spec.gates),
+            observed.unready_nodes if observed is not None else frozenset(),
+        )
+
+    def _record_base(self, keys: Sequence[ObjectKey], cluster_id: str) -> None:
+        """Record the pods before their first prediction in this plan, as input of its repetitions."""
+        existing_pods = self._existing_pods.get(cluster_id, {})
+        if cluster_id not in self._base_pods:
+            self._base_pods[cluster_id] = dict(existing_pods)
+            self._base_lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset())
+            return
+        new_objects = [self._object_pods[key] for key in keys if self._object_pods[key].inputs is None]
+        own_keys = {workload.key for object_pods in new_objects for workload in object_pods.workloads}
+        base_pods = {key: pod for key, pod in self._base_pods[cluster_id].items() if key[0] not in own_keys}
+        self._base_pods[cluster_id] = base_pods | {key: pod for key, pod in existing_pods.items() if key[0] in own_keys}
+
     def _update_unchanged_specs(self, object_pods: ObjectPods, cluster_id: str) -> None:
         """Set the current spec on pods in state with an unchanged template."""
         for workload in object_pods.workloads:
@@ -204,6 +259,7 @@ class PodPhase(ClusterPods):
             for key in keys:
                 self._object_pods[key].values.clear()
             return
+        self._record_base(keys, cluster.id)
         cluster_model = self._build_cluster(cluster)
         existing_pods = tuple(self._existing_pods.get(cluster.id, {}).values())
         lost_pods = self._lost_pods.get(cluster.id, frozenset())
@@ -258,6 +314,7 @@ class PodPhase(ClusterPods):
     ) -> None:
         existing_pods = self._existing_pods.get(cluster_id, {})
         for name, pod in pods.items():
+            self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)
             if existing_pods.pop((key, pod.number), None) is not None:
                 removal = PodOutcome(key, pod.number, name, pod_outcomes.REMOVE, "", pod.node, trigger)
                 object_pods.removed_outcomes.append(removal)

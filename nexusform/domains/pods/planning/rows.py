@@ -172,7 +172,7 @@ def build_pod_row(
     name = cluster.name if cluster is not None else cluster_id.rpartition("/")[2]
     is_removed, is_kept = outcome.action == pod_outcomes.REMOVE, outcome.action == pod_outcomes.KEEP
     has_source = outcome.previous or is_removed or is_kept
-    is_decided = outcome.feasible_nodes is not None
+    is_decided = outcome.feasible_nodes is not None or bool(outcome.doubt)
     row = PlacementChange(
         address=address,
         kind=POD,
@@ -186,10 +186,18 @@ def build_pod_row(
         number=outcome.number,
         site_id=cluster.site_id if cluster is not None else "",
         reason=_build_reason(outcome),
-        scores={"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes} if is_decided else {},
+        scores=_build_scores(outcome) if is_decided else {},
         rejections=outcome.rejections,
     )
     return replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON) if keeps_running else row
+
+
+def _build_scores(outcome: PodOutcome) -> dict[str, Any]:
+    """Return the certainty of a pod, with the assumption behind it."""
+    scores = {"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
+    if outcome.is_certain or not outcome.doubt:
+        return scores
+    return {**scores, "depends_on": outcome.doubt, "otherwise": outcome.alternative or None}
 
 
 def build_rejected_rows(

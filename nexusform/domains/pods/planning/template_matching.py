@@ -51,6 +51,49 @@ def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_co
     }
 
 
+def add_observed_changes(
+    workload: Workload, pods: Sequence[ExistingPod], *, is_complete: bool, is_changed: bool
+) -> Workload:
+    """Return a workload with the additions of all its observed pods for new ones: sidecars, and the requests of
+    current pods. `is_changed`: this plan changes the template, so differences are no rewriting.
+    """
+    observed_pods = [pod for pod in pods if pod.observed_template is not None]
+    if not observed_pods or workload.kind not in _UPDATED_KINDS:
+        return workload
+    by_revision = {pod.observed_template.revision: pods for pod in observed_pods if pod.observed_template}
+    if workload.current_revisions is None and len(by_revision) == 1 and not is_changed:
+        is_same = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
+        if not is_same and all(_is_rewritten(workload, pod) for pod in observed_pods):
+            workload = replace(workload, is_rewritten=True, current_revisions=(NEWEST_REVISION,))
+    outdated_numbers = find_outdated_pods(workload, observed_pods, is_complete=is_complete)
+    current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
+    if not current_pods or len({pod.spec.requests for pod in current_pods}) > 1:
+        return workload
+    spec = current_pods[0].spec
+    return replace(
+        workload,
+        pod=replace(workload.pod, requests=spec.requests, scored_requests=spec.scored_requests, images=spec.images),
+        is_admission_known=True,
+    )
+
+
+def _is_rewritten(workload: Workload, pod: ExistingPod) -> bool:
+    """Return whether a pod has the containers of a template, with other requests or rewritten images."""
+    observed = {item.name: item for item in pod.observed_template.containers} if pod.observed_template else {}
+    return all(
+        container.name in observed and _is_same_image(container.image, observed[container.name].image)
+        for container in workload.containers
+    )
+
+
+def _is_same_image(image: str, observed_image: str) -> bool:
+    """Return whether two images may be the same one from a mirror, or pinned by its digest."""
+    name, _, tag = image.rpartition("/")[2].partition(":")
+    observed_name, _, observed_tag = observed_image.rpartition("/")[2].partition(":")
+    is_pinned = "@" in observed_image
+    return name == observed_name.partition("@")[0] and (is_pinned or tag == observed_tag)
+
+
 def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
     """Return the replicas of each workload by its pods. During a rollout, the default surge is deducted."""
     counts: dict[str, Counter[str]] = {}

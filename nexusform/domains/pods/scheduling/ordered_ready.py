@@ -28,7 +28,7 @@ def must_wait_to_scale_in(
 
 
 def find_stuck_number(progress: WorkloadProgress) -> int | None:
-    """Return the lowest ordinal of an ordered workload's existing pods that is not ready; None if all are."""
+    """Return the lowest ordinal of an ordered workload's unready pods; None if all are."""
     if not progress.workload.is_ordered:
         return None
     pods = (*progress.kept_pods, *progress.outdated_pods)

@@ -46,7 +46,8 @@ class PodOutcome(Struct, frozen=True):
     `is_certain`: every scheduler run would choose this node (or leave the pod Pending). `feasible_nodes`
     is their number, None without a decision. `victims` are evicted for the pod; `preempted_by` is
     the pod it was evicted for. `volumes`: bound claims, each with the name of its volume. `condition` is the
-    observed one of a kept pod.
+    observed one of a kept pod. `doubt`: the assumption behind an uncertain one, `alternative` its
+    other node and the condition ("n0 if b arrives first").
     """
 
     workload: str
@@ -67,6 +68,8 @@ class PodOutcome(Struct, frozen=True):
     preempted_by: str = ""
     volumes: Pairs = ()
     condition: PodCondition | None = None
+    doubt: str = ""
+    alternative: str = ""
 
     @property
     def state(self) -> PodState:

@@ -7,12 +7,13 @@ retried after the others as long as that helps.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import ordered_ready, pod_outcomes, profile
+from nexusform.domains.pods.scheduling.arrival_order import ArrivalOrder
 from nexusform.domains.pods.scheduling.daemon_rollout import DaemonRollout
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceableRange, PodOutcome, Prediction
 from nexusform.domains.pods.scheduling.preemption import Eviction, is_covered
@@ -54,13 +55,14 @@ def predict(
     seed: int = DEFAULT_SEED,
     lost_pods: Collection[tuple[str, int]] = (),
     removed_workloads: Collection[str] = (),
+    arrival: ArrivalOrder | None = None,
 ) -> Prediction:
     """Return the outcome of every pod of `workloads` (in order of creation, then of the document).
     `existing_pods` are all pods of the cluster: pods of other workloads are kept, unless their workload's key
     is in `removed_workloads`. `lost_pods` (workload key, number: their node is re-created) and pods on
-    removed nodes are placed again.
+    removed nodes are placed again. `arrival`: another order of the pods than that of the workloads.
     """
-    return Predictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads).run()
+    return Predictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads).run(arrival)
 
 
 # Kinds without evictions: daemons belong to their controller, the others terminate anyway.
@@ -112,6 +114,7 @@ class Predictor:
         # Unmanaged workloads with evicted pods, which their controllers re-create.
         self.displaced_workloads: dict[str, WorkloadProgress] = {}
         self.displaced_pods: set[tuple[str, int]] = set()
+        self._arrival: ArrivalOrder | None = None
 
     def _count_budget_pods(self, budget: DisruptionBudget) -> int:
         replica_counts = [
@@ -136,16 +139,16 @@ class Predictor:
             return None
         return taints.compute_toleration_seconds(pod.spec, node)
 
-    def run(self) -> Prediction:
+    def run(self, arrival: ArrivalOrder | None = None) -> Prediction:
         """Return the prediction for all workloads."""
+        self._arrival = arrival
         progress_list = [self._prepare_workload(workload) for workload in self.workload_queue]
         self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
         self._apply_quotas(progress_list)
         for pod in self.unmanaged_pods:
             if pod.node in self.nodes and not self._is_running(pod):
                 self._evict_unmanaged(pod, self._find_loss_trigger(pod))
-        for progress in progress_list:
-            self._place_workload(progress)
+        self._place_workloads(progress_list, arrival)
         self._retry_waiting(progress_list)
         self._evict_expired(progress_list)
         for progress in progress_list:
@@ -255,8 +258,21 @@ class Predictor:
         for progress in sorted(progress_list, key=lambda progress: self.creation_order[progress.workload.key]):
             drop_rejected_pods(progress, quota_usage)
 
-    def _place_workload(self, progress: WorkloadProgress) -> None:
-        """Place the requested pods of a workload, and roll out a new template."""
+    def _place_workloads(self, progress_list: Sequence[WorkloadProgress], arrival: ArrivalOrder | None) -> None:
+        """Place the pods of all workloads one by one: in their order, or as they arrive."""
+        steps = {progress.workload.key: self._place_workload(progress) for progress in progress_list}
+        for key in list(steps) if arrival is None else []:
+            for _ in steps.pop(key):
+                pass
+        counts = dict.fromkeys(steps, -1)
+        while arrival is not None and steps:
+            key = arrival.select_next(counts)
+            counts[key] += 1
+            if next(steps[key], None) is None:
+                del steps[key], counts[key]
+
+    def _place_workload(self, progress: WorkloadProgress) -> Iterator[str]:
+        """Place the requested pods of a workload, and roll out a new template. Yield before each pod."""
         workload = progress.workload
         progress.has_started = True
         progress.pods_to_place.sort()
@@ -264,7 +280,7 @@ class Predictor:
 
         rollout = TemplateRollout(self.session, self.quota_usage, progress)
         rollout.start()
-        verdicts = self._place_pods(progress)
+        verdicts = yield from self._place_pods(progress)
         self._recreate_evicted()
         if all(verdict.node for verdict in verdicts.values()):
             self._remove_deferred(progress)
@@ -310,12 +326,17 @@ class Predictor:
         progress.removals += [(pod, pod_outcomes.SCALE_IN) for pod in progress.deferred_removals]
         progress.deferred_removals = []
 
-    def _place_pods(self, progress: WorkloadProgress) -> dict[int, Verdict]:
+    def _place_pods(self, progress: WorkloadProgress) -> Generator[str, None, dict[int, Verdict]]:
         workload = progress.workload
         blocking_pod = ""  # the pod that all later ones of an ordered workload wait for
         stuck_number = ordered_ready.find_stuck_number(progress)
         verdicts: dict[int, Verdict] = {}
-        for pod in progress.pods_to_place:
+        pods = list(progress.pods_to_place)
+        if self._arrival is not None:
+            positions = self._arrival.sort_numbers(workload, [pod.number for pod in pods])
+            pods.sort(key=lambda pod: positions[pod.number])
+        for pod in pods:
+            yield workload.key
             if stuck_number is not None and pod.number > stuck_number and not blocking_pod:
                 blocking_pod = workload.format_pod_name(stuck_number)
             if blocking_pod and not pod.was_pending:
@@ -478,6 +499,7 @@ class Predictor:
             age=pod.age,
             unscheduled_state=verdict.unscheduled_state,
             victims=verdict.victims,
+            doubt=verdict.doubt,
             preempted_by=pod.preempted_by,
             volumes=self._list_volumes(workload.pod, pod.number),
         )

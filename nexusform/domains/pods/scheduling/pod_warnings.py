@@ -203,7 +203,7 @@ def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) 
 
 
 def _warn_stuck(context: WorkloadContext) -> Iterator[PodWarning]:
-    """Yield a warning for observed pods that do not become ready."""
+    """Yield a warning for observed pods stuck before readiness."""
     workload = context.workload
     stuck_pods = [outcome for outcome in context.outcomes if outcome.node and describe_condition(outcome.condition)]
     if not stuck_pods:

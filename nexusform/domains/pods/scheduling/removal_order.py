@@ -21,7 +21,7 @@ def sort_for_removal(
     kind: str, pods: Sequence[ExistingPod], related_pods: Sequence[ExistingPod] = (), now: int = 0
 ) -> list[ExistingPod]:
     """Return the pods in the order of removal on scale-in. A StatefulSet removes its highest ordinals. A
-    ReplicaSet first removes pods without a node, then those that are not ready, have the lowest deletion cost,
+    ReplicaSet first removes pods without a node, then those not ready, with the lowest deletion cost,
     share a node with most `related_pods` (of all templates of the workload, by default `pods`), or became ready
     last. Times are compared by their order of magnitude before `now` (seconds since 1970).
     """

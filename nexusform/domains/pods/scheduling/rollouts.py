@@ -34,7 +34,7 @@ class RolloutState(Struct):
     begins with the new pods just decided; `existing_count` counts earlier ones. `is_blocked`: it waits for an
     unschedulable pod, or for `uncreated` ones with this `rejection`. `further_numbers`: new pods without a
     predecessor. `pending_specs` are old pods without a feasible node, by number. `stuck_numbers`: existing pods
-    of the current template that are not ready. `is_template_stuck`: none of that template is ready.
+    of the current template, not ready. `is_template_stuck`: none of that template is ready.
     """
 
     remaining_pods: list[ExistingPod]
@@ -103,7 +103,7 @@ class _Replacement(Struct, frozen=True):
 
     def replace_in_order(self) -> None:
         """Replace the highest ordinal first; the next one waits until the new pod runs. An ordered set also
-        waits for each existing pod that is not ready.
+        waits for each unready pod.
         """
         state = self.state
         if self.workload.is_ordered and (state.stuck_numbers or any(pod.is_stuck for pod in state.remaining_pods)):

@@ -36,7 +36,9 @@ Identity = tuple[str, int, str]
 
 
 class Verdict(Struct, frozen=True):
-    """Node of a pod ("" = none), its certainty, the reasons against others, and its victims."""
+    """Node of a pod ("" = none), its certainty, the reasons against others, and its victims. `doubt`: the
+    assumption behind an uncertain one.
+    """
 
     node: str
     is_certain: bool
@@ -45,6 +47,7 @@ class Verdict(Struct, frozen=True):
     rejections: tuple[Rejection, ...] = ()
     unscheduled_state: PodState = PodState.PENDING
     victims: tuple[ExistingPod, ...] = ()
+    doubt: str = ""
 
 
 # Called with a pod (workload key, number) and its scheduler just before the decision.
@@ -167,7 +170,18 @@ class SchedulingSession:
             else:
                 for node in choice.tied_nodes:
                     self._uncertain_nodes |= 1 << node
-        return self._start_on_best(scheduler, pod, choice, is_certain)
+        return self._name_doubt(self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice)
+
+    def _name_doubt(self, verdict: Verdict, scheduler: SpecScheduler, choice: NodeChoice | None = None) -> Verdict:
+        return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice))
+
+    def _find_doubt(self, scheduler: SpecScheduler, choice: NodeChoice | None) -> str:
+        """Return the assumption behind an uncertain decision."""
+        if scheduler.group.spec.has_unknown_rules:
+            return "rules of others"
+        if self._is_doubtful(scheduler, choice.feasible_nodes if choice is not None else 0):
+            return "the Kubernetes version"
+        return "images of nodes" if choice is not None and self._may_change(scheduler, choice) else "ties"
 
     def _start_on_best(
         self, scheduler: SpecScheduler, pod: ExistingPod, choice: NodeChoice, is_certain: bool
@@ -233,11 +247,12 @@ class SchedulingSession:
             )
         is_certain = self._is_certain(scheduler, 1 << node_index) and not spec.has_unknown_rules
         rejection_text = self._start_pod(scheduler, node_index, pod)
-        return (
+        verdict = (
             _build_failed_verdict(node, rejection_text, is_certain, 1)
             if rejection_text
             else Verdict(node, is_certain, 1)
         )
+        return self._name_doubt(verdict, scheduler)
 
     def _handle_unschedulable(self, scheduler: SpecScheduler, pod: ExistingPod) -> Verdict:
         """Return the verdict on a pod without a feasible node, cached until something changes."""
@@ -245,11 +260,11 @@ class SchedulingSession:
         rejections = {node: rejection for node, rejection in rejection_by_node.items() if rejection is not None}
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
-            return preemption_verdict
+            return self._name_doubt(preemption_verdict, scheduler)
         is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(scheduler, 0)
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
-        verdict = Verdict("", is_certain, 0, reason, reasons)
+        verdict = self._name_doubt(Verdict("", is_certain, 0, reason, reasons), scheduler)
         if not pod.spec.claims:  # else others of the spec may have other volumes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict

@@ -281,7 +281,8 @@ class Workload(Struct, frozen=True):
     `previous_max_pods`: maximum pods of a scaled Deployment before, surge included (0: it is not scaled).
     `admission_error`: why the API server creates no pod of it, "" if it does. `current_revisions`: the revision
     labels of its pods with the current template, None if unknown. `keeps_replicas`: its manifest sets no
-    replicas, so those of the cluster are kept.
+    replicas, so those of the cluster are kept. `is_rewritten`: its pods differ from the manifest as if changed on
+    admission. `is_admission_known`: existing pods show what admission adds.
     """
 
     kind: str
@@ -304,6 +305,8 @@ class Workload(Struct, frozen=True):
     previous_max_pods: int = 0
     current_revisions: tuple[str, ...] | None = None
     keeps_replicas: bool = False
+    is_rewritten: bool = False
+    is_admission_known: bool = False
 
     @property
     def key(self) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.interfaces.plugins import DataResult, FileProblem, PlanningKind, ReadContext, ResourceType
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType
+
+if TYPE_CHECKING:
+    from nexusform.domains.pods.importers.kind_files import KindFiles
 
 # The attribute read by planning.
 OBJECTS: Final = "objects"
@@ -19,7 +22,12 @@ _SCHEMA: Final = BlockSchema(
         "files": AttributeSchema(
             ListType(STRING),
             f"Files with the output of `{_COMMAND}` (or -o yaml), relative to the working directory.",
-            required=True,
+            optional=True,
+        ),
+        "directory": AttributeSchema(
+            STRING,
+            "Directory with one file per kind, instead of files: `nexusform inventory script -for=kubernetes`.",
+            optional=True,
         ),
         "cluster_id": AttributeSchema(
             STRING,
@@ -51,30 +59,38 @@ def identify(attributes: Mapping[str, Any]) -> str:
     return str(attributes.get("cluster_id") or "")
 
 
+def check(attributes: Mapping[str, Any]) -> list[Problem]:
+    """Return the problem of the arguments: exactly one source is needed."""
+    directory, files = attributes.get("directory"), attributes.get("files")
+    if (directory is None) != (files is None):
+        return []
+    kind = "missing-required-argument" if files is None else "conflicting-arguments"
+    return [Problem((), kind, 'Set either "directory" or "files".')]
+
+
 def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the files."""
     from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files, parse_snapshot
     from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 
-    contents: list[tuple[str, bytes]] = []
-    problems: list[Problem] = []
-    for index, name in enumerate(attributes.get("files") or ()):
-        try:
-            contents.append((name, context.files.read(name)))
-        except FileProblem as problem:
-            problems.append(Problem(("files", index), "unreadable-file", str(problem)))
-    reading = parse_kubectl_files(contents)
-    problems += [Problem(("files",), finding.id, str(finding), finding.severity) for finding in reading.findings]
-    if not problems and not reading.nodes:
+    argument = ("directory",) if attributes.get("directory") else ("files",)
+    source = _read_contents(attributes, context)
+    problems = list(source.problems)
+    reading = parse_kubectl_files(source.contents)
+    reading.unread_kinds = list(source.unread_kinds)
+    # A truncated file explains all other problems, so it is first.
+    findings = sorted(reading.findings, key=lambda finding: finding.id != "truncated-file")
+    problems = [*(Problem(argument, item.id, str(item), item.severity) for item in findings), *problems]
+    if not any(problem.severity is Severity.ERROR for problem in problems) and not reading.nodes:
         detail = f"No Node in these files. Create them with: {_COMMAND} > cluster.json"
-        problems.append(Problem(("files",), "no-nodes-in-files", detail))
+        problems.append(Problem(argument, "no-nodes-in-files", detail))
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult({}, problems)
     reading.version = str(attributes.get("kubernetes_version") or "")
     if reading.version and not parse_version(reading.version):
         detail = f'"{reading.version}" is not a Kubernetes version. Write major and minor number: "1.34".'
         return DataResult({}, [*problems, Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)])
-    problems += _list_missing_kind_problems(reading.list_missing_kinds())
+    problems += _list_missing_kind_problems(() if source.unread_kinds else reading.list_missing_kinds())
     text = reading.encode()
     node_values = {
         name: {
@@ -93,6 +109,22 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     return DataResult(values, problems)
 
 
+def _read_contents(attributes: Mapping[str, Any], context: ReadContext) -> KindFiles:
+    """Read the files of the arguments, or of a directory with one file per kind."""
+    from nexusform.domains.pods.importers.kind_files import KindFiles, read_kind_files
+
+    if attributes.get("directory"):
+        return read_kind_files(str(attributes["directory"]), context)
+    contents: list[tuple[str, bytes]] = []
+    problems: list[Problem] = []
+    for index, name in enumerate(attributes.get("files") or ()):
+        try:
+            contents.append((name, context.files.read(name)))
+        except FileProblem as problem:
+            problems.append(Problem(("files", index), "unreadable-file", str(problem)))
+    return KindFiles(tuple(contents), (), tuple(problems))
+
+
 def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:
     if not kinds:
         return []
@@ -107,5 +139,5 @@ def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:
 
 
 KUBERNETES_NODES: Final = ResourceType(
-    "kubernetes_nodes", 0, _SCHEMA, identify, mode="data", read=read, kind=PlanningKind.NODES
+    "kubernetes_nodes", 0, _SCHEMA, identify, mode="data", check=check, read=read, kind=PlanningKind.NODES
 )

@@ -23,6 +23,8 @@ WEB = {"pod-template-hash": "5d", "app": "web"}
 
 def seen(text: str, *objects: dict[str, Any], state: State = EMPTY) -> PlanResult:
     """A plan in which kubectl printed these objects."""
+    # A cluster without any pod was listed without its pods.
+    objects = (*objects, pod("setup", "", phase="Succeeded"))
     reading = parse_kubectl_files([("n.json", printed(*objects))])
     values = DataOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     return plan(text, state, data_overrides=(values,))
@@ -252,7 +254,8 @@ def test_pods_of_another_image_or_request_are_rolled_out_by_the_first_plan() -> 
     for image, cpu, outcome in (
         ("web:2", "1", {}),
         ("web:1", "1", {"web-0": ("move", "template_changed"), "web-1": ("move", "template_changed")}),
-        ("web:2", "2", {"web-0": ("move", "template_changed"), "web-1": ("move", "template_changed")}),
+        # Requests that differ in all pods may have been changed on admission, or by a VerticalPodAutoscaler.
+        ("web:2", "2", {}),
     ):
         there = [of_template("5d", image, cpu, f"a-np-{at}", f"web-5d-{at}") for at in range(2)]
         result = good(seen(text, *whole(*NODES, *there)))

@@ -1,0 +1,280 @@
+"""Assumptions of a prediction: a table. Each one repeats the scheduling of all pods under other facts. A pod is
+certain if it keeps its node under all of them; otherwise its first difference names the assumption.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.pods.scheduling import pod_outcomes
+from nexusform.domains.pods.scheduling.arrival_order import ArrivalOrder, count_hops, has_distinct_pods
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, Prediction
+from nexusform.domains.pods.scheduling.pod_prediction import predict
+from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
+from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodCondition, Strategy, Workload
+from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
+
+PodKey = tuple[str, int]
+ARRIVAL_ORDER: Final = "arrival order"
+TIES: Final = "ties"
+# Pods to place, over all repetitions: a limit of processor time.
+_MOST_PLACEMENTS: Final = 4_000
+_FEWEST_SAMPLES: Final = 8
+_MOST_SAMPLES: Final = 40
+# Up to this number of nodes, samples show every frequent result of random choices.
+_MOST_SAMPLED_NODES: Final = 12
+_HOUR: Final = 3600
+_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+# A container that was not started for these reasons may still start; one without its image does not.
+_PERMANENT_REASONS: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+
+
+class Scene(Struct, frozen=True):
+    """Input of a prediction. `waiting_pods` are Pending pods of other workloads, `unready_nodes` are not ready
+    and have no taint for it yet.
+    """
+
+    cluster: Cluster
+    existing_pods: tuple[ExistingPod, ...]
+    workloads: tuple[Workload, ...]
+    seed: int
+    lost_pods: frozenset[PodKey] = frozenset()
+    waiting_pods: tuple[ExistingPod, ...] = ()
+    unready_nodes: frozenset[str] = frozenset()
+    arrival: ArrivalOrder | None = None
+
+    def predict(self) -> Prediction:
+        """Return the prediction of this scene."""
+        return predict(
+            self.cluster,
+            self.existing_pods,
+            self.workloads,
+            seed=self.seed,
+            lost_pods=self.lost_pods,
+            arrival=self.arrival,
+        )
+
+
+class Doubt(Struct, frozen=True):
+    """Assumption behind the location of a pod, and the other result: `n0 if b arrives first`."""
+
+    assumption: str
+    text: str = ""
+
+
+class Assumption(Struct, frozen=True):
+    """Assumption of predictions. `list_alternatives` yields scenes under other facts, each with its condition
+    ("if b arrives first"), as many as the number of samples permits.
+    """
+
+    name: str
+    list_alternatives: Callable[[Scene, int], Iterator[tuple[str, Scene]]]
+
+
+def find_doubts(scene: Scene, outcomes: Sequence[PodOutcome]) -> dict[PodKey, Doubt | None]:
+    """Return the pods with a doubtful outcome, and (None) those unaffected by random choices."""
+    placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
+    changed_pods = [outcome for outcome in outcomes if outcome.action != pod_outcomes.KEEP]
+    if not changed_pods:
+        return {}
+    samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, len(placed_pods) + len(scene.existing_pods) // 20))
+    by_workload: dict[str, list[PodOutcome]] = {}
+    for outcome in outcomes:
+        by_workload.setdefault(outcome.workload, []).append(outcome)
+    doubts: dict[PodKey, Doubt | None] = {
+        _get_key(outcome): Doubt(TIES) for outcome in placed_pods if not outcome.is_certain
+    }
+    open_keys = {_get_key(outcome) for outcome in changed_pods} - doubts.keys()
+    ties = {key for key in doubts if samples >= _FEWEST_SAMPLES}
+    if len(scene.cluster.nodes) > _MOST_SAMPLED_NODES or any(map(_has_other_doubt, placed_pods)):
+        ties.clear()
+    for assumption in ASSUMPTIONS:
+        for condition, alternative in assumption.list_alternatives(scene, samples):
+            if not open_keys and not ties:
+                return doubts
+            found = _compare(by_workload, alternative.predict())
+            for key, node in found.items():
+                if key in open_keys or key in ties:
+                    name = assumption.name if key in open_keys else TIES
+                    doubts[key] = Doubt(name, f"{node or 'no node'} {condition}".strip())
+            open_keys -= found.keys()
+            ties -= found.keys()
+    if samples < _FEWEST_SAMPLES and len(scene.workloads) > 1:
+        doubts |= {key: Doubt(ARRIVAL_ORDER) for key in open_keys}
+    return doubts | dict.fromkeys(ties)
+
+
+def _has_other_doubt(outcome: PodOutcome) -> bool:
+    return outcome.doubt not in ("", TIES)
+
+
+def _get_key(outcome: PodOutcome) -> PodKey:
+    return (outcome.workload, outcome.number)
+
+
+def _compare(by_workload: Mapping[str, Sequence[PodOutcome]], alternative: Prediction) -> dict[PodKey, str]:
+    """Return the pods with another outcome in an alternative prediction, each with its other node."""
+    alternatives: dict[str, list[PodOutcome]] = {}
+    for outcome in alternative.outcomes:
+        alternatives.setdefault(outcome.workload, []).append(outcome)
+    differences: dict[PodKey, str] = {}
+    for key, outcomes in by_workload.items():
+        others = alternatives.get(key, [])
+        if "/StatefulSet/" in key:
+            differences |= _compare_by_number(outcomes, others)
+        else:
+            differences |= _compare_removed(outcomes, others)
+            differences |= _compare_by_node(outcomes, others)
+    return differences
+
+
+def _compare_by_number(outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]) -> Iterator[tuple[PodKey, str]]:
+    other_by_number = {other.number: other for other in others}
+    for outcome in outcomes:
+        other = other_by_number.get(outcome.number)
+        if other is None or (other.node, other.action == pod_outcomes.REMOVE) != (
+            outcome.node,
+            outcome.action == pod_outcomes.REMOVE,
+        ):
+            yield _get_key(outcome), other.node if other is not None else ""
+
+
+def _compare_removed(outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]) -> Iterator[tuple[PodKey, str]]:
+    """Yield the existing pods removed in one of two predictions only."""
+    removed = {outcome.number for outcome in outcomes if outcome.action == pod_outcomes.REMOVE}
+    other_removed = {other.number for other in others if other.action == pod_outcomes.REMOVE}
+    for outcome in outcomes:
+        is_existing = outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP)
+        if is_existing and (outcome.number in removed) != (outcome.number in other_removed):
+            yield _get_key(outcome), outcome.previous if outcome.number in removed else ""
+
+
+def _compare_by_node(outcomes: Sequence[PodOutcome], others: Sequence[PodOutcome]) -> Iterator[tuple[PodKey, str]]:
+    """Yield the surplus of pods per node: the pods of one template are interchangeable."""
+    others_by_node = Counter(map(_get_location, (other for other in others if other.action != pod_outcomes.REMOVE)))
+    surplus: list[PodOutcome] = []
+    for outcome in sorted(outcomes, key=lambda outcome: (outcome.feasible_nodes is not None, outcome.number)):
+        if outcome.action == pod_outcomes.REMOVE:
+            continue
+        if others_by_node[_get_location(outcome)]:
+            others_by_node[_get_location(outcome)] -= 1
+        else:
+            surplus.append(outcome)
+    other_nodes = sorted(node for node, _ in others_by_node.elements())
+    for index, outcome in enumerate(surplus):
+        yield _get_key(outcome), other_nodes[index] if index < len(other_nodes) else ""
+
+
+def _get_location(outcome: PodOutcome) -> tuple[str, str]:
+    return (outcome.node, outcome.spec.template if outcome.spec is not None else "")
+
+
+def _list_seeds(scene: Scene, samples: int) -> Iterator[tuple[str, Scene]]:
+    """Yield the scene with other random choices."""
+    for number in range(samples):
+        yield "at another tie", replace(scene, seed=scene.seed + 1 + number)
+
+
+def _list_arrivals(scene: Scene, samples: int) -> Iterator[tuple[str, Scene]]:
+    """Yield the scene with other orders of arrival, each with other random choices."""
+    if len(scene.workloads) < 2 and not any(map(has_distinct_pods, scene.workloads)):
+        return
+    keys = [workload.key for workload in scene.workloads]
+    ranked = [keys, sorted(keys, key=count_hops)]
+    ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
+    for number in range(samples):
+        seed = scene.seed + 1 + number
+        if number < len(ranked):
+            first = ranked[number][0].rpartition("/")[2]
+            arrival, condition = ArrivalOrder(ranks=tuple(ranked[number])), f"if {first} arrives first"
+        else:
+            arrival, condition = ArrivalOrder(number, tuple(keys), ordered_keys), "if the pods arrive in another order"
+        yield condition, replace(scene, arrival=arrival, seed=seed)
+
+
+def _list_waiting(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
+    """Yield the scene with the Pending pods of other workloads placed first."""
+    if not scene.waiting_pods:
+        return
+    first = scene.waiting_pods[0].name
+    pods = [
+        Workload("Pod", pod.spec.namespace, f"{pod.name}-{index}", 1, pod.spec, strategy=Strategy.RECREATE)
+        for index, pod in enumerate(scene.waiting_pods)
+    ]
+    ranks = tuple(workload.key for workload in (*pods, *scene.workloads))
+    arrival = ArrivalOrder(ranks=ranks)
+    yield f"if {first} is scheduled first", replace(scene, workloads=(*pods, *scene.workloads), arrival=arrival)
+
+
+def _list_terminations(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
+    """Yield the scene after the end of all terminating pods."""
+    remaining_pods = tuple(pod for pod in scene.existing_pods if not pod.spec.is_terminating)
+    if len(remaining_pods) < len(scene.existing_pods):
+        yield "once terminating pods are gone", replace(scene, existing_pods=remaining_pods)
+
+
+def _list_taints(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
+    """Yield the scene with the coming taints of unready nodes."""
+    if not scene.unready_nodes:
+        return
+    taints = tuple(Taint(_UNREACHABLE, "", effect) for effect in (NO_SCHEDULE, NO_EXECUTE))
+    nodes = tuple(
+        replace(node, taints=node.taints + taints) if node.name in scene.unready_nodes else node
+        for node in scene.cluster.nodes
+    )
+    name = min(scene.unready_nodes)
+    yield f"once {name} has its taint", replace(scene, cluster=replace(scene.cluster, nodes=nodes))
+
+
+def _list_conditions(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
+    """Yield the scene with all unready pods recovered, and with none of the starting ones ready."""
+    recovered_pods = tuple(map(_recover, scene.existing_pods))
+    if recovered_pods != scene.existing_pods:
+        yield "if its pods become ready", replace(scene, existing_pods=recovered_pods)
+    stopped_pods = tuple(map(_stop, scene.existing_pods))
+    if stopped_pods != scene.existing_pods:
+        yield "if starting pods do not become ready", replace(scene, existing_pods=stopped_pods)
+
+
+def _recover(pod: ExistingPod) -> ExistingPod:
+    if not pod.is_stuck or pod.condition is None or pod.condition.stuck_reason in _PERMANENT_REASONS:
+        return pod
+    ready_condition = PodCondition(pod.condition.name, pod.condition.uid)
+    return replace(pod, condition=ready_condition)
+
+
+def _stop(pod: ExistingPod) -> ExistingPod:
+    condition = pod.condition
+    if condition is None or condition.is_ready or condition.stuck_reason:
+        return pod
+    return replace(pod, condition=replace(condition, stuck_reason="NotReady"))
+
+
+def _list_times(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
+    """Yield the scene at later times, and with another order of pods of unknown start."""
+    now = scene.cluster.observation_time
+    for hours in (1, 24) if now else ():
+        cluster = replace(scene.cluster, observation_time=now + hours * _HOUR)
+        yield f"{hours} h later", replace(scene, cluster=cluster)
+    reversed_pods = tuple(
+        pod if pod.condition is not None or pod.age else replace(pod, age=-pod.number) for pod in scene.existing_pods
+    )
+    if reversed_pods != scene.existing_pods:
+        yield "in another order of start", replace(scene, existing_pods=reversed_pods)
+
+
+# In order: the first difference of a pod is reported.
+ASSUMPTIONS: Final[tuple[Assumption, ...]] = (
+    Assumption("Pending pods of others", _list_waiting),
+    Assumption("terminating pods", _list_terminations),
+    Assumption("nodes that are not ready", _list_taints),
+    Assumption("pods that are not ready", _list_conditions),
+    Assumption("start times", _list_times),
+    Assumption(ARRIVAL_ORDER, _list_arrivals),
+    Assumption(TIES, _list_seeds),
+)

@@ -1,0 +1,74 @@
+"""Shell script that lists the objects of a cluster, one file per kind."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+# Kinds that affect pods, with their names for kubectl.
+CLUSTER_KINDS: Final[Mapping[str, str]] = {
+    "Namespace": "namespaces",
+    "Node": "nodes",
+    "Pod": "pods",
+    "Deployment": "deployments",
+    "ReplicaSet": "replicasets",
+    "StatefulSet": "statefulsets",
+    "DaemonSet": "daemonsets",
+    "Job": "jobs",
+    "HorizontalPodAutoscaler": "horizontalpodautoscalers",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "PersistentVolume": "persistentvolumes",
+    "StorageClass": "storageclasses",
+    "CSINode": "csinodes",
+    "CSIDriver": "csidrivers",
+    "CSIStorageCapacity": "csistoragecapacities",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "ResourceQuota": "resourcequotas",
+    "LimitRange": "limitranges",
+    "PriorityClass": "priorityclasses",
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+    "ResourceSlice": "resourceslices",
+    "DeviceClass": "deviceclasses",
+    "ResourceClaim": "resourceclaims",
+    "ResourceClaimTemplate": "resourceclaimtemplates",
+}
+# Kinds of a fleet hub, by their names for kubectl.
+FLEET_KINDS: Final = (
+    *("clusterresourceplacements", "resourceplacements", "clusterresourcebindings", "resourcebindings"),
+    *("clusterschedulingpolicysnapshots", "schedulingpolicysnapshots"),
+    *("clusterresourcesnapshots", "resourcesnapshots", "clusterresourceoverrides", "resourceoverrides"),
+    *("clusterresourceoverridesnapshots", "resourceoverridesnapshots"),
+    *("clusterresourceplacementdisruptionbudgets", "clusterresourceplacementevictions"),
+    *("clusterstagedupdatestrategies", "stagedupdatestrategies"),
+    *("clusterstagedupdateruns", "stagedupdateruns", "clusterapprovalrequests", "approvalrequests"),
+    "memberclusters",
+)
+# kubectl's message for a kind that the server does not have.
+NO_SUCH_KIND: Final = "the server doesn't have a resource type"
+
+
+def build_dump_script(directory: str, names: Iterable[str]) -> str:
+    """Return a script that writes each kind into DIRECTORY/KIND.json, or kubectl's message into KIND.error."""
+    kinds = " \\\n    ".join(names)
+    return f"""#!/bin/sh
+# Lists a cluster with kubectl, one file per kind. Changes nothing.
+directory={shlex.quote(directory)}
+mkdir -p "$directory"
+for kind in \\
+    {kinds}
+do
+    rm -f "$directory/$kind.json" "$directory/$kind.error"
+    if kubectl get "$kind" -A -o json --show-managed-fields \\
+        > "$directory/$kind.part" 2> "$directory/$kind.error"
+    then
+        mv "$directory/$kind.part" "$directory/$kind.json"
+        rm -f "$directory/$kind.error"
+    else
+        rm -f "$directory/$kind.part"
+        echo "$kind: $(cat "$directory/$kind.error")" >&2
+    fi
+done
+"""

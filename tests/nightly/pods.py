@@ -1,0 +1,42 @@
+"""Compares certain predictions with kube-scheduler on fresh random clusters, for a given time.
+
+Run: NEXUSFORM_HUB_PROGRAMS=DIR python -m tests.nightly.pods MINUTES VERSION
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.nightly.live_cluster import start_cluster
+from tests.nightly.pod_worlds import Result, run_worlds
+
+
+def compare(minutes: float, version: str) -> int:
+    """Print each wrong prediction and the totals. Return 1 if a certain pod ran elsewhere."""
+    total, worlds = Result(), 0
+    first = int(time.time()) % 1_000_000_000  # other worlds each night; a report names them
+    end = time.monotonic() + 60 * minutes
+    with tempfile.TemporaryDirectory() as directory, start_cluster(Path(directory)) as cluster:
+        for seed, result in run_worlds(cluster, itertools.count(first), version):
+            worlds += 1
+            total.pods += result.pods
+            total.certain += result.certain
+            total.alike += result.alike
+            total.certain_alike += result.certain_alike
+            total.wrong += [f"world {seed}: {text}" for text in result.wrong]
+            for text in result.wrong:
+                print(f"world {seed}: {text}", flush=True)
+            if time.monotonic() > end:
+                break
+    share = total.certain_alike / max(1, total.alike)
+    print(f"{worlds} worlds, {total.pods} pods, {total.certain} certain, {len(total.wrong)} workloads wrong")
+    print(f"{total.alike} pods alike in all runs, {share:.0%} of them certain (at least 60 % expected)")
+    return int(bool(total.wrong) or share < 0.6)
+
+
+if __name__ == "__main__":
+    sys.exit(compare(float(sys.argv[1]), sys.argv[2]))
