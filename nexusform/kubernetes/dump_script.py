@@ -1,4 +1,4 @@
-"""Shell script that lists the objects of a cluster, one file per kind."""
+"""Shell script for a list of the objects of a cluster, one file per kind."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NO_SUCH_KIND: Final = "the server doesn't have a resource type"
 
 
 def build_dump_script(directory: str, names: Iterable[str]) -> str:
-    """Return a script that writes each kind into DIRECTORY/KIND.json, or kubectl's message into KIND.error."""
+    """Return a script to write each kind into DIRECTORY/KIND.json, or kubectl's message into KIND.error."""
     kinds = " \\\n    ".join(names)
     return f"""#!/bin/sh
 # Lists a cluster with kubectl, one file per kind. Changes nothing.

@@ -134,7 +134,7 @@ class KubectlSnapshot(Struct, frozen=True):
     """Cluster as listed by kubectl, nodes and pods sorted by name. `nominated_pods` have no node yet and wait
     for their victims; `waiting_pods` have no node either. `workloads` are the live controllers by key.
     `has_pods`: the files list pods, finished ones included. `missing_kinds` are mandatory kinds without
-    objects in the files: claims and classes are unknown then. `version` is that of Kubernetes, by the newest
+    objects in the files: claims and classes are unknown then. `version` is the one of Kubernetes, by the newest
     kubelet, else as configured; () if unknown. `duplicate_nodes` are listed twice with different contents,
     `unread_kinds` have no file.
     """

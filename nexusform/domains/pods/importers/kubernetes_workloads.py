@@ -72,7 +72,7 @@ def collect_workloads(
     """Return the workloads among the objects of one cluster. `is_complete`: objects missing here do not
     exist. `live_workloads` by key give the fields left to others by a manifest; `previous_manifests` are
     those applied before. Services, autoscalers and admission rules are looked up among `manifests` and
-    `context_manifests` (objects of the same cluster whose workloads are read elsewhere).
+    `context_manifests` (objects of the same cluster with workloads read elsewhere).
     """
     all_manifests = (*manifests, *context_manifests)
     reader = _WorkloadReader(

@@ -1,5 +1,5 @@
-"""Deployments, ReplicaSets and other workloads of a live cluster: the fields that other managers set, and the
-pod templates. A manifest without such a field keeps it. Source: managedFields of the API server
+"""Deployments, ReplicaSets and other workloads of a live cluster: the fields of other managers, and the pod
+templates. A manifest without such a field keeps it. Source: managedFields of the API server
 (server-side apply), and the three-way merge of `kubectl apply`.
 """
 
@@ -45,9 +45,9 @@ _SPEC_FIELDS: Final = ("replicas", "parallelism", "completions", "suspend", "pau
 
 
 class LiveWorkload(Struct, frozen=True):
-    """Workload as it exists: its fields below `spec` set by managers other than the applier (path and value), whether `has_managers` named them, and the revision label of its pods.
-    `owner` is the key of a ReplicaSet's Deployment. `template` are the fields of its pod spec with an effect on
-    placement.
+    """Workload as it exists: its fields below `spec` set by managers other than the applier (path and value),
+    whether `has_managers` named them, and the revision label of its pods. `owner` is the key of a ReplicaSet's
+    Deployment. `template` are the fields of its pod spec with an effect on placement.
     """
 
     key: str

@@ -117,12 +117,12 @@ def bind_snapshot(
         workloads=snapshot.workloads,
         snapshot=snapshot,
         unready_nodes=frozenset(
-            names[item.name] for item in snapshot.nodes if item.name in names and _lacks_taint(item)
+            names[item.name] for item in snapshot.nodes if item.name in names and _has_coming_taint(item)
         ),
     )
 
 
-def _lacks_taint(node: ObservedNode) -> bool:
+def _has_coming_taint(node: ObservedNode) -> bool:
     """Return whether a node is not ready, but has no taint for it yet."""
     is_unready = node.ready not in ("", "True")
     return is_unready and not any(taint.key in _UNREADY_TAINTS for taint in node.taints)

@@ -1,5 +1,5 @@
 """Doubts about a cluster snapshot: facts missing in it, or changed after it. Each is named in a
-warning, and the pods that depend on it are not certain.
+warning, and its pods are not certain.
 """
 
 from __future__ import annotations
@@ -76,10 +76,12 @@ def _list_unread_kinds(snapshot: KubectlSnapshot) -> Iterator[DumpDoubt]:
         return
     kinds = frozenset(snapshot.unread_kinds)
     detail = f"These kinds were not read: {', '.join(sorted(kinds))}. Pods that depend on them are not certain."
-    yield DumpDoubt("objects that were not read", "kinds-not-read", detail, lambda outcome: _depends_on(outcome, kinds))
+    yield DumpDoubt(
+        "objects that were not read", "kinds-not-read", detail, lambda outcome: _is_dependent(outcome, kinds)
+    )
 
 
-def _depends_on(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
+def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     """Return whether a pod may have another outcome by objects of unread kinds."""
     spec = outcome.spec
     if spec is None or kinds.intersection(_ADMISSION_KINDS):
@@ -121,7 +123,7 @@ def find_direct_doubts(
             if doubt.is_affected(outcome):
                 doubts.setdefault(key, Doubt(doubt.assumption))
         if workload is not None and outcome.spec is not None:
-            is_unknown = not workload.is_admission_known and _may_be_changed(hooks, outcome.spec, labels)
+            is_unknown = not workload.is_admission_known and _can_be_changed(hooks, outcome.spec, labels)
             if workload.is_rewritten or is_unknown:
                 doubts.setdefault(key, Doubt(WEBHOOKS))
     return doubts
@@ -130,21 +132,21 @@ def find_direct_doubts(
 _HOOK_KINDS: Final = ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy")
 
 
-def _may_be_changed(hooks: Iterable[Manifest], spec: PodSpec, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+def _can_be_changed(hooks: Iterable[Manifest], spec: PodSpec, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
     """Return whether a mutating webhook or policy may change a pod."""
     namespace = {"kubernetes.io/metadata.name": spec.namespace, **namespaces.get(spec.namespace, {})}
     for manifest in hooks:
         if manifest.kind == "MutatingAdmissionPolicy":
             constraints = get_mapping(manifest.body, "spec", "matchConstraints")
-            if _selects(manifest, constraints, list_mappings(constraints, "resourceRules"), spec, namespace):
+            if _has_matching_rule(manifest, constraints, list_mappings(constraints, "resourceRules"), spec, namespace):
                 return True
         for hook in list_mappings(manifest.body, "webhooks"):
-            if _selects(manifest, hook, list_mappings(hook, "rules"), spec, namespace):
+            if _has_matching_rule(manifest, hook, list_mappings(hook, "rules"), spec, namespace):
                 return True
     return False
 
 
-def _selects(
+def _has_matching_rule(
     manifest: Manifest, hook: Mapping[str, Any], rules: Iterable[Any], spec: PodSpec, namespace: Mapping[str, str]
 ) -> bool:
     """Return whether the rules and selectors of a webhook select the creation of a pod."""

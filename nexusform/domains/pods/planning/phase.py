@@ -184,7 +184,7 @@ class PodPhase(ClusterPods):
                 return
 
     def verify_certainty(self, now: str) -> None:
-        """Repeat the scheduling of each cluster under other assumptions, and record the doubtful pods."""
+        """Check the pods of each cluster under other assumptions, and record the doubtful ones."""
         for cluster_id, base_pods in self._base_pods.items():
             object_pods_list = list(self._object_pods_by_cluster.get(cluster_id, {}).values())
             outcomes = [item for object_pods in object_pods_list for item in object_pods.list_all_outcomes()]

@@ -1,4 +1,4 @@
-"""Orders in which the pods of several workloads reach the scheduler."""
+"""Orders of arrival of the pods of several workloads at the scheduler."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def count_hops(key: str) -> int:
 
 class ArrivalOrder(Struct, frozen=True):
     """Order of arrival. Workloads arrive one after the other by `ranks` (keys, earliest first), or with a
-    `sample` (from 1) pod by pod at drawn times after the creation of their objects in that order. `ordered_keys` are
+    `sample` (from 1) pod by pod at drawn times after the creation of their objects in this order. `ordered_keys` are
     workloads with podManagementPolicy OrderedReady.
     """
 

@@ -60,7 +60,7 @@ def predict(
     """Return the outcome of every pod of `workloads` (in order of creation, then of the document).
     `existing_pods` are all pods of the cluster: pods of other workloads are kept, unless their workload's key
     is in `removed_workloads`. `lost_pods` (workload key, number: their node is re-created) and pods on
-    removed nodes are placed again. `arrival`: another order of the pods than that of the workloads.
+    removed nodes are placed again. `arrival`: an order of the pods other than by workload.
     """
     return Predictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads).run(arrival)
 

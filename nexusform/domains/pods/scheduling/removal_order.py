@@ -49,7 +49,7 @@ def sort_for_removal(
 
 
 def _get_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tuple[int, ...]:
-    """Return the facts that decide before any time, smallest first."""
+    """Return the deciding facts other than times, smallest first."""
     condition = pod.condition or _RUNNING
     phase = _PHASES.index(condition.phase) if condition.phase in _PHASES else len(_PHASES)
     return (bool(pod.node), phase, condition.is_ready, condition.deletion_cost, -pods_by_node[pod.node])

@@ -51,7 +51,7 @@ class RolloutState(Struct):
 
     @property
     def unavailable_count(self) -> int:
-        """Number of pods of the current template that are not available."""
+        """Number of unavailable pods of the current template."""
         waiting_count = len(self.new_verdicts) if self.is_template_stuck else len(self.list_unscheduled())
         return waiting_count + len(self.stuck_numbers)
 

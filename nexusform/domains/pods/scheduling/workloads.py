@@ -282,7 +282,7 @@ class Workload(Struct, frozen=True):
     `admission_error`: why the API server creates no pod of it, "" if it does. `current_revisions`: the revision
     labels of its pods with the current template, None if unknown. `keeps_replicas`: its manifest sets no
     replicas, so those of the cluster are kept. `is_rewritten`: its pods differ from the manifest as if changed on
-    admission. `is_admission_known`: existing pods show what admission adds.
+    admission. `is_admission_known`: existing pods show the additions of admission.
     """
 
     kind: str
@@ -357,7 +357,7 @@ class ExistingPod(Struct, frozen=True):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the pod is not ready, and nothing in its condition says that it starts."""
+        """Whether the pod is not ready, without any sign of a start."""
         return self.condition is not None and bool(self.condition.stuck_reason)
 
 
