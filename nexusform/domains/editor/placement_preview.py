@@ -13,9 +13,8 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.editor.module_text import ModuleText
 from nexusform.language.syntax.syntax_nodes import Block, Body
 from nexusform.placement_kinds.kinds import format_location_text
-from nexusform.plans.plan import Mode, PlacementAction, PlacementChange, PlacementTable, Plan
+from nexusform.plans.plan import Mode, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.report.folding import format_names
-from nexusform.scheduling.racks.vms import Placement
 from nexusform.workflow.opening.command_context import create_editor_context
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.runs.locking import LockOptions
@@ -75,12 +74,14 @@ def build_preview(plan: Plan) -> PlacementPreview:
 
 
 def _collect_zones(plan: Plan) -> dict[tuple[str, str], list[str]]:
-    """Return the zones of each pool after the plan."""
-    zones: dict[tuple[str, str], dict[str, None]] = {}
-    for row in plan.placements:
-        if isinstance(row.target, Placement) and row.action is not PlacementAction.REMOVE:
-            zones.setdefault((str(row.address), row.pool), {})[row.target.availability_zone] = None
-    return {key: sorted(pool_zones) for key, pool_zones in zones.items()}
+    """Return the zones of each pool after the plan, with those of its unchanged VMs."""
+    return {
+        (str(pool.address), pool.pool): sorted(
+            {vm.placement.availability_zone for vm in (*pool.unchanged, *pool.added)}
+        )
+        for site in plan.sites
+        for pool in site.pools
+    }
 
 
 def _format_spread(table: PlacementTable) -> str:

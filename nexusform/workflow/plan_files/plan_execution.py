@@ -260,7 +260,7 @@ def _build_waiting_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic
 
 
 def _build_manual_warning(count: int, skipped: int) -> Diagnostic:
-    """Build the warning for steps to be done manually; repeating them has no effect before that."""
+    """Build the warning for steps to be done manually; repeating them earlier has no effect."""
     changes = select_form(count, "this change", "these changes")
     later = f" {format_count(skipped, 'later step')} will follow." if skipped else ""
     return build_warning(
