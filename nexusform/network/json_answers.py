@@ -15,25 +15,22 @@ _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 def parse_json(content: bytes) -> Any:
     """Parse a JSON document in UTF-8. Raises ValueError with a message."""
+    if _measure_depth(content) > MAX_DEPTH and _measure_depth(_STRING.sub(b"", content)) > MAX_DEPTH:
+        raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
     try:
-        document = json.loads(content.decode("utf-8-sig"))
+        return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
-    except RecursionError:
-        raise ValueError(f"it nests deeper than {MAX_DEPTH} levels") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError("it is not JSON") from None
-    if _is_too_deep(content) and _is_too_deep(_STRING.sub(b"", content)):
-        raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
-    return document
 
 
-def _is_too_deep(content: bytes) -> bool:
-    """Return whether pairs of brackets are left after removing one level at a time."""
+def _measure_depth(content: bytes) -> int:
+    """Return an upper bound of the depth: the levels of bracket pairs, and the unpaired brackets."""
     brackets = content.translate(None, _OTHER_BYTES)
-    for _ in range(MAX_DEPTH):
+    for level in range(MAX_DEPTH):
         shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
         if shorter == brackets:
-            break
+            return level + brackets.count(b"[") + brackets.count(b"{")
         brackets = shorter
-    return bool(brackets)
+    return MAX_DEPTH + len(brackets)

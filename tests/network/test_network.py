@@ -9,6 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from nexusform.backends.backend_kind import Directories
+from nexusform.backends.registry import BACKENDS
+from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.budget import MAX_PAGES, PageBudget
 from nexusform.network.errors import WebError, check_plain_credentials
 from nexusform.network.http_client import WebRequest, send_request
@@ -62,6 +65,14 @@ def test_credentials_need_tls_except_on_this_machine(address: str, is_safe: bool
     if not is_safe:
         with pytest.raises(WebError, match="without TLS"):
             send_request(request)
+
+
+@pytest.mark.of_domains("remote_state")
+def test_azure_storage_gets_no_token_without_tls(tmp_path: Path) -> None:
+    settings = {"storage_account_name": "a", "container_name": "c", "key": "k", "sas_token": "canary"}
+    settings["endpoint"] = "http://blob.example/a"
+    with pytest.raises(BackendProblem, match=r"credentials are not sent to http://blob\.example without TLS"):
+        BACKENDS["azurerm"].open_backend(settings, Directories(str(tmp_path), str(tmp_path)))
 
 
 @pytest.mark.parametrize("address", ["http://me:canary x@127.0.0.1:9/s", "http://127.0.0.1:9/s?token=canary x\n"])

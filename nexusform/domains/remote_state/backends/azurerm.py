@@ -21,6 +21,7 @@ from nexusform.domains.remote_state.backends.azure_login import NOT_SIGNED_IN, c
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
 from nexusform.network.budget import ReadBudget
+from nexusform.network.errors import check_plain_credentials
 
 # Classes of azure-storage-blob: their keyword arguments are typed too loosely for checks.
 ContainerClient = Any
@@ -457,6 +458,9 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = backend_checks.MA
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     account = settings.get("storage_account_name") or ""
     endpoint = settings.get("endpoint") or f"https://{account}.blob.core.windows.net"
+    rejection = check_plain_credentials(endpoint)
+    if rejection:
+        raise BackendProblem(f"Cannot connect to Azure Storage: {rejection}.")
     container = ContainerClient(
         endpoint,
         settings["container_name"],
