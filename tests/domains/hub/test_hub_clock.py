@@ -11,7 +11,7 @@ import pytest
 from nexusform.domains.hub.providers.rollout_progress import check_run_progress
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
-from tests.domains.hub.hub_front import Body, Front
+from tests.domains.hub.hub_front import Body, Front, Refuse
 from tests.domains.hub.test_fleet_provider import write, written
 
 pytestmark = pytest.mark.our_hub_alone
@@ -103,3 +103,22 @@ def test_a_plan_says_how_many_changes_were_not_validated(
         "/api/v1/namespaces/web",
         "/api/v1/namespaces/web/configmaps/settings",
     }
+
+
+def test_missing_permissions_to_list_are_reported_together(
+    hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    respond, kinds = hub.respond, ("memberclusters", "clusterresourcebindings")
+
+    def refuse(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
+        plural = path.rpartition("/")[2]
+        if plural in kinds:
+            raise Refuse(403, f'{plural} is forbidden: User "bob" cannot list resource "{plural}"')
+        return respond(method, path, query, token, content)
+
+    monkeypatch.setattr(hub, "respond", refuse)
+    write()
+    code, said = told("plan")
+    assert code == 1
+    assert all(f"{kind} be listed:" in said for kind in kinds), said
+    assert said.count("Error:") == 1

@@ -158,5 +158,5 @@ def test_what_somebody_deletes_is_told_and_not_written_to(hub: Front, controller
     assert words in said
     write(number=3)
     code, said = told("apply", "-auto-approve")
-    assert (code, "is being deleted on the hub; apply again once it is gone" in said) == (1, True), said
+    assert (code, "is being deleted on the hub, held by somebody/waits" in said) == (1, True), said
     hub.remove(hub.get("ClusterResourcePlacement", "web") or {})

@@ -42,24 +42,38 @@ def _read_objects(hub: HubClient) -> list[dict[str, Any]]:
     """
     for _ in range(_MAX_ATTEMPTS):
         try:
-            return _read_at_one_version(hub)
+            return _list_kinds(hub, is_fixed=True)
         except _VersionExpired as expired:
             log_event("debug", "hub read again", why=str(expired))
-    return [item for kind in READ_KINDS for item in _list_kind(hub, kind, "")[0]]
+    return _list_kinds(hub, is_fixed=False)
 
 
 class _VersionExpired(Exception):
     """Expired resource version."""
 
 
-def _read_at_one_version(hub: HubClient) -> list[dict[str, Any]]:
-    """Return all objects at one version. Raises _VersionExpired, OutsideProblem and HubProblem."""
+class _ListForbidden(Exception):
+    """Missing permission to list a kind, as text."""
+
+
+def _list_kinds(hub: HubClient, *, is_fixed: bool) -> list[dict[str, Any]]:
+    """Return all objects, at one version with `is_fixed`; all missing permissions are one problem. Raises
+    _VersionExpired, ExternalProblem and HubProblem.
+    """
     items: list[dict[str, Any]] = []
+    forbidden: list[str] = []
     fixed_version = ""
     for kind in READ_KINDS:
-        objects, list_version = _list_kind(hub, kind, fixed_version)
-        fixed_version = fixed_version or list_version
+        try:
+            objects, list_version = _list_kind(hub, kind, fixed_version)
+        except _ListForbidden as problem:
+            forbidden.append(str(problem))
+            continue
+        fixed_version = fixed_version or (list_version if is_fixed else "")
         items += objects
+    if forbidden:
+        detail = f"{hub.server} does not let {'; '.join(forbidden)}. Reading needs get and list of them."
+        raise ExternalProblem(Problem((), CANNOT_READ, detail))
     return items
 
 
@@ -73,12 +87,9 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str) -> tuple[list[dict[s
         if version and api_error.status in _EXPIRED_STATUSES:
             raise _VersionExpired(str(api_error)) from None
         if api_error.kind is ErrorKind.PERMISSION:
-            detail = (
-                f"{hub.server} does not let {kind.plural} be listed: "
-                f"{api_error.missing_permission or api_error.server_message}"
-                ". Reading needs get and list of them."
-            )
-        elif api_error.status == 404:
+            reason = api_error.missing_permission or api_error.server_message
+            raise _ListForbidden(f"{kind.plural} be listed: {reason}") from None
+        if api_error.status == 404:
             detail = (
                 f"{hub.server} serves no {kind.plural}: it is no hub of KubeFleet, or of an older version. "
                 "Name the context of the hub."
