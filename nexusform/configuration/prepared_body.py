@@ -151,7 +151,7 @@ class PreparedBody:
         return nulls
 
     def _check_length(self, values: Mapping[str, Any], count_name: str, list_name: str) -> Iterator[Diagnostic]:
-        """Report a list whose length differs from the count argument."""
+        """Report a list with a length other than the count argument."""
         count, elements = values[count_name], values[list_name]
         if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
             detail = (

@@ -98,7 +98,7 @@ OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
 
 
 def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, problems: list[Problem]) -> bool:
-    """Check whether `entry` is an object whose members follow the rules; errors are added to `problems`."""
+    """Check whether `entry` is an object with valid members; errors are added to `problems`."""
     if entry.__class__ is not dict:
         problems.append(report_invalid_member(path, f"An object is expected here, not {describe_kind(entry)}."))
         return False

@@ -155,7 +155,7 @@ def _wait_for_references(graph: StepGraph, concurrent_blocks: Mapping[Address, A
         if apply_step is not None:
             for block in change.dependencies:
                 if block not in concurrent_blocks.get(change.address, ()):
-                    graph.add_waits(apply_step, graph.get_gate(("made", block), graph.creation_steps.get(block, [])))
+                    graph.add_waits(apply_step, graph.get_gate(("created", block), graph.creation_steps.get(block, [])))
 
 
 def _wait_for_order(graph: StepGraph, step_order: Mapping[Address, Sequence[Address]]) -> None:
@@ -180,7 +180,7 @@ def _start_together(graph: StepGraph, concurrent_blocks: Mapping[Address, Abstra
             continue
         for block in sorted(blocks):
             shared_waits = {wait for step in graph.creation_steps.get(block, []) for wait in graph.drafts[step].waits}
-            graph.add_waits(apply_step, graph.get_gate(("beside", block), sorted(shared_waits)))
+            graph.add_waits(apply_step, graph.get_gate(("concurrent", block), sorted(shared_waits)))
 
 
 def _wait_for_dependents(graph: StepGraph, prior: PriorState) -> None:
@@ -201,7 +201,7 @@ def _wait_for_dependents(graph: StepGraph, prior: PriorState) -> None:
                 updates_by_block.setdefault(block, []).append(apply_step)
     for block, deletes in graph.deletion_steps.items():
         for delete in deletes:
-            graph.add_waits(delete, graph.get_gate(("gone", block), deletes_by_block.get(block, [])))
+            graph.add_waits(delete, graph.get_gate(("deleted", block), deletes_by_block.get(block, [])))
             if not graph.is_replacement(delete):
                 graph.add_waits(delete, graph.get_gate(("updated", block), updates_by_block.get(block, [])))
 

@@ -148,7 +148,7 @@ def _build_pool_upgrade(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUp
 
 
 class _ScaleIns:
-    """Pools with a scale-in whose VMs the platform chooses. With capacity for all, any choice fits."""
+    """Pools with a scale-in; the platform chooses their VMs. With capacity for all, any choice fits."""
 
     def __init__(self, objects: Iterable[VmObject]) -> None:
         self._pools: dict[str, list[_Pool]] = {}  # by site id

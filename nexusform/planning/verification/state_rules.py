@@ -113,7 +113,7 @@ class _ExistingVm(Struct, frozen=True):
 
 
 def _check_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -> Iterator[Diagnostic]:
-    """Yield a warning per pool and reason: VMs whose own machine a filter would reject."""
+    """Yield a warning per pool and reason: VMs on a machine that a filter would reject."""
     by_site = _place_existing(objects, sites)
     violations: dict[tuple[Address, str, str], list[_ExistingVm]] = {}
     for site_id, site_vms in by_site.items():

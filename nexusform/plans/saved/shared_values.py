@@ -51,7 +51,7 @@ class SharedDocuments:
         return self.mark + _UNKNOWN
 
     def _write(self, node: _Node) -> None:
-        """Write a value whose parts are written already."""
+        """Write a value after its parts."""
         parts: Any = [_get_reference(part) for part in node.parts]
         node.parts = ()
         reference = parts if node.keys is None else self._write_object(node.keys, parts)

@@ -1,7 +1,7 @@
 """Rankings: the machines of a rack, the racks of a site, in the order of the profile's keys.
 
 A ranking is an ascending list of whole numbers `key << INDEX_BITS | item`; a lower key is preferred. It is
-neutral: its keys are those of a demand whose cluster has no VM on the site, so that all pools share it. A
+neutral: its keys are those of a demand of a cluster without a VM on the site, so that all pools share it. A
 machine or rack with changed VMs is doubtful, and ranked again at the next use.
 
 During the placement of one pool (a session), items with VMs of its cluster or pool may have other figures
@@ -144,7 +144,7 @@ class Queues:
 class CandidateQueue:
     """Machines of a rack, or racks, in a session: `front` are those that tie for the next VM.
 
-    `counted` has the items whose own keys may differ from the neutral ones, `key_of` gives the own keys.
+    `counted` has the items with own keys that may differ from the neutral ones, `key_of` gives the own keys.
     Items excluded by `passing` do not fit the demand until the session ends. Each item taken off `front` must
     be passed to `offer` or to `reject`.
     """

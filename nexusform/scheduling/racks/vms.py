@@ -221,7 +221,7 @@ class Demand(Struct, frozen=True):
 
 
 def build_standalone_demand(sku: VmSku, constraints: PlacementConstraints = NO_CONSTRAINTS) -> Demand:
-    """Build the demand of a VM whose pool has no other VM on the site, to count free capacity."""
+    """Build the demand of a VM of a pool without another VM on the site, to count free capacity."""
     return Demand(VmName("", "", "", 0), sku, constraints)
 
 

@@ -38,7 +38,7 @@ _MAX_SELECTION_BYTES: Final = 4096  # bytes
 class ConfinementSource(StrEnum):
     """Source of the confinement of a run, or of its absence."""
 
-    NONE = "nobody"
+    NONE = "none"
     OPERATOR = "operator"  # -confine or NF_CONFINE
     AUTOMATION = "automation"  # NF_IN_AUTOMATION, unless overridden by those
     PLAN = "plan"  # the evaluated configuration is from an unverified plan file

@@ -32,7 +32,7 @@ def extract_name(arm_id: str) -> str:
 
 class Item:
     """One JSON object of a document, read field by field. A field of the wrong type adds a finding with its
-    JSON path and reads as absent, like an explicit null. `properties` take precedence over fields beside
+    JSON path and reads as absent, like an explicit null. `properties` take precedence over fields next to
     them.
     """
 

@@ -43,7 +43,7 @@ _PLACEMENT_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     POOLS: tuple((name,) for name in _POOL_FIELDS),
     VMS: (("cpuCores",), ("memorySizeGB",), ("storageProfile", "osDisk"), ("placementHints",)),
 }
-# Fields whose change re-creates an existing pool or cluster.
+# A change of these fields re-creates an existing pool or cluster.
 _RECREATION_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     CLUSTERS: (("kubernetesVersion",),),
     POOLS: (("labels",), ("taints",), ("mode",)),

@@ -142,7 +142,7 @@ def _find_unlisted_clusters(by_kind: Mapping[str, list[Item]], listed_kinds: Col
 
 
 def _find_contradicted_kinds(unlisted_clusters: Collection[str]) -> frozenset[str]:
-    """Return the kinds whose list is incomplete according to other kinds."""
+    """Return the kinds with an incomplete list according to other kinds."""
     return frozenset({"kubernetes_clusters"} if unlisted_clusters else ())
 
 

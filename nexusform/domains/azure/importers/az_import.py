@@ -344,7 +344,7 @@ class _SiteImport:
             yield (vm.created_at or "", vm.name), self._build_virtual_machine(vm, hint_targets)
 
     def _build_virtual_machine(self, vm: AzVirtualMachine, hint_targets: Mapping[str, Reference]) -> ImportedSiteObject:
-        """Build a VM with those placement hints whose targets exist in the site."""
+        """Build a VM with its placement hints to targets in the site."""
         vm_id = f"{self.name}/{vm.name}"
         self.counts["unplaced" if vm.placement is None else "adopted"] += 1
         targets = [hint_targets.get(extract_name(hint.resource_id)) for hint in vm.hints]

@@ -85,7 +85,7 @@ def _parse_versions(minor: Item) -> Iterator[tuple[str, str, str]]:
     version = minor.read_text("version")
     first, *bundles = (minor.read_text("description") or "").split(_BUNDLE_KEY)
     parsed = []
-    # The end of availability stands before the name of its bundle, the end of support behind it.
+    # The end of availability precedes the name of its bundle, the end of support follows it.
     for text, previous in zip(bundles, [first, *bundles], strict=False):
         if bundle := _BUNDLE_NAME.match(text):
             support = _SUPPORT_END.search(text.partition(_NEXT_BUNDLE)[0])

@@ -80,7 +80,7 @@ class VerificationResult(Struct, frozen=True):
             {
                 "about": wrong_prediction.about,
                 "cluster": wrong_prediction.cluster,
-                "foretold": wrong_prediction.predicted,
+                "predicted": wrong_prediction.predicted,
                 "observed": wrong_prediction.observed,
                 "kind": wrong_prediction.kind,
                 "changed": list(wrong_prediction.changes[:_MAX_NAMES]),

@@ -42,9 +42,8 @@ def find_affected_placements(
         ]
         if descriptions:
             detail = (
-                f"{format_first(descriptions, _MAX_NAMES, separator='; ')}. The hub brings what is written "
-                f"to these "
-                "clusters, and this plan does not say how."
+                f"{format_first(descriptions, _MAX_NAMES, separator='; ')}. The hub applies the changes "
+                "to these clusters; this plan does not predict how."
             )
             yield number, Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
 

@@ -214,7 +214,7 @@ FORMS: Final[Mapping[str, Callable[[Any], str]]] = {
         "" if _DATA_KEY.match(value) and value not in (".", "..") else "a key has letters, digits, - _ or ."
     ),
 }
-# Name checks of kinds whose names are not DNS subdomains; "" permits any name.
+# Name checks of kinds without DNS subdomains as names; "" permits any name.
 _NAMES: Final[Mapping[str, str]] = {
     "Namespace": "label",
     "Service": "label",

@@ -67,7 +67,7 @@ Amounts = dict[str, int]
 
 
 class Priorities(Struct, frozen=True):
-    """PriorityClasses by name, the default value, and classes whose pods never preempt ("" for pods without a
+    """PriorityClasses by name, the default value, and classes with pods that never preempt ("" for pods without a
     class). `is_complete`: there are no others.
     """
 

@@ -75,7 +75,7 @@ def list_prior_pods(
                     manifests = unwrap_envelopes(recorded_manifests.get(member, ())).manifests
                 member_workloads = workloads.get(member) or {}
                 if not member_workloads and not manifests:
-                    continue  # it brings nothing there
+                    continue  # it adds nothing there
                 cluster_id = members.get(member, member)
                 yield PriorPods(str(address), cluster_id, member_workloads, manifests)
 

@@ -79,7 +79,7 @@ def _get_rack(node: Node) -> str:
 
 
 def find_hardware_key(nodes: Sequence[Node], get_location: Callable[[Node], str], used_keys: Sequence[str] = ()) -> str:
-    """Return a label key of the nodes whose values match their locations exactly; "" if there is none. Keys
+    """Return a label key of the nodes with values that match their locations exactly; "" if there is none. Keys
     in `used` are preferred, then well-known ones.
     """
     located_nodes = [node for node in nodes if get_location(node)]

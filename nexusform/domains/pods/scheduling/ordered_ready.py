@@ -1,4 +1,4 @@
-"""StatefulSets with podManagementPolicy OrderedReady, whose pods are created one after the other. The
+"""StatefulSets with podManagementPolicy OrderedReady: their pods are created one after the other. The
 controller processes ordinals from the lowest. It creates the first missing pod and waits until it runs: later
 pods are not created, surplus pods are not deleted, and none is replaced, not even a Pending one of a broken
 template. Existing pods are kept meanwhile. Source: kubernetes

@@ -422,7 +422,7 @@ class Predictor:
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
     def _evict_expired(self, progress_list: list[WorkloadProgress]) -> None:
-        """Evict pods whose toleration expires if another node now suits them better."""
+        """Evict pods with an expiring toleration if another node now suits them better."""
         if not any(taint.effect == taints.NO_EXECUTE for node in self.nodes.values() for taint in node.taints):
             return
         for _ in range(_MOST_EVICTIONS):

@@ -179,7 +179,7 @@ class _Trial:
         return victims
 
     def _split_by_budget(self, pods: Sequence[ExistingPod]) -> tuple[list[ExistingPod], list[ExistingPod]]:
-        """Return the pods whose eviction violates a budget after those before them, and the others."""
+        """Return the pods with an eviction that violates a budget after those before them, and the others."""
         remaining_evictions = [allowance.evictions for allowance in self._allowances]
         violating_pods: list[ExistingPod] = []
         other_pods: list[ExistingPod] = []

@@ -17,7 +17,7 @@ from nexusform.domains.pods.scheduling.workloads import PodSpec, PodTerm
 from nexusform.kubernetes.matching import LabelSelector, is_selected
 
 Version = tuple[int, ...]
-# The newest version whose source was read for this table.
+# The newest version in this table; its source was read.
 NEWEST_KNOWN: Final = (1, 37)
 
 

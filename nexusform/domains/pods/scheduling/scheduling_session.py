@@ -83,7 +83,7 @@ class SchedulingSession:
         # Nominated pods by node: their requests are reserved against pods of lower priority.
         self._nominated_groups: dict[int, list[PodGroup]] = {}
         self._scheduler: SpecScheduler | None = None
-        # Nodes whose usage depends on a tie-break, as bits.
+        # Nodes with a usage that depends on a tie-break, as bits.
         self._uncertain_nodes = 0
         self._failures: dict[int, tuple[int, Verdict]] = {}
         self._cells: dict[int, NumaCells] = {}

@@ -1,7 +1,7 @@
 """Node selection for pods of one spec; nodes indistinguishable to all rules are evaluated once. Nodes share a
 bucket if every rule about domains gives the same result: equal points for taints and node affinity, and per
 topology key the same domain (keys with few domains) or domains with equal counts (keys with many). Within a
-bucket, nodes are sorted by their usage scores. Each placed pod moves only the nodes whose counts it changed.
+bucket, nodes are sorted by their usage scores. Each placed pod moves only the nodes with changed counts.
 Results that depend on the nodes alone are cached (`NodeFactsCache`), since many workloads need the same.
 """
 

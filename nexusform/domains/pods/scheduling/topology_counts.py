@@ -38,7 +38,7 @@ class Tally:
 
 class SpreadTally(Tally):
     """Pods counted by one spread constraint. `matches_itself` is 1 if the constraint counts the new pod too.
-    `eligible_nodes`: nodes whose pods and domains count. `eligible_domains`: their domains.
+    `eligible_nodes`: nodes with pods and domains that count. `eligible_domains`: their domains.
     """
 
     __slots__ = ("_levels", "_minimum", "constraint", "eligible_domains", "eligible_nodes", "matches_itself")

@@ -100,7 +100,7 @@ class Disk(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """PersistentVolumeClaim whose volume is found or provisioned once the claim or its pod exists. `name` is
+    """PersistentVolumeClaim; its volume is found or provisioned once the claim or its pod exists. `name` is
     `namespace/name`, with {} for the pod's number if each pod has its own. `size` is in bytes, `is_block` its
     volumeMode. `waits_for_pod`: WaitForFirstConsumer, else it is bound at once. `provisioning_terms`: the
     nodes for provisioned volumes (any of the terms, None = all).

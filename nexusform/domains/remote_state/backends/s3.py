@@ -25,7 +25,7 @@ from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
 from nexusform.network.budget import ReadBudget
 
-_LEASE: Final = "Lease"  # members of the lock object beside those of LockInfo
+_LEASE: Final = "Lease"  # members of the lock object in addition to those of LockInfo
 _RENEWED: Final = "Renewed"
 _CONFLICT_CODES: Final = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
 _AMAZON: Final = re.compile(r"https://[^/@]+\.amazonaws\.com(?:\.cn)?/?")
@@ -414,7 +414,7 @@ class _Journal:
                 return
 
     def remove_old(self, seconds: float) -> None:
-        """Delete objects older than this except the last, whose numbers can no longer be written."""
+        """Delete objects older than this except the last; their numbers can no longer be written."""
         entries = self._objects.list_entries(self._prefix)
         if not entries:
             return

@@ -10,7 +10,7 @@ from nexusform.domains.sites.types.site_tasks import SiteResult
 
 
 def compute_dependencies(results: Sequence[SiteResult]) -> dict[str, tuple[str, ...]]:
-    """Compute for each site the other sites whose states it reads."""
+    """Compute for each site the other sites with states that it reads."""
     owners = {result.state_location: result.site for result in results if result.state_location}
     dependencies: dict[str, tuple[str, ...]] = {}
     for result in results:

@@ -60,7 +60,7 @@ def _describe_shortage(context: ShortageContext) -> str:
 
 
 def _describe_blocking_pools(broken: Counter[PoolKey]) -> str:
-    """Describe the pools whose VMs broke the cells, most cells first."""
+    """Describe the pools of the VMs that broke the cells, most cells first."""
     ranked = sorted(broken.items(), key=lambda item: (-item[1], item[0]))
     names = ", ".join(f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:MAX_BLOCKING_POOLS])
     unnamed = sum(count for _, count in ranked[MAX_BLOCKING_POOLS:])
