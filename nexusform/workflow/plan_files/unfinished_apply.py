@@ -88,8 +88,8 @@ def check_interrupted_apply(stored: StoredState, context: CommandContext) -> lis
 def _build_remaining_warning(remaining_steps: RemainingSteps) -> Diagnostic:
     return build_warning(
         "steps-not-applied",
-        f"The last apply failed: {remaining_steps.summary}. This plan starts from the current state and includes the "
-        "changes that are left. `nexusform apply -resume` continues the earlier plan instead.",
+        f"The last apply did not finish: {remaining_steps.summary}. This plan starts from the current state and "
+        "includes the changes that are left. `nexusform apply -resume` continues the earlier plan instead.",
     )
 
 

@@ -265,6 +265,8 @@ def test_a_change_that_the_export_does_not_show_is_not_done(capsys: pytest.Captu
     advice = " ".join((out + err).replace("│", " ").split())
     assert "Warning: Waiting for 1 change on the site nexusform only reads this site. Make this change there" in advice
     assert "-resume" not in advice
+    _, out, err = told(capsys, "plan")
+    assert "The last apply did not finish: 1 step remains." in " ".join((out + err).replace("│", " ").split())
     path = Path("export/kubernetes_clusters.json")
     document = json.loads(path.read_text())
     properties = document["value"][0]["properties"]
