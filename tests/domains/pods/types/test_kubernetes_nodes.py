@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from nexusform.domains.pods.importers.kubectl_snapshot import parse_snapshot
 from nexusform.domains.pods.types.kubernetes_nodes import read
 from nexusform.interfaces.plugins import DataResult, ReadContext
+from nexusform.kubernetes.dump_script import CLUSTER_KINDS, build_dump_script
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
 from tests.resource_types.memory_files import NOW, MemoryFiles
 
@@ -41,3 +43,39 @@ def test_a_version_is_one_of_kubernetes() -> None:
     arguments = {"files": ["a"], "cluster_id": "s/a", "kubernetes_version": "new"}
     ids = {problem.id for problem in read(arguments, ReadContext(files, NOW)).problems}
     assert "invalid-kubernetes-version" in ids
+
+
+def in_directory(**files: bytes) -> DataResult:
+    named = {f"d/{name.replace('__', '.')}": content for name, content in files.items()}
+    return read({"directory": "d", "cluster_id": "s/a"}, ReadContext(MemoryFiles(named), NOW))
+
+
+def test_a_directory_has_one_file_per_kind_and_the_messages_of_kubectl() -> None:
+    missing = b'error: the server doesn\'t have a resource type "resourceslices"\n'
+    result = in_directory(
+        nodes__json=printed(node("n1")),
+        pods__json=printed(pod("p1", "n1")),
+        namespaces__error=b"Error from server (Forbidden): namespaces is forbidden\n",
+        resourceslices__error=missing,
+    )
+    details = [problem.detail for problem in result.problems]
+    assert any("kubectl could not list namespaces: Error from server (Forbidden)" in detail for detail in details)
+    unread = parse_snapshot(result.attributes["objects"]).unread_kinds
+    # A kind of which the server knows nothing has no objects; a forbidden one may have some.
+    assert ("Namespace" in unread, "ResourceSlice" in unread, "Pod" in unread) == (True, False, False)
+
+
+def test_a_truncated_file_is_named_first() -> None:
+    whole = printed(node("n1"))
+    problem = answer(a=b"NAME", b=whole[:-20]).problems[0]
+    assert problem.id == "truncated-file"
+    problem = answer(a=b"apiVersion: v1\nitems:\n- kind: Node\n  metadata:\n    name: n1\n").problems[0]
+    assert problem.id == "truncated-file"
+
+
+def test_the_script_lists_every_kind_on_its_own() -> None:
+    text = build_dump_script("export", CLUSTER_KINDS.values())
+    assert 'kubectl get "$kind" -A -o json --show-managed-fields' in text
+    assert all(
+        name in text for name in ("horizontalpodautoscalers", "mutatingadmissionpolicybindings", "deviceclasses")
+    )
