@@ -2,11 +2,12 @@
 
 # Public names of the package, by module.
 PUBLIC = {
+    "plan_checks": "GuardRailResult SincePrevious",
     "plan": (
         "Action is_fully_decided Basis Change CheckResult Disruptions NumaSampling Drift FORGOTTEN_REASON "
-        "GuardRailResult InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange "
+        "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange "
         "PlacementTable PlacementTotal Plan PoolUpgrade PREDICTION_KEY PredictionScore Rollout "
-        "RolloutStep SeparationVerdict SeparationViolation SincePrevious Step StepKind Upgrade "
+        "RolloutStep SeparationVerdict SeparationViolation Step StepKind Upgrade "
         "VariableValue FeasibilityResult Feasibility"
-    )
+    ),
 }

@@ -14,6 +14,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.diagnostics.source import Span
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import RecordScore
+from nexusform.plans.plan_checks import GuardRailResult, SincePrevious
 from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity
 from nexusform.resources.address import Address
@@ -310,30 +311,6 @@ class RejectedCluster(Struct, frozen=True):
     reason: str
 
 
-class GuardRailResult(Struct, frozen=True):
-    """Result of one limit of `-fail-on`. `value` is the measured figure, None if unknown. `result` is
-    "passed", "blocked" or "unknown"; `reason` explains the last two.
-    """
-
-    name: str
-    limit: float
-    value: float | None
-    result: str
-    reason: str = ""
-
-
-class SincePrevious(Struct, frozen=True):
-    """Differences from an earlier plan of the same branch. `ref` is its commit, or its time. The numbers are
-    later minus earlier: VMs, bindings and pods that move or lose their host, removed ones, and VMs that fit.
-    """
-
-    ref: str
-    moved: int
-    removed: int
-    capacity: int
-    clusters_no_longer_affected: tuple[str, ...] = ()
-
-
 class PlacementTable(Struct, frozen=True):
     """One row of the Nexus document's tables: a pool and its distribution over racks. `expected_vms_per_rack`
     is (floor, ceiling) of count / expected racks; `actual_vms_per_rack` maps rack name to count, racks with
@@ -507,23 +484,21 @@ class PredictionScore(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """A complete plan. `unchanged_count` counts unchanged objects, with and without a row. `placement_totals`
-    cover every object of the prior state, by kind; empty for a plan that was not completed. `lineage` is ""
-    for a first plan; `serial` the prior state's. `refreshed_objects` holds objects as read by the providers
-    if they differ from state (None: missing). `samples` is the number of samples behind the certainty (0:
-    none), `numa_sampling` the dependency on unknown NUMA cells (None: none). `planned_outputs` are the root
-    outputs after, `refined_outputs` the refinements of unknown parts of them. `catalogue` is the SKU
-    catalogue's version. `errored` plans cannot be applied. `targets`, `excludes` and `replaces` are the
-    options of the plan, for the checks at apply. `inventories` are those read by data sources, `basis` the
-    inputs that may change until apply. `address_moves` are pairs of an old address and a new one. `sites`,
-    `capacity` and `other_capacity` are VM locations and spare capacity: empty until
-    `planning.conclusion.site_records` fills them as the last stage of planning. `observed_attributes` are
-    attributes of objects shown by data sources: for these the plan starts from there, regardless of state.
-    `dry_run_messages` are the results of server-side dry runs, a sentence each. `disabled_rules` are the lint
-    rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
+    """A complete plan. `unchanged_count` counts unchanged objects, with and without a row. `placement_totals` cover
+    every object of the prior state, by kind. `lineage` is "" for a first plan; `serial` the prior state's.
+    `refreshed_objects` holds objects as read by the providers if they differ from state (None: missing). `samples`
+    is the number of samples behind the certainty (0: none), `numa_sampling` the dependency on unknown NUMA cells
+    (None: none). `planned_outputs` are the root outputs after, `refined_outputs` the refinements of unknown parts of
+    them. `catalogue` is the SKU catalogue's version. `targets`, `excludes` and `replaces` are the options of the
+    plan, for the checks at apply. `inventories` are those read by data sources, `basis` the inputs that may change
+    until apply. `address_moves` are pairs of an old address and a new one. `sites`, `capacity` and `other_capacity`
+    are VM locations and spare capacity: empty until `planning.conclusion.site_records` fills them as the last stage
+    of planning. `observed_attributes` are attributes of objects shown by data sources: for these the plan starts
+    from there, regardless of state. `dry_run_messages` are the results of server-side dry runs. `disabled_rules` are
+    the lint rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
     `feasibility` has a row per binding of a placement with pods. `since` compares with an earlier plan (None: none).
-    `providers` holds the identity of the systems behind the providers, `provider_titles` describe them.
-    `rejected` are the addresses of changes rejected by their provider, if a plan has no other error.
+    `providers` holds the identity of the systems behind the providers, `provider_titles` describe them. `rejected`
+    are the addresses of changes rejected by their provider, if a plan has no other error.
     """
 
     mode: Mode = Mode.NORMAL

@@ -20,7 +20,8 @@ from nexusform.plans.impact.effects import (
     list_upgrade_pools,
 )
 from nexusform.plans.impact.guard_rails import UNKNOWN, has_unknown_capacity
-from nexusform.plans.plan import GuardRailResult, PlacementChange, Plan, PoolUpgrade, Upgrade
+from nexusform.plans.plan import PlacementChange, Plan, PoolUpgrade, Upgrade
+from nexusform.plans.plan_checks import GuardRailResult
 from nexusform.plans.site_capacity.occupancy import SiteCapacity
 from nexusform.scheduling.racks.vms import Interval
 

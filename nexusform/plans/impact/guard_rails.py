@@ -20,7 +20,8 @@ from nexusform.plans.impact.effects import (
     count_substitutions,
     format_effect_clauses,
 )
-from nexusform.plans.plan import FeasibilityResult, GuardRailResult, Plan, is_fully_decided
+from nexusform.plans.plan import FeasibilityResult, Plan, is_fully_decided
+from nexusform.plans.plan_checks import GuardRailResult
 
 GUARD_RAIL: Final = "guard-rail"
 STRANDED: Final = "deleted-machine-with-vms"  # the only error with which limits are still checked

@@ -10,7 +10,8 @@ from nexusform.diagnostics.diagnostic import build_warning
 from nexusform.diagnostics.phrases import compute_natural_key
 from nexusform.plans.impact.decision import CapacityFigures, ImpactFigures, build_decision
 from nexusform.plans.impact.effects import LOSS_EFFECTS, compute_effect
-from nexusform.plans.plan import Plan, SincePrevious
+from nexusform.plans.plan import Plan
+from nexusform.plans.plan_checks import SincePrevious
 
 NOT_COMPARABLE: Final = "previous-plan-not-comparable"
 _COMMIT_LENGTH: Final = 12

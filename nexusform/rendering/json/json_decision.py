@@ -13,7 +13,8 @@ from nexusform.plans.impact.decision import (
     UpgradeCapacity,
     build_decision,
 )
-from nexusform.plans.plan import GuardRailResult, Plan, SincePrevious
+from nexusform.plans.plan import Plan
+from nexusform.plans.plan_checks import GuardRailResult, SincePrevious
 from nexusform.scheduling.racks.vms import Interval
 
 _IMPACT_FORM: Final = RecordForm(

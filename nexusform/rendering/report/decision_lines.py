@@ -29,15 +29,8 @@ from nexusform.plans.impact.effects import (
     select_rows_outside_upgrades,
 )
 from nexusform.plans.impact.guard_rails import BLOCKED, GUARD_RAIL, PASSED, format_limit
-from nexusform.plans.plan import (
-    Action,
-    GuardRailResult,
-    PlacementAction,
-    Plan,
-    SeparationVerdict,
-    SincePrevious,
-    is_fully_decided,
-)
+from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict, is_fully_decided
+from nexusform.plans.plan_checks import GuardRailResult, SincePrevious
 from nexusform.rendering.report.availability_losses import (
     describe_lost_vms,
     find_availability_losses,

@@ -1,0 +1,29 @@
+"""Results of checks of a plan: guard rails, and the comparison with an earlier plan."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class GuardRailResult(Struct, frozen=True):
+    """Result of one limit of `-fail-on`. `value` is the measured figure, None if unknown. `result` is
+    "passed", "blocked" or "unknown"; `reason` explains the last two.
+    """
+
+    name: str
+    limit: float
+    value: float | None
+    result: str
+    reason: str = ""
+
+
+class SincePrevious(Struct, frozen=True):
+    """Differences from an earlier plan of the same branch. `ref` is its commit, or its time. The numbers are
+    later minus earlier: VMs, bindings and pods that move or lose their host, removed ones, and VMs that fit.
+    """
+
+    ref: str
+    moved: int
+    removed: int
+    capacity: int
+    clusters_no_longer_affected: tuple[str, ...] = ()
