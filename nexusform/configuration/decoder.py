@@ -28,7 +28,6 @@ from nexusform.configuration.declarations.configuration import (
     Variable,
 )
 from nexusform.configuration.module_blocks import MODULE_SCHEMA, CallHeader, decode_call, decode_provider
-from nexusform.configuration.refactoring_blocks import decode_import, decode_moved, decode_removed
 from nexusform.configuration.resource_blocks import BlockLocation, KnownTypes, decode_resource
 from nexusform.configuration.settings_block import decode_settings
 from nexusform.configuration.static_arguments import (
@@ -340,12 +339,16 @@ class _Decoder:
 
     def read_moved(self, block: Block, _location: BlockLocation) -> None:
         """Read a `moved` block."""
+        from nexusform.configuration.refactoring_blocks import decode_moved  # loaded on first use
+
         moved_block = decode_moved(block, self.problems)
         if moved_block is not None:
             self.moved_blocks.append(moved_block)
 
     def read_removed(self, block: Block, _location: BlockLocation) -> None:
         """Read a `removed` block."""
+        from nexusform.configuration.refactoring_blocks import decode_removed  # loaded on first use
+
         removed_block = decode_removed(block, self.problems)
         if removed_block is not None:
             self.removed_blocks.append(removed_block)
@@ -356,6 +359,8 @@ class _Decoder:
             detail = "Import blocks are valid only in the root module. Move this block there."
             self._add_error("invalid-import-configuration", detail, block.header_span)
             return
+        from nexusform.configuration.refactoring_blocks import decode_import  # loaded on first use
+
         import_block = decode_import(block, self.problems)
         if import_block is not None:
             self.imports.append(import_block)

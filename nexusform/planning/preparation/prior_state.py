@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ImportBlock, ResourceBlock
-from nexusform.configuration.refactoring_blocks import build_pattern
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.source import Span
 from nexusform.json_data.plain_data import convert_to_plain
@@ -200,6 +199,8 @@ def _evaluate_address(to: Expression, scope: InstanceScope, problems: list[Diagn
     steps = _evaluate_steps(to, scope, problems)
     if steps is None:
         return None
+    from nexusform.configuration.refactoring_blocks import build_pattern  # loaded on first use
+
     root = _find_root(to)
     pattern = build_pattern(Traversal(root.root, tuple(steps), to.span), problems)
     if pattern is None or not pattern.type:
