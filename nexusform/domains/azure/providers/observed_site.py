@@ -19,6 +19,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first, select_form
 from nexusform.documents.times import format_time
 from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK, find_cordon_differences
+from nexusform.domains.azure.providers.site_identity import SiteIdentity
 from nexusform.interfaces.plugins import (
     FORGOTTEN_KEY,
     UNMANAGED_KEY,
@@ -33,7 +34,6 @@ from nexusform.interfaces.plugins import (
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.releases.versions import explain_not_offered
 from nexusform.plans.site_capacity.other_capacity import build_supplies_note
-from nexusform.providers.identified_provider import IdentityComparison
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
@@ -63,7 +63,7 @@ _LIST_KINDS: Final[Mapping[str, str]] = {
 }
 
 
-class ObservedSites:
+class ObservedSites(SiteIdentity):
     """Sites read once, on first use."""
 
     sends_changes = False
@@ -87,7 +87,7 @@ class ObservedSites:
         self._advice = advice
         self._read = read_sites
         self._is_captured = is_captured
-        self._identity = identity or {}
+        super().__init__(identity or {})
         self._lock = Lock()
         self._sites: tuple[AzSite, ...] | None = None
         self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
@@ -96,30 +96,6 @@ class ObservedSites:
         self._separate_pools: set[str] = set()
         self._managed: set[tuple[str, str]] = set()
         self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
-
-    def read_identity(self, _recorded: Mapping[str, Any], _objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the subscription and the custom location; empty for an export."""
-        return self._identity
-
-    def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
-        """Compare the subscriptions and custom locations; a missing one matches every other."""
-        for name, value in observed.items():
-            known = str(recorded.get(name) or "")
-            if known and value and known != value:
-                difference = f"{name} is {known} in the state, and {value} here"
-                return IdentityComparison(is_known=True, difference=difference, accepted_by=(value,))
-        return IdentityComparison(is_known=True)
-
-    def describe_identity(self, _identity: Mapping[str, Any]) -> str:
-        """Return no title; reports name the sites."""
-        return ""
-
-    def keep_missing_objects(self) -> None:
-        """Ignore the request: the identity is always known."""
-
-    def has_missing_objects(self) -> bool:
-        """Return False: the identity is always known."""
-        return False
 
     def set_state_objects(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
         """Take the attributes of this provider's objects in state, and type and id of all objects. Sites keep
