@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType
 from nexusform.json_data.plain_data import has_unknown
@@ -288,13 +288,30 @@ class _UsedObjects:
 
 
 def _can_open_machines(before: Values | None, after: Values) -> bool:
-    """Return whether the step of an object creates machines or ends a cordon. No VM waits for other changes of
-    a machine: they may take as long as a repair.
+    """Return whether the step of an object creates machines, changes their hardware or ends a cordon. No VM waits
+    for other changes, such as a new cordon of another machine.
     """
     if before is None or not (before.get("machines") or {}).keys() >= (after.get("machines") or {}).keys():
         return True
-    names = ("cordoned", "evacuate", "machine_override")
-    return any(before.get(name) and before.get(name) != after.get(name) for name in names)
+    if any(before.get(name) != after.get(name) for name in _OFFERED):
+        return True
+    return any(before.get(name) and before.get(name) != after.get(name) for name in _CLOSING)
+
+
+# Attributes of racks and machines: offered capacity, and closed machines.
+_OFFERED: Final = (
+    "availability_zone",
+    "detailed_status",
+    "machine",
+    "machine_sku",
+    "occupied",
+    "power_state",
+    "ready_state",
+    "roles",
+    "slot",
+    "status",
+)
+_CLOSING: Final = ("cordoned", "evacuate", "machine_override")
 
 
 def _index_racks_and_machines(objects: Mapping[Address, Values], types: Types) -> dict[str, Address]:
