@@ -12,7 +12,7 @@ PUBLIC = {
     "commands": "define_command CommandEntry LazyGroup get_trust_flags",
     "shared_flags": (
         "parse_duration LockFlags create_context declare_state_flag declare_variable_flags ViewFlags "
-        "declare_migration_flag accepts_unconfined"
+        "declare_migration_flag is_unconfined_accepted"
     ),
     "interrupts": "handle_interrupts",
     "main": "main",

@@ -15,12 +15,12 @@ from nexusform.cli.run_reporter import PlanView, Reporter, TextReporter
 from nexusform.cli.shared_flags import (
     LockFlags,
     ViewFlags,
-    accepts_unconfined,
     create_context,
     declare_migration_flag,
     declare_ownership_flag,
     declare_state_flag,
     declare_variable_flags,
+    is_unconfined_accepted,
 )
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
@@ -262,7 +262,7 @@ def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
     from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
 
     confinement = create_context().confinement
-    unsafe = check_signable(is_confined=bool(confinement.root), accepts_unconfined=accepts_unconfined())
+    unsafe = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_unconfined_accepted())
     return (None, unsafe) if unsafe else create_signer(key_file, confinement)
 
 

@@ -102,7 +102,7 @@ def create_context(
     )
 
 
-def accepts_unconfined() -> bool:
+def is_unconfined_accepted() -> bool:
     """Return whether -confine=false was typed; NF_CONFINE does not count."""
     return get_trust_flags().confine in ("0", "false")
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_group, declare_optional, declare_text
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, accepts_unconfined, create_context
+from nexusform.cli.shared_flags import ViewFlags, create_context, is_unconfined_accepted
 from nexusform.diagnostics.diagnostic import has_errors
 
 
@@ -32,7 +32,9 @@ def sign(arguments: SignArguments) -> int:
     from nexusform.workflow.plan_files.plan_signing import sign_plan
 
     screen = arguments.view.create_screen()
-    problems = sign_plan(arguments.planfile, arguments.key, create_context(), accepts_unconfined=accepts_unconfined())
+    problems = sign_plan(
+        arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_unconfined_accepted()
+    )
     screen.print_diagnostics(problems, {})
     if has_errors(problems):
         return 1

@@ -66,6 +66,7 @@ def test_the_table_has_86_habits() -> None:
     assert len(dict(HABITS)) == len(HABITS) == 86
 
 
+@pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(("line", "hint"), HABITS, ids=[habit[0] for habit in HABITS])
 def test_a_habit_works_or_its_error_names_a_way_on(nf: Callable[..., Result], line: str, hint: str) -> None:
     nf("plan", "-out=p")

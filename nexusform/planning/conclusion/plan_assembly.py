@@ -129,9 +129,7 @@ def build_plan(
     request, prior, order = blocks.request, blocks.prior, blocks.order
     types = request.registries.resource_types
     lost_addresses = find_lost_forgotten_vms(blocks.instances, types, outcome.sites, request.mode)
-    changes, problems = build_changes(blocks.instances, order, prior, outcome.evaluation)
-    if has_errors(diagnostics):  # an unknown value may follow from these errors
-        problems = [problem for problem in problems if problem.id != "invalid-prevent-destroy"]
+    changes, problems = _build_changes(blocks, outcome, has_errors=has_errors(diagnostics))
     has_separation_rules = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
     all_diagnostics = [*diagnostics, *problems, *check_lost_forgotten_vms(blocks.instances, lost_addresses)]
@@ -180,6 +178,14 @@ def build_plan(
         _build_result(_complete_plan(plan, request, combined), outcome, order, validation),
         prior_notes=_collect_prior_notes(blocks.instances, lost_addresses),
     )
+
+
+def _build_changes(
+    blocks: BlockPlanner, outcome: PlacementOutcome, *, has_errors: bool
+) -> tuple[list[Change], list[Diagnostic]]:
+    """Build the changes; an unknown `prevent_destroy` is no error of its own after other errors."""
+    changes, problems = build_changes(blocks.instances, blocks.order, blocks.prior, outcome.evaluation)
+    return changes, [problem for problem in problems if not has_errors or problem.id != "invalid-prevent-destroy"]
 
 
 def _build_steps(

@@ -35,11 +35,11 @@ def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | Non
     return lambda digest: sign_digest(digest, key, key_file), []
 
 
-def check_signable(*, is_confined: bool, accepts_unconfined: bool) -> list[Diagnostic]:
+def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[Diagnostic]:
     """Return an error for a plan without a sandbox: `apply -verify` trusts a signed plan.
-    `accepts_unconfined`: -confine=false was typed.
+    `is_unconfined_accepted`: -confine=false was typed.
     """
-    if is_confined or accepts_unconfined:
+    if is_confined or is_unconfined_accepted:
         return []
     detail = (
         "The plan was not made in a sandbox: its configuration could use any file and address. Plan with -confine. "
@@ -49,7 +49,7 @@ def check_signable(*, is_confined: bool, accepts_unconfined: bool) -> list[Diagn
 
 
 def sign_plan(
-    path: str, key_file: str, context: CommandContext, *, accepts_unconfined: bool = False
+    path: str, key_file: str, context: CommandContext, *, is_unconfined_accepted: bool = False
 ) -> list[Diagnostic]:
     """Sign the plan in a file; an encrypted file stays encrypted."""
     signer, problems = create_signer(key_file, context.confinement)
@@ -64,7 +64,7 @@ def sign_plan(
     if saved is not None:
         new_problems += reject_failed_plan(saved, path)
         is_confined = saved.plan.basis.confined == "yes"
-        new_problems += check_signable(is_confined=is_confined, accepts_unconfined=accepts_unconfined)
+        new_problems += check_signable(is_confined=is_confined, is_unconfined_accepted=is_unconfined_accepted)
     members = plan_file.unpack_archive(data) if saved is not None else None
     if members is None or has_errors(new_problems):
         return [*problems, *new_problems]

@@ -13,7 +13,7 @@ from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
 from nexusform.cli.screen import Screen
-from nexusform.cli.shared_flags import LockFlags, ViewFlags, accepts_unconfined, create_context
+from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context, is_unconfined_accepted
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
 from nexusform.domains.sites.rendering.fleet_document import build_fleet_document, build_fleet_sarif
@@ -124,7 +124,7 @@ def _prepare_output(arguments: PlanArguments) -> tuple[Signer | None, list[Diagn
     if not arguments.sign:
         return None, []
     confinement = create_context().confinement
-    unsafe = check_signable(is_confined=bool(confinement.root), accepts_unconfined=accepts_unconfined())
+    unsafe = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_unconfined_accepted())
     return (None, unsafe) if unsafe else create_signer(arguments.sign, confinement)
 
 

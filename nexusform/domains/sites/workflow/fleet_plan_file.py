@@ -89,7 +89,7 @@ class _FileContent(Struct, frozen=True):
 
 
 def sign_fleet_plan(
-    path: str, key_file: str, location: CommandContext, *, accepts_unconfined: bool = False
+    path: str, key_file: str, location: CommandContext, *, is_unconfined_accepted: bool = False
 ) -> list[Diagnostic]:
     """Sign the plan of sites in a file."""
     signer, problems = create_signer(key_file, location.confinement)
@@ -98,7 +98,7 @@ def sign_fleet_plan(
     plan, problems = read_fleet_plan(path, location)
     if plan is None:
         return problems
-    if unsafe := check_signable(is_confined=plan.is_confined, accepts_unconfined=accepts_unconfined):
+    if unsafe := check_signable(is_confined=plan.is_confined, is_unconfined_accepted=is_unconfined_accepted):
         return unsafe
     try:
         digests = _read_content(path, location).digests
