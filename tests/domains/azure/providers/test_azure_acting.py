@@ -114,7 +114,7 @@ def test_what_was_sent_is_not_lost_when_azure_cannot_be_asked_about_it(
 ) -> None:
     """Nobody may look at the operation for a while: it goes on all the same."""
     write(NEW)
-    server.site.faults = Faults(polls=2, errors=(status,) * 60)
+    server.site.faults = Faults(polls=2, errors=(status,) * 2_000)
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
     assert "Error: Apply waiting" in nexusform.said, nexusform.said
     server.site.faults = Faults()
