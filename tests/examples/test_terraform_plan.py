@@ -40,4 +40,4 @@ def test_the_gate_opens_and_closes(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line([*PREDICT, "-fail-on=capacity:10", "-report=markdown:comment.md"]) == 0
     assert "17" in Path("comment.md").read_text()
     assert run_command_line([*PREDICT, "-fail-on=capacity:18"]) == 1
-    assert "more NC_P46_224_v1 fit" in capsys.readouterr().err
+    assert "lab has capacity for 17 more NC_P46_224_v1 after this plan" in capsys.readouterr().err

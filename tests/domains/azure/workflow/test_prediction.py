@@ -513,7 +513,7 @@ def test_a_failed_prediction_replaces_older_reports(capsys: pytest.CaptureFixtur
     Path("t.json").write_text("{}")
     flags = ["-terraform-plan=t.json", f"-inventory={EXPORT}", "-report=markdown:r.md", "-report=json:r.json"]
     assert run_command_line(["predict", *flags]) == 1
-    assert "Plan failed." in Path("r.md").read_text()
+    assert "Plan failed: 1 error. No changes were made." in Path("r.md").read_text()
     assert json.loads(Path("r.json").read_text())["errored"] is True
     capsys.readouterr()
 
