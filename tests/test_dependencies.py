@@ -236,8 +236,9 @@ def test_acting_on_azure_is_gone_without_its_packages(tmp_path: Path, monkeypatc
         assert code == 0, output
         node = next(n["name"] for n in server.site.properties(CLUSTER_ID)["nodes"] if "web" in n["name"])
         anew = ("apply", "-auto-approve", f"-replace=nexus_kubernetes_cluster.c:{node}")
-        code, output = nexusform(here, *anew, package="lightkube")
-        assert (code, "'.[kubernetes]'" in output, "Traceback" in output) == (1, True, False), output
+        for package in ("lightkube", "httpx2"):
+            code, output = nexusform(here, *anew, package=package)
+            assert (code, "'.[kubernetes]'" in output, "Traceback" in output) == (1, True, False), output
         _, output = nexusform(here, "apply", "-resume")
         assert "kube/c.yaml cannot be used" in " ".join(output.replace("│", " ").split()), output
     finally:
@@ -254,7 +255,7 @@ def test_every_package_of_an_extra_is_taken_away_here() -> None:
         "azure-identity": "azure.identity",
     }
     elsewhere = {"azure-keyvault-keys"}  # tests/encryption
-    in_a_story = {"azure.mgmt.networkcloud", "azure.identity", "lightkube"}
+    in_a_story = {"azure.mgmt.networkcloud", "azure.identity", "lightkube", "httpx2"}
     names = {imported_as.get(name, name) for name in asked - elsewhere}
     assert names == {extra.package for extra in EXTRAS} | in_a_story
 

@@ -105,7 +105,8 @@ def test_a_platform_that_packs_breaks_what_was_sure_and_is_an_alarm(operator: Op
 def test_shares_are_lowered_to_what_held(operator: Operator) -> None:
     for number in range(6):
         operator.apply(number, packing)
-    assert operator.record()["rack_count"]["100"][:2] == [0, 24]
+    # Nothing is certain after the first wrong predictions, so only those 4 add a squared error of 1 each.
+    assert operator.record()["rack_count"]["100"][:3] == [0, 24, 4.0]
     (operator.directory / "platform.nf.hcl").unlink()
     (operator.directory / "next.nf.hcl").write_text(cluster("next"))
     assert operator("plan", "-out=next.nfplan") == 0
@@ -117,7 +118,7 @@ def test_shares_are_lowered_to_what_held(operator: Operator) -> None:
     scores = plan["prediction_scores"][0]["claims"]
     assert scores["verified"] == 6 * 15
     assert scores["certain_correct"] < scores["certain"] / 2
-    assert scores["brier_score"] > 0.25
+    assert scores["brier_score"] < scores["brier_score_by_chance"]
 
 
 def test_a_platform_that_draws_scores_no_better_than_chance(operator: Operator) -> None:

@@ -188,7 +188,9 @@ def test_a_pod_is_explained_node_by_node(tmp_path: Path, ask: Any) -> None:
     manifest = "fleet_hub_manifest.redis"
     text = ask(manifest, "redis-0")
     assert text.startswith("redis-0 (default/Deployment/redis) on a\nruns on a-p-")
-    assert "2 nodes are feasible" in text
+    said = " ".join(text.split())
+    assert "Certain: every run of the scheduler puts the same number of these pods on this node." in said
+    assert "least_allocated: 99" in text.partition("a-p-1")[2]  # both nodes are feasible
     assert "untolerated taint" in text
     pending = json.loads(ask(manifest, "redis-2", "-format=json"))
     assert (pending["node"], pending["kind"]) == (None, "pod")

@@ -58,13 +58,20 @@ def _build_facts(reason: PodReason) -> Iterable[str]:
     if reason.is_current:
         yield "Verdicts of the rules on every node at present:"
     elif outcome.node and outcome.is_certain:
-        yield "Certain: every run of the scheduler picks this node."
+        yield _describe_certainty(outcome.workload)
     elif outcome.alternative:
         yield f"Not certain: {outcome.node or 'no node'}, or {outcome.alternative} ({outcome.doubt})."
     elif outcome.node:
         yield _describe_uncertainty(reason)
     if not outcome.node and outcome.reason:
         yield outcome.reason
+
+
+def _describe_certainty(workload: str) -> str:
+    """Return a sentence about a certain node; pods of one template are interchangeable."""
+    if {"StatefulSet", "DaemonSet", "Pod"}.isdisjoint(workload.split("/")[:2]):
+        return "Certain: every run of the scheduler puts the same number of these pods on this node."
+    return "Certain: every run of the scheduler picks this node."
 
 
 def _describe_uncertainty(reason: PodReason) -> str:

@@ -33,7 +33,7 @@ def test_a_placed_pod_names_points_and_refusals_of_every_node() -> None:
     text = render_report_text(build_pod_report(found), colour=False, width=100)
     assert "web-0 (default/Deployment/web) on a" in text
     # Of two equal nodes one is picked at random, but each gets a pod of this workload in every run.
-    assert "Certain: every run of the scheduler picks this node" in text
+    assert "Certain: every run of the scheduler puts the same number of these pods on this node." in text
     assert found.machine in text
     assert f"{found.outcome.node} (chosen)" in text
 
