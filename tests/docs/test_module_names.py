@@ -16,7 +16,7 @@ _PATH = re.compile(r"(?<![\w/.<>*{}-])((?:\w+/)*\w+\.py)\b")
 _DOTTED = re.compile(r"\bnexusform((?:\.[a-z_]\w*)+)")
 _OF_OTHERS = {"kubernetes_mgmt.py"}  # Tacker ships it
 # What follows `nexusform.` in names of files and in expressions.
-_NO_MODULES = {"cdx", "json", "nfstate", "nfvars", "sites", "workspace"}
+_NO_MODULES = {"cdx", "json", "nfstate", "nfvars", "sites", "workspace", "yml"}
 
 
 def _is_there(path: str) -> bool:

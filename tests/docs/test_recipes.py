@@ -384,7 +384,7 @@ def fetched(hub: Path, pulls: list[dict[str, Any]], runs: list[dict[str, Any]]) 
         "FOLDER": str(hub / "folder"),
         "SLUG": "-lab",
     }
-    words = ["bash", "-e", "-o", "pipefail", "-c", step_of("gh run download")]
+    words = ["bash", "-e", "-o", "pipefail", "-c", step_of("belongs to no pull request")]
     done = subprocess.run(words, cwd=hub, env=environment, capture_output=True, text=True, check=False)
     plan = hub / "folder" / "reviewed.plan"
     return done.returncode, plan.read_text() if plan.exists() else done.stderr
