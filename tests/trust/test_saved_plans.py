@@ -111,6 +111,36 @@ def moved_elsewhere(placements: list[Any], at: list[int]) -> None:
     placements[at[0]]["target"]["PodLocation"]["machine"] = "rack9-bm01"
 
 
+def moved_elsewhere_vm(placements: list[Any], at: list[int]) -> None:
+    placements[at[0]]["target"] = placements[at[-1]]["target"]
+
+
+def placed_otherwise(plan: Any) -> None:
+    plan["placement_tables"][0]["placed"] += 1
+
+
+def counted_as_certain(plan: Any) -> None:
+    table = plan["placement_tables"][0]
+    table["racks_certain"] = table["machines_certain"] = table["placed"]
+
+
+def no_samples(plan: Any) -> None:
+    plan["samples"] = 0
+
+
+def no_rules(plan: Any) -> None:
+    plan["separation_verdicts"] = []
+
+
+def fewer_samples_of_a_rule(plan: Any) -> None:
+    plan["separation_verdicts"][0]["sample_count"] -= 1
+
+
+def a_rule(plan: Any) -> None:
+    rule = {"address": "nexus_separation_rule.a", "scope": "rack", "enforcement": "deny", "satisfied": "always"}
+    plan["separation_verdicts"] = [rule]
+
+
 def of_another_snapshot(placements: list[Any], at: list[int]) -> None:
     placements[at[0]]["target"]["Binding"]["policy_snapshot"] = 7
 
@@ -144,7 +174,9 @@ FORGERIES: dict[str, tuple[str, Callable[[Any], None]]] = {
     "binding of another cluster": ("placements.json", rows("binding", named_otherwise)),
     "pod of another name": ("placements.json", rows("pod", named_otherwise)),
     "pod elsewhere": ("placements.json", rows("pod", moved_elsewhere)),
-    "vm told as sure": ("placements.json", rows("vm", told_as_sure)),
+    "vm elsewhere": ("placements.json", rows("vm", moved_elsewhere_vm)),
+    "rule invented": ("plan.json", a_rule),
+    "vm count without a decision": ("plan.json", placed_otherwise),
     "room dropped": ("plan.json", dropped("capacity")),
     "notice dropped": ("plan.json", dropped("diagnostics")),
     "output dropped": ("plan.json", dropped("outputs")),
@@ -169,6 +201,60 @@ def test_rows_that_do_not_follow_from_the_plan_are_refused(
         assert run_command_line(["apply", "p.nfplan"]) == 1, name
         assert "Saved plan contents mismatch" in capsys.readouterr().err, name
         assert not Path("state/nexusform.nfstate").exists()
+    Path("p.nfplan").write_bytes(plan)
+    assert run_command_line(["apply", "p.nfplan"]) == 0
+
+
+CONFIDENCE: dict[str, tuple[str, Callable[[Any], None]]] = {
+    "vm told as sure": ("placements.json", rows("vm", told_as_sure)),
+    "all counted as certain": ("plan.json", counted_as_certain),
+}
+RULE_FORGERIES = {"no samples": no_samples, "no rules": no_rules, "fewer samples of a rule": fewer_samples_of_a_rule}
+RULE = """
+resource "nexus_separation_rule" "apart" {
+  scope       = "machine"
+  enforcement = "warn"
+  group {
+    cluster_ids = [nexus_kubernetes_cluster.edge["east"].id]
+  }
+  group {
+    cluster_ids = [nexus_kubernetes_cluster.edge["west"].id]
+  }
+}
+"""
+
+
+def test_figures_of_confidence_decide_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resources: list[Any] = []
+    for number, forgery in enumerate((None, *CONFIDENCE.values())):
+        shutil.copytree(EXAMPLE, tmp_path / str(number))
+        monkeypatch.chdir(tmp_path / str(number))
+        assert run_command_line(["plan", "-out=p.nfplan"]) == 0
+        if forgery is not None:
+            forge(Path("p.nfplan"), *forgery)
+        assert run_command_line(["apply", "p.nfplan"]) == 0
+        state = json.loads(Path("state/nexusform.nfstate").read_text())
+        resources.append(
+            [{**row, "instances": [one["attributes"] for one in row["instances"]]} for row in state["resources"]]
+        )
+    assert all(row == resources[0] for row in resources)
+
+
+def test_samples_that_decide_a_separation_rule_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "example")
+    monkeypatch.chdir(tmp_path / "example")
+    Path("rule.nf.hcl").write_text(RULE)
+    assert run_command_line(["plan", "-out=p.nfplan"]) == 0
+    plan = Path("p.nfplan").read_bytes()
+    by_rule = {name: ("plan.json", change) for name, change in RULE_FORGERIES.items()}
+    for name, (member, change) in {**CONFIDENCE, **by_rule}.items():
+        Path("p.nfplan").write_bytes(plan)
+        forge(Path("p.nfplan"), member, change)
+        capsys.readouterr()
+        assert run_command_line(["apply", "p.nfplan"]) == 1, name
+        assert "Saved plan contents mismatch" in capsys.readouterr().err, name
     Path("p.nfplan").write_bytes(plan)
     assert run_command_line(["apply", "p.nfplan"]) == 0
 
