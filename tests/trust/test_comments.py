@@ -74,14 +74,23 @@ HOSTILE = [
 
 
 def text_of(markdown: str) -> str:
-    """What stands outside of code."""
-    outside = re.sub(r"(?ms)^ *(`{3,})[^\n]*\n.*?^ *\1$", "", markdown)
+    """Return the text outside of code. A code block in a quote ends at the first line without its `>`."""
+    outside = re.sub(r"(?m)^> *(`{3,})[^`\n]*\n(?:>[^\n]*\n)*?> *\1$", "", markdown)
+    outside = re.sub(r"(?ms)^ *(`{3,})[^\n]*\n.*?^ *\1$", "", outside)
     return re.sub(r"(`+)[^\n]*?\1", "", outside)
 
 
 def check(markdown: str) -> None:
     assert COMMAND.search(markdown) is None, COMMAND.search(markdown)
     assert REFERENCE.search(text_of(markdown)) is None, REFERENCE.search(text_of(markdown))
+
+
+@pytest.mark.parametrize(
+    ("markdown", "has_reference"),
+    [("> ```text\n> @all\n> ```", False), ("> ```text\n@all\n> ```", True), ("> ```text\n> x\n> ```\n> @all", True)],
+)
+def test_code_in_a_quote_calls_nobody(markdown: str, has_reference: bool) -> None:
+    assert (REFERENCE.search(text_of(markdown)) is not None) is has_reference
 
 
 @pytest.mark.parametrize("text", HOSTILE)
