@@ -23,6 +23,7 @@ SITES = int(os.environ.get("NF_TEST_SITES", "40"))
 RACKS = ("r1", "r2", "r3")
 PLANE_SKUS = ("NC_G6_28_v1", "NC_G24_112_v1")
 POOL_SKUS = ("NC_P46_224_v1", "NC_P22_112_v1", "NC_G12_56_v1", "NC_G6_28_v1", "NC_E94_448_v1", "NC_G48_224_v1")
+VERSIONS = ("1.30", "1.31", "1.32")
 ZONES = ((), (), ("r1",), ("r1", "r3"), ("r2", "r3"))
 
 pools = st.builds(
@@ -93,7 +94,7 @@ def edit(draw: st.DrawFn, edited: Edited, standing: dict[str, Standing]) -> None
         chosen = draw(st.dictionaries(slots, st.sampled_from(("cordoned", "evacuate")), max_size=2))
         _rack(edited, replace(rack, overrides=tuple(sorted(chosen.items()))))
     elif what == "cluster":
-        _cluster(draw, edited)
+        _cluster(draw, edited, standing)
     elif what == "seed":
         edited.site = replace(site, seed=draw(st.integers(0, 50)), spread=draw(st.sampled_from(("pool", "cluster"))))
     elif what == "heal":
@@ -104,6 +105,14 @@ def edit(draw: st.DrawFn, edited: Edited, standing: dict[str, Standing]) -> None
         _block(draw, edited, draw(st.sampled_from(site.blocks)), what, standing)
 
 
+def list_versions(block: Block, standing: dict[str, Standing]) -> tuple[str, ...]:
+    """Return the versions a cluster can have next: no downgrade, no skipped minor version."""
+    if block.address not in standing:
+        return VERSIONS
+    current = VERSIONS.index(standing[block.address].block.version)
+    return VERSIONS[current : current + 2]
+
+
 def _rack(edited: Edited, rack: Rack) -> None:
     kept = tuple((slot, what) for slot, what in rack.overrides if slot <= rack.machines)
     rack = replace(rack, overrides=kept)
@@ -111,14 +120,16 @@ def _rack(edited: Edited, rack: Rack) -> None:
     edited.site = replace(edited.site, racks=racks)
 
 
-def _cluster(draw: st.DrawFn, edited: Edited) -> None:
+def _cluster(draw: st.DrawFn, edited: Edited, standing: dict[str, Standing]) -> None:
     site = edited.site
     new = draw(st.sampled_from("abcd"))
     if any(b.cluster == new for b in site.blocks):
         edited.site = replace(site, blocks=tuple(b for b in site.blocks if b.cluster != new))
     else:
         at = draw(st.integers(0, len(site.blocks)))
-        blocks = (*site.blocks[:at], draw(clusters(new)), *site.blocks[at:])
+        block = draw(clusters(new))
+        block = replace(block, version=list_versions(block, standing)[0])
+        blocks = (*site.blocks[:at], block, *site.blocks[at:])
         edited.site = replace(site, blocks=blocks)
 
 
@@ -128,7 +139,7 @@ def _block(draw: st.DrawFn, edited: Edited, block: Block, what: str, standing: d
             edited.requested.add(block.address)
         return
     if what == "version":
-        changed = replace(block, version=draw(st.sampled_from(("1.30", "1.31", "1.32"))))
+        changed = replace(block, version=draw(st.sampled_from(list_versions(block, standing))))
     elif what == "plane" and not block.of:
         plane = replace(block.pools[0], sku=draw(st.sampled_from(PLANE_SKUS)), zones=draw(st.sampled_from(ZONES)))
         changed = replace(block, pools=(plane, *block.pools[1:]))

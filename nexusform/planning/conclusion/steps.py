@@ -246,13 +246,16 @@ class _UsedObjects:
                 before[change.address] = change.before
             if change.after is not None and not change.deposed:
                 after[change.address] = change.after
+        created = {change.address for change in changes if change.action in _CREATES}
         present = dict.fromkeys(change.address.type for change in changes)
         references = {name: _list_references(types[name]) for name in present if name in types}
         self._before = _ObjectIndex(before, references)
         self._after = _ObjectIndex(after, references)
         self._places_before = _index_racks_and_machines(before, types)
         self._by_text_after = {
-            str(address): address for address in after if _can_open_machines(before.get(address), after[address])
+            str(address): address
+            for address in after
+            if address in created or _can_open_machines(before.get(address), after[address])
         }
         self._machines = machines
 
@@ -291,7 +294,8 @@ def _can_open_machines(before: Values | None, after: Values) -> bool:
     """Return whether the step of an object creates machines, changes their hardware or ends a cordon. No VM waits
     for other changes, such as a new cordon of another machine.
     """
-    if before is None or not (before.get("machines") or {}).keys() >= (after.get("machines") or {}).keys():
+    machines = after.get("machines") or {}
+    if before is None or has_unknown(machines) or not (before.get("machines") or {}).keys() >= machines.keys():
         return True
     if any(before.get(name) != after.get(name) for name in _OFFERED):
         return True

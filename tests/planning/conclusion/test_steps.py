@@ -64,7 +64,7 @@ class Small(Struct, frozen=True):
         others = {p.name: p for p in self.parts}
         site = {"site_id": "${nexus_site.s.id}"}
         racks = {f"r{i}": {**site, "machine_count": n} for i, n in enumerate(self.racks) if n}
-        blocks: list[Any] = [{"nexus_site": {"s": {}}}, {"nexus_rack": racks}]
+        blocks: list[Any] = [{"nexus_site": {"s": {}}}, *([{"nexus_rack": racks}] if racks else [])]
         blocks += [{p.address.split(".")[0]: {p.name: p.body(others)}} for p in self.parts]
         return {"main.nf.json": {"resource": blocks}}
 

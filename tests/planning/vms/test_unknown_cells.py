@@ -190,7 +190,8 @@ def test_what_fits_in_some_draws_only_is_a_warning_of_its_own() -> None:
     [detail] = some_draws(result)
     assert f"in {draws.fitting_count} of 50 samples" in detail
     comment = render_markdown(result.plan, {})
-    assert f"> Everything fits in {draws.fitting_count} of 50 samples of unknown NUMA cells." in comment
+    assert f"; everything fits in {draws.fitting_count} of 50 sampled layouts." in comment
+    assert f"a: everything fits in {draws.fitting_count} of 50 samples of NUMA cells" in comment
     assert "Before this plan s takes 0 to 1 x NC_P46_224_v1, each SKU alone." in detail
     # What surely fits is no warning; that it is not shown in the first draw says enough without repetitions.
     assert not some_draws(plan(ALONE + machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), samples=50))
