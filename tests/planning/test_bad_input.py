@@ -439,3 +439,10 @@ def test_no_change_of_a_configuration_is_an_exception(
 ) -> None:
     after = attempt(document, standing, **options)
     attempt(BASE, after)
+
+
+def test_an_unknown_site_of_existing_racks_is_no_exception(standing: State) -> None:
+    """The machines of such racks are unknown, and VMs run on them."""
+    document = copy.deepcopy(BASE)
+    document["resource"] = [block for block in document["resource"] if "nexus_site" not in block]
+    assert errors(plan({"main.nf.json": as_data(document)}, standing))
