@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import ssl
 import time
@@ -53,7 +54,7 @@ def ask_hub(call: Callable[[Any], object]) -> Call:
     def ask(address: str, folder: Path) -> object:
         from nexusform.domains.hub.api.hub_client import HubClient, HubLocation, Timing
 
-        clock = iter(range(0, 10_000, 30))
+        clock = itertools.count(0, 30)
         timing = Timing(lambda _seconds: None, lambda: float(next(clock)))
         with closing(HubClient(HubLocation(str(kubeconfig(address, folder))), timing)) as hub:
             return call(hub)
