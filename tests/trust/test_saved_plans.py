@@ -224,6 +224,18 @@ resource "nexus_separation_rule" "apart" {
 """
 
 
+def test_figures_of_confidence_are_checked_if_a_guard_rail_needs_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(EXAMPLE, tmp_path / "example")
+    monkeypatch.chdir(tmp_path / "example")
+    assert run_command_line(["plan", "-out=p.nfplan", "-fail-on=certainty:0"]) == 0
+    forge(Path("p.nfplan"), *CONFIDENCE["all counted as certain"])
+    capsys.readouterr()
+    assert run_command_line(["apply", "p.nfplan"]) == 1
+    assert "Saved plan contents mismatch" in capsys.readouterr().err
+
+
 def test_figures_of_confidence_decide_no_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     resources: list[Any] = []
     for number, forgery in enumerate((None, *CONFIDENCE.values())):

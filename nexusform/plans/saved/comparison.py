@@ -33,7 +33,8 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
 
 def has_sampled_verdicts(plan: Plan) -> bool:
     """Return whether samples decide more of a plan than its confidence."""
-    return bool(plan.separation_verdicts) or plan.numa_sampling is not None
+    has_limit = any(result.name == "certainty" for result in plan.guard_rails)
+    return has_limit or bool(plan.separation_verdicts) or plan.numa_sampling is not None
 
 
 def remove_confidence(plan: Plan) -> Plan:
