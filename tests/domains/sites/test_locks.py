@@ -98,6 +98,19 @@ def test_another_host_and_a_missing_host_are_explained(fleet: Fleet, command: Co
     assert "nexusform sites status" in join_lines(err)
 
 
+def test_a_site_with_an_unreadable_lock_is_named(fleet: Fleet, command: Command) -> None:
+    fleet()
+    lock_site("par1").unlink()
+    Path("states/par2.nfstate").write_text("{")
+    code, _, err = command("unlock", "-host=worker-3", "-force")
+    assert code == 1
+    assert "par2: " in join_lines(err)
+    lock_site("par1")
+    code, out, err = command("unlock", "-host=worker-3", "-force")
+    assert (code, out) == (1, "Released 1 lock of worker-3.\n")
+    assert "par2: " in join_lines(err)
+
+
 def test_nothing_is_released_without_a_confirmation(fleet: Fleet, command: Command) -> None:
     fleet()
     lock = lock_site("par1")

@@ -15,7 +15,7 @@ from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.sites.cli.site_flags import EngineFlags, SelectionFlags, SourceFlags
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_fleet, select_sites
-from nexusform.domains.sites.workflow.locked_sites import read_locked_sites, release_locks
+from nexusform.domains.sites.workflow.locked_sites import read_locks, release_locks
 
 
 class UnlockArguments(Struct, frozen=True, kw_only=True):
@@ -53,15 +53,17 @@ def unlock(arguments: UnlockArguments) -> int:
     with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error):
         if engine is None:
             return 1
-        locked = read_locked_sites(engine, opened.fleet, names)
-        selected = [result.site for result in locked if result.lock and result.lock.host == arguments.host]
+        locks = read_locks(engine, opened.fleet, names)
+        unreadable = [result for result in locks if result.status is SiteStatus.REFUSED]
+        _print_unreadable(unreadable, screen)
+        selected = [result.site for result in locks if result.lock and result.lock.host == arguments.host]
         if not selected:
-            screen.print_error(_describe_other_locks(arguments.host, locked))
+            screen.print_error(_describe_other_locks(arguments.host, locks))
             return 1
         if not arguments.force and not _confirm(arguments.host, len(selected), screen):
             return 1
         results = release_locks(engine, opened.fleet, selected, arguments.host)
-        return _print_results(results, arguments.host, screen)
+        return max(_print_results(results, arguments.host, screen), int(bool(unreadable)))
     return 1
 
 
@@ -97,5 +99,10 @@ def _print_results(results: list[SiteResult], host: str, screen: Screen) -> int:
         reason = "its apply has started" if result.lock.has_started else "its process is running on this machine"
         screen.print_text(f"  {result.site}: {reason}\n    {result.lock.unlock_command}")
     failed = [result for result in results if result.status is SiteStatus.REFUSED]
-    screen.print_diagnostics([build_error("unreadable-lock", f"{item.site}: {item.reason}") for item in failed], {})
+    _print_unreadable(failed, screen)
     return 1 if remaining or failed else 0
+
+
+def _print_unreadable(results: list[SiteResult], screen: Screen) -> None:
+    problems = [build_error("unreadable-lock", f"{result.site}: {result.reason}") for result in results]
+    screen.print_diagnostics(problems, {})

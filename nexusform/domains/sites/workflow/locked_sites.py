@@ -8,9 +8,14 @@ from nexusform.domains.sites.ports import Engine
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, Task, TaskKind
 
 
+def read_locks(engine: Engine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
+    """Return the status of each site with its lock; `refused` if it cannot be read. Raises EngineError."""
+    return _run_all(engine, fleet, names, TaskKind.STATUS)
+
+
 def read_locked_sites(engine: Engine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
     """Return the status of the locked sites, in the order of the names. Raises EngineError."""
-    return [result for result in _run_all(engine, fleet, names, TaskKind.STATUS) if result.lock is not None]
+    return [result for result in read_locks(engine, fleet, names) if result.lock is not None]
 
 
 def release_locks(engine: Engine, fleet: FleetContext, names: Sequence[str], unlock_host: str = "") -> list[SiteResult]:
