@@ -50,7 +50,8 @@ def _read_limited(response: Any) -> bytes:
     """Return the decompressed content. Raises TooLarge, and errors of `requests`."""
     reading = ReadBudget(MAX_ANSWER_BYTES)
     parts: list[bytes] = []
-    for part in response.iter_content(_PART_BYTES):
-        reading.count(len(part))
-        parts.append(part)
+    with response:  # a rejected answer leaves no open connection
+        for part in response.iter_content(_PART_BYTES):
+            reading.count(len(part))
+            parts.append(part)
     return b"".join(parts)
