@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from nexusform.cli.arguments import declare_choice, declare_reports, declare_text
 from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
 from nexusform.cli.screen import Screen
-from nexusform.rendering.answers.answer_report import AnswerReport
+from nexusform.rendering.report.report_tree import Report
+
+if TYPE_CHECKING:  # only pages have maps
+    from nexusform.rendering.page.page_data import Playback
 
 EXIT_FINDING: Final = 2  # exit code for a finding
 _PAGE_WIDTH = 100
@@ -18,21 +21,22 @@ _PAGE_WIDTH = 100
 
 class Answer(Struct, frozen=True):
     """One answer as a report and as data. `text` (colour, width) renders terminal text if the report is not
-    sufficient, `page` the HTML page with a map.
+    sufficient, `page` the HTML page if it has other pictures than the steps of `plays` on a map.
     """
 
     question: str
     origin: str
-    report: AnswerReport
+    report: Report
     document: Mapping[str, Any]
     text: Callable[[bool, int], str] | None = None
     page: Callable[[], str] | None = None
+    plays: Callable[[], Sequence[Playback]] = tuple
 
     def render_text(self, *, colour: bool, width: int) -> str:
         """Render the answer as terminal text."""
         if self.text is not None:
             return self.text(colour, width)
-        from nexusform.rendering.answers.answer_report import render_report_text
+        from nexusform.rendering.text.report_text import render_report_text
 
         return render_report_text(self.report, colour=colour, width=width)
 
@@ -75,7 +79,7 @@ def _render_text(answer: Answer) -> bytes:
 
 
 def _render_markdown(answer: Answer) -> bytes:
-    from nexusform.rendering.answers.answer_report import render_report_markdown
+    from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 
     return render_report_markdown(answer.report).encode()
 
@@ -83,9 +87,9 @@ def _render_markdown(answer: Answer) -> bytes:
 def _render_page(answer: Answer) -> bytes:
     if answer.page is not None:
         return answer.page().encode()
-    from nexusform.rendering.answers.answer_page import render_answer_page
+    from nexusform.rendering.page.report_page import render_report_page
 
-    return render_answer_page(answer.report).encode()
+    return render_report_page(answer.report, plays=answer.plays()).encode()
 
 
 def _render_json(answer: Answer) -> bytes:

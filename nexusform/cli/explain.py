@@ -24,8 +24,8 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.placement_kinds.kinds import format_location_text
 from nexusform.plans.impact.pool_reason import PoolReason
 from nexusform.plans.plan import PlacementChange
-from nexusform.rendering.answers.answer_report import AnswerReport
 from nexusform.rendering.answers.domain_answer import DomainAnswer
+from nexusform.rendering.report.report_tree import Report
 from nexusform.workflow.placement_explanation import VmExplanation
 from nexusform.workflow.placement_explanation import explain_object as find_explanations
 
@@ -92,7 +92,7 @@ def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:
     )
 
 
-def _render_answer(report: AnswerReport, document: dict[str, Any], arguments: ExplainArguments, screen: Screen) -> str:
+def _render_answer(report: Report, document: dict[str, Any], arguments: ExplainArguments, screen: Screen) -> str:
     """Render the answer of a domain in the requested format."""
     return _encode_json(document) if arguments.format == "json" else _render_report(report, arguments, screen)
 
@@ -120,9 +120,10 @@ def _encode_json(document: dict[str, Any]) -> str:
     return encode_document(document, pretty=True).decode()
 
 
-def _render_report(report: AnswerReport, arguments: ExplainArguments, screen: Screen) -> str:
+def _render_report(report: Report, arguments: ExplainArguments, screen: Screen) -> str:
     """Render a report as Markdown or terminal text."""
-    from nexusform.rendering.answers.answer_report import render_report_markdown, render_report_text
+    from nexusform.rendering.pull_request.report_markdown import render_report_markdown
+    from nexusform.rendering.text.report_text import render_report_text
 
     if arguments.format == "markdown":
         return render_report_markdown(report)
@@ -143,8 +144,8 @@ def _render_object(reason: VmExplanation, arguments: ExplainArguments, screen: S
     explanation = reason.explained_vm.explanation
     alternatives = describe_alternatives(reason.alternatives, explanation.demand, reason.pool_size)
     if arguments.format == "markdown":
-        from nexusform.rendering.answers.answer_report import render_report_markdown
         from nexusform.rendering.answers.explanation_text import build_explanation_report, format_vm_certainty
+        from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 
         certainty = format_vm_certainty(reason.certainty, reason.samples)
         facts = [*_describe_current_placement(reason), *([certainty] if certainty else []), *_describe_trigger(reason)]

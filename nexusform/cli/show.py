@@ -79,8 +79,9 @@ def show(arguments: ShowArguments) -> int:
 
 def _show_plans(arguments: ShowArguments, reports: Sequence[ReportFlag], screen: Screen) -> int:
     """Show one summary of several saved plans."""
-    from nexusform.rendering.answers.answer_report import render_report_markdown, render_report_text
     from nexusform.rendering.answers.plan_set_report import build_plan_set_report
+    from nexusform.rendering.pull_request.report_markdown import render_report_markdown
+    from nexusform.rendering.text.report_text import render_report_text
 
     if arguments.as_json or any(report.format not in ("text", "markdown") for report in reports):
         raise click.UsageError("Several plans support text and Markdown only: -report=markdown:PATH.")

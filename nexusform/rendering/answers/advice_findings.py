@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, select_form
 from nexusform.diagnostics.source import SourceFile
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
 from nexusform.rendering.notation.colours import Painter, escape_control_characters
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.text.diagnostic_text import DEFAULT_WIDTH, render_diagnostic
 
 
-def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> AnswerReport:
+def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> Report:
     """Build a report with a count by rule, then every finding with its location."""
     title = f"Advice ({origin})"
     if not findings:
-        return AnswerReport(title, "No findings.", is_finding=False)
+        return Report(title, "No findings.", is_finding=False)
     by_rule = Counter(finding.id for finding in findings)
     counts = ", ".join(f"{rule} ({count:,})" for rule, count in sorted(by_rule.items()))
     rows = tuple(Row((finding.id, _format_location(finding), finding.address)) for finding in findings)
@@ -25,7 +25,7 @@ def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> AnswerRe
     details = [Section(finding.summary, tuple(finding.detail.split("\n")), is_folded=True) for finding in findings]
     verdict = f"{format_count(len(findings), 'finding')}: {counts}."
     hint = "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in the lint block."
-    return AnswerReport(title, verdict, is_finding=True, facts=(hint,), sections=(table, *details))
+    return Report(title, verdict, is_finding=True, facts=(hint,), sections=(table, *details))
 
 
 def _format_location(finding: Diagnostic) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.rendering.answers.answer_report import AnswerReport
+from nexusform.rendering.report.report_tree import Report
 
 
 class DomainAnswer(Struct, frozen=True):
@@ -15,7 +15,7 @@ class DomainAnswer(Struct, frozen=True):
     text. `allows_errors`: a configuration with errors is explained as far as possible.
     """
 
-    answers: tuple[tuple[AnswerReport, dict[str, Any]], ...] = ()
+    answers: tuple[tuple[Report, dict[str, Any]], ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     notes: tuple[Diagnostic, ...] = ()
     allows_errors: bool = False

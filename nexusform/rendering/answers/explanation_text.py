@@ -15,10 +15,10 @@ from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.kinds import build_location_document, format_location_text
 from nexusform.placement_kinds.vm_kind import format_cells
 from nexusform.plans.plan import PlacementChange
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
 from nexusform.rendering.json.json_placements import REJECTION_FORM
 from nexusform.rendering.notation.colours import Painter, escape_control_characters
 from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.decision import Certainty, Rejection
 from nexusform.scheduling.racks.explanation import Explanation, RankedCandidate
 from nexusform.scheduling.racks.rule import KeyPart
@@ -252,7 +252,7 @@ _MAX_RANKED = 8
 
 def build_explanation_report(
     name: str, explanation: Explanation, facts: Sequence[str], alternatives: Sequence[str]
-) -> AnswerReport:
+) -> Report:
     """Build the five steps as tables; `facts` come first, `alternatives` are about other locations."""
     placement = explanation.placement
     sections = [_build_filter_section(explanation)]
@@ -270,16 +270,16 @@ def build_explanation_report(
     if explanation.rejections:
         sections.append(_build_rejection_section(explanation))
     title = f"{name} ({format_sku(explanation.demand.sku)})"
-    return AnswerReport(title, _describe_target(explanation), placement is None, tuple(facts), tuple(sections))
+    return Report(title, _describe_target(explanation), placement is None, tuple(facts), tuple(sections))
 
 
-def build_removal_report(row: PlacementChange) -> AnswerReport:
+def build_removal_report(row: PlacementChange) -> Report:
     """Build the report of a VM removed by a plan."""
     verdict = f"is removed, because {row.reason or row.trigger} ({row.trigger})"
     facts = [f"It runs on {format_location_text(row.source)}."] if row.source is not None else []
     if row.trigger == "scale_in" and row.provenance != "decided":
         facts.append("On a real site Azure picks the VMs to remove.")
-    return AnswerReport(f"{row.object} ({row.sku})", verdict, is_finding=False, facts=tuple(facts))
+    return Report(f"{row.object} ({row.sku})", verdict, is_finding=False, facts=tuple(facts))
 
 
 # The removal as data.

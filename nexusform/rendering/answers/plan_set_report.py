@@ -13,10 +13,10 @@ from nexusform.diagnostics.phrases import format_count, format_list, select_form
 from nexusform.interfaces.plugins import Registries
 from nexusform.plans.impact.effects import LOSS_EFFECTS, count_effects, format_effect_clauses
 from nexusform.plans.plan import PlacementAction, Plan
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
 from nexusform.rendering.report.plan_report import build_report
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.report.wording import count_changes
 
 _HEADERS: Final = ("plan", "add", "change", "destroy", "place", "move", "remove", "warnings")
@@ -30,7 +30,7 @@ class _NamedPlan(Struct, frozen=True):
     overview: Overview
 
 
-def build_plan_set_report(plans: Sequence[tuple[str, Plan]], registries: Registries) -> AnswerReport:
+def build_plan_set_report(plans: Sequence[tuple[str, Plan]], registries: Registries) -> Report:
     """Build the summary of plans with their file names, in the given order."""
     named_plans = [_NamedPlan(path, plan, _build_plan_overview(plan, registries)) for path, plan in plans]
     table = Table(_HEADERS, tuple(map(_build_row, named_plans)), frozenset(range(1, len(_HEADERS))))
@@ -39,7 +39,7 @@ def build_plan_set_report(plans: Sequence[tuple[str, Plan]], registries: Registr
     facts = tuple(f"{path}: {note}." for path, note in notes if note)
     title = f"{format_count(len(plans), 'plan')} together"
     sections = (Section("Plans", (), table=table), *_build_capacity_section(named_plans))
-    return AnswerReport(title, _format_verdict(plans, rejected_paths), bool(rejected_paths), facts, sections)
+    return Report(title, _format_verdict(plans, rejected_paths), bool(rejected_paths), facts, sections)
 
 
 def _build_plan_overview(plan: Plan, registries: Registries) -> Overview:

@@ -8,9 +8,9 @@ from typing import Any, Final
 from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_list
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.impact.pool_reason import PlacementOrigin, PoolReason
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
 from nexusform.rendering.json.json_placements import TABLE_FORM
 from nexusform.rendering.report.placement_rows import build_table_row
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _HEADERS = ("pool", "SKU", "count", "racks", "VMs per rack")
 _RULE = (
@@ -19,7 +19,7 @@ _RULE = (
 )
 
 
-def build_pools_report(address: str, pools: Sequence[PoolReason]) -> AnswerReport:
+def build_pools_report(address: str, pools: Sequence[PoolReason]) -> Report:
     """Build the answer about one or several pools at an address, with the first object of each as an
     example.
     """
@@ -32,7 +32,7 @@ def build_pools_report(address: str, pools: Sequence[PoolReason]) -> AnswerRepor
     examples = format_list([pool.objects[0] for pool in pools if pool.objects], 4)
     hint = f"To explain one placement: nexusform explain '{address}' OBJECT, such as {examples}."
     has_missing = any(pool.missing_count for pool in pools)
-    return AnswerReport(address, _format_verdict(pools), has_missing, (_RULE, hint), tuple(sections))
+    return Report(address, _format_verdict(pools), has_missing, (_RULE, hint), tuple(sections))
 
 
 def _format_verdict(pools: Sequence[PoolReason]) -> str:

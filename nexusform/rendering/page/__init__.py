@@ -3,10 +3,11 @@
 # Public names of the package, by module.
 PUBLIC = {
     "domain_parts": "PageParts",
-    "html_page": "build_page_content render_html build_script_placeholder render_page",
-    "page_data": "Playback PlaybackStep build_simulation_data StepFigure",
+    "html_page": "build_page_content render_html render_page",
+    "page_data": "Playback PlaybackStep StepFigure",
     "page_parts": "build_section build_table",
-    "rack_map": "MapMachine MapRack MapVm Mark OUTSIDE SiteMap",
+    "rack_map": "MapVm Mark OUTSIDE SiteMap build_site_map",
     "svg_map": "render_document render_text MARGIN translate_parts render_svg",
     "svg_racks": "MAX_BYTES",
+    "report_page": "render_report_page",
 }

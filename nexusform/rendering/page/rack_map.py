@@ -4,12 +4,12 @@ per site; machines list VM numbers in order of allocation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import compute_natural_key
@@ -116,14 +116,12 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
     """Build the map of every site by id; for a failed plan with the current placement only."""
     if plan.errored:
         current_sites = [site for site in map(_restore_current_site, plan.sites) if site.machines]
-        return tuple(
-            replace(_SiteMapBuilder(site, {}, frozenset()).build_map(), is_current_only=True) for site in current_sites
-        )
+        return tuple(replace(_map_site(site, {}, frozenset()), is_current_only=True) for site in current_sites)
     rows = _group_rows(plan)
     certain: set[tuple[str, str, str]] = set()
     for pool in plan.placement_tables:
         certain |= {(str(pool.address), pool.pool, rack) for rack in pool.certain_racks}
-    return tuple(_SiteMapBuilder(site, rows, certain).build_map() for site in plan.sites)
+    return tuple(_map_site(site, rows, certain) for site in plan.sites)
 
 
 def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
@@ -185,79 +183,71 @@ def _group_rows(plan: Plan) -> dict[_VmKey, list[PlacementChange]]:
     return rows
 
 
-class _SiteMapBuilder(Struct):
-    """Builder of the map of one site. `before` and `after` are the numbers of VMs by machine."""
-
-    site: SiteVms
-    rows: Mapping[_VmKey, list[PlacementChange]]
-    certain: AbstractSet[_PoolRack]
-    vms: list[MapVm] = field(default_factory=list)
-    before: dict[str, list[int]] = field(default_factory=dict)
-    after: dict[str, list[int]] = field(default_factory=dict)
-
-    def build_map(self) -> SiteMap:
-        """Build the map."""
-        self._add_managed()
-        # VMs of a newly read inventory existed before, so none of them is placed.
-        for vm in self.site.unmanaged_vms:
-            self._add_vm(
-                MapVm(
-                    name=vm.name,
-                    address="",
-                    cluster=OUTSIDE,
-                    pool="",
-                    sku=vm.sku,
-                    mark=Mark.REMOVED if vm.is_lost else Mark.KEPT,
-                    before=vm.placement,
-                    after=None if vm.is_lost else vm.placement,
-                )
-            )
-        clusters = dict.fromkeys(vm.cluster for vm in self.vms)
-        return SiteMap(self.site.id, self.site.name, self._build_racks(), tuple(self.vms), tuple(clusters))
-
-    def _add_managed(self) -> None:
-        """Add the VMs of pools, including removed ones."""
-        old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
-        new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
-        for pool in self.site.pools:
-            old.update((_build_key(pool, vm), (pool, vm)) for vm in pool.before)
-            new.update((_build_key(pool, vm), (pool, vm)) for vm in pool.after)
-        for key in _list_vm_keys(self.site.pools):
-            vm = _build_vm(old.get(key), new.get(key), self.rows.get(key, ()))
-            self._add_vm(replace(vm, certainty=self._compute_certainty(vm)))
-
-    def _compute_certainty(self, vm: MapVm) -> CertaintyLevel:
-        """Compute the certainty of the new location of a VM."""
-        if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is Mark.KEPT:
-            return CertaintyLevel.UNKNOWN
-        if (vm.address, vm.pool, vm.after.rack) in self.certain:
-            return CertaintyLevel.COUNT
-        return CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
-
-    def _add_vm(self, vm: MapVm) -> None:
-        """Add a VM with the next number and list it on its machines."""
-        number = len(self.vms)
-        self.vms.append(vm)
+def build_site_map(
+    site_id: str, name: str, racks: Iterable[SiteRack], machines: Iterable[SiteMachine], vms: Sequence[MapVm]
+) -> SiteMap:
+    """Build the map of one site: racks in natural order, including racks named by machines only."""
+    before: dict[str, list[int]] = {}
+    after: dict[str, list[int]] = {}
+    for number, vm in enumerate(vms):
         if vm.before is not None:
-            self.before.setdefault(vm.before.machine, []).append(number)
+            before.setdefault(vm.before.machine, []).append(number)
         if vm.after is not None:
-            self.after.setdefault(vm.after.machine, []).append(number)
+            after.setdefault(vm.after.machine, []).append(number)
+    racks_by_name = {rack.name: rack for rack in racks}
+    machines_by_rack: dict[str, list[MapMachine]] = {rack: [] for rack in racks_by_name}
+    for machine in machines:
+        sides = tuple(before.get(machine.facts.name, ())), tuple(after.get(machine.facts.name, ()))
+        map_machine = MapMachine(machine.facts, _get_machine_mark(machine), *sides)
+        machines_by_rack.setdefault(machine.facts.rack, []).append(map_machine)
+    map_racks = tuple(
+        _build_rack(racks_by_name.get(rack) or SiteRack(rack, ""), machines_by_rack[rack])
+        for rack in sorted(machines_by_rack, key=compute_natural_key)
+    )
+    return SiteMap(site_id, name, map_racks, tuple(vms), tuple(dict.fromkeys(vm.cluster for vm in vms)))
 
-    def _build_racks(self) -> tuple[MapRack, ...]:
-        """Build the racks in natural order, including racks named by machines only."""
-        machines: dict[str, list[MapMachine]] = {rack.name: [] for rack in self.site.racks}
-        for machine in self.site.machines:
-            machines.setdefault(machine.facts.rack, []).append(self._build_machine(machine))
-        racks = {rack.name: rack for rack in self.site.racks}
-        return tuple(
-            _build_rack(racks.get(name) or SiteRack(name, ""), machines[name])
-            for name in sorted(machines, key=compute_natural_key)
+
+def _map_site(site: SiteVms, rows: Mapping[_VmKey, list[PlacementChange]], certain: AbstractSet[_PoolRack]) -> SiteMap:
+    """Build the map of a site of a plan."""
+    # VMs of a newly read inventory existed before, so none of them is placed.
+    unmanaged = [
+        MapVm(
+            name=vm.name,
+            address="",
+            cluster=OUTSIDE,
+            pool="",
+            sku=vm.sku,
+            mark=Mark.REMOVED if vm.is_lost else Mark.KEPT,
+            before=vm.placement,
+            after=None if vm.is_lost else vm.placement,
         )
+        for vm in site.unmanaged_vms
+    ]
+    vms = [*_list_managed_vms(site, rows, certain), *unmanaged]
+    return build_site_map(site.id, site.name, site.racks, site.machines, vms)
 
-    def _build_machine(self, machine: SiteMachine) -> MapMachine:
-        name = machine.facts.name
-        before, after = self.before.get(name, ()), self.after.get(name, ())
-        return MapMachine(machine.facts, _get_machine_mark(machine), tuple(before), tuple(after))
+
+def _list_managed_vms(
+    site: SiteVms, rows: Mapping[_VmKey, list[PlacementChange]], certain: AbstractSet[_PoolRack]
+) -> Iterator[MapVm]:
+    """Yield the VMs of pools, including removed ones."""
+    old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
+    new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
+    for pool in site.pools:
+        old.update((_build_key(pool, vm), (pool, vm)) for vm in pool.before)
+        new.update((_build_key(pool, vm), (pool, vm)) for vm in pool.after)
+    for key in _list_vm_keys(site.pools):
+        vm = _build_vm(old.get(key), new.get(key), rows.get(key, ()))
+        yield replace(vm, certainty=_compute_certainty(vm, certain))
+
+
+def _compute_certainty(vm: MapVm, certain: AbstractSet[_PoolRack]) -> CertaintyLevel:
+    """Compute the certainty of the new location of a VM."""
+    if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is Mark.KEPT:
+        return CertaintyLevel.UNKNOWN
+    if (vm.address, vm.pool, vm.after.rack) in certain:
+        return CertaintyLevel.COUNT
+    return CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
 
 
 def _get_machine_mark(machine: SiteMachine) -> Mark:

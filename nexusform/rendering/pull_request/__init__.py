@@ -6,4 +6,5 @@ PUBLIC = {
     "markdown": "render_markdown",
     "review": "parse_diff build_review",
     "sarif": "build_findings_document build_sarif_document",
+    "report_markdown": "render_report_markdown",
 }

@@ -11,4 +11,5 @@ PUBLIC = {
     "plan_report": "create_schema_lookup",
     "availability_losses": "find_availability_losses find_weakened_rules",
     "wording": "format_prediction_accuracy",
+    "report_tree": "Section Table Report Row",
 }

@@ -9,7 +9,7 @@ from nexusform.domains.sites.rendering.fleet_summary import build_fleet_summary
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
-from nexusform.rendering.answers.answer_report import render_report_text
+from nexusform.rendering.text.report_text import render_report_text
 
 Golden = Callable[[str, str], None]
 

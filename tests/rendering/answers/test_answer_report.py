@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from nexusform.rendering.answers.answer_page import render_answer_page
-from nexusform.rendering.answers.answer_report import (
-    AnswerReport,
-    Row,
-    Section,
-    Table,
-    format_spans,
-    render_report_markdown,
-    render_report_text,
-)
+from nexusform.rendering.answers.location_text import format_spans
 from nexusform.rendering.notation.colours import strip_colours
+from nexusform.rendering.page.report_page import render_report_page
+from nexusform.rendering.pull_request.report_markdown import render_report_markdown
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
+from nexusform.rendering.text.report_text import render_report_text
 
 ROWS = tuple(Row((f"vm{n}", "x" * 30, "y" * 40), is_finding=n == 20) for n in range(25))
 HEADS = ("name", "a", "b")
-SAMPLE = AnswerReport(
+SAMPLE = Report(
     "Title | <b>",
     "It is `so`.",
     is_finding=True,
@@ -49,13 +44,13 @@ def test_long_details_are_cut_in_text_and_whole_in_markdown() -> None:
 
 
 def test_control_characters_never_reach_the_terminal() -> None:
-    nasty = AnswerReport("\x1b[31mred", "\x07", is_finding=False, sections=(Section("\x9b", ("\x1b]0;t\x07",)),))
-    for form in (render_report_text(nasty), render_report_markdown(nasty), render_answer_page(nasty)):
+    nasty = Report("\x1b[31mred", "\x07", is_finding=False, sections=(Section("\x9b", ("\x1b]0;t\x07",)),))
+    for form in (render_report_text(nasty), render_report_markdown(nasty), render_report_page(nasty)):
         assert not any(ord(c) < 32 and c != "\n" for c in form)
 
 
 def test_the_page_says_what_is_bad_in_words() -> None:
-    page = render_answer_page(SAMPLE)
+    page = render_report_page(SAMPLE)
     assert "<dt>Finding</dt><dd>It is <code>so</code>.</dd>" in page
     assert "<title>Title | &lt;b&gt;</title>" in page
     assert page.count('<tr class="bad">') == 1

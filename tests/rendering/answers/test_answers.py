@@ -14,8 +14,10 @@ from nexusform.domains.whatif.rendering.failure_report import build_failure_repo
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import build_kubernetes_upgrade_report
 from nexusform.domains.whatif.rendering.runtime_upgrade_report import build_runtime_upgrade_report
 from nexusform.domains.whatif.rendering.site_capacity_report import build_capacity_report
-from nexusform.rendering.answers.answer_page import build_answer_main
-from nexusform.rendering.answers.answer_report import AnswerReport, render_report_markdown, render_report_text
+from nexusform.rendering.page.report_page import build_report_main
+from nexusform.rendering.pull_request.report_markdown import render_report_markdown
+from nexusform.rendering.report.report_tree import Report
+from nexusform.rendering.text.report_text import render_report_text
 from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.domains.whatif.questions.test_pods_down import ALONE, BUDGET, seen, web
 from tests.worlds.small_worlds import document
@@ -29,7 +31,7 @@ def lab() -> SiteSnapshot:
     return site
 
 
-def answers(site: SiteSnapshot) -> dict[str, AnswerReport]:
+def answers(site: SiteSnapshot) -> dict[str, Report]:
     rack = [machine.name for machine in site.machines_by_rack["rack7"]]
     mix = [MixPart(2, site.skus["NC_P46_224_v1"]), MixPart(3, site.skus["NC_G6_28_v1"])]
     d = next(cluster for cluster in site.clusters if cluster.name == "cluster-d")
@@ -53,4 +55,4 @@ def test_the_documents_runtime_upgrade_reads_as_reviewed(golden: Callable[[str, 
     outline = build_runtime_upgrade_report([simulate_runtime_upgrade(site, UpgradeOptions(), pods)], ORIGIN)
     golden("answers/runtime-upgrade.txt", render_report_text(outline))
     golden("answers/runtime-upgrade.md", render_report_markdown(outline))
-    golden("answers/runtime-upgrade.html", str(build_answer_main(outline)).replace("><", ">\n<") + "\n")
+    golden("answers/runtime-upgrade.html", str(build_report_main(outline)).replace("><", ">\n<") + "\n")

@@ -9,12 +9,12 @@ from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_first, select_form
 from nexusform.domains.azure.questions.reconciliation import SiteCapture
 from nexusform.json_data.record_forms import RecordForm, build_row_form
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _MAX_NAMES = 8
 
 
-def build_inventory_report(origin: str, sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]) -> AnswerReport:
+def build_inventory_report(origin: str, sites: Sequence[SiteCapture], findings: Sequence[Diagnostic]) -> Report:
     """Build the report: figures of each site, then findings."""
     sections: list[Section] = []
     for site in sites:
@@ -24,7 +24,7 @@ def build_inventory_report(origin: str, sites: Sequence[SiteCapture], findings: 
         sections.append(Section("Findings", lines, is_finding=True))
     has_findings = bool(findings) or any(site.closed or site.unplaced for site in sites)
     names = f"{format_count(len(sites), 'site')}: {format_first([site.name for site in sites], _MAX_NAMES)}."
-    return AnswerReport(f"Inventory {origin}", names, has_findings, (), tuple(sections))
+    return Report(f"Inventory {origin}", names, has_findings, (), tuple(sections))
 
 
 def _build_sections(site: SiteCapture) -> Iterator[Section]:

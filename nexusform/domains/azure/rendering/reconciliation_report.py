@@ -22,7 +22,7 @@ from nexusform.placements.prediction_scores import (
     compute_score,
 )
 from nexusform.plans.plan import SeparationVerdict
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.report.wording import format_prediction_accuracy
 from nexusform.scheduling.racks.vms import Placement
 
@@ -40,7 +40,7 @@ def build_reconciliation_report(
     rules: Sequence[SeparationVerdict],
     replays: Sequence[Replay],
     predictions: VerifiedPredictions,
-) -> AnswerReport:
+) -> Report:
     """Build the report: correct and wrong locations, unobserved objects, unfinished changes, rules, replays
     and predictions.
     """
@@ -68,7 +68,7 @@ def build_reconciliation_report(
         sections.append(_build_new_predictions_section(predictions))
     has_problems = bool(misses or violated or absent or uncaptured or unfinished or predictions.wrong_certain)
     verdict = _build_summary(checks, misses, len(violated), len(uncaptured), len(unfinished))
-    return AnswerReport(f"Reconciliation with {origin}", verdict, has_problems, (), tuple(sections))
+    return Report(f"Reconciliation with {origin}", verdict, has_problems, (), tuple(sections))
 
 
 def _build_summary(

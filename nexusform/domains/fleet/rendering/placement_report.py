@@ -18,8 +18,8 @@ from nexusform.domains.fleet.workflow.reasons import PlacementReason
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import PlacementAction
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
 from nexusform.rendering.json.json_placements import REJECTION_FORM
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _ACTION_TEXTS = {
     PlacementAction.PLACE: "placed",
@@ -31,7 +31,7 @@ _ACTION_TEXTS = {
 }
 
 
-def build_placement_report(reason: PlacementReason) -> AnswerReport:
+def build_placement_report(reason: PlacementReason) -> Report:
     """Build the report of one placement, or of one of its clusters."""
     cluster, explanation = reason.cluster, reason.explanation
     clusters = _select_clusters(reason)
@@ -59,7 +59,7 @@ def build_placement_report(reason: PlacementReason) -> AnswerReport:
         sections.append(Section(f"Overrides fail {location}", (text,), is_finding=True))
     if cluster and not reason.failures:
         sections += _build_override_sections(reason.objects, reason.rendered)
-    return AnswerReport(
+    return Report(
         f"{reason.address} {cluster}".strip(),
         _format_verdict(explanation),
         explanation.abort is not None,

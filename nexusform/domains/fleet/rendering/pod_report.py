@@ -11,7 +11,7 @@ from nexusform.domains.pods.planning.rows import REASONS
 from nexusform.domains.pods.scheduling.explanation import NodeVerdict
 from nexusform.domains.pods.scheduling.workloads import PodState
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _MOST_NAMES: Final = 3
 _UNSCHEDULED_TEXTS: Final = {
@@ -21,7 +21,7 @@ _UNSCHEDULED_TEXTS: Final = {
 }
 
 
-def build_pod_report(reason: PodReason) -> AnswerReport:
+def build_pod_report(reason: PodReason) -> Report:
     """Build the report of one pod on one cluster."""
     outcome = reason.outcome
     zone = f"zone {reason.zone}" if reason.zone else ""
@@ -31,7 +31,7 @@ def build_pod_report(reason: PodReason) -> AnswerReport:
         sections.append(_build_points_section(reason))
     if any(verdict.rejections for verdict in reason.nodes):
         sections.append(_build_rejections_section(reason.nodes))
-    return AnswerReport(
+    return Report(
         f"{outcome.name} ({outcome.workload}) on {reason.cluster}",
         f"runs on {location}" if outcome.node else _UNSCHEDULED_TEXTS[outcome.state],
         not outcome.node,

@@ -14,7 +14,7 @@ from nexusform.diagnostics.phrases import format_count, select_form
 from nexusform.domains.hub.workflow.hub_reconciliation import HubReconciliation, PlacementCheck, reconcile_hub
 from nexusform.json_data.record_forms import RecordForm, build_row_form, round_figure
 from nexusform.placements.prediction_scores import compute_score
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.report.wording import format_prediction_accuracy
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.runs.locking import LockOptions
@@ -30,7 +30,7 @@ def compare_with_hub(location: CommandContext, locking: LockOptions, notices: No
     return Comparison(answer, bool(result.broken_rules), result.diagnostics, result.sources)
 
 
-def _build_report(result: HubReconciliation) -> AnswerReport:
+def _build_report(result: HubReconciliation) -> Report:
     difference_count = sum(len(check.differences) for check in result.checks)
     missing = [check for check in result.checks if check.observed is None]
     sections = [
@@ -41,7 +41,7 @@ def _build_report(result: HubReconciliation) -> AnswerReport:
         *_build_prediction_section(result.checks),
     ]
     has_findings = bool(difference_count or missing or result.broken_rules or result.pending)
-    return AnswerReport(
+    return Report(
         "Reconciliation with the hub", _format_verdict(result, difference_count), has_findings, (), tuple(sections)
     )
 

@@ -48,7 +48,7 @@ from nexusform.domains.sites.workflow.wave_runner import (
     stop_after_lost_engine,
 )
 from nexusform.interfaces.plugins import FileProblem
-from nexusform.rendering.answers.answer_report import render_report_text
+from nexusform.rendering.text.report_text import render_report_text
 from nexusform.workflow.opening.command_context import parse_confinement
 from nexusform.workflow.opening.system_io import SystemClock
 

@@ -30,8 +30,8 @@ from nexusform.domains.sites.workflow.fleet_planning import (
 )
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_states
 from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN
-from nexusform.rendering.answers.answer_report import render_report_text
 from nexusform.rendering.json.json_document import encode_document
+from nexusform.rendering.text.report_text import render_report_text
 from nexusform.workflow.opening.system_io import explain_unwritable, remove_older_output
 from nexusform.workflow.plan_files.failed_plans import build_file_rejection, is_replaceable
 from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer

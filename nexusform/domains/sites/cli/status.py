@@ -19,8 +19,8 @@ from nexusform.domains.sites.workflow.fleet_planning import FleetOptions, open_f
 from nexusform.domains.sites.workflow.fleet_questions import RUNS_PER_PART, run_fleet_question
 from nexusform.domains.sites.workflow.fleet_status import read_fleet_status
 from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_states
-from nexusform.rendering.answers.answer_report import render_report_text
 from nexusform.rendering.json.json_document import encode_document
+from nexusform.rendering.text.report_text import render_report_text
 from nexusform.workflow.opening.system_io import SystemClock
 
 

@@ -8,7 +8,7 @@ from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.rendering.undeclared_report import build_undeclared_sections
 from nexusform.domains.sites.types.fleet_plan import FleetPlan
 from nexusform.domains.sites.types.site_tasks import SiteStatus
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _REPORTED_STATUSES = (
     SiteStatus.APPLIED,
@@ -19,7 +19,7 @@ _REPORTED_STATUSES = (
 )
 
 
-def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> AnswerReport:
+def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
     """Build the report: counts, failures with reasons, and waves."""
     failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
     sections = []
@@ -37,7 +37,7 @@ def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> AnswerReport:
     if plan.undeclared:
         figures.append(f"{len(plan.undeclared):,} no longer declared")
     title = f"Applied {len(plan.select_by_status(SiteStatus.APPLIED)):,} of {format_count(len(plan.sites), 'site')}"
-    return AnswerReport(title, f"{format_list(figures)}.", is_stopped or bool(failed), (), tuple(sections))
+    return Report(title, f"{format_list(figures)}.", is_stopped or bool(failed), (), tuple(sections))
 
 
 def _build_wave_section(plan: FleetPlan) -> Section:

@@ -11,9 +11,9 @@ from nexusform.domains.sites.rendering.fleet_impact import compute_site_impact, 
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteStatus
-from nexusform.rendering.answers.answer_page import render_answer_page
 from nexusform.rendering.notation.markup import Markup, build_element, build_svg_element
 from nexusform.rendering.page.page_parts import build_section
+from nexusform.rendering.page.report_page import render_report_page
 
 _SQUARE_SIZE: Final = 14  # of a square, including the gap
 _SQUARES_PER_ROW: Final = 60  # squares
@@ -49,7 +49,7 @@ def render_fleet_plan_page(plan: FleetPlan) -> str:
     if losing:
         verb = select_form(losing, "loses", "lose")
         parts += [_render_swatch(_LOSS_COLOR), f" {losing:,} of them {verb} what runs, or rack redundancy"]
-    return render_answer_page(report, build_section("fleet-map", "Sites by wave", [build_element("p", parts), *maps]))
+    return render_report_page(report, build_section("fleet-map", "Sites by wave", [build_element("p", parts), *maps]))
 
 
 def _has_losses(site: PlannedSite) -> bool:

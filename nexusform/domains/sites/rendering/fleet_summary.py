@@ -21,7 +21,8 @@ from nexusform.domains.sites.rendering.undeclared_report import build_undeclared
 from nexusform.domains.sites.rendering.waiting_tree import build_waiting_sections
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table, render_report_markdown
+from nexusform.rendering.pull_request.report_markdown import render_report_markdown
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _FULL_GROUPS: Final = 1  # groups with all rows
 _MAX_DIFFERENCES: Final = 12  # rows of a table of a terminal
@@ -63,7 +64,7 @@ def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]
 # --- report -------------------------------------------------------------------------------------
 
 
-def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> AnswerReport:
+def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Report:
     """Build the summary of a plan, with at most `max_rows` rows of differences by site."""
     groups = group_sites(site.result for site in plan.sites)
     rejected = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED)
@@ -79,9 +80,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> An
         _build_wave_section(plan),
     ]
     title = f"Plan of {format_count(len(plan.sites), 'site')}"
-    return AnswerReport(
-        title, build_verdict(plan, groups), bool(rejected), (), tuple(sections), compute_fleet_impact(plan)
-    )
+    return Report(title, build_verdict(plan, groups), bool(rejected), (), tuple(sections), compute_fleet_impact(plan))
 
 
 def build_verdict(plan: FleetPlan, groups: Sequence[SiteGroup]) -> str:

@@ -10,7 +10,7 @@ from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.rendering.site_change_rows import replace_site_name
 from nexusform.domains.sites.types.site_tasks import QuestionFinding, QuestionKind, SiteResult, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _MAX_ROWS: Final = 40
 _TITLES: Final[Mapping[QuestionKind, str]] = {
@@ -22,7 +22,7 @@ _FAILED_STATUSES: Final = (SiteStatus.REFUSED, SiteStatus.SKIPPED, SiteStatus.FA
 TableLine = tuple[tuple[str, ...], bool]
 
 
-def build_question_report(question_kind: QuestionKind, results: Sequence[SiteResult]) -> AnswerReport:
+def build_question_report(question_kind: QuestionKind, results: Sequence[SiteResult]) -> Report:
     """Build the report: a summary over all sites, and one row per distinct result."""
     successful = [result for result in results if result.status not in _FAILED_STATUSES]
     failed = select_failed_results(results)
@@ -34,7 +34,7 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
     if successful:
         sections.append(_build_table_section(question_kind, successful))
     title = _TITLES[question_kind].format(format_count(len(results), "site"))
-    return AnswerReport(title, verdict, has_problems, (), tuple(sections))
+    return Report(title, verdict, has_problems, (), tuple(sections))
 
 
 def select_failed_results(results: Iterable[SiteResult]) -> list[SiteResult]:

@@ -19,7 +19,7 @@ from nexusform.domains.sites.rendering.undeclared_report import build_undeclared
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteLock, SiteResult, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _STATUS_TEXTS = {
     SiteStatus.APPLIED: "applied",
@@ -29,7 +29,7 @@ _STATUS_TEXTS = {
 }
 
 
-def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[SiteResult] = ()) -> AnswerReport:
+def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[SiteResult] = ()) -> Report:
     """Build the report: counts by wave, problems, locks, and certainty of placements if requested."""
     failed = plan.select_by_status(SiteStatus.REFUSED, SiteStatus.FAILED)
     sections = []
@@ -57,7 +57,7 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
         certainty_report = build_question_report(QuestionKind.CERTAINTY, certainty)
         sections += (Section(certainty_report.title, (certainty_report.verdict,)), *certainty_report.sections)
     title = f"States of {format_count(len(plan.sites), 'site')}"
-    return AnswerReport(title, f"{', '.join(figures_text)}.", bool(failed or failed_questions), (), tuple(sections))
+    return Report(title, f"{', '.join(figures_text)}.", bool(failed or failed_questions), (), tuple(sections))
 
 
 def _build_lock_section(sites: Sequence[PlannedSite], now: datetime) -> list[Section]:

@@ -12,7 +12,7 @@ from nexusform.domains.sites.types.fleet_definition import FILE_NAME
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.kinds import get_noun, get_order
-from nexusform.rendering.answers.answer_report import Section
+from nexusform.rendering.report.report_tree import Section
 
 UNDECLARED: Final = "site-no-longer-declared"
 _ADVICE: Final = (

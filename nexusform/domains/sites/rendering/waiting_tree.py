@@ -7,7 +7,7 @@ from typing import Any
 
 from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.rendering.answers.answer_report import Section
+from nexusform.rendering.report.report_tree import Section
 
 
 def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:

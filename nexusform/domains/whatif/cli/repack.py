@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -16,6 +17,9 @@ from nexusform.domains.whatif.cli.simulate import require_found, run_question
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.workflow.simulation_input import SimulationInput
 from nexusform.snapshots.snapshot import Snapshot
+
+if TYPE_CHECKING:  # only pages have maps
+    from nexusform.rendering.page.page_data import Playback
 
 
 class RepackArguments(Struct, frozen=True, kw_only=True):
@@ -78,12 +82,12 @@ def repack(arguments: RepackArguments) -> int:
         result = plan_repack(site, request, inputs.pods, time_budget)
         report = build_repack_report(result, inputs.origin)
 
-        def render_page() -> str:
-            from nexusform.domains.whatif.rendering.simulation_page import build_repack_play, render_simulation_page
+        def build_plays() -> list[Playback]:
+            from nexusform.domains.whatif.rendering import playbacks
 
-            return render_simulation_page(report, [build_repack_play(site, result)])
+            return [playbacks.build_repack_play(site, result)]
 
-        return Answer("repack", inputs.origin, report, build_repack_document(result), page=render_page)
+        return Answer("repack", inputs.origin, report, build_repack_document(result), plays=build_plays)
 
     return run_question(
         create_context(arguments.state, arguments.variables), arguments.answer, arguments.view, build_answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from msgspec import Struct
@@ -30,6 +30,9 @@ from nexusform.domains.whatif.workflow.simulation_input import SimulationInput, 
 from nexusform.snapshots.snapshot import ClusterSnapshot, SiteSnapshot, Snapshot
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import get_plan_time
+
+if TYPE_CHECKING:  # only pages have maps
+    from nexusform.rendering.page.page_data import Playback
 
 Found = TypeVar("Found")
 
@@ -128,12 +131,12 @@ def capacity(arguments: CapacityArguments) -> int:
         capacities = [compute_capacity(site, skus, zones, mix) for site in sites]
         report = build_capacity_report(capacities, inputs.origin)
 
-        def render_page() -> str:
-            from nexusform.domains.whatif.rendering.simulation_page import build_current_play, render_simulation_page
+        def build_plays() -> list[Playback]:
+            from nexusform.domains.whatif.rendering import playbacks
 
-            return render_simulation_page(report, list(map(build_current_play, sites)), "free")
+            return list(map(playbacks.build_current_play, sites))
 
-        return Answer("capacity", inputs.origin, report, build_capacity_document(capacities), page=render_page)
+        return Answer("capacity", inputs.origin, report, build_capacity_document(capacities), plays=build_plays)
 
     location = create_context(arguments.state, arguments.variables)
     return run_question(location, arguments.answer, arguments.view, build_answer, has_pods=False)
@@ -180,17 +183,14 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
         upgrades = [simulate_runtime_upgrade(site, requested.resolve_for_site(site), inputs.pods) for site in sites]
         report = build_runtime_upgrade_report(upgrades, inputs.origin)
 
-        def render_page() -> str:
-            from nexusform.domains.whatif.rendering.simulation_page import (
-                build_runtime_upgrade_play,
-                render_simulation_page,
-            )
+        def build_plays() -> list[Playback]:
+            from nexusform.domains.whatif.rendering import playbacks
 
-            plays = [build_runtime_upgrade_play(site, upgrade) for site, upgrade in zip(sites, upgrades, strict=True)]
-            return render_simulation_page(report, plays)
+            pairs = zip(sites, upgrades, strict=True)
+            return [playbacks.build_runtime_upgrade_play(site, upgrade) for site, upgrade in pairs]
 
         document = build_runtime_upgrade_document(upgrades)
-        return Answer("runtime-upgrade", inputs.origin, report, document, page=render_page)
+        return Answer("runtime-upgrade", inputs.origin, report, document, plays=build_plays)
 
     return run_question(
         create_context(arguments.state, arguments.variables), arguments.answer, arguments.view, build_answer
@@ -245,16 +245,13 @@ def _build_upgrade_answer(site: SiteSnapshot, cluster: ClusterSnapshot, inputs: 
     upgrade = simulate_kubernetes_upgrade(site, cluster, inputs.pods.get(cluster.id))
     report = build_kubernetes_upgrade_report(upgrade, inputs.origin)
 
-    def render_page() -> str:
-        from nexusform.domains.whatif.rendering.simulation_page import (
-            build_kubernetes_upgrade_play,
-            render_simulation_page,
-        )
+    def build_plays() -> list[Playback]:
+        from nexusform.domains.whatif.rendering import playbacks
 
-        return render_simulation_page(report, [build_kubernetes_upgrade_play(site, upgrade)])
+        return [playbacks.build_kubernetes_upgrade_play(site, upgrade)]
 
     document = KUBERNETES_UPGRADE(upgrade)
-    return Answer("kubernetes-upgrade", inputs.origin, report, document, page=render_page)
+    return Answer("kubernetes-upgrade", inputs.origin, report, document, plays=build_plays)
 
 
 def _build_path_answer(
@@ -322,12 +319,12 @@ def failure(arguments: FailureArguments) -> int:
         loss = _simulate_loss(snapshot, inputs.pods, arguments)
         report = build_failure_report(loss, inputs.origin)
 
-        def render_page() -> str:
-            from nexusform.domains.whatif.rendering.simulation_page import build_failure_play, render_simulation_page
+        def build_plays() -> list[Playback]:
+            from nexusform.domains.whatif.rendering import playbacks
 
-            return render_simulation_page(report, [build_failure_play(snapshot.sites[loss.site_id], loss)])
+            return [playbacks.build_failure_play(snapshot.sites[loss.site_id], loss)]
 
-        return Answer("failure", inputs.origin, report, FAILURE(loss), page=render_page)
+        return Answer("failure", inputs.origin, report, FAILURE(loss), plays=build_plays)
 
     return run_question(
         create_context(arguments.state, arguments.variables), arguments.answer, arguments.view, build_answer

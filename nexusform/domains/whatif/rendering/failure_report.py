@@ -17,16 +17,10 @@ from nexusform.domains.whatif.rendering.workload_rows import (
     build_workload_table,
 )
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.rendering.answers.answer_report import (
-    REPLACEMENT_FORM,
-    AnswerReport,
-    Row,
-    Section,
-    Table,
-    format_short_location,
-)
+from nexusform.rendering.answers.location_text import REPLACEMENT_FORM, format_short_location
 from nexusform.rendering.notation.json_bounds import build_sampled_capacity
 from nexusform.rendering.notation.sample_text import describe_sampled_capacity
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.availability import PoolAvailability, Replacement
 from nexusform.snapshots.snapshot import OwnerKind
@@ -34,7 +28,7 @@ from nexusform.snapshots.snapshot import OwnerKind
 _SCOPES: Final = {FailureScope.OBSERVED: "the machines observed down on"}
 
 
-def build_failure_report(failure: Failure, origin: str) -> AnswerReport:
+def build_failure_report(failure: Failure, origin: str) -> Report:
     """Build the report: VMs down and remaining, commands, and re-created VMs."""
     sections = [_build_down_section(failure)] if failure.pools else []
     if failure.workloads:
@@ -58,7 +52,7 @@ def build_failure_report(failure: Failure, origin: str) -> AnswerReport:
         title = "Re-created VMs (predicted)"
         recreation_section = Section(title, tuple(reasons), table=table, is_finding=any(row.is_finding for row in rows))
         sections += [recreation_section, *(_build_location_section(pool) for pool in failure.recreations)]
-    return AnswerReport(
+    return Report(
         f"Loss of {_SCOPES.get(failure.scope, failure.scope.value)} {failure.lost} ({origin})",
         build_failure_summary(failure),
         failure.has_findings,

@@ -23,21 +23,20 @@ from nexusform.domains.whatif.questions.fleet_edits import Edit, EditKind
 from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, PlacementOutcome
 from nexusform.domains.whatif.rendering.fleet_simulation_report import select_placements
 from nexusform.plans.plan import PlacementAction, PlacementChange
-from nexusform.rendering.answers.answer_page import render_answer_page
-from nexusform.rendering.answers.answer_report import AnswerReport
 from nexusform.rendering.notation.markup import Part, build_element
-from nexusform.rendering.page.page_data import build_simulation_data
 from nexusform.rendering.page.page_parts import build_section
+from nexusform.rendering.page.report_page import render_report_page
+from nexusform.rendering.report.report_tree import Report
 
 _NOTES: Final = {EditKind.LEAVE: "leaves", EditKind.DRAIN: "is drained", EditKind.JOIN: "joins"}
 
 
-def render_fleet_page(simulation: FleetSimulation, report: AnswerReport) -> str:
+def render_fleet_page(simulation: FleetSimulation, report: Report) -> str:
     """Render the page, with a newline at its end."""
     pods = list(chain.from_iterable(placement.pods for placement in simulation.placements))
     rows = _list_all_rows(simulation)
-    data = build_simulation_data((), [*rows, *pods])
-    return render_answer_page(report, _render_matrices(simulation), data, render_pods(pods, "Pods one by one"))
+    pod_table = render_pods(pods, "Pods one by one")
+    return render_report_page(report, _render_matrices(simulation), pod_table, rows=[*rows, *pods])
 
 
 def _render_matrices(simulation: FleetSimulation) -> Part:

@@ -14,7 +14,7 @@ from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, MemberCapacity, PlacementOutcome
 from nexusform.json_data.record_forms import RecordForm, build_row_form
 from nexusform.plans.plan import PlacementAction, PlacementChange
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _RESOURCES: Final = ("cpu", "memory")
 _MAX_PODS: Final = 20
@@ -22,7 +22,7 @@ _MAX_ROWS: Final = 20  # limit for a row per placement
 _MAX_SENTENCES: Final = 60
 
 
-def build_fleet_report(simulation: FleetSimulation, origin: str) -> AnswerReport:
+def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
     """Build the report: placement changes with reasons, pods, and remaining capacity."""
     # Build the section of placements, one row each; of many only those with changes or findings.
     selected = select_placements(simulation)
@@ -40,7 +40,7 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> AnswerReport
         summary = "Nothing changes: there is no placement."
     else:
         summary = f"{'; '.join([_count_changes(placements), *_describe_findings(simulation)])}."
-    return AnswerReport(
+    return Report(
         f"Fleet: {edits} ({origin})", summary, simulation.has_findings, tuple(_build_facts(simulation)), tuple(sections)
     )
 

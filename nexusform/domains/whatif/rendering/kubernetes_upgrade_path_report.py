@@ -10,13 +10,13 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade_path import ClusterHo
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import KUBERNETES_UPGRADE
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.releases.versions import SOURCE
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 
-def build_upgrade_path_report(path: UpgradePath, origin: str) -> AnswerReport:
+def build_upgrade_path_report(path: UpgradePath, origin: str) -> Report:
     """Build the report: summary, then the hops of every cluster in order."""
     names = format_list(cluster.cluster for cluster in path.clusters)
-    return AnswerReport(
+    return Report(
         f"Kubernetes {path.target} for {names} on {path.site_id} ({origin})",
         _build_summary(path),
         path.has_findings,

@@ -8,20 +8,14 @@ from typing import Final
 from nexusform.diagnostics.phrases import format_count, format_list
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, PoolUpgrade, UpgradeBatch
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.rendering.answers.answer_report import (
-    REPLACEMENT_FORM,
-    AnswerReport,
-    Row,
-    Section,
-    Table,
-    format_short_location,
-)
+from nexusform.rendering.answers.location_text import REPLACEMENT_FORM, format_short_location
 from nexusform.rendering.notation.json_bounds import build_sampled_capacity
 from nexusform.rendering.notation.sample_text import describe_sampled_capacity
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.snapshots.availability import Replacement
 
 
-def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> AnswerReport:
+def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> Report:
     """Build the report: summary, pools, and every batch."""
     version = f", now {upgrade.version}" if upgrade.version else ""
     rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)
@@ -30,7 +24,7 @@ def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> 
     sections = [pool_section]
     sections += [_build_blocked_section(pool) for pool in upgrade.pools if pool.is_blocked]
     sections += [_build_batch_section(pool) for pool in upgrade.pools if pool.batches]
-    return AnswerReport(
+    return Report(
         f"Kubernetes upgrade of {upgrade.cluster_id}{version} ({origin})",
         _build_summary(upgrade),
         upgrade.has_findings,

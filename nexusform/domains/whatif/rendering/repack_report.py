@@ -14,8 +14,9 @@ from nexusform.domains.whatif.questions.repack_planning import RepackResult, Rep
 from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.kinds import build_location_document
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table, format_short_location
+from nexusform.rendering.answers.location_text import format_short_location
 from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _VIRTUAL_MACHINE: Final = "nexus_virtual_machine"
 _RACK: Final = "nexus_rack"
@@ -23,7 +24,7 @@ _MAX_CORDONS: Final = 4
 _MAX_PODS: Final = 40
 
 
-def build_repack_report(repack: RepackResult, origin: str) -> AnswerReport:
+def build_repack_report(repack: RepackResult, origin: str) -> Report:
     """Build the report: summary with proof, blocking constraints, and every window with commands."""
     sections: list[Section] = []
     if repack.blocking:
@@ -48,7 +49,7 @@ def build_repack_report(repack: RepackResult, origin: str) -> AnswerReport:
         sections.append(Section("Room", (line,)))
     request = repack.request
     zones = "" if request.zones is None else f" in zones {', '.join(sorted(request.zones, key=str.encode))}"
-    return AnswerReport(
+    return Report(
         f"Room for {request.want:,} more {request.sku.title}{zones} on {repack.site.id} ({origin})",
         _build_summary(repack),
         repack.has_findings,

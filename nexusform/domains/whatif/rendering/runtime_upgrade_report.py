@@ -28,12 +28,13 @@ from nexusform.domains.whatif.rendering.workload_rows import (
 )
 from nexusform.json_data.record_forms import RecordForm, build_row_form
 from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table, format_spans
+from nexusform.rendering.answers.location_text import format_spans
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.snapshots.availability import PoolAvailability
 from nexusform.snapshots.snapshot import OwnerKind
 
 
-def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str) -> AnswerReport:
+def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str) -> Report:
     """Build the report of all sites, one after another."""
     sections: list[Section] = []
     facts: list[str] = []
@@ -52,7 +53,7 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
     names = format_list(upgrade.site_id for upgrade in upgrades)
     has_findings = any(upgrade.has_findings for upgrade in upgrades)
     title = f"Runtime upgrade of {names} ({origin})"
-    return AnswerReport(title, _build_summary(upgrades), has_findings, tuple(facts), tuple(sections))
+    return Report(title, _build_summary(upgrades), has_findings, tuple(facts), tuple(sections))
 
 
 def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:

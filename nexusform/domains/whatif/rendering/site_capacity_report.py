@@ -13,14 +13,14 @@ from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswe
 from nexusform.domains.whatif.questions.fragmentation import Fragmentation
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.other_capacity import LABELS, POD_BLOCK, OtherCapacity
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
 from nexusform.rendering.json.json_placements import build_other_capacity_documents
 from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
 from nexusform.rendering.notation.sample_text import describe_fit
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval, VmSku
 
 
-def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> AnswerReport:
+def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Report:
     """Build the report of all sites, one after another."""
     has_findings = any(answer.has_findings for answer in answers)
     sections: list[Section] = []
@@ -31,7 +31,7 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Ans
         sections += [replace(section, title=f"{prefix}{section.title}") for section in _build_sections(answer)]
     names = format_list(answer.site_id for answer in answers)
     verdict = "; ".join(_build_summary(answer, len(answers) > 1) for answer in answers)
-    return AnswerReport(f"Capacity of {names} ({origin})", f"{verdict}.", has_findings, tuple(facts), tuple(sections))
+    return Report(f"Capacity of {names} ({origin})", f"{verdict}.", has_findings, tuple(facts), tuple(sections))
 
 
 def _build_summary(answer: CapacityAnswer, is_one_of_several: bool) -> str:

@@ -8,7 +8,8 @@ from typing import Any, Final
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.whatif.questions.pods_down import PodMove, PodsOutcome, WorkloadImpact, WorkloadVerdict
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.rendering.answers.answer_report import Row, Section, Table, format_spans
+from nexusform.rendering.answers.location_text import format_spans
+from nexusform.rendering.report.report_tree import Row, Section, Table
 
 
 def build_workload_table(impacts: Iterable[WorkloadImpact], *, is_drained: bool) -> Table:

@@ -19,7 +19,7 @@ from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snaps
 from nexusform.domains.fleet.workflow.reasons import PlacementReason
 from nexusform.kubernetes.matching import Taint
 from nexusform.plans.plan import PlacementAction, PlacementChange
-from nexusform.rendering.answers.answer_report import AnswerReport
+from nexusform.rendering.report.report_tree import Report
 from nexusform.resources.address import parse_address
 
 P = parse_address("fleet_cluster_resource_placement.p")
@@ -36,7 +36,7 @@ FLEET = MemberList(
 HELD = (Binding("bravelion", BindingState.BOUND, 0, 0, 0),)
 
 
-def outline(cluster: str = "", fleet: MemberList = FLEET, policy: Policy = SORTED) -> AnswerReport:
+def outline(cluster: str = "", fleet: MemberList = FLEET, policy: Policy = SORTED) -> Report:
     snapshot = build_next_snapshot(None, policy)
     explanation = explain((), fleet, policy, snapshot)
     return build_placement_report(

@@ -6,7 +6,7 @@ from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.fleet.rendering.pod_report import POD_FORM, build_pod_report
 from nexusform.domains.fleet.workflow.reasons import PodReason, build_pod_reasons
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.rendering.answers.answer_report import render_report_text
+from nexusform.rendering.text.report_text import render_report_text
 from tests.domains.pods.planning.test_pods import HOSTNAME, deployment, manifest, workers
 from tests.planning.harness import RACKS, applied, good, plan
 

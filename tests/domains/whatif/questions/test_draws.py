@@ -13,7 +13,8 @@ from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
     KUBERNETES_UPGRADE,
     build_kubernetes_upgrade_report,
 )
-from nexusform.rendering.answers.answer_report import render_report_markdown, render_report_text
+from nexusform.rendering.pull_request.report_markdown import render_report_markdown
+from nexusform.rendering.text.report_text import render_report_text
 from nexusform.scheduling.racks.vms import Interval
 from tests.planning.harness import cluster, pool
 from tests.worlds.small_worlds import racks, site_of, standing

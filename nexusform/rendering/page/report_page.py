@@ -1,28 +1,39 @@
-"""HTML page of an answer: style, bar and map of a plan page, with text and tables below."""
+"""HTML page of a report: style, bar and map of a plan page, with text and tables below."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
 
 from nexusform.diagnostics.levels import Impact
-from nexusform.rendering.answers.answer_report import AnswerReport, Section, Table
+from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.notation.markup import Markup, Part, build_element, join_parts
-from nexusform.rendering.page.html_page import render_page
-from nexusform.rendering.page.page_data import build_simulation_data
+from nexusform.rendering.page.html_page import build_script_placeholder, render_page
+from nexusform.rendering.page.page_data import Playback, build_simulation_data
 from nexusform.rendering.page.page_parts import build_framed_table, build_row, build_section
+from nexusform.rendering.report.report_tree import Report, Section, Table
 
 
-def render_answer_page(
-    report: AnswerReport, picture: Part = None, data: dict[str, Any] | None = None, appendix: Part = None
+def render_report_page(
+    report: Report,
+    pictures: Part = None,
+    appendix: Part = None,
+    *,
+    plays: Sequence[Playback] = (),
+    rows: Sequence[PlacementChange] = (),
 ) -> str:
-    """Render the page of an answer: verdict, picture, text and tables, then `appendix`."""
+    """Render the page: verdict, pictures or the map of `plays`, text and tables, `appendix`. `rows` are bindings
+    and pods for the search.
+    """
+    data = build_simulation_data(plays, rows)
+    if plays:
+        has_steps = any(play.steps for play in plays)
+        data["layer"] = "cluster" if has_steps else "free"
+        pictures = build_section("racks", "Map", build_script_placeholder("map"))
     header = build_element("header", build_element("h1", report.title))
     footer = build_element("footer", "Made by nexusform. Future placements are predictions.", class_="quiet")
-    main = build_answer_main(report, picture, appendix)
-    return render_page(report.title, header, main, footer, data or build_simulation_data(()))
+    return render_page(report.title, header, build_report_main(report, pictures, appendix), footer, data)
 
 
 _IMPACT_STYLES = {
@@ -32,7 +43,7 @@ _IMPACT_STYLES = {
 }
 
 
-def build_answer_main(report: AnswerReport, picture: Part = None, appendix: Part = None) -> Markup:
+def build_report_main(report: Report, pictures: Part = None, appendix: Part = None) -> Markup:
     """Build the main part of the page."""
     style, label = ("denied", "Finding") if report.is_finding else ("safe", "Good")
     if report.impact is not None and not report.is_finding:
@@ -42,7 +53,7 @@ def build_answer_main(report: AnswerReport, picture: Part = None, appendix: Part
     )
     facts = build_element("ul", [build_element("li", _split_code(fact)) for fact in report.facts], class_="figures")
     header = build_element("div", verdict, facts if report.facts else None, id="verdict")
-    return join_parts(header, picture, _build_sections(report.sections), appendix)
+    return join_parts(header, pictures, _build_sections(report.sections), appendix)
 
 
 def _build_sections(sections: Iterable[Section]) -> list[Markup]:

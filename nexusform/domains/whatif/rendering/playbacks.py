@@ -1,41 +1,24 @@
-"""Page of a simulation: upgrades and failures step by step on the map of a plan's page. Sentences and tables
-are below the map, complete without scripts.
-"""
+"""Steps of upgrades and failures on the map of a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from msgspec import Struct
-
-from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first
 from nexusform.domains.whatif.questions.failure import Failure
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade
 from nexusform.domains.whatif.questions.repack_planning import RepackResult
 from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade, UpgradeWave
-from nexusform.rendering.answers.answer_page import render_answer_page
-from nexusform.rendering.answers.answer_report import AnswerReport
-from nexusform.rendering.page.html_page import build_script_placeholder
-from nexusform.rendering.page.page_data import Playback, PlaybackStep, StepFigure, build_simulation_data
-from nexusform.rendering.page.page_parts import build_section
-from nexusform.rendering.page.rack_map import OUTSIDE, MapMachine, MapRack, MapVm, Mark, SiteMap
-from nexusform.scheduling.racks.vms import Machine, Placement
+from nexusform.plans.site_capacity.occupancy import SiteMachine, SiteRack
+from nexusform.rendering.page.page_data import Playback, PlaybackStep, StepFigure
+from nexusform.rendering.page.rack_map import OUTSIDE, MapVm, Mark, SiteMap, build_site_map
+from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.availability import PoolAvailability
 from nexusform.snapshots.snapshot import SiteSnapshot
 
 _VmKey: TypeAlias = tuple[str, str]  # cluster id, name
 _NO_CHANGES: Final[Mapping[_VmKey, Placement | None]] = {}
-
-
-def render_simulation_page(report: AnswerReport, plays: Sequence[Playback], layer: str = "cluster") -> str:
-    """Render the page of a report with a map, initially colored by `layer`."""
-    data = {**build_simulation_data(plays), "layer": layer}
-    return render_answer_page(report, build_section("racks", "Map", build_script_placeholder("map")), data)
-
-
-# --- step sequences ----------------------------------------------------------------------------
 
 
 def build_current_play(site: SiteSnapshot) -> Playback:
@@ -142,38 +125,16 @@ def build_repack_play(site: SiteSnapshot, repack: RepackResult) -> Playback:
     return Playback(site_map, (*steps, last_step), moved_label="is re-created elsewhere")
 
 
-class _VmIndex(Struct, frozen=True):
-    """VMs of a site in order, and their numbers by machine before and after."""
-
-    vms: list[MapVm]
-    before: dict[str, list[int]]
-    after: dict[str, list[int]]
-
-    def add_vm(self, vm: MapVm) -> None:
-        """Add a VM at its machines before and after."""
-        for location, machines in ((vm.before, self.before), (vm.after, self.after)):
-            if location is not None:
-                machines.setdefault(location.machine, []).append(len(self.vms))
-        self.vms.append(vm)
-
-
 def _build_site_map(
     site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None], lost: frozenset[str] = frozenset()
 ) -> SiteMap:
     """Build the map of a site before and after; `locations` are those afterwards (None: down, like unmanaged
     VMs on `lost` machines), other VMs stay.
     """
-    index = _VmIndex([], {}, {})
-    for vm in chain(_build_managed_vms(site, locations), _build_unmanaged_vms(site, lost)):
-        index.add_vm(vm)
-    clusters = sorted({vm.cluster: None for vm in index.vms}, key=lambda name: name == OUTSIDE)
-    # Build the racks in natural order of names, machines by slot.
-    racks: list[MapRack] = []
-    for rack in sorted(site.racks, key=lambda rack: compute_natural_key(rack.name)):
-        by_slot = sorted(site.machines_by_rack.get(rack.name, ()), key=lambda facts: facts.slot)
-        machines = [_build_machine(facts, index) for facts in by_slot]
-        racks.append(MapRack(rack.name, rack.availability_zone, rack.is_planned, tuple(machines)))
-    return SiteMap(id=site.id, name=site.name, racks=tuple(racks), vms=tuple(index.vms), clusters=tuple(clusters))
+    racks = [SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in site.racks]
+    machines = [SiteMachine(facts) for rack in site.racks for facts in site.machines_by_rack.get(rack.name, ())]
+    vms = [*_build_managed_vms(site, locations), *_build_unmanaged_vms(site, lost)]
+    return build_site_map(site.id, site.name, racks, machines, vms)
 
 
 def _build_managed_vms(site: SiteSnapshot, locations: Mapping[_VmKey, Placement | None]) -> Iterator[MapVm]:
@@ -222,8 +183,3 @@ def _get_mark(before: Placement, after: Placement | None) -> Mark:
     if after is None:
         return Mark.REMOVED
     return Mark.KEPT if before == after else Mark.MOVED
-
-
-def _build_machine(facts: Machine, index: _VmIndex) -> MapMachine:
-    before, after = index.before.get(facts.name, ()), index.after.get(facts.name, ())
-    return MapMachine(facts, Mark.KEPT, tuple(before), tuple(after))

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
-from nexusform.domains.whatif.rendering.simulation_page import render_simulation_page
-from nexusform.rendering.answers.answer_report import AnswerReport, Row, Section, Table
 from nexusform.rendering.page.html_page import SCRIPTS
+from nexusform.rendering.page.page_data import Playback
+from nexusform.rendering.page.rack_map import SiteMap
+from nexusform.rendering.page.report_page import render_report_page
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
@@ -10,8 +12,8 @@ NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 def test_words_stand_below_the_map_and_nothing_becomes_markup() -> None:
     table = Table((NASTY, ""), (Row((NASTY, "1"), is_finding=True),), frozenset({1}))
     sections = (Section(NASTY, table=table), Section("Detail", commands=(NASTY,), is_folded=True))
-    outline = AnswerReport(NASTY, "All of `x` is down", is_finding=True, facts=(NASTY,), sections=sections)
-    page = render_simulation_page(outline, [])
+    report = Report(NASTY, "All of `x` is down", is_finding=True, facts=(NASTY,), sections=sections)
+    page = render_report_page(report, plays=[Playback(SiteMap("s", NASTY, (), (), ()), ())])
     assert page.count("<script") == page.count("</script") == 1 + len(SCRIPTS)
     assert "<img" not in page
     assert "All of <code>x</code> is down" in page
