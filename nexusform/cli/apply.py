@@ -341,7 +341,7 @@ def _apply_approved(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
 
 
 def _get_exit_code(outcome: ApplyOutcome) -> int:
-    if not outcome.is_complete:
+    if not outcome.is_complete and not outcome.is_waiting_for_site:
         return 1
     return EXIT_WRONG_PREDICTION if outcome.wrong_certain_predictions else 0
 

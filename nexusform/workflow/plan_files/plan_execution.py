@@ -82,6 +82,15 @@ class ApplyOutcome(Struct, frozen=True):
         """Whether all steps were done and saved."""
         return self.applied.is_complete and not has_errors(self.diagnostics)
 
+    @property
+    def is_waiting_for_site(self) -> bool:
+        """Whether the remaining steps need changes on the site, and nothing failed."""
+        return (
+            not self.applied.problem
+            and not has_errors(self.diagnostics)
+            and any(end.is_delegated for end in self.applied.end_events)
+        )
+
 
 def apply_plan(run: Run, plan: Plan, listener: Listener, options: PlanApplyOptions) -> ApplyOutcome:
     """Apply a plan based on the run's state."""

@@ -1,5 +1,5 @@
-"""Placement in state as printed by `kubectl describe`: spec and status. Times and generations are omitted: a
-state does not contain them.
+"""Placement in state as printed by `kubectl describe`: spec, status and events. Times and generations are
+omitted: a state does not contain them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
 from nexusform.domains.fleet.planning.placement_records import RecordedPlacement, SelectedObject
+from nexusform.domains.fleet.rendering.placement_events import render_events
 from nexusform.domains.fleet.scheduling.bindings import Condition
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_policy_document, build_selector_document
 from nexusform.domains.fleet.scheduling.status import ClusterStatus, FailedObject, PlacementStatus
@@ -47,9 +48,11 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
         *_build_rows(_build_spec(configuration), 1),
         (0, "Status", None),
         *_build_rows(_build_status(status, placement.selected_objects), 1),
-        (0, "Events", "<none>"),
     ]
-    return "".join(f"{escape_control_characters(line)}\n" for line in _align_rows(rows, width))
+    events = list(render_events(PLACEMENTS[kind], status.conditions, is_2023=version == IN_2023))
+    rows.append((0, "Events", None if events else "<none>"))
+    lines = [*_align_rows(rows, width), *events]
+    return "".join(f"{escape_control_characters(line)}\n" for line in lines)
 
 
 # --- documents ---------------------------------------------------------------------------------

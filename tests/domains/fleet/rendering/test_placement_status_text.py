@@ -36,7 +36,8 @@ def test_columns_are_kubectls() -> None:
         "    Version:               v1",
         "  Revision History Limit:  10",
     ]
-    assert lines[-9:] == [
+    events = lines.index("Events:")
+    assert lines[events - 8 : events + 1] == [
         "  Selected Resources:",
         "    Kind:       Namespace",
         "    Name:       web",
@@ -45,8 +46,36 @@ def test_columns_are_kubectls() -> None:
         "    Name:       settings",
         "    Namespace:  web",
         "    Version:    v1",
-        "Events:         <none>",
+        "Events:",
     ]
+
+
+def test_events_are_those_that_the_hub_records() -> None:
+    lines = shown()
+    events = lines[lines.index("Events:") + 1 :]
+    assert events[:3] == [
+        "  Type    Reason                        Age        From                  Message",
+        "  ----    ------                        ----       ----                  -------",
+        "  Normal  PlacementRolloutStarted       <unknown>  placement-controller  "
+        "Started rolling out the latest resources",
+    ]
+    assert [line.split()[1] for line in events[3:]] == [
+        "PlacementOverriddenSucceeded",
+        "PlacementWorkSynchronized",
+        "PlacementApplied",
+        "PlacementAvailable",
+        "PlacementRolloutCompleted",
+    ]
+
+
+def test_the_events_of_2023_are_those_of_the_document() -> None:
+    lines = shown("2023")
+    assert [line.split()[:2] for line in lines[lines.index("Events:") + 3 :]] == [
+        ["Normal", "PlacementScheduleSuccess"],
+        ["Normal", "PlacementSyncSuccess"],
+        ["Normal", "PlacementRolloutCompleted"],
+    ]
+    assert all("cluster-resource-placement-controller" in line for line in lines[lines.index("Events:") + 3 :])
 
 
 def words(lines: list[str], label: str) -> list[str]:
