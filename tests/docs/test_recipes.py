@@ -217,6 +217,21 @@ def test_where_plans_are_signed_only_a_signed_one_is_applied(project: tuple[Jobs
     assert objects(store) == 2
 
 
+def test_a_note_compares_with_the_plan_of_the_last_push(project: tuple[Jobs, GitLab, Store]) -> None:
+    jobs, host, _ = project
+    assert jobs.plan(jobs.tree(racks=2), "a" * 40)[0] == 0
+    assert "Since" not in list(host.notes.values())[-1]
+    jobs.plan(jobs.tree(racks=2), "c" * 40, project_id=2)
+    code, log = jobs.plan(jobs.tree(racks=3), "b" * 40)
+    assert code == 0, log
+    (note,) = host.notes.values()
+    assert "Since" in note
+    host.artifacts.clear()
+    code, log = jobs.plan(jobs.tree(racks=3), "d" * 40)
+    assert (code, "the plan of the last push could not be read" in log) == (0, True)
+    assert "Since" not in list(host.notes.values())[-1]
+
+
 def test_a_commit_of_no_merge_request_applies_nothing(project: tuple[Jobs, GitLab, Store]) -> None:
     jobs, host, _ = project
     tree = jobs.tree(1)
