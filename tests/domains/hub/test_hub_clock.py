@@ -94,11 +94,11 @@ def test_a_run_to_stop_names_the_cluster_that_it_waits_for() -> None:
 def test_a_plan_says_how_many_changes_were_not_validated(
     hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nexusform.domains.hub.providers.hub_dry_run._MAX_DRY_RUNS", 1)
+    monkeypatch.setattr("nexusform.domains.hub.providers.hub_dry_run._MAX_DRY_RUNS", 2)
     write()
     code, said = told("plan", "-details")
     assert code == 0
-    assert "Server-side dry run skipped for 1 change: a plan validates at most 500 changes." in said
+    assert "Server-side dry run skipped for 1 change: a plan sends at most 500 dry runs." in said
     assert {path for method, path, _, _ in hub.log if method == "PATCH"} <= {
         "/api/v1/namespaces/web",
         "/api/v1/namespaces/web/configmaps/settings",
@@ -122,3 +122,34 @@ def test_missing_permissions_to_list_are_reported_together(
     assert code == 1
     assert all(f"{kind} be listed:" in said for kind in kinds), said
     assert said.count("Error:") == 1
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.parametrize(
+    ("message", "code", "finding"),
+    [
+        ('admission webhook "guard" denied the request: web is protected', 1, 'webhook "guard": web is protected'),
+        (
+            'namespaces "web" is forbidden: User "bob" cannot delete resource "namespaces"',
+            0,
+            "may not delete namespaces",
+        ),
+    ],
+)
+def test_deletions_are_validated_by_dry_run(hub: Front, told: Told, message: str, code: int, finding: str) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    respond = hub.respond
+
+    def refuse(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
+        if method == "DELETE" and path == "/api/v1/namespaces/web":
+            raise Refuse(403, message)
+        return respond(method, path, query, token, content)
+
+    hub.respond = refuse  # type: ignore[method-assign]
+    hub.log.clear()
+    got, said = told("plan", "-destroy", "-details")
+    assert (got, finding in said) == (code, True), said
+    assert all(dry for method, _, dry, _ in hub.log if method != "GET")
+    assert [path.rpartition("/")[2] for method, path, _, _ in hub.log if method == "DELETE"].count("settings") == 1
+    assert hub.get("Namespace", "web") is not None

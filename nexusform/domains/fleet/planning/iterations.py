@@ -167,7 +167,7 @@ def _plan_until_stable(
         has_changed = False
         for number, placement in enumerate(placements, 1):
             iterations.progress(Stage.PLACEMENTS, number, len(placements))
-            if placement.selection.selector_problem is not None:
+            if placement.is_frozen:
                 continue
             changes = changes_of.get(placement.address, ())
             is_queued = bool(changes) or _has_missing_member(placement, member_list)

@@ -59,6 +59,8 @@ class FleetOutcome(Struct, frozen=True):
 
 # Per placement; larger fleets use `explain`.
 _MAX_REJECTED_CLUSTERS: Final = 40
+# Attributes of a placement set by its hub.
+_HUB_ATTRIBUTES: Final = ("policy_snapshot", "selected_resources", "conditions", "placement_statuses")
 
 
 def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[RejectedCluster]:
@@ -117,6 +119,8 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
         ],
         "workloads": _collect_workloads(placement),
     }
+    if placement.spec.is_being_deleted:
+        return attributes | {name: prior.get(name) for name in _HUB_ATTRIBUTES}
     if placement.selection.selector_problem is not None:
         return attributes | _build_invalid_attributes(placement)
     return attributes | _keep_status_order(placement, predict_status(placement))

@@ -302,6 +302,7 @@ def _build_eviction_target(placement: PlacementPlan) -> EvictionTarget:
         placement.spec.configuration.number_of_clusters,
         available,
         placement.previously_failed_clusters,
+        placement.spec.is_being_deleted,
     )
 
 

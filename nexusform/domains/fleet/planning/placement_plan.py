@@ -57,6 +57,11 @@ class PlacementPlan(Struct):
         return self.spec.configuration.key
 
     @property
+    def is_frozen(self) -> bool:
+        """Whether the hub leaves the placement unchanged: invalid selectors, or in deletion."""
+        return self.selection.selector_problem is not None or self.spec.is_being_deleted
+
+    @property
     def evicted_clusters(self) -> frozenset[str]:
         """Clusters released by an eviction of this plan, or with a binding in deletion on a hub."""
         deleting_clusters = self.spec.deleting_clusters
@@ -210,7 +215,7 @@ class PlacementPlan(Struct):
 
     def project_rollout(self) -> RolloutProjection:
         """Return the projected rolling update of the current bindings."""
-        if self.selection.selector_problem is not None:
+        if self.is_frozen:
             return RolloutProjection((), self.bindings)
         if self._projection is None or self._projection[0] is not self.bindings:
             configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]

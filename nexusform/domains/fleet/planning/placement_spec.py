@@ -10,7 +10,7 @@ from msgspec import Struct, json
 from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, REPORT_DIFF, ApplyStrategy, FleetPlacement
 from nexusform.domains.fleet.planning.legacy_property_names import normalize_policy
 from nexusform.domains.fleet.planning.placement_records import is_fulfilled, read_bindings, read_policy_snapshot
-from nexusform.domains.fleet.planning.shared_ownership import build_merged_placement
+from nexusform.domains.fleet.planning.shared_ownership import build_merged_placement, find_deleting_objects
 from nexusform.domains.fleet.scheduling.bindings import Binding, Policy, PolicySnapshot
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
@@ -53,6 +53,11 @@ class PlacementSpec(Struct, frozen=True):
     def is_new(self) -> bool:
         """Whether the plan creates the object; False if state or a hub has it."""
         return not self.observed_attributes and (self.instance.prior is None or self.instance.is_replaced)
+
+    @property
+    def is_being_deleted(self) -> bool:
+        """Whether the hub is deleting the placement, so it changes nothing else for it."""
+        return bool(find_deleting_objects(self.instance))
 
     @property
     def is_first_scheduling(self) -> bool:

@@ -32,6 +32,7 @@ from nexusform.domains.fleet.planning.overrides import (
 )
 from nexusform.domains.fleet.planning.placement_records import compute_body_hash
 from nexusform.domains.fleet.planning.resource_selectors import HubIndex
+from nexusform.domains.fleet.planning.shared_ownership import find_deleting_objects
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
 from nexusform.domains.fleet.scheduling.staged_update import check_transition
 from nexusform.domains.fleet.scheduling.validation import format_sentence
@@ -201,7 +202,9 @@ class PlannedHub(Struct, dict=True):
         if objects.cluster_id:
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
-            self.manifests += self._merge_applied(instance, objects.manifests)
+            deleting = find_deleting_objects(instance)  # never selected
+            kept = tuple(m for m in objects.manifests if "/".join(get_identity(m)) not in deleting)
+            self.manifests += self._merge_applied(instance, kept)
             self.configured_objects.append((instance, objects.manifests))
         for finding in unwrap_envelopes(objects.manifests).findings:
             line = f":{finding.line}" if finding.line else ""

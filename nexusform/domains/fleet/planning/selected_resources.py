@@ -65,7 +65,7 @@ def prepare_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClus
     snapshot_store = SnapshotStore(selection, applied.snapshots)
     prepared = _Preparation(spec, selection, applied, snapshot_store)
     # Staged runs take their own snapshots; invalid selectors get none.
-    if spec.is_external or selection.selector_problem:
+    if spec.is_external or spec.is_being_deleted or selection.selector_problem:
         staged_trigger = _find_staged_trigger(prepared, hub) if spec.is_external else None
         is_selection_changed = _is_selection_changed(spec, selection, hub)
         return PreparedResources(

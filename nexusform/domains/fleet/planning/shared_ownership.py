@@ -16,9 +16,11 @@ from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.planning.instances.instance import Instance
 from nexusform.schemas.block_schema import BlockSchema, Nesting
 
-# Key of the hub record in an object's private note, and its members: UID, foreign fields, and their managers.
+# Key of the hub record in an object's private note, and its members: UID, foreign fields, their managers, and
+# objects in deletion.
 ON_HUB: Final = "hub"
 UID: Final = "uid"
+DELETING: Final = "deleting"
 FOREIGN_FIELDS: Final = "others"
 OWNERS: Final = "owners"
 TOLERATIONS: Final = "spec.policy.tolerations"
@@ -43,6 +45,11 @@ def build_merged_placement(instance: Instance, attributes: Values) -> FleetPlace
 def find_field_owner(instance: Instance, path: str) -> str:
     """Return the other manager of a placement's field, given its API path; "" if there is none."""
     return str((_get_hub_record(instance).get(OWNERS) or {}).get(path, ""))
+
+
+def find_deleting_objects(instance: Instance) -> frozenset[str]:
+    """Return the objects of an instance in deletion on its hub: `group/kind/namespace/name`."""
+    return frozenset(_get_hub_record(instance).get(DELETING) or ())
 
 
 def _get_hub_record(instance: Instance) -> Values:

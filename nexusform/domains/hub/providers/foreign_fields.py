@@ -14,7 +14,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
-from nexusform.domains.fleet.planning.shared_ownership import FOREIGN_FIELDS, ON_HUB, OWNERS, UID
+from nexusform.domains.fleet.planning.shared_ownership import DELETING, FOREIGN_FIELDS, ON_HUB, OWNERS, UID
 from nexusform.domains.hub.providers.field_ownership import find_foreign_fields, find_own_fields
 from nexusform.domains.hub.providers.hub_bodies import (
     KINDS_BY_TYPE,
@@ -24,7 +24,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     HubObject,
     get_spec_schema,
 )
-from nexusform.domains.hub.providers.object_access import get_uid
+from nexusform.domains.hub.providers.object_access import get_uid, is_deleting
 from nexusform.interfaces.plugins import ReadRequest
 from nexusform.json_data.plain_data import Path, get_part
 from nexusform.resource_types.registry import RESOURCE_TYPES
@@ -47,9 +47,11 @@ def build_hub_record(
     their managers. Other members of the prior note are kept.
     """
     identified = [(hub_object, body) for hub_object, body in existing if get_uid(body)]
+    deleting = [_format_identity(hub_object) for hub_object, body in identified if is_deleting(body)]
+    deletion_record = {DELETING: deleting} if deleting and type_name != MEMBER_TYPE else {}
     if type_name == MANIFEST_TYPE:
         uids = {_format_identity(hub_object): get_uid(body) for hub_object, body in identified}
-        return {ON_HUB: {UIDS: uids}} if uids else {}
+        return {ON_HUB: {UIDS: uids, **deletion_record}} if uids else {}
     if not identified:
         return {}
     body = identified[0][1]
@@ -62,8 +64,9 @@ def build_hub_record(
             FOREIGN_FIELDS: parts,
             OWNERS: {_format_path(path): other_manager for path, other_manager in foreign_paths.items()},
         }
-    other_members = {name: value for name, value in prior_record.items() if name not in (FOREIGN_FIELDS, OWNERS)}
-    return {ON_HUB: {**other_members, UID: get_uid(body), **foreign_record}}
+    observed_members = (FOREIGN_FIELDS, OWNERS, DELETING)
+    other_members = {name: value for name, value in prior_record.items() if name not in observed_members}
+    return {ON_HUB: {**other_members, UID: get_uid(body), **foreign_record, **deletion_record}}
 
 
 # --- fields of others --------------------------------------------------------------------------------

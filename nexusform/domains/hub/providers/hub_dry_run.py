@@ -14,6 +14,7 @@ from nexusform.documents.scalars import list_scalars
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem
 from nexusform.domains.hub.providers.field_ownership import find_released_fields, remove_ignored_fields
+from nexusform.domains.hub.providers.foreign_fields import is_recreated
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVAL_TYPES,
     MANIFEST_TYPE,
@@ -34,6 +35,7 @@ from nexusform.domains.hub.providers.object_access import (
     find_path,
     find_tool_manager,
     get_identity,
+    get_uid,
     is_deleting,
     list_existing,
 )
@@ -46,8 +48,8 @@ from nexusform.values.value import UNKNOWN
 
 HUB_REJECTION: Final = "hub-rejection"
 FIELD_CONFLICT: Final = "field-conflict"
-_MAX_DRY_RUNS: Final = 500  # changes of a plan
-_LIMIT_REASON: Final = f"a plan validates at most {_MAX_DRY_RUNS} changes"
+_MAX_DRY_RUNS: Final = 500  # of a plan
+_LIMIT_REASON: Final = f"a plan sends at most {_MAX_DRY_RUNS} dry runs"
 BEING_DELETED: Final = "object-being-deleted"
 OBJECT_EXISTS: Final = "object-exists-on-hub"
 MISSING_MEMBER: Final = "missing-hub-member"
@@ -57,7 +59,7 @@ FIELDS_KEPT: Final = "fields-kept-by-others"
 FIELDS_REMOVED: Final = "fields-from-other-configuration"
 DRY_RUN_SKIPPED: Final = "not-checked"
 _DEFERRED: Final = "later"  # no diagnostic: validated only during the apply
-_MAX_CONCURRENT: Final = 6
+_MAX_CONCURRENT: Final = 16
 _MAX_NAMES: Final = 4
 Finding = tuple[int, Problem]
 
@@ -74,6 +76,7 @@ class DryRun:
         self._new_namespaces: set[str] = set()  # created by the plan
         self._new_groups: set[str] = set()  # API groups of CustomResourceDefinitions created by the plan
         self._existing: dict[str, dict[str, Any] | None] = {}  # listed objects by path
+        self._remaining_count = _MAX_DRY_RUNS
         self.describe_dry_run = ""  # the hub's verdict on the plan, as text
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
@@ -91,8 +94,10 @@ class DryRun:
             return list(self._report_skipped(numbers, str(problem)))
         valid = [n for n in numbers if not requests[n].skip_reason]
         known = [n for n in valid if not _has_unknown(requests[n].planned)]
-        fully_known, unvalidated = known[:_MAX_DRY_RUNS], known[_MAX_DRY_RUNS:]
-        hub_objects = {n: build_objects(requests[n].key.type, requests[n].planned or {}) for n in fully_known}
+        hub_objects, unvalidated = self._reserve_dry_runs(
+            {n: build_objects(requests[n].key.type, requests[n].planned or {}) for n in known}
+        )
+        fully_known = list(hub_objects)
         for hub_object in (hub_object for objects in hub_objects.values() for hub_object in objects):
             self._record_new(hub_object)
 
@@ -133,31 +138,71 @@ class DryRun:
         }
         return find_affected_placements(hub, changed_objects, planned_placements)
 
+    def _reserve_dry_runs(
+        self, hub_objects: Mapping[int, Sequence[HubObject]]
+    ) -> tuple[dict[int, Sequence[HubObject]], list[int]]:
+        """Return the changes to validate with their objects, and the numbers of those beyond the limit."""
+        reserved: dict[int, Sequence[HubObject]] = {}
+        unvalidated: list[int] = []
+        for number, objects in hub_objects.items():
+            if len(objects) > self._remaining_count:
+                unvalidated.append(number)
+                continue
+            self._remaining_count -= len(objects)
+            reserved[number] = objects
+        return reserved, unvalidated
+
     def _check_deletions(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
-        """Return findings about objects to delete that another tool applies; they are only read."""
-        hub_objects = {
+        """Return findings about objects to delete: applied by another tool, or rejected by the hub's dry run."""
+        deletions = {
             n: build_objects(request.key.type, request.prior or {})
             for n, request in enumerate(requests)
             if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)
         }
-        if not hub_objects or self._options.takes_ownership:
+        if not deletions:
             return []
-        findings: list[Finding] = []
         try:
             hub = self._connection.connect()
+            is_allowed = not self._options.is_confined or self._options.allows_dry_run(hub.server)
+            is_validated = is_allowed and self._options.validate_changes != "off" and not self._options.is_read_only
             self._existing |= list_existing(
-                hub, (hub_object for objects in hub_objects.values() for hub_object in objects)
+                hub, (hub_object for objects in deletions.values() for hub_object in objects)
             )
-            for number, objects in hub_objects.items():
-                findings += [
-                    (number, _build_manager_problem(manager, hub_object, requests[number]))
-                    for hub_object in objects
-                    if (manager := find_tool_manager(self._read_body(hub, hub_object) or {}))
-                ]
+            reserved, unvalidated = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
+
+            def check_number(number: int) -> list[Finding]:
+                problems = (
+                    problem
+                    for hub_object in reserved[number]
+                    for problem in self._check_deletion(hub, hub_object, requests[number], is_validated=is_validated)
+                )
+                return [(number, problem) for problem in problems]
+
+            with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
+                findings = [finding for found in pool.map(check_number, reserved) for finding in found]
         except (HubProblem, ApiError) as problem:
             # reported by the step
-            log_event("debug", "not looked at what is to be deleted", why=str(problem))
-        return findings
+            log_event("debug", "deletions not validated", why=str(problem))
+            return []
+        is_required = self._options.validate_changes == "require"
+        skipped = self._report_skipped(unvalidated, _LIMIT_REASON) if unvalidated else ()
+        return [*_combine_findings(findings, is_required=is_required), *skipped]
+
+    def _check_deletion(
+        self, hub: HubClient, hub_object: HubObject, request: ChangeRequest, *, is_validated: bool
+    ) -> Iterator[Problem]:
+        """Yield the problems of one object to delete. One in deletion, or re-created by others, is not sent."""
+        body = self._read_body(hub, hub_object) or {}
+        manager = "" if self._options.takes_ownership else find_tool_manager(body)
+        if manager:
+            yield _build_manager_problem(manager, hub_object, request)
+        is_other_object = bool(body) and is_recreated(request.key.type, hub_object, body, request.private_note)
+        if manager or not body or not is_validated or is_deleting(body) or is_other_object:
+            return
+        try:
+            hub.delete(find_path(hub, hub_object), get_uid(body), dry_run=True)
+        except ApiError as api_error:
+            yield self._build_rejection(hub, api_error, hub_object, request)
 
     def _read_body(self, hub: HubClient, hub_object: HubObject) -> Mapping[str, Any] | None:
         path = find_path(hub, hub_object)

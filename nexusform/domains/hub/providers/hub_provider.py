@@ -14,7 +14,7 @@ from nexusform.domains.hub.api.hub_client import HubConnection
 from nexusform.domains.hub.providers.foreign_fields import build_field_warning
 from nexusform.domains.hub.providers.hub_approvals import StepCoordination
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
-from nexusform.domains.hub.providers.hub_dry_run import OBJECT_EXISTS, DryRun
+from nexusform.domains.hub.providers.hub_dry_run import BEING_DELETED, OBJECT_EXISTS, DryRun
 from nexusform.domains.hub.providers.hub_errors import handle_errors, handle_unanswered
 from nexusform.domains.hub.providers.hub_identity import compare_identity, describe_identity, read_identity
 from nexusform.domains.hub.providers.hub_options import HubOptions
@@ -72,6 +72,17 @@ class FleetHubProvider:
             )
             for address, message in self._findings.pending.items()
         ]
+        warnings += [
+            Problem(
+                (),
+                BEING_DELETED,
+                f"{address}: {message}. Nothing is predicted for it. Plan again once it is gone.",
+                Severity.WARNING,
+                brief=f"{address}: {message}",
+                address=address,
+            )
+            for address, message in self._findings.deleting.items()
+        ]
         warnings += [build_field_warning(*item) for item in self._findings.foreign_fields.items()]
         return [*self._connection.list_warnings(), *warnings]
 
@@ -102,6 +113,7 @@ class FleetHubProvider:
         """Pending work or blocked rollouts of the placements read, by address."""
         return {
             **self._findings.pending,
+            **self._findings.deleting,
             **{address: blocked.brief for address, blocked in self._findings.blocked.items()},
         }
 

@@ -80,13 +80,14 @@ _EVICTION_COLLECTION: Final = KINDS["ClusterResourcePlacementEviction"].collecti
 
 class ReadFindings(Struct, frozen=True):
     """Findings about objects by address: pending work of placements without a waiting apply, foreign fields,
-    objects re-created by others (by title), blocked rollouts, and missing objects.
+    objects re-created by others (by title), blocked rollouts, objects in deletion, and missing objects.
     """
 
     pending: dict[str, str] = field(default_factory=dict)
     foreign_fields: dict[str, str] = field(default_factory=dict)
     recreated: dict[str, dict[str, Problem]] = field(default_factory=dict)
     blocked: dict[str, Problem] = field(default_factory=dict)
+    deleting: dict[str, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
 
     def merge_later(self, later: ReadFindings, addresses: Collection[str]) -> ReadFindings:
@@ -96,6 +97,7 @@ class ReadFindings(Struct, frozen=True):
             _remove_addresses(self.foreign_fields, addresses) | later.foreign_fields,
             _remove_addresses(self.recreated, addresses) | later.recreated,
             _remove_addresses(self.blocked, addresses) | later.blocked,
+            _remove_addresses(self.deleting, addresses) | later.deleting,
             (self.missing - set(addresses)) | later.missing,
         )
 
@@ -143,24 +145,29 @@ def _read_object(
     if key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
         message = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()[1]
     unfinished_note = build_unfinished_note(request, hub_objects[0].title, message)
-    if not unfinished_note and (pending_message := _describe_pending(key.type, managed, message)):
-        findings.pending[request.address] = pending_message
+    _add_findings(findings, request, managed, "" if unfinished_note else message)
     # An interrupted step is repeated, which verifies its predictions.
     return ReadResult(attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note)
 
 
-def _describe_pending(type_name: str, managed: Sequence[tuple[HubObject, dict[str, Any]]], message: str) -> str:
-    """Return the pending work of objects without a waiting apply; "" without any. `message` is the hub's
-    remaining work.
-    """
+def _add_findings(
+    findings: ReadFindings, request: ReadRequest, managed: Sequence[tuple[HubObject, dict[str, Any]]], message: str
+) -> None:
+    """Add the objects in deletion, else the pending work of a placement without a waiting apply."""
+    if deletion_message := _describe_deletions(request.key.type, managed):
+        findings.deleting[request.address] = deletion_message
+    elif message and request.key.type in PLACEMENT_TYPES:
+        findings.pending[request.address] = message
+
+
+def _describe_deletions(type_name: str, managed: Sequence[tuple[HubObject, dict[str, Any]]]) -> str:
+    """Describe the objects of a resource in deletion; "" without any. Members leave with theirs."""
     deleting = [
         f"{hub_object.title} is being deleted{describe_blockers(body)}"
         for hub_object, body in managed
         if is_deleting(body) and type_name != MEMBER_TYPE
     ]
-    if deleting:
-        return format_first(deleting, _MAX_NAMES, separator="; ")
-    return message if type_name in PLACEMENT_TYPES else ""
+    return format_first(deleting, _MAX_NAMES, separator="; ")
 
 
 def _select_managed(

@@ -16,7 +16,7 @@ from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, CollectionCache, HubCache
 from nexusform.domains.hub.api.hub_client import HubClient, Timing
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
-from nexusform.domains.hub.providers.object_access import get_uid
+from nexusform.domains.hub.providers.object_access import describe_blockers, get_uid, is_deleting
 from nexusform.domains.hub.providers.rollout_progress import (
     PARENT_NAMESPACE_LABEL,
     PlacementObjects,
@@ -115,6 +115,7 @@ class HubWaiter(Struct, frozen=True):
             placement = self._read_placement(path, sent)
             if placement is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while its rollout was waited for.")
+            _reject_deleting(kind, placement)
             placement_objects = self._get_cached_placement(placement, planned)
             if placement_objects is None and self._is_cached(placement, planned):
                 lag_start = elapsed if lag_start is None else lag_start
@@ -182,6 +183,7 @@ class HubWaiter(Struct, frozen=True):
                 if elapsed > _PLACEMENT_TIMEOUT:
                     raise StepPending(f"{kind} {name} is not on the hub. {_RESUME_HINT}")
                 return False, f"{kind} {name} is not on the hub yet"
+            _reject_deleting(kind, placement_objects.placement)
             progress = check_placement_progress(placement_objects, {}, is_external=True)
             return progress.is_done, f"{kind} {name}: {progress.message}"
 
@@ -230,6 +232,7 @@ class HubWaiter(Struct, frozen=True):
             body = self.hub.get(KINDS[kind].build_path(name, namespace))
             if body is None:
                 raise ProviderProblem(f"{kind} {name} was deleted while it was waited for.")
+            _reject_deleting(kind, body)
             requests = self._list_requests(requests_kind.collection, namespace, name)
             progress = check_run_progress(body, requests)
             if progress.approval in granted:
@@ -267,6 +270,7 @@ class HubWaiter(Struct, frozen=True):
             placement_objects = read_placement_objects(self.hub, kind, "", name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
                 return True, ""
+            _reject_deleting(kind, placement_objects.placement)
             progress = check_placement_progress(
                 placement_objects, {}, is_external=is_external(placement_objects.placement)
             )
@@ -293,6 +297,13 @@ class HubWaiter(Struct, frozen=True):
 
         self.wait_until(check_eviction, f"The eviction {name}")
         return reason
+
+
+def _reject_deleting(kind: str, body: Values) -> None:
+    """Raise ProviderProblem for an object in deletion: the hub does nothing else for it."""
+    if is_deleting(body):
+        blockers = describe_blockers(body)
+        raise ProviderProblem(f"{kind} {get_name(body)} is being deleted on the hub{blockers}. Apply again afterwards.")
 
 
 def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:

@@ -63,7 +63,11 @@ class OverrideRollout:
         namespace, _, name = self._override.placement.rpartition("/")
         kind = "ResourcePlacement" if namespace else "ClusterResourcePlacement"
         placement_objects = read_placement_objects(self._hub, kind, namespace, name)
-        if placement_objects is None or is_external(placement_objects.placement):
+        if (
+            placement_objects is None
+            or is_external(placement_objects.placement)
+            or is_deleting(placement_objects.placement)
+        ):
             return True, ""
         if not has_been_scheduled(placement_objects.placement):
             return False, f"the hub has not picked clusters of {name} yet"

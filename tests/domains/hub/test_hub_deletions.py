@@ -1,0 +1,122 @@
+"""Objects in deletion on a hub are named, and nothing is predicted or waited for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_controller import Controller
+from tests.domains.hub.hub_front import Front, path_of_kind
+from tests.domains.hub.test_fleet_provider import write, written
+from tests.domains.hub.test_hub_order import BUDGET, EVICTION, add
+from tests.domains.hub.test_hub_runs import EXTERNAL, RUN
+
+_BLOCKED = "is being deleted, held by somebody/waits"
+
+
+def delete(hub: Front, kind: str, name: str, namespace: str = "") -> None:
+    """Delete an object that a finalizer keeps."""
+    body = hub.get(kind, name, namespace)
+    assert body is not None
+    metadata = {"name": name, "finalizers": ["somebody/waits"]} | ({"namespace": namespace} if namespace else {})
+    hub.put({"apiVersion": body["apiVersion"], "kind": kind, "metadata": metadata}, "somebody")
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{name}" if namespace else f"{path_of_kind(kind)}/{name}"
+    assert hub.answer("DELETE", path, "admin-token", b"{}")[0] == 200
+
+
+@pytest.mark.our_hub_alone
+def test_a_later_object_of_a_manifest_is_named_and_not_predicted(
+    hub: Front, controller: Controller, told: Told
+) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    controller.asleep = True
+    delete(hub, "ConfigMap", "settings", "web")
+    said = told("plan", "-out=x.nfplan")[1]
+    assert f"object-being-deleted fleet_hub_manifest.web: ConfigMap web/settings {_BLOCKED}" in said
+    document = json.loads(told("show", "-json", "x.nfplan")[1])
+    (placement,) = (c for c in document["resource_changes"] if c["type"] == "fleet_cluster_resource_placement")
+    assert [each["kind"] for each in placement["change"]["after"]["selected_resources"]] == ["Namespace"]
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.parametrize("mode", ["auto", "off"])
+def test_a_changed_manifest_with_an_object_in_deletion_is_not_written(hub: Front, told: Told, mode: str) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    delete(hub, "ConfigMap", "settings", "web")
+    write(content="2")
+    Path("main.nf.hcl").write_text(
+        Path("main.nf.hcl").read_text().replace('timeout = "30m"', f'\n  timeout = "30m"\n  dry_run = "{mode}"\n')
+    )
+    hub.log.clear()
+    code, said = told("apply", "-auto-approve")
+    assert (code, "ConfigMap web/settings is being deleted on the hub" in said) == (1, True), said
+    assert not [path for _, path in written(hub) if path.endswith("/settings")]
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.parametrize("refresh", ["true", "false"])
+def test_nothing_is_predicted_for_a_placement_in_deletion(
+    hub: Front, controller: Controller, told: Told, refresh: str
+) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    controller.asleep = True
+    delete(hub, "ClusterResourcePlacement", "web")
+    told("apply", "-refresh-only", "-auto-approve")
+    write(number=4)
+    code, said = told("plan", f"-refresh={refresh}")
+    assert "clusters ->" not in said
+    if refresh == "true":
+        assert (code, f"ClusterResourcePlacement web {_BLOCKED}" in said) == (1, True), said
+
+
+@pytest.mark.our_hub_alone
+def test_a_run_of_a_placement_in_deletion_fails_at_once(hub: Front, controller: Controller, told: Told) -> None:
+    write(more=EXTERNAL)
+    assert told("apply", "-auto-approve")[0] == 0
+    controller.asleep = True
+    delete(hub, "ClusterResourcePlacement", "web")
+    add(RUN.format(more=""))
+    code, said = told("apply", "-auto-approve")
+    assert (code, "ClusterResourcePlacement web is being deleted on the hub" in said) == (1, True), said
+    assert hub.get("ClusterStagedUpdateRun", "first") is None
+
+
+@pytest.mark.our_hub_alone
+def test_an_eviction_of_a_placement_in_deletion_is_invalid(hub: Front, controller: Controller, told: Told) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    controller.asleep = True
+    delete(hub, "ClusterResourcePlacement", "web")
+    add(BUDGET + EVICTION)
+    code, said = told("apply", "-auto-approve")
+    assert "is being deleted" in said
+    assert (code, "ClusterResourcePlacement web is being deleted on the hub" in said) == (1, True), said
+
+
+@pytest.mark.our_hub_alone
+def test_a_placement_deleted_during_its_rollout_is_not_waited_for(
+    hub: Front, controller: Controller, told: Told
+) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    controller.stuck = {"lon1", "par1", "fra1", "ams1"}
+    write(number=3)
+    answer = hub.answer
+
+    def answer_and_delete(method: str, target: str, token: str, content: bytes) -> tuple[int, object]:
+        response = answer(method, target, token, content)
+        if method == "PATCH" and "clusterresourceplacements/web" in target and "dryRun" not in target:
+            hub.answer = answer  # type: ignore[method-assign]
+            controller.asleep = True
+            delete(hub, "ClusterResourcePlacement", "web")
+        return response
+
+    hub.answer = answer_and_delete  # type: ignore[method-assign]
+    code, said = told("apply", "-auto-approve")
+    assert (code, "is being deleted on the hub, held by somebody/waits" in said) == (1, True), said
