@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from nexusform.domains.hub.providers.prediction_verification import CHANGED_FIGURES, PredictionVerifier
+from typing import Any
+
+from nexusform.domains.hub.providers.prediction_verification import (
+    CHANGED_FIGURES,
+    PredictionVerifier,
+    VerificationResult,
+)
+from nexusform.domains.hub.providers.rollout_progress import (
+    PlacementObjects,
+    check_placement_progress,
+    list_predicted_failures,
+)
+from nexusform.domains.hub.providers.run_verification import verify_run
 
 BOUND = {"state": "Bound", "affinity_score": 10, "topology_spread_score": 0}
 FIGURES = {"par1": {"available cpu": "8"}, "lon1": {"available cpu": "4"}}
@@ -35,3 +47,68 @@ def test_a_prediction_without_an_open_decision_does_not_count() -> None:
     assert verifier.verify_bindings("web", {"par1": BOUND}, {"par1": BOUND}).predictions == ()
     wrong = verifier.verify_bindings("web", {"par1": BOUND}, {"lon1": BOUND})
     assert [prediction.was_correct for prediction in wrong.predictions] == [False, False]
+
+
+def test_content_counts_only_where_it_differs() -> None:
+    first, second = {**BOUND, "resource_snapshot": 0}, {**BOUND, "resource_snapshot": 1}
+    result = VerificationResult()
+    assert result.add_contents({"par1": first}, {"par1": first}, "") == result
+    (wrong,) = result.add_contents({"par1": first}, {"par1": second}, "").wrong_predictions
+    assert wrong.message == (
+        "par1 was predicted as at resource snapshot 0, but is at resource snapshot 1: the hub has taken another "
+        "number of snapshots"
+    )
+    (wrong,) = result.add_contents({"par1": first}, {"par1": first}, "its content differs").wrong_predictions
+    assert wrong.message.endswith(": its content differs")
+
+
+def test_the_end_and_the_order_of_a_run_are_verified() -> None:
+    conditions = [{"type": kind, "status": "True"} for kind in ("Initialized", "Succeeded")]
+    run = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterStagedUpdateRun",
+        "metadata": {"name": "first"},
+        "status": {
+            "conditions": conditions,
+            "stagesStatus": [{"stageName": "all", "clusters": [{"clusterName": "lon1"}, {"clusterName": "par1"}]}],
+        },
+    }
+    note = {"stages": [["all", ["lon1", "par1"]]], "ended": True}
+    assert [(each.subject, each.was_correct, each.chance) for each in verify_run("first", note, run)] == [
+        ("run_end", True, 0.5),
+        ("run_order", True, 0.5),
+    ]
+    other = {"stages": [["all", ["par1", "lon1"]]]}
+    assert [each.text for each in verify_run("first", other, run)] == [
+        "first: predicted: it stops; observed: all stages complete",
+        "first: predicted: all (par1 lon1); observed: all (lon1 par1)",
+    ]
+
+
+def test_a_predicted_failure_has_the_predicted_reason() -> None:
+    def binding(reason: str) -> dict[str, Any]:
+        condition = {"type": "Applied", "status": "False", "reason": reason}
+        metadata = {"name": "b", "labels": {"kubernetes-fleet.io/parent-CRP": "web"}}
+        spec = {"targetCluster": "lon1", "state": "Bound", "resourceSnapshotName": "web-0-snapshot"}
+        names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourceBinding"}
+        return {**names, "metadata": metadata, "spec": spec, "status": {"conditions": [condition]}}
+
+    placement = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourcePlacement",
+        "metadata": {"name": "web"},
+        "status": {
+            "observedResourceIndex": "0",
+            "conditions": [{"type": "ClusterResourcePlacementScheduled", "status": "True"}],
+        },
+    }
+    failed = {"type": "Applied", "status": "False", "reason": "NotAllWorkHaveBeenApplied"}
+    failing = list_predicted_failures({"placement_statuses": [{"cluster_name": "lon1", "conditions": [failed]}]})
+    results = [
+        check_placement_progress(
+            PlacementObjects(placement, [binding(reason)], is_partial=True), {}, is_external=False, failing=failing
+        )
+        for reason in ("NotAllWorkHaveBeenApplied", "ApplyInProgress")
+    ]
+    assert [result.is_done for result in results] == [True, False]
+    assert results[0].message == "as predicted, lon1: Applied False, NotAllWorkHaveBeenApplied"

@@ -23,10 +23,12 @@ KUBEFLEET: Final = "KubeFleet e160c1cd"  # version of the implemented rules
 CLUSTER_PREDICTION: Final = "cluster"
 REJECTION_PREDICTION: Final = "refusal"
 SCORE_PREDICTION: Final = "score"
+CONTENT_PREDICTION: Final = "content"
 WRONG_PREDICTIONS: Final = "misses"  # key of the wrong predictions in a placement's note
 CHANGED_FIGURES: Final = "figures"
 DIFFERENT_RULE: Final = "rule"
 DIFFERENT_VERSION: Final = "version"
+DIFFERENT_CONTENT: Final = "content"
 UNKNOWN_CAUSE: Final = "unknown"
 _SCORES: Final = ("affinity_score", "topology_spread_score")
 _MAX_RECORDED: Final = 12
@@ -59,6 +61,8 @@ class WrongPrediction(Struct, frozen=True):
             case "figures":
                 change_text = format_first(self.changes, _MAX_NAMES, separator="; ")
                 return f"figures changed since the plan: {change_text}"
+            case "content":
+                return self.changes[0]
             case "version":
                 return f"the hub is of another version ({self.changes[0]}; forecasts follow {KUBEFLEET})"
             case "rule":
@@ -73,6 +77,20 @@ class VerificationResult(Struct, frozen=True):
 
     predictions: tuple[VerifiedPrediction, ...] = ()
     wrong_predictions: tuple[WrongPrediction, ...] = ()
+
+    def add_contents(self, planned: Bindings, observed: Bindings, difference: str) -> VerificationResult:
+        """Return the result with the wrong contents of clusters: a snapshot of another number, or a
+        `difference` of its objects. Right ones do not count, since no decision was open.
+        """
+        added: list[WrongPrediction] = []
+        for cluster in sorted(list_picked_clusters(planned) & list_picked_clusters(observed)):
+            before, after = (bindings[cluster].get("resource_snapshot") for bindings in (planned, observed))
+            if before is not None and after is not None and (before != after or difference):
+                changes = (difference or "the hub has taken another number of snapshots",)
+                states = (f"at resource snapshot {before}", f"at resource snapshot {after}")
+                added.append(WrongPrediction(CONTENT_PREDICTION, cluster, *states, DIFFERENT_CONTENT, changes))
+        wrong = [VerifiedPrediction(CONTENT_PREDICTION, 1.0, 0.5, was_correct=False, text=w.message) for w in added]
+        return VerificationResult((*self.predictions, *wrong), (*self.wrong_predictions, *added))
 
     def build_note(self) -> dict[str, Any]:
         """Return the wrong predictions as recorded in a placement's note."""

@@ -101,9 +101,9 @@ def build_observed_bindings(placement_objects: PlacementObjects) -> dict[str, di
 
 
 def list_predicted_failures(planned: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    """Return the failures predicted by a placement's plan: cluster and condition."""
+    """Return the failures predicted by a placement's plan: cluster, and condition with reason as text."""
     return frozenset(
-        (str(status.get("cluster_name")), str(condition_item.get("type")))
+        (str(status.get("cluster_name")), _format_failure(condition_item))
         for status in planned.get("placement_statuses") or ()
         for condition_item in status.get("conditions") or ()
         if condition_item.get("status") == "False"
@@ -223,8 +223,8 @@ def _find_pending(
             number, message = outdated
             is_predicted = number is not None and predicted.get("resource_snapshot") == number
         else:
-            kind, message = _describe_pending(placement_objects.placement, binding, predicted)
-            is_predicted = (_get_cluster(binding), kind) in failing
+            failure, message = _describe_pending(placement_objects.placement, binding, predicted)
+            is_predicted = (_get_cluster(binding), failure) in failing
         if message:
             (expected_failures if is_predicted else pending).append(message)
     return pending, expected_failures
@@ -235,8 +235,8 @@ def _get_cluster(binding: Body) -> str:
 
 
 def _describe_pending(placement: Body, binding: Body, predicted: Body) -> tuple[str, str]:
-    """Return the failed condition ("" for none) and the pending work ("" for none) of a cluster with the
-    latest snapshot, or without any.
+    """Return the failure ("" for none) and the pending work ("" for none) of a cluster with the latest
+    snapshot, or without any.
     """
     spec, cluster = binding.get("spec") or {}, _get_cluster(binding)
     if is_deleting(binding):
@@ -249,8 +249,8 @@ def _describe_pending(placement: Body, binding: Body, predicted: Body) -> tuple[
         return "", "" if predicted.get("state") == final_state else message
     if _has_outdated_strategy(placement, spec):
         return "", f"{cluster} still has the previous instruction to apply"
-    kind, reason = explain_unready(binding)
-    return kind, f"{cluster}: {reason}" if reason else ""
+    reason = explain_unready(binding)[1]
+    return reason, f"{cluster}: {reason}" if reason else ""
 
 
 def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> bool:
@@ -273,8 +273,12 @@ def explain_unready(binding: Body) -> tuple[str, str]:
     for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "DiffReported", "Available"):
         found_condition = find_condition(binding, kind)
         if found_condition is not None and found_condition.get("status") == "False":
-            return kind, f"{kind} False, {found_condition.get('reason')}"
+            return kind, _format_failure(found_condition)
     return "", "not available yet"
+
+
+def _format_failure(condition: Mapping[str, Any]) -> str:
+    return f"{condition.get('type')} False, {condition.get('reason')}"
 
 
 def is_as_predicted(planned: Mapping[str, Any], bindings: Mapping[str, Any]) -> bool:

@@ -4,17 +4,22 @@ objects than the planned ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from math import factorial, prod
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_first
 from nexusform.domains.fleet.importers.fleet_export import read_snapshot_objects
+from nexusform.domains.fleet.importers.hub_records import read_runs
 from nexusform.domains.fleet.scheduling.eviction import PREDICTED_EVICTION
 from nexusform.domains.hub.providers.hub_bodies import HubObject, find_differences
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
 from nexusform.placements.prediction_scores import VerifiedPrediction
 
 EVICTION_PREDICTION: Final = "eviction"
+RUN_END_PREDICTION: Final = "run_end"
+RUN_ORDER_PREDICTION: Final = "run_order"
 _MAX_NAMES: Final = 4
 Body = Mapping[str, Any]
 # Objects applied so far in this run of the program, by identity.
@@ -31,18 +36,57 @@ def find_wrong_content(run: Body, note: Body, snapshots: Sequence[Body], applied
         return ""
     if int(used_text) != planned_index:
         return f"it used resource snapshot {used_text}; planned: {planned_index}"
+    return find_wrong_objects(int(used_text), set(note.get("objects") or ()), snapshots, applied)
+
+
+def find_wrong_objects(
+    index: int, planned_titles: AbstractSet[str], snapshots: Sequence[Body], applied: AppliedObjects
+) -> str:
+    """Return how the objects of a resource snapshot differ from the planned ones; "" if they do not, or if
+    the hub has deleted it. `snapshots` are all of its placement.
+    """
     manifests = [manifest for manifest in map(build_manifest, map(dict, snapshots)) if manifest is not None]
-    objects = read_snapshot_objects(manifests, int(used_text))
+    objects = read_snapshot_objects(manifests, index)
     if not objects:
-        return ""  # the hub has deleted the snapshot
-    titles, planned_titles = {manifest.title for manifest in objects}, set(note.get("objects") or ())
+        return ""
+    titles = {manifest.title for manifest in objects}
     if planned_titles and titles != planned_titles:
         names = format_first(sorted(titles ^ planned_titles), _MAX_NAMES)
-        return f"its resource snapshot {used_text} differs from the plan in {names}"
+        return f"its resource snapshot {index} differs from the plan in {names}"
     outdated = [manifest.title for manifest in objects if _is_outdated(manifest, applied)]
-    if outdated and planned_index == max(_list_indexes(manifests), default=planned_index):
-        return f"its resource snapshot {used_text} has older content of {format_first(outdated, _MAX_NAMES)}"
+    if outdated and index == max(_list_indexes(manifests), default=index):
+        return f"its resource snapshot {index} has older content of {format_first(outdated, _MAX_NAMES)}"
     return ""
+
+
+def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ...]:
+    """Return the verified predictions of a completed run: its end, and the order of its clusters."""
+    manifest = build_manifest(dict(run))
+    observed = next(iter(read_runs([manifest] if manifest is not None else [])), None)
+    if observed is None or not note.get("stages"):
+        return ()
+    planned_stages = [(stage, tuple(clusters)) for stage, clusters in note["stages"]]
+    planned_order, order = (_format_stages(stages) for stages in (planned_stages, observed.stages))
+    has_ended = note.get("ended") is True
+    ends = [_format_end(is_complete) for is_complete in (has_ended, observed.succeeded)]
+    predictions = [_build_prediction(RUN_END_PREDICTION, name, 0.5, *ends)]
+    sizes = [factorial(len(clusters)) for _, clusters in planned_stages]
+    if prod(sizes) > 1 or planned_order != order:
+        predictions.append(_build_prediction(RUN_ORDER_PREDICTION, name, 1 / prod(sizes), planned_order, order))
+    return tuple(predictions)
+
+
+def _build_prediction(subject: str, name: str, chance: float, predicted: str, observed: str) -> VerifiedPrediction:
+    text = f"{name}: predicted: {predicted}; observed: {observed}"
+    return VerifiedPrediction(subject, 1.0, chance, predicted == observed, text=text)
+
+
+def _format_stages(stages: Iterable[tuple[str, Sequence[str]]]) -> str:
+    return ", ".join(f"{stage} ({' '.join(clusters)})" for stage, clusters in stages)
+
+
+def _format_end(is_complete: bool) -> str:
+    return "all stages complete" if is_complete else "it stops"
 
 
 def _is_outdated(manifest: Manifest, applied: AppliedObjects) -> bool:

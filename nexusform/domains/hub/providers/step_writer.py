@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.domains.fleet.planning.placement_records import read_applied_resources
 from nexusform.domains.fleet.planning.selected_resources import OPEN_CLUSTERS
 from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
@@ -49,6 +50,7 @@ from nexusform.domains.hub.providers.hub_wait import (
     HubWaiter,
     is_external,
     list_created,
+    list_created_kinds,
     read_hub_version,
     read_placement_objects,
 )
@@ -70,7 +72,12 @@ from nexusform.domains.hub.providers.prediction_verification import (
     read_figures,
 )
 from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_observed_bindings, is_approved
-from nexusform.domains.hub.providers.run_verification import find_wrong_content, verify_eviction
+from nexusform.domains.hub.providers.run_verification import (
+    find_wrong_content,
+    find_wrong_objects,
+    verify_eviction,
+    verify_run,
+)
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -79,6 +86,7 @@ from nexusform.interfaces.plugins import (
     StepPending,
     StepProgress,
 )
+from nexusform.placements.prediction_scores import VerifiedPrediction
 
 Values = Mapping[str, Any]
 EXTERNAL_PATCH: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
@@ -313,7 +321,7 @@ class StepWriter(Struct, frozen=True):
             identity = get_identity(self._type_name, planned)
             sent_body = existing[0][1] if existing else {}
             decision, final = self._waiter.wait_for_placement(*identity, planned, sent_body)
-            verification = self._verify_predictions(decision, final)
+            verification = self._verify_content(self._verify_predictions(decision, final), final)
             for wrong_prediction in verification.wrong_predictions:
                 self.request.report_progress(StepProgress(message=wrong_prediction.message))
             if note:
@@ -322,8 +330,8 @@ class StepWriter(Struct, frozen=True):
             result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
             return replace(result, verified_predictions=verification.predictions)
         if self._type_name in RUN_TYPES:
-            self._wait_for_run()
-        elif self._type_name in OVERRIDE_TYPES:
+            return ChangeResult(planned, note=note, verified_predictions=self._wait_for_run())
+        if self._type_name in OVERRIDE_TYPES:
             self._wait_for_override(planned, is_removed=False)
         elif self._type_name == EVICTION_TYPE:
             reason = self._waiter.wait_for_eviction(
@@ -359,6 +367,30 @@ class StepWriter(Struct, frozen=True):
         verifier = replace(verifier, current_figures=current_figures, version=read_hub_version(self.hub))
         return verifier.verify_bindings(name, planned, bindings)
 
+    def _verify_content(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
+        """Return the result with the clusters whose resource snapshot has another number or other objects than
+        planned. Staged runs have checks of their own. The objects of a new placement are not read.
+        """
+        kind, namespace, name = get_identity(self._type_name, self._planned)
+        planned = self._planned.get("bindings") or {}
+        numbers = [binding["resource_snapshot"] for binding in planned.values() if binding.get("state") == "Bound"]
+        snapshots = read_applied_resources(self.request.planned_note, ()).snapshots
+        latest = next((item for item in snapshots if numbers and item.index == max(numbers)), None)
+        if latest is None or is_external(build_objects(self._type_name, self._planned)[0].body):
+            return verification
+        if self.request.prior is None:
+            return verification.add_contents(planned, final.bindings, "")
+        titles = {manifest.title for manifest in latest.objects}
+        try:
+            bodies = list_created(self.hub, list_created_kinds(kind)[2], namespace, name)
+        except ApiError as api_error:
+            if api_error.kind is not ErrorKind.PERMISSION:
+                raise
+            return verification
+        number = final.latest_snapshot if final.latest_snapshot is not None else latest.index
+        difference = find_wrong_objects(number, titles, bodies, self.coordination.applied_objects)
+        return verification.add_contents(planned, final.bindings, difference)
+
     def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
         """Wait until the clusters of an override's placement have it, or have lost it."""
         try:
@@ -373,8 +405,8 @@ class StepWriter(Struct, frozen=True):
             message = f"it is not waited for until its clusters have it: {api_error.missing_permission}"
             self.request.report_progress(StepProgress(message=message))
 
-    def _wait_for_run(self) -> None:
-        """Wait for a run. Raises ProviderProblem if it failed."""
+    def _wait_for_run(self) -> tuple[VerifiedPrediction, ...]:
+        """Wait for a run; return its verified predictions. Raises ProviderProblem if it failed."""
         planned = self._planned
         granted = frozenset(str(name) for name in planned.get("approvals") or ())
         progress = self._waiter.wait_for_run(
@@ -387,11 +419,10 @@ class StepWriter(Struct, frozen=True):
                 object_exists=True,
                 attributes=planned,
             )
-        if planned.get("state") == "Run":
-            self._verify_run()
+        return self._verify_run() if planned.get("state") == "Run" else ()
 
-    def _verify_run(self) -> None:
-        """Compare the resources of a completed run with the planned ones. Raises ProviderProblem."""
+    def _verify_run(self) -> tuple[VerifiedPrediction, ...]:
+        """Compare a completed run with the planned one. Raises ProviderProblem for other resources."""
         kind, namespace, name = get_identity(self._type_name, self._planned)
         run = self.hub.get(KINDS[kind].build_path(name, namespace)) or {}
         snapshot_kind = "ResourceSnapshot" if namespace else "ClusterResourceSnapshot"
@@ -404,6 +435,7 @@ class StepWriter(Struct, frozen=True):
                 object_exists=True,
                 attributes=self._planned,
             )
+        return verify_run(name, self.request.planned_note, run)
 
     def _approve(self) -> ChangeResult:
         planned = self._planned
