@@ -111,8 +111,10 @@ class LiveCluster:
                 if pod["spec"].get("nodeName") and is_new:
                     self._report(pod, self.keeps_unready(pod))
                 elif pod["metadata"].get("deletionTimestamp"):
-                    path = PATHS["Pod"].format(pod["metadata"]["namespace"])
-                    self._programs.call("DELETE", f"{path}/{pod['metadata']['name']}?gracePeriodSeconds=0")
+                    path = f"{PATHS['Pod'].format(pod['metadata']['namespace'])}/{pod['metadata']['name']}"
+                    if pod["metadata"].get("finalizers"):  # of a Job, which waits for the end of the pod
+                        self._programs.call("PATCH", f"{path}/status", {"status": {"phase": "Failed"}}, _MERGE)
+                    self._programs.call("DELETE", f"{path}?gracePeriodSeconds=0")
             time.sleep(0.1)
 
     def _report(self, pod: Body, waiting: str) -> None:

@@ -31,12 +31,14 @@ def count_hops(key: str) -> int:
 class ArrivalOrder(Struct, frozen=True):
     """Order of arrival. Workloads arrive one after the other by `ranks` (keys, earliest first), or with a
     `sample` (from 1) pod by pod at drawn times after the creation of their objects in this order. `ordered_keys` are
-    workloads with podManagementPolicy OrderedReady.
+    workloads with podManagementPolicy OrderedReady. `has_slow_victims`: evicted pods terminate after all others
+    have arrived.
     """
 
     sample: int = 0
     ranks: tuple[str, ...] = ()
     ordered_keys: frozenset[str] = frozenset()
+    has_slow_victims: bool = False
 
     def select_next(self, counts: Mapping[str, int]) -> str:
         """Return the workload of the next pod by the numbers of arrived pods (-1 before the first step)."""

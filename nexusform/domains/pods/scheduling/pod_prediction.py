@@ -148,7 +148,10 @@ class Predictor:
         for pod in self.unmanaged_pods:
             if pod.node in self.nodes and not self._is_running(pod):
                 self._evict_unmanaged(pod, self._find_loss_trigger(pod))
+        self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
         self._place_workloads(progress_list, arrival)
+        self.session.end_victims()
+        self._recreate_evicted()
         self._retry_waiting(progress_list)
         self._evict_expired(progress_list)
         for progress in progress_list:

@@ -82,6 +82,10 @@ class SchedulingSession:
         self._names = [node.name for node in cluster.nodes]
         # Nominated pods by node: their requests are reserved against pods of lower priority.
         self._nominated_groups: dict[int, list[PodGroup]] = {}
+        # Evicted pods hold their capacity until `end_victims`, and their preemptors wait for it.
+        self.has_slow_victims = False
+        self._slow_evictions: list[tuple[Eviction, int]] = []
+        self._nominations: dict[tuple[str, int], int] = {}
         self._scheduler: SpecScheduler | None = None
         # Nodes with a usage that depends on a tie-break, as bits.
         self._uncertain_nodes = 0
@@ -151,6 +155,7 @@ class SchedulingSession:
         failure = self._failures.get(id(group))
         if self._observer is None and failure is not None and failure[0] == self.cache.version:
             return failure[1]
+        nomination = self._withdraw_nomination(spec, workload, number)
         scheduler = self.create_scheduler(spec, number)
         if self._observer is not None:
             self._observer(workload, number, scheduler)
@@ -159,7 +164,10 @@ class SchedulingSession:
         pod = ExistingPod(workload, number, "", spec, self.age)
         if spec.node_name:
             return self._start_bound_pod(scheduler, pod)
-        choice = scheduler.choose_nodes()
+        if nomination is not None and scheduler.find_rejection(nomination) is None:
+            choice: NodeChoice | None = NodeChoice((nomination,), 1)
+        else:
+            choice = scheduler.choose_nodes()
         if choice is None:
             return self._handle_unschedulable(scheduler, pod)
         is_certain = self._is_choice_certain(scheduler, choice)
@@ -229,6 +237,7 @@ class SchedulingSession:
 
     def place_daemon(self, spec: PodSpec, workload: str, number: int, node: str) -> Verdict:
         """Decide a DaemonSet's pod for its only possible node."""
+        self._withdraw_nomination(spec, workload, number)
         scheduler = self.create_scheduler(spec, number)
         if self._observer is not None:
             self._observer(workload, number, scheduler)
@@ -308,6 +317,15 @@ class SchedulingSession:
         if not is_certain:
             for node in choice.considered_nodes:
                 self._uncertain_nodes |= 1 << node
+        preemptor = (pod.workload, pod.number)
+        if self.has_slow_victims:
+            self._nominated_groups.setdefault(choice.node, []).append(scheduler.group)
+            self._nominations[preemptor] = choice.node
+            for victim in choice.victims:
+                self._pods_by_node[choice.node].pop(_get_identity(victim), None)
+                self._slow_evictions.append((Eviction(victim, preemptor), choice.node))
+            self.cache.version += 1
+            return Verdict("", is_certain, 0, "waits for the end of the pods evicted for it.")
         for victim in choice.victims:
             self.remove_pod(victim)
         name = self._names[choice.node]
@@ -319,9 +337,25 @@ class SchedulingSession:
                 self._register_pod(victim, choice.node)
             self.assign_cells()
             return _build_failed_verdict(name, rejection_text, is_certain, 0)
-        preemptor = (pod.workload, pod.number)
         self.evictions += [Eviction(victim, preemptor) for victim in choice.victims]
         return Verdict(name, is_certain, 0, victims=choice.victims)
+
+    def _withdraw_nomination(self, spec: PodSpec, workload: str, number: int) -> int | None:
+        """Return the node reserved for a pod that waited for its victims, and end the reservation."""
+        node = self._nominations.pop((workload, number), None)
+        if node is not None:
+            self._nominated_groups[node].remove(self.cache.get_group(spec))
+            self.cache.version += 1
+        return node
+
+    def end_victims(self) -> None:
+        """Remove the evicted pods that still hold their capacity."""
+        for eviction, node in self._slow_evictions:
+            self._register_pod(eviction.pod, node)
+            self.remove_pod(eviction.pod)
+            self.evictions.append(eviction)
+        self._slow_evictions = []
+        self.has_slow_victims = False
 
     def _is_choice_certain(self, scheduler: SpecScheduler, choice: NodeChoice) -> bool:
         """Return whether a choice is certain: one best node, all scored, none relevant uncertain."""
