@@ -23,6 +23,7 @@ CLUSTER_KINDS: Final[Mapping[str, str]] = {
     "CSINode": "csinodes",
     "CSIDriver": "csidrivers",
     "CSIStorageCapacity": "csistoragecapacities",
+    "VolumeAttachment": "volumeattachments",
     "PodDisruptionBudget": "poddisruptionbudgets",
     "ResourceQuota": "resourcequotas",
     "LimitRange": "limitranges",

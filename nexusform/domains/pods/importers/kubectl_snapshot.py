@@ -69,6 +69,7 @@ _KEPT_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "MutatingAdmissionPolicy": ("spec",),
     "CSINode": ("spec",),
     "CSIDriver": ("spec",),
+    "VolumeAttachment": ("spec",),
     "CSIStorageCapacity": ("nodeTopology", "storageClassName", "capacity", "maximumVolumeSize"),
     "DeviceClass": ("spec",),
     "ResourceSlice": ("spec",),
@@ -427,6 +428,7 @@ def _build_pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
         exclusive_claims=volumes.exclusive_claims,
         disks=volumes.disks,
         claim_count=volumes.claim_count,
+        bound_claims=volumes.bound_claims,
     )
     workload = "" if is_terminating else f"{namespace}/{kind}/{owner}"
     return ObservedPod(

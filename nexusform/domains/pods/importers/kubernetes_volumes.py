@@ -15,11 +15,18 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.documents.yaml_documents import build_problem
+from nexusform.domains.pods.importers.csi_objects import (
+    CsiObjects,
+    build_attach_limits,
+    collect_csi_objects,
+    find_provisioner,
+    find_volume_driver,
+)
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_node_term, parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.rules.volumes import UNBOUND, ZONE_LABELS
 from nexusform.domains.pods.scheduling.volume_binder import can_bind
-from nexusform.domains.pods.scheduling.workloads import Claim, Disk, NodeTerm, Volume, VolumeNeed
+from nexusform.domains.pods.scheduling.workloads import AttachLimits, Claim, Disk, NodeTerm, Pairs, Volume, VolumeNeed
 from nexusform.kubernetes.matching import IN, Requirement
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
@@ -51,7 +58,7 @@ class Storage(Struct, frozen=True):
     """Volumes and classes by name, claims by namespace and name; `default_class` is the default class or "".
     `reserved_volumes` have a claimRef, by the claim's namespace and name; `referenced_names` are named in
     claims; `free_volumes` are unreserved, by class. `templates` are the claim templates of StatefulSets, by
-    namespace and name without the ordinal.
+    namespace and name without the ordinal. `csi` are limits and free storage of CSI drivers.
     """
 
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
@@ -63,6 +70,7 @@ class Storage(Struct, frozen=True):
     templates: Mapping[tuple[str, str], OrdinalClaims] = field(default_factory=dict)
     default_class: str = ""
     is_complete: bool = True
+    csi: CsiObjects = CsiObjects()
 
 
 def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) -> Storage:
@@ -72,6 +80,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
     claims: dict[tuple[str, str], Manifest] = {}
     templates: dict[tuple[str, str], OrdinalClaims] = {}
     default = ""
+    manifests = tuple(manifests)
     for manifest in manifests:
         match manifest.group, manifest.kind:
             case "", "PersistentVolume":
@@ -98,6 +107,7 @@ def collect_storage(manifests: Iterable[Manifest], *, is_complete: bool = True) 
         templates=templates,
         default_class=default,
         is_complete=is_complete,
+        csi=collect_csi_objects(manifests),
     )
 
 
@@ -149,6 +159,7 @@ def _collect_template_claims(stateful: Manifest) -> dict[tuple[str, str], Ordina
 
 class PodVolumes(Struct, frozen=True):
     """Node requirements of a pod's volumes: those with fixed nodes (`needs`), and `claims` still to be bound.
+    `bound_claims` have a volume, each with its CSI driver.
     `exclusive_claims` are ReadWriteOncePod claims (`namespace/name`), `disks` those named without a claim.
     `claim_count` counts all claims. `missing_objects` are reasons for missing objects.
     """
@@ -159,6 +170,7 @@ class PodVolumes(Struct, frozen=True):
     disks: tuple[Disk, ...] = ()
     claim_count: int = 0
     missing_objects: tuple[str, ...] = ()
+    bound_claims: Pairs = ()
 
 
 def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields], storage: Storage) -> PodVolumes:
@@ -170,6 +182,7 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
     exclusive_claims: list[str] = []
     disks: list[Disk] = []
     missing_objects: list[str] = []
+    bound_claims: list[tuple[str, str]] = []
     template_names: set[str] = set()
     claim_count = 0
     for template in templates:
@@ -191,6 +204,7 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
             claims += claim_volumes.claims
             exclusive_claims += claim_volumes.exclusive_claims
             missing_objects += claim_volumes.missing_objects
+            bound_claims += claim_volumes.bound_claims
         else:
             disks += _list_disks(volume)
     return PodVolumes(
@@ -200,6 +214,7 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
         tuple(disks),
         claim_count,
         tuple(missing_objects),
+        tuple(bound_claims),
     )
 
 
@@ -224,7 +239,9 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
         return PodVolumes(exclusive_claims=exclusive_claims, missing_objects=(error,))
     if claim_object is not None and _has_volume(claim_object, storage):
         return PodVolumes(
-            _filter_unique([_compute_bound_need(claim_object, reference, storage)]), exclusive_claims=exclusive_claims
+            _filter_unique([_compute_bound_need(claim_object, reference, storage)]),
+            exclusive_claims=exclusive_claims,
+            bound_claims=_list_bound_claims(claim_object, storage),
         )
     selected_node = (
         _get_silent_fields(claim_object, "metadata").get_mapping("annotations").get_text(_SELECTED_NODE)
@@ -234,10 +251,24 @@ def _parse_claim_volume(namespace: str, source: Fields, storage: Storage) -> Pod
     if selected_node:
         # Its volume is being provisioned for a pod with a node.
         node_term = NodeTerm(fields=(Requirement("metadata.name", IN, (selected_node,)),))
-        return PodVolumes((VolumeNeed((node_term,), is_bound=False),), exclusive_claims=exclusive_claims)
+        bound_claims = _list_bound_claims(claim_object, storage) if claim_object is not None else ()
+        return PodVolumes(
+            (VolumeNeed((node_term,), is_bound=False),), exclusive_claims=exclusive_claims, bound_claims=bound_claims
+        )
     return PodVolumes(
         (), _filter_unique([_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage)]), exclusive_claims
     )
+
+
+def _list_bound_claims(claim: Manifest, storage: Storage) -> Pairs:
+    """Return a claim with the CSI driver of its volume, else of its class; empty without a driver."""
+    spec = _get_silent_fields(claim, "spec")
+    volume = storage.volumes.get(spec.get_text("volumeName")) or storage.reserved_volumes.get(
+        (claim.namespace, claim.name)
+    )
+    storage_class = storage.classes.get(spec.get_text("storageClassName"))
+    driver = find_volume_driver(volume) if volume is not None else find_provisioner(storage_class)
+    return ((f"{claim.namespace}/{claim.name}", driver),) if driver else ()
 
 
 def _list_disks(volume: Fields) -> Iterator[Disk]:
@@ -273,12 +304,14 @@ def _filter_unique(parts: Iterable[_Part | None]) -> tuple[_Part, ...]:
 
 class ClusterStorage(Struct, frozen=True):
     """Storage of a cluster for claims: volumes, and the claims bound without a pod. `invalid_claims`
-    (`namespace/name`) prevent their pods from getting a node, each with the reason.
+    (`namespace/name`) prevent their pods from getting a node, each with the reason. `attach_limits` are those of
+    CSI drivers.
     """
 
     volumes: tuple[Volume, ...] = ()
     claims: tuple[Claim, ...] = ()
     invalid_claims: tuple[tuple[str, str], ...] = ()
+    attach_limits: AttachLimits = AttachLimits()
 
 
 def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool = True) -> ClusterStorage:
@@ -306,7 +339,8 @@ def collect_cluster_storage(manifests: Sequence[Manifest], *, is_complete: bool 
             claim = _get_silent_fields(manifest, "spec")
             claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, (claim, ""), storage))
     immediate_claims = tuple(claim for claim in _filter_unique(claims) if not claim.waits_for_pod)
-    return ClusterStorage(tuple(volumes), immediate_claims, tuple(invalid_claims))
+    attach_limits = build_attach_limits(storage.csi, storage.volumes)
+    return ClusterStorage(tuple(volumes), immediate_claims, tuple(invalid_claims), attach_limits)
 
 
 def _list_names(volumes: Iterable[Volume]) -> Iterator[str]:
@@ -330,6 +364,7 @@ def _build_volume(manifest: Manifest, named_by: Manifest | None = None) -> Volum
         terms=_parse_node_terms(manifest),
         zones=_list_zone_requirements(manifest),
         claim=claim_name,
+        driver=find_volume_driver(manifest),
     )
 
 
@@ -442,9 +477,18 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
     if provisioning_terms is _ALL_NODES and not waits_for_pod:
         text = f'requests a volume of "{class_name}", created before its pod is scheduled'
         _warn_unknown_nodes(reference, text, f"volumes of {class_name} are created before their pods are scheduled")
-    if provisioning_terms is _ALL_NODES and not _can_find_volume(unbound_claim, storage):
+    driver = find_provisioner(class_object)
+    has_rules = _can_find_volume(unbound_claim, storage) or storage.csi.is_limited(driver)
+    if provisioning_terms is _ALL_NODES and not has_rules:
         return None
-    return replace(unbound_claim, waits_for_pod=waits_for_pod, provisioning_terms=provisioning_terms)
+    is_checked = waits_for_pod and storage.csi.is_storage_checked(driver)
+    return replace(
+        unbound_claim,
+        waits_for_pod=waits_for_pod,
+        provisioning_terms=provisioning_terms,
+        storage_terms=storage.csi.list_storage_terms(class_name, unbound_claim.size) if is_checked else _ALL_NODES,
+        driver=driver,
+    )
 
 
 def _can_find_volume(claim: Claim, storage: Storage) -> bool:

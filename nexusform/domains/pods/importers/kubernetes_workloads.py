@@ -200,6 +200,7 @@ class _WorkloadReader:
                 exclusive_claims=volumes.exclusive_claims,
                 disks=volumes.disks,
                 claim_count=volumes.claim_count,
+                bound_claims=volumes.bound_claims,
                 missing_objects=volumes.missing_objects,
             ),
             line=manifest.line,

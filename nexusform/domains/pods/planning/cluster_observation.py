@@ -108,7 +108,7 @@ def bind_snapshot(
     return ObservedCluster(
         bound_cluster,
         tuple(existing_pods),
-        snapshot.objects,
+        tuple(_rename_nodes(manifest, names) for manifest in snapshot.objects),
         tuple(_build_existing_pods(nominated_pods, names)),
         snapshot.is_complete,
         tuple(unknown_nodes),
@@ -120,6 +120,17 @@ def bind_snapshot(
             names[item.name] for item in snapshot.nodes if item.name in names and _has_coming_taint(item)
         ),
     )
+
+
+def _rename_nodes(manifest: Manifest, names: Mapping[str, str]) -> Manifest:
+    """Return an object of a CSI driver with the name of its node in the plan."""
+    if manifest.kind == "CSINode" and manifest.name in names:
+        return replace(manifest, name=names[manifest.name])
+    spec = get_mapping(manifest.body, "spec")
+    if manifest.kind == "VolumeAttachment" and spec.get("nodeName") in names:
+        spec = {**spec, "nodeName": names[spec["nodeName"]]}
+        return replace(manifest, body={**manifest.body, "spec": spec})
+    return manifest
 
 
 def _has_coming_taint(node: ObservedNode) -> bool:

@@ -152,6 +152,7 @@ class ClusterPods:
             volumes=storage.volumes,
             claims=storage.claims,
             invalid_claims=storage.invalid_claims,
+            attach_limits=storage.attach_limits,
             nominated_pods=observed_cluster.nominated_pods if observed_cluster is not None else (),
             version=cluster.version,
             observation_time=observed_cluster.snapshot.observation_time if observed_cluster is not None else 0,

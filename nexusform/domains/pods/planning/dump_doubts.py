@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.documents.field_shapes import get_list, get_mapping, list_mappings
+from nexusform.domains.pods.importers.csi_objects import has_unknown_storage
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
@@ -28,7 +29,10 @@ _SCALERS: Final = ("cluster-autoscaler", "karpenter")
 _DESCHEDULER: Final = "descheduler"
 WEBHOOKS: Final = "admission webhooks"
 _ADMISSION_KINDS: Final = ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy", "ResourceQuota", "LimitRange")
-_CLAIM_KINDS: Final = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode", "CSIStorageCapacity")
+_CLAIM_KINDS: Final = (
+    *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
+    *("CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"),
+)
 
 
 class DumpDoubt(Struct, frozen=True):
@@ -60,6 +64,9 @@ def list_dump_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[DumpDoubt]
         names = ", ".join(snapshot.duplicate_nodes)
         detail = f"The files list {names} more than once, with different contents. The last one is used."
         yield DumpDoubt("a node listed twice", "duplicate-node", detail)
+    if has_unknown_storage(snapshot.objects):
+        detail = "A CSI driver checks free storage, but the files list no CSIStorageCapacity."
+        yield DumpDoubt("free storage", "storage-not-listed", detail, _has_claims)
     yield from _list_unread_kinds(snapshot)
     yield from _list_agents(snapshot)
 
@@ -69,6 +76,10 @@ def warn_dump_doubts(external: ExternalClusters, now: str) -> Iterator[Diagnosti
     for item in external.snapshots.values():
         for doubt in list_dump_doubts(item.snapshot, now):
             yield build_warning(doubt.id, doubt.detail, item.block.header_span, block=item.block.header)
+
+
+def _has_claims(outcome: PodOutcome) -> bool:
+    return outcome.spec is not None and bool(outcome.spec.claim_count)
 
 
 def _list_unread_kinds(snapshot: KubectlSnapshot) -> Iterator[DumpDoubt]:

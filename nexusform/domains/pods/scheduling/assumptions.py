@@ -28,6 +28,7 @@ _FEWEST_SAMPLES: Final = 8
 _MOST_SAMPLES: Final = 40
 # Up to this number of nodes, samples show every frequent result of random choices.
 _MOST_SAMPLED_NODES: Final = 12
+_MOST_LATE_WORKLOADS: Final = 16
 _HOUR: Final = 3600
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 # A container that was not started for these reasons may still start; one without its image does not.
@@ -186,12 +187,15 @@ def _list_arrivals(scene: Scene, samples: int) -> Iterator[tuple[str, Scene]]:
         return
     keys = [workload.key for workload in scene.workloads]
     ranked = [keys, sorted(keys, key=count_hops)]
+    # The controller of any workload may be late.
+    ranked += [sorted(keys, key=key.__eq__) for key in keys[:_MOST_LATE_WORKLOADS] if count_hops(key)]
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
     for number in range(samples):
         seed = scene.seed + 1 + number
         if number < len(ranked):
-            first = ranked[number][0].rpartition("/")[2]
-            arrival, condition = ArrivalOrder(ranks=tuple(ranked[number])), f"if {first} arrives first"
+            first, last = (key.rpartition("/")[2] for key in (ranked[number][0], ranked[number][-1]))
+            arrival = ArrivalOrder(ranks=tuple(ranked[number]))
+            condition = f"if {last} arrives last" if number > 1 else f"if {first} arrives first"
         else:
             arrival = ArrivalOrder(number, tuple(keys), ordered_keys, has_slow_victims=number % 4 > 1)
             condition = "if the pods arrive in another order"

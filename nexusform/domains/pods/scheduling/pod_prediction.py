@@ -150,7 +150,7 @@ class Predictor:
                 self._evict_unmanaged(pod, self._find_loss_trigger(pod))
         self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
         self._place_workloads(progress_list, arrival)
-        self.session.end_victims()
+        self.session.remove_victims()
         self._recreate_evicted()
         self._retry_waiting(progress_list)
         self._evict_expired(progress_list)

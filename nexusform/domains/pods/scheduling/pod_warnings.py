@@ -293,7 +293,7 @@ def _find_first_rejection(pod: PodSpec, node: Node) -> Rejection | None:
 
 def _warn_volumes(context: WorkloadContext) -> Iterator[PodWarning]:
     """Yield a warning for nodes with many volumes: the limits of CSI drivers are unknown."""
-    if not context.workload.pod.claim_count:
+    if not context.workload.pod.claim_count or context.cluster.attach_limits.maximums:
         return
     counts = {outcome.node: context.claims_by_node[outcome.node] for outcome in context.running_outcomes}
     crowded_nodes = sorted(node for node, count in counts.items() if count > _DEFAULT_VOLUME_LIMIT)

@@ -1,7 +1,6 @@
 """Default profile of kube-scheduler: rules, their order and their weights. Candidates of a pod are the nodes
 not rejected by any filter. Their weighted scores are summed; the highest total is chosen, and
-rules/tie_break.py replaces the random choice among equals. Predictions and explanations use these tables. Not
-modelled: limits on the number of volumes.
+rules/tie_break.py replaces the random choice among equals. Predictions and explanations use these tables.
 """
 
 from __future__ import annotations
@@ -87,6 +86,7 @@ NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
     NodeFilter("node_name", lambda pod: pod.node_name, node_name.reject),
     NodeFilter("taints", lambda pod: pod.tolerations, taints.reject),
     NodeFilter("node_affinity", lambda pod: (pod.node_selector, pod.node_terms), node_affinity.reject),
+    NodeFilter("volume_limits", lambda pod: pod.volumes, volumes.reject_count),
     NodeFilter("volumes", lambda pod: pod.volumes, volumes.reject),
     NodeFilter("volume_zones", lambda pod: pod.volumes, volumes.reject_zone),
 )
@@ -122,6 +122,7 @@ ORDER: Final = (
     "resources",
     "disks",
     "claims",
+    "volume_limits",
     "volumes",
     "volume_zones",
     "topology_spread",

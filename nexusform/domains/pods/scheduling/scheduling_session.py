@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import profile
+from nexusform.domains.pods.scheduling.attached_volumes import AttachedVolumes
 from nexusform.domains.pods.scheduling.kubelet_admission import NumaCells, find_kubelet_rejection
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, format_pending_message
 from nexusform.domains.pods.scheduling.preemption import Eviction, compute_allowances, select_victims
@@ -70,6 +71,7 @@ class SchedulingSession:
         self.cluster = cluster
         # `lost_pods` have lost their nodes and keep their volumes.
         self.volume_binder = VolumeBinder(cluster, (*running_pods, *lost_pods))
+        self._attached_volumes = AttachedVolumes(cluster, self.volume_binder)
         self._observer = observer
         self.cache = SchedulerCache(cluster)
         self.facts_cache = NodeFactsCache(cluster.nodes, cluster.version)
@@ -82,10 +84,10 @@ class SchedulingSession:
         self._names = [node.name for node in cluster.nodes]
         # Nominated pods by node: their requests are reserved against pods of lower priority.
         self._nominated_groups: dict[int, list[PodGroup]] = {}
-        # Evicted pods hold their capacity until `end_victims`, and their preemptors wait for it.
+        # Evicted pods hold their capacity until `remove_victims`, and their preemptors wait for it.
         self.has_slow_victims = False
         self._slow_evictions: list[tuple[Eviction, int]] = []
-        self._nominations: dict[tuple[str, int], int] = {}
+        self._nominations: dict[tuple[str, int], tuple[int, PodGroup]] = {}
         self._scheduler: SpecScheduler | None = None
         # Nodes with a usage that depends on a tie-break, as bits.
         self._uncertain_nodes = 0
@@ -116,6 +118,7 @@ class SchedulingSession:
 
     def _register_pod(self, pod: ExistingPod, node_index: int) -> None:
         self._pods_by_node[node_index][_get_identity(pod)] = pod
+        self._attached_volumes.move_pod(pod.spec, pod.number, self._names[node_index], 1)
         if not pod.is_protected:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
@@ -137,7 +140,13 @@ class SchedulingSession:
     def create_scheduler(self, spec: PodSpec, number: int) -> SpecScheduler:
         """Return the scheduler for one pod, with its immediate claims bound."""
         self.volume_binder.bind_immediate(spec, number)
-        return self.get_scheduler(spec, self.volume_binder.compute_volume_needs(spec, number))
+        volume_needs = self.volume_binder.compute_volume_needs(spec, number)
+        limit = self._attached_volumes.compute_need(spec, number)
+        scheduler = self.get_scheduler(spec, volume_needs if limit is None else (*volume_needs, limit))
+        # Evictions may detach volumes of a node.
+        can_detach = limit is not None and spec.can_preempt and spec.priority > self._lowest_priority
+        scheduler.is_storage_uncertain = can_detach or self.volume_binder.is_storage_uncertain(spec, number)
+        return scheduler
 
     def remove_pod(self, pod: ExistingPod) -> None:
         """Remove a pod from its node, if it has one here."""
@@ -145,7 +154,8 @@ class SchedulingSession:
         if node_index is None:
             return
         self.cache.place(self.cache.get_group(pod.spec), node_index, -1)
-        self._pods_by_node[node_index].pop(_get_identity(pod), None)
+        if self._pods_by_node[node_index].pop(_get_identity(pod), None) is not None:
+            self._attached_volumes.move_pod(pod.spec, pod.number, pod.node, -1)
         if node_index in self._cells:
             self._cells[node_index].release(pod.spec)
 
@@ -155,7 +165,7 @@ class SchedulingSession:
         failure = self._failures.get(id(group))
         if self._observer is None and failure is not None and failure[0] == self.cache.version:
             return failure[1]
-        nomination = self._withdraw_nomination(spec, workload, number)
+        nomination = self._release_nomination(workload, number)
         scheduler = self.create_scheduler(spec, number)
         if self._observer is not None:
             self._observer(workload, number, scheduler)
@@ -187,6 +197,8 @@ class SchedulingSession:
         """Return the assumption behind an uncertain decision."""
         if scheduler.group.spec.has_unknown_rules:
             return "rules of others"
+        if scheduler.is_storage_uncertain:
+            return "storage of nodes"
         if self._is_doubtful(scheduler, choice.feasible_nodes if choice is not None else 0):
             return "the Kubernetes version"
         return "images of nodes" if choice is not None and self._may_change(scheduler, choice) else "ties"
@@ -237,7 +249,7 @@ class SchedulingSession:
 
     def place_daemon(self, spec: PodSpec, workload: str, number: int, node: str) -> Verdict:
         """Decide a DaemonSet's pod for its only possible node."""
-        self._withdraw_nomination(spec, workload, number)
+        self._release_nomination(workload, number)
         scheduler = self.create_scheduler(spec, number)
         if self._observer is not None:
             self._observer(workload, number, scheduler)
@@ -320,9 +332,9 @@ class SchedulingSession:
         preemptor = (pod.workload, pod.number)
         if self.has_slow_victims:
             self._nominated_groups.setdefault(choice.node, []).append(scheduler.group)
-            self._nominations[preemptor] = choice.node
+            self._nominations[preemptor] = (choice.node, scheduler.group)
             for victim in choice.victims:
-                self._pods_by_node[choice.node].pop(_get_identity(victim), None)
+                del self._pods_by_node[choice.node][_get_identity(victim)]  # evicted only once
                 self._slow_evictions.append((Eviction(victim, preemptor), choice.node))
             self.cache.version += 1
             return Verdict("", is_certain, 0, "waits for the end of the pods evicted for it.")
@@ -340,18 +352,20 @@ class SchedulingSession:
         self.evictions += [Eviction(victim, preemptor) for victim in choice.victims]
         return Verdict(name, is_certain, 0, victims=choice.victims)
 
-    def _withdraw_nomination(self, spec: PodSpec, workload: str, number: int) -> int | None:
-        """Return the node reserved for a pod that waited for its victims, and end the reservation."""
-        node = self._nominations.pop((workload, number), None)
-        if node is not None:
-            self._nominated_groups[node].remove(self.cache.get_group(spec))
-            self.cache.version += 1
+    def _release_nomination(self, workload: str, number: int) -> int | None:
+        """Return the node reserved for a pod waiting for its victims, and end the reservation."""
+        nomination = self._nominations.pop((workload, number), None)
+        if nomination is None:
+            return None
+        node, group = nomination
+        self._nominated_groups[node].remove(group)
+        self.cache.version += 1
         return node
 
-    def end_victims(self) -> None:
-        """Remove the evicted pods that still hold their capacity."""
+    def remove_victims(self) -> None:
+        """Remove the evicted pods with their capacity, held until now."""
         for eviction, node in self._slow_evictions:
-            self._register_pod(eviction.pod, node)
+            self._pods_by_node[node][_get_identity(eviction.pod)] = eviction.pod
             self.remove_pod(eviction.pod)
             self.evictions.append(eviction)
         self._slow_evictions = []
@@ -374,7 +388,8 @@ class SchedulingSession:
         return self._is_doubtful(scheduler, choice.feasible_nodes)
 
     def _is_doubtful(self, scheduler: SpecScheduler, feasible: int) -> bool:
-        return is_version_uncertain(scheduler.group.spec, self.cluster.version, feasible)
+        spec, version = scheduler.group.spec, self.cluster.version
+        return scheduler.is_storage_uncertain or is_version_uncertain(spec, version, feasible)
 
     def _is_certain(self, scheduler: SpecScheduler, nodes: int) -> bool:
         """Return whether no tie-break affects the evaluation of these nodes (bits)."""

@@ -106,6 +106,8 @@ class SpecScheduler:
         self.cache = cache
         self._nominated_groups = nominated_groups or {}
         self.volume_needs = volume_needs
+        # Whether the need of its claims may change before the decision.
+        self.is_storage_uncertain = False
         spec = group.spec
         # Spec read by node filters: that of the group with the pod's own claims.
         self._filter_spec = replace(spec, volumes=(*spec.volumes, *volume_needs)) if volume_needs else spec

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
+from nexusform.domains.pods.scheduling.rules.volumes import NO_STORAGE, NO_VOLUME
 from nexusform.domains.pods.scheduling.workloads import (
     HOSTNAME,
     Claim,
@@ -45,6 +46,8 @@ class VolumeBinder:
         self._invalid_claims = dict(cluster.invalid_claims)
         self._volume_by_claim: dict[str, str] = {}
         self._used_volumes: set[str] = set()
+        # Classes with a volume provisioned for a pod of this prediction.
+        self._provisioned_classes: set[str] = set()
         # By the requirements of a claim: the fitting free volumes, smallest first, and the reachable ones of
         # these by node. Used volumes are dropped on access.
         self._fitting_volumes: dict[Claim, list[Volume]] = {}
@@ -100,13 +103,33 @@ class VolumeBinder:
             if claim.waits_for_pod and claim.format_name(number) not in self._volume_by_claim
         ]
         if waiting:
-            needs.append(self._compute_shared_need(waiting))
+            needs += self._compute_shared_needs(waiting)
         return tuple(need for need in needs if need is not None)
+
+    def find_driver(self, claim: Claim, name: str) -> str:
+        """Return the CSI driver of a claim: that of its volume, else of its class."""
+        volume = self._volumes.get(self._volume_by_claim.get(name, _PROVISIONED))
+        return claim.driver if volume is None else volume.driver
+
+    def is_storage_uncertain(self, spec: PodSpec, number: int) -> bool:
+        """Return whether the free storage for a pod is unknown after other volumes of this prediction."""
+        return any(
+            claim.storage_terms is not None
+            and claim.waits_for_pod
+            and claim.storage_class in self._provisioned_classes
+            and claim.format_name(number) not in self._volume_by_claim
+            for claim in spec.claims
+        )
 
     def bind_on_node(self, spec: PodSpec, number: int, node: str) -> None:
         """Bind the claims of a pod to volumes on its node."""
+        names = [(claim, claim.format_name(number)) for claim in spec.claims]
+        unbound_claims = [(claim, name) for claim, name in names if name not in self._volume_by_claim]
         if spec.claims:
             self._bind_on_node(spec, number, self._by_name[node])
+        for claim, name in unbound_claims:
+            if self._volume_by_claim.get(name) == _PROVISIONED:
+                self._provisioned_classes.add(claim.storage_class)
 
     def list_bound_volumes(self, spec: PodSpec, number: int) -> tuple[tuple[str, str], ...]:
         """Return the claims of a pod bound to volumes of the cluster, as (claim, volume) pairs."""
@@ -154,17 +177,16 @@ class VolumeBinder:
             return None
         return VolumeNeed(claim.provisioning_terms, is_bound=True)
 
-    def _compute_shared_need(self, claims: Sequence[Claim]) -> VolumeNeed | None:
-        """Return the nodes where each of these claims finds or gets a volume of its own."""
+    def _compute_shared_needs(self, claims: Sequence[Claim]) -> Iterator[VolumeNeed]:
+        """Yield the nodes where each of these claims finds or gets a volume of its own."""
         claims_by_size = sorted(claims, key=lambda claim: claim.size)
-        names = tuple(node.name for at, node in enumerate(self._nodes) if self._has_volumes(claims_by_size, at))
-        if len(names) == len(self._nodes):
-            return None
-        terms = (NodeTerm(fields=(Requirement(_NAME, IN, names),)),) if names else ()
-        return VolumeNeed(terms, is_bound=False)
+        shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
+        for reason in sorted({*shortages} - {""}):
+            names = [node.name for node, shortage in zip(self._nodes, shortages, strict=True) if shortage != reason]
+            yield build_node_need(names, reason)
 
-    def _has_volumes(self, claims: Iterable[Claim], at: int) -> bool:
-        """Return whether a node (position) has or provisions a separate volume for each of these claims."""
+    def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
+        """Return why a node (position) has and provisions no separate volume for each claim, "" if it does."""
         chosen_names: set[str] = set()
         for claim in claims:
             # The free volumes for a claim by node, the smallest last.
@@ -186,8 +208,10 @@ class VolumeBinder:
             if best_volume is not None:
                 chosen_names.add(best_volume.name)
             elif not _is_reachable(claim.provisioning_terms, self._nodes[at]):
-                return False
-        return True
+                return NO_VOLUME
+            elif not _is_reachable(claim.storage_terms, self._nodes[at]):
+                return NO_STORAGE
+        return ""
 
     def _list_fitting(self, claim: Claim) -> list[Volume]:
         """Return the free volumes for a claim on any node, the smallest first."""
@@ -201,6 +225,13 @@ class VolumeBinder:
 
     def _select_unused(self, volumes: Iterable[Volume]) -> Iterator[Volume]:
         return (volume for volume in volumes if volume.name not in self._used_volumes)
+
+
+def build_node_need(names: Iterable[str], reason: str) -> VolumeNeed:
+    """Return the need of one of these nodes; others are rejected for a reason."""
+    values = tuple(names)
+    terms = (NodeTerm(fields=(Requirement(_NAME, IN, values),)),) if values else ()
+    return VolumeNeed(terms, is_bound=False, reason=reason)
 
 
 def can_bind(volume: Volume, claim: Claim) -> bool:

@@ -83,13 +83,14 @@ class VolumeNeed(Struct, frozen=True):
     """Nodes from which a volume is reachable (any of the terms, None = all). `is_bound`: the volume exists,
     or (without terms) must exist before its pod is scheduled; else it is found or provisioned there. `zones`
     are the zone requirements for nodes with a zone or region label. `error`: why no node is checked with its
-    claim.
+    claim. `reason`: the scheduler's reason for other nodes, "" = that of a missing volume.
     """
 
     terms: tuple[NodeTerm, ...] | None
     is_bound: bool
     zones: tuple[Requirement, ...] = ()
     error: str = ""
+    reason: str = ""
 
 
 class Disk(Struct, frozen=True):
@@ -103,7 +104,8 @@ class Claim(Struct, frozen=True):
     """PersistentVolumeClaim; its volume is found or provisioned once the claim or its pod exists. `name` is
     `namespace/name`, with {} for the pod's number if each pod has its own. `size` is in bytes, `is_block` its
     volumeMode. `waits_for_pod`: WaitForFirstConsumer, else it is bound at once. `provisioning_terms`: the
-    nodes for provisioned volumes (any of the terms, None = all).
+    nodes for provisioned volumes (any of the terms, None = all); `storage_terms`: those of them with enough free
+    storage (None = unlimited). `driver` is the CSI driver of its class.
     """
 
     name: str
@@ -114,6 +116,8 @@ class Claim(Struct, frozen=True):
     selector: LabelSelector | None = None
     waits_for_pod: bool = False
     provisioning_terms: tuple[NodeTerm, ...] | None = ()
+    storage_terms: tuple[NodeTerm, ...] | None = None
+    driver: str = ""
 
     def format_name(self, number: int) -> str:
         """Return its name for the pod with this number."""
@@ -122,7 +126,7 @@ class Claim(Struct, frozen=True):
 
 class Volume(Struct, frozen=True):
     """PersistentVolume: the nodes that reach it (any of the terms, None = all), its zone requirements, and
-    the claim it is reserved for (`namespace/name`), "" if it is unreserved.
+    the claim it is reserved for (`namespace/name`), "" if it is unreserved. `driver` is its CSI driver.
     """
 
     name: str
@@ -134,6 +138,7 @@ class Volume(Struct, frozen=True):
     terms: tuple[NodeTerm, ...] | None = None
     claim: str = ""
     zones: tuple[Requirement, ...] = ()
+    driver: str = ""
 
 
 class PodTerm(Struct, frozen=True):
@@ -223,11 +228,11 @@ class PodSpec(Struct, frozen=True):
     requests from the same NUMA cells. A pod that `is_terminating` keeps its resources and is not counted by
     spread constraints. `gates` are scheduling gates. `exclusive_claims` can be used by one pod only
     (`namespace/name`). `can_preempt`: its preemptionPolicy is not Never. `disks` are on one node once.
-    `volumes` are bound independently of claims; `claims` are bound in volume_binder.py. `claim_count` counts
-    all its claims. `images` are those of its containers, one each. `missing_objects` are reasons why no node
-    is checked. `container_scored_requests` are the scored requests of the containers alone, if the pod has
-    requests of its own. `has_unknown_rules`: another scheduler, or uncounted devices, also affect the
-    decision.
+    `volumes` are bound independently of claims; `claims` are bound in volume_binder.py. `bound_claims` have a
+    volume, each with its CSI driver. `claim_count` counts all its claims. `images` are those of its containers, one
+    each. `missing_objects` are reasons why no node is checked. `container_scored_requests` are the scored requests
+    of the containers alone, if the pod has requests of its own. `has_unknown_rules`: another scheduler, or
+    uncounted devices, also affect the decision.
     """
 
     namespace: str = "default"
@@ -257,6 +262,7 @@ class PodSpec(Struct, frozen=True):
     can_preempt: bool = True
     claims: tuple[Claim, ...] = ()
     disks: tuple[Disk, ...] = ()
+    bound_claims: Pairs = ()
     claim_count: int = 0
     images: tuple[str, ...] = ()
     missing_objects: tuple[str, ...] = ()
@@ -392,6 +398,15 @@ class DisruptionBudget(Struct, frozen=True):
     withheld_disruptions: int = 0
 
 
+class AttachLimits(Struct, frozen=True):
+    """Volumes of each CSI driver on the nodes: the limits by node and driver (CSINode), and the attached volumes by
+    node, driver and claim, or volume without a claim (VolumeAttachment).
+    """
+
+    maximums: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    attachments: tuple[tuple[str, str, str], ...] = ()
+
+
 class Cluster(Struct, frozen=True):
     """Nodes of one cluster, labels of its namespaces (names are implied), its quotas and budgets; its
     claimable volumes, and the claims that wait for no pod. `invalid_claims` (`namespace/name`) prevent pods
@@ -410,3 +425,4 @@ class Cluster(Struct, frozen=True):
     nominated_pods: tuple[ExistingPod, ...] = ()
     version: tuple[int, ...] = ()
     observation_time: int = 0
+    attach_limits: AttachLimits = AttachLimits()

@@ -180,6 +180,7 @@ def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observed: Ob
         volumes=offer.volumes,
         claims=offer.claims,
         invalid_claims=offer.invalid_claims,
+        attach_limits=offer.attach_limits,
         namespaces=_index_namespaces(all_objects),
         nominated_pods=observed.nominated_pods if observed is not None else (),
         version=cluster.version if observed is None else observed.cluster.version,

@@ -1,4 +1,4 @@
-"""VolumeBinding, VolumeZone and VolumeRestrictions: nodes from which the volumes of a pod are reachable."""
+"""VolumeBinding, VolumeZone, VolumeRestrictions and NodeVolumeLimits: nodes with access to the volumes of a pod."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Final
 
 from nexusform.domains.pods.scheduling.rules.node_affinity import is_term_satisfied
 from nexusform.domains.pods.scheduling.topology_counts import TopologyCounts
-from nexusform.domains.pods.scheduling.workloads import REGION, ZONE, Node, PodSpec
+from nexusform.domains.pods.scheduling.workloads import REGION, ZONE, Node, PodSpec, VolumeNeed
 from nexusform.kubernetes.matching import Requirement
 
 CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
+NO_STORAGE: Final = "node(s) did not have enough free storage"
+TOO_MANY: Final = "node(s) exceed max volume count"
 OTHER_ZONE: Final = "node(s) had no available volume zone"
 UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 IN_USE: Final = (
@@ -43,9 +45,19 @@ def reject(pod: PodSpec, node: Node) -> str | None:
     """Return the reasons if a volume is unreachable from the node or cannot be provisioned."""
     reasons: dict[str, None] = {}
     for volume in pod.volumes:
-        if volume.terms is not None and not any(is_term_satisfied(term, node) for term in volume.terms):
-            reasons[CONFLICT if volume.is_bound else NO_VOLUME] = None
+        if volume.reason != TOO_MANY and not _is_reachable(volume, node):
+            reasons[volume.reason or (CONFLICT if volume.is_bound else NO_VOLUME)] = None
     return ", ".join(sorted(reasons)) or None
+
+
+def reject_count(pod: PodSpec, node: Node) -> str | None:
+    """Return a reason if the node has no capacity for the volumes of a CSI driver."""
+    limits = (volume for volume in pod.volumes if volume.reason == TOO_MANY)
+    return None if all(_is_reachable(volume, node) for volume in limits) else TOO_MANY
+
+
+def _is_reachable(volume: VolumeNeed, node: Node) -> bool:
+    return volume.terms is None or any(is_term_satisfied(term, node) for term in volume.terms)
 
 
 def reject_zone(pod: PodSpec, node: Node) -> str | None:

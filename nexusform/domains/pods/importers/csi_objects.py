@@ -1,0 +1,140 @@
+"""Objects of CSI drivers: limits of nodes, attached volumes and free storage. Sources: kubernetes
+pkg/scheduler/framework/plugins/nodevolumelimits/csi.go and volumebinding/binder.go (hasEnoughCapacity).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.documents.field_shapes import get_mapping, get_value, list_mappings
+from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.scheduling.workloads import AttachLimits, NodeTerm
+from nexusform.kubernetes.matching import IN, Requirement
+from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
+
+# In-tree plugins of volumes and provisioners, all replaced by CSI drivers.
+_MIGRATED_DRIVERS: Final[Mapping[str, str]] = {
+    "awsElasticBlockStore": "ebs.csi.aws.com",
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "gcePersistentDisk": "pd.csi.storage.gke.io",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "azureDisk": "disk.csi.azure.com",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+}
+
+
+class StorageCapacity(Struct, frozen=True):
+    """Free storage of a class on the nodes of a term (None = all): the largest volume in bytes."""
+
+    term: NodeTerm | None
+    size: int
+
+
+class CsiObjects(Struct, frozen=True):
+    """Limits by node and driver, attached volumes (node, driver, volume), the drivers with free storage to check, and
+    the free storage by class.
+    """
+
+    maximums: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    attachments: tuple[tuple[str, str, str], ...] = ()
+    checked_drivers: frozenset[str] = frozenset()
+    capacities: Mapping[str, list[StorageCapacity]] = field(default_factory=dict)
+
+    def is_limited(self, driver: str) -> bool:
+        """Return whether nodes may reject volumes of a driver."""
+        return self.is_storage_checked(driver) or any(name == driver for _, name in self.maximums)
+
+    def is_storage_checked(self, driver: str) -> bool:
+        """Return whether the free storage of a driver is known and checked."""
+        return driver in self.checked_drivers and bool(self.capacities)
+
+    def list_storage_terms(self, storage_class: str, size: int) -> tuple[NodeTerm, ...] | None:
+        """Return the nodes with enough free storage of a class (any of the terms), None for all."""
+        sufficient = [item for item in self.capacities.get(storage_class, ()) if item.size >= size]
+        terms = tuple(item.term for item in sufficient if item.term is not None)
+        return None if len(terms) < len(sufficient) else terms
+
+
+def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiObjects:
+    """Return the facts of CSI drivers among the objects of a cluster."""
+    maximums: dict[tuple[str, str], int] = {}
+    attachments: list[tuple[str, str, str]] = []
+    checked_drivers: set[str] = set()
+    capacities: dict[str, list[StorageCapacity]] = {}
+    for manifest in manifests:
+        if manifest.group != "storage.k8s.io":
+            continue
+        body = manifest.body
+        match manifest.kind:
+            case "CSINode":
+                maximums |= {(manifest.name, name): count for name, count in _list_limits(body)}
+            case "VolumeAttachment":
+                driver, node, volume = (
+                    str(get_value(body, "spec", *path) or "")
+                    for path in (("attacher",), ("nodeName",), ("source", "persistentVolumeName"))
+                )
+                if driver and volume:
+                    attachments.append((node, driver, volume))
+            case "CSIDriver" if get_value(body, "spec", "storageCapacity") is True:
+                checked_drivers.add(manifest.name)
+            case "CSIStorageCapacity":
+                capacity = _parse_capacity(manifest)
+                if capacity is not None:
+                    capacities.setdefault(str(body.get("storageClassName")), []).append(capacity)
+    return CsiObjects(maximums, tuple(attachments), frozenset(checked_drivers), capacities)
+
+
+def _list_limits(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    for driver in list_mappings(body, "spec", "drivers"):
+        count = get_value(driver, "allocatable", "count")
+        if isinstance(count, int):
+            yield str(driver.get("name")), count
+
+
+def _parse_capacity(manifest: Manifest) -> StorageCapacity | None:
+    """Return the free storage of an object; None without nodes or without an amount."""
+    fields = Fields(manifest, [], manifest.body)
+    selector = parse_selector(fields, "nodeTopology")
+    size = parse_quantity(str(manifest.body.get("maximumVolumeSize") or manifest.body.get("capacity")))
+    if selector is None or isinstance(size, MalformedQuantity):
+        return None
+    pairs = tuple(Requirement(key, IN, (value,)) for key, value in selector.match_labels)
+    requirements = (*pairs, *selector.match_expressions)
+    return StorageCapacity(NodeTerm(requirements) if requirements else None, size.round_to_units())
+
+
+def find_provisioner(storage_class: Manifest | None) -> str:
+    """Return the CSI driver of a class, "" without a class."""
+    name = str(storage_class.body.get("provisioner") or "") if storage_class is not None else ""
+    return _MIGRATED_DRIVERS.get(name, name)
+
+
+def find_volume_driver(volume: Manifest) -> str:
+    """Return the CSI driver of a PersistentVolume, "" for other volumes."""
+    spec = get_mapping(volume.body, "spec")
+    in_tree = next((driver for key, driver in _MIGRATED_DRIVERS.items() if key in spec), "")
+    return str(get_value(spec, "csi", "driver") or in_tree)
+
+
+def build_attach_limits(csi: CsiObjects, volumes: Mapping[str, Manifest]) -> AttachLimits:
+    """Return the limits of nodes and the attached volumes, by the claims of their volumes."""
+    attachments: list[tuple[str, str, str]] = []
+    for node, driver, name in csi.attachments:
+        volume = volumes.get(name)
+        if volume is None or not get_value(volume.body, "spec", "csi"):
+            continue
+        claim = get_mapping(volume.body, "spec", "claimRef")
+        attachments.append((node, driver, f"{claim['namespace']}/{claim['name']}" if claim.get("name") else name))
+    return AttachLimits(csi.maximums, tuple(attachments))
+
+
+def has_unknown_storage(manifests: Iterable[Manifest]) -> bool:
+    """Return whether drivers check free storage, and no object about it is listed."""
+    csi = collect_csi_objects(manifests)
+    return bool(csi.checked_drivers) and not csi.capacities
