@@ -20,7 +20,8 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.vm_object import VmObject
-from nexusform.plans.plan import Disruptions, Feasibility, PlacementChange, RejectedCluster, Rollout
+from nexusform.plans.cluster_upgrades import Disruptions
+from nexusform.plans.plan import Feasibility, PlacementChange, RejectedCluster, Rollout
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState, State
 

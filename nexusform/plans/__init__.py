@@ -2,12 +2,13 @@
 
 # Public names of the package, by module.
 PUBLIC = {
+    "cluster_upgrades": "compute_quorum Disruptions PoolUpgrade Upgrade",
     "plan_checks": "GuardRailResult SincePrevious",
     "plan": (
-        "Action is_fully_decided Basis Change CheckResult Disruptions NumaSampling Drift FORGOTTEN_REASON "
+        "Action is_fully_decided Basis Change CheckResult NumaSampling Drift FORGOTTEN_REASON "
         "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange "
-        "PlacementTable PlacementTotal Plan PoolUpgrade PREDICTION_KEY PredictionScore Rollout "
-        "RolloutStep SeparationVerdict SeparationViolation Step StepKind Upgrade "
+        "PlacementTable PlacementTotal Plan PREDICTION_KEY PredictionScore Rollout "
+        "RolloutStep SeparationVerdict SeparationViolation Step StepKind "
         "VariableValue FeasibilityResult Feasibility"
     ),
 }

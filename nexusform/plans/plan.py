@@ -14,6 +14,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.diagnostics.source import Span
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import RecordScore
+from nexusform.plans.cluster_upgrades import Upgrade
 from nexusform.plans.plan_checks import GuardRailResult, SincePrevious
 from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity
@@ -181,72 +182,6 @@ class PlacementTotal(Struct, frozen=True):
     forgotten: int = 0
     comes: int = 0
     after: int = 0
-
-
-class PoolUpgrade(Struct, frozen=True):
-    """Re-creation of the nodes of one pool: `concurrent_vms` of `vms` in a batch, new ones first with surge.
-    `minimum_up` is the smallest number of the pool's nodes up at any time. `failed_batch` is the first batch
-    without capacity (from 1, 0: none), `reason` its reason. `batch` is the number of nodes per batch;
-    `concurrent_vms` is larger if nodes are down for another reason. `scale_in_pools` are the pools with VMs
-    removed by a scale-in of this plan; if the platform removes other VMs than expected, capacity may be
-    missing.
-    """
-
-    pool: str
-    sku: str
-    vms: int
-    concurrent_vms: int
-    batches: int
-    surges: bool
-    minimum_up: int
-    failed_batch: int = 0
-    reason: str = ""
-    batch: int = 0
-    scale_in_pools: tuple[str, ...] = ()
-
-
-class Disruptions(Struct, frozen=True):
-    """Obstacles to draining nodes: `budgets` without allowed evictions, workloads with a single replica, and
-    workloads protected by a budget.
-    """
-
-    budgets: tuple[str, ...] = ()
-    single_replicas: tuple[str, ...] = ()
-    protected_workloads: tuple[str, ...] = ()
-
-
-class Upgrade(Struct, frozen=True):
-    """Pools of one cluster with nodes to re-create. Either batch by batch to another version of Kubernetes
-    (`before` and `after`), or all at once because an argument of the pools changed (`trigger`). `budgets` are
-    PodDisruptionBudgets that allow no eviction and block drains, `single_replicas` the workloads that are
-    down while their only pod moves, `protected_workloads` those kept up by a budget.
-    """
-
-    address: Address
-    cluster: str
-    site_id: str
-    before: str
-    after: str
-    pools: tuple[PoolUpgrade, ...]
-    budgets: tuple[str, ...] = ()
-    single_replicas: tuple[str, ...] = ()
-    trigger: str = "kubernetes_version_changed"
-    protected_workloads: tuple[str, ...] = ()
-
-    @property
-    def is_rolling(self) -> bool:
-        """Whether the upgrade runs batch by batch."""
-        return self.trigger == "kubernetes_version_changed"
-
-    @property
-    def vms(self) -> int:
-        """Number of nodes to re-create."""
-        return sum(pool.vms for pool in self.pools)
-
-    @property
-    def is_feasible(self) -> bool:
-        """Whether every batch certainly fits and every drain may evict."""
-        return not self.budgets and not any(pool.failed_batch or pool.scale_in_pools for pool in self.pools)
 
 
 class RolloutStep(Struct, frozen=True):

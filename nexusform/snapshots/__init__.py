@@ -4,7 +4,7 @@
 PUBLIC = {
     "availability": (
         "sample_capacity group_down_vms SampledCapacity place_replacements PlacedReplacements "
-        "build_pool_availability PoolAvailability list_affected_pools compute_quorum Replacement"
+        "build_pool_availability PoolAvailability list_affected_pools Replacement"
     ),
     "machine_alternatives": "find_alternatives Requirement MachineAlternative",
     "snapshot": (

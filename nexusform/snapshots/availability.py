@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_demand
+from nexusform.plans.cluster_upgrades import compute_quorum
 from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
@@ -18,11 +19,6 @@ from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS
 from nexusform.scheduling.racks.uncertainty.splits import PACKED, SPREAD, name_choice
 from nexusform.scheduling.racks.vms import Interval, Placement
 from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
-
-
-def compute_quorum(members: int) -> int:
-    """Return the number of control plane members that must be up: more than half (etcd)."""
-    return members // 2 + 1
 
 
 class Replacement(Struct, frozen=True):

@@ -110,7 +110,7 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     machine to the resource that offers it. `other_capacity` is the capacity besides machines, () if no
     provider read it; `versions` are the Kubernetes versions available to clusters there, `runtime` the
     version of its machines, None if unknown. `supported_until`: the last day of support of versions with a
-    known date.
+    known date. `upgrades`: the versions offered to a cluster, by name.
     """
 
     id: str
@@ -128,6 +128,7 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     runtime: RuntimeVersion | None = None
     supported_until: Mapping[str, str] = field(default_factory=dict)
     available_until: Mapping[str, str] = field(default_factory=dict)
+    upgrades: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def vms_without_machine(self) -> tuple[str, ...]:
@@ -306,6 +307,7 @@ def _build_site(
         runtime=None if supplies is None else supplies.runtime,
         supported_until={} if supplies is None else dict(supplies.supported_until),
         available_until={} if supplies is None else dict(supplies.available_until),
+        upgrades={} if supplies is None else dict(supplies.upgrades),
     )
 
 

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.diagnostics.source import SourceFile
+from nexusform.kubernetes.releases.versions import ABANDONED
 from nexusform.planning.conclusion.resource_shortages import RESOURCE_SHORTAGE
 from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.conclusion.version_changes import ENDING
 from nexusform.planning.planner import make_plan
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.linting import lint_plan
@@ -23,7 +25,7 @@ from nexusform.workflow.runs.run import build_base_request
 
 # Platform failures and failed changes, found by plans and listed by advise.
 _HEALTH_IDS: Final = frozenset({"platform-reports-failure", "change-failed-before"})
-_PLAN_FINDING_IDS: Final = _HEALTH_IDS | {RESOURCE_SHORTAGE}
+_PLAN_FINDING_IDS: Final = _HEALTH_IDS | {RESOURCE_SHORTAGE, ABANDONED, ENDING}
 
 
 class Advice(Struct, frozen=True):

@@ -129,3 +129,19 @@ def test_errors_come_first(lab: Path, capsys: pytest.CaptureFixture[str]) -> Non
     (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 40\n    vm_sku"))
     assert run_command_line(["advise"]) == 1
     assert "do not fit" in capsys.readouterr().err
+
+
+def test_a_version_near_its_end_is_listed_from_90_days_before(
+    lab: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = MAIN.replace('name    = "a"', 'name    = "a"\n  kubernetes_version = "1.28.3"')
+    (lab / "main.nf.hcl").write_text(text)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1753920000")  # 2025-07-31, 92 days before
+    assert run_command_line(["apply", "-auto-approve"]) == 0
+    assert "ending-kubernetes-version" not in findings(capsys)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1754179200")  # 2025-08-03
+    assert "ending-kubernetes-version" in findings(capsys)
+    run_command_line(["advise"])
+    assert "Its extended availability ends on 2025-10." in " ".join(capsys.readouterr().out.split())
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1764547200")  # 2025-12-01
+    assert "abandoned-kubernetes-version" in findings(capsys)

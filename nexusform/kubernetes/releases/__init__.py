@@ -3,8 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "versions": (
-        "determine_upgrade_kind explain_not_offered explain_rejection has_etcd_gap is_version KubernetesVersion "
-        "list_hops parse_version select_available SOURCE UpgradeKind describe_abandoned find_version_end WARNING_DAYS "
-        "VersionEnd"
+        "ABANDONED describe_abandoned determine_upgrade_kind explain_skipped find_hops find_version_end has_etcd_gap "
+        "KubernetesVersion list_hops Offers parse_version Rejection select_available SOURCE UpgradeKind "
+        "VersionEnd WARNING_DAYS"
     )
 }

@@ -14,7 +14,6 @@ from nexusform.diagnostics.phrases import format_first
 
 _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,6}))?(?:-([0-9.]{1,20}))?")
 
-_VERSION_START: Final = re.compile(r"v?\d{1,3}(?:\.\d{1,6}){0,2}(?:-[0-9.]{1,20})?")
 _MAX_NAMES: Final = 4
 _MONTH_LENGTH: Final = len("2026-01")
 
@@ -48,6 +47,7 @@ _END_OF_LONG_TERM_SUPPORT: Final[Mapping[str, str]] = {
 _END_OF_EXTENDED_AVAILABILITY: Final[Mapping[str, str]] = {"1.26": "2025-03", "1.27": "2025-06", "1.28": "2025-10"}
 _FIRST_LISTED: Final = (1, 26)
 WARNING_DAYS: Final = 90
+ABANDONED: Final = "abandoned-kubernetes-version"
 # An etcd error makes upgrades between these version bundles fail unless an intermediate bundle is used first
 # (same page).
 _LAST_WITH_OLD_ETCD: Final = (4, 3)
@@ -95,11 +95,6 @@ class UpgradeKind(StrEnum):
     SKIPPING = "skipping"  # a minor version is left out
 
 
-def is_version(text: str) -> bool:
-    """Return whether a text is a Kubernetes version, or the beginning of one."""
-    return _VERSION_START.fullmatch(text.strip()) is not None
-
-
 def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> UpgradeKind:
     """Determine the kind of a change from a running version. A part left out of `end` stays as it is."""
     if (end.major, end.minor) < (start.major, start.minor):
@@ -114,44 +109,98 @@ def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> 
     return UpgradeKind.DOWNGRADE if end.patch < start.patch else UpgradeKind.UPGRADE
 
 
-def explain_rejection(current: str, target: str) -> str:
-    """Explain why a cluster cannot change to a version in one step; "" if it can, or a version is unknown."""
+class Offers(Struct, frozen=True):
+    """Versions offered to a cluster: `versions` by the site's catalogue (None: unknown), `upgrades` to the
+    cluster itself (empty: unknown). `available_until`: ends of extended availability of the catalogue.
+    """
+
+    versions: tuple[str, ...] | None = None
+    upgrades: tuple[str, ...] = ()
+    available_until: Mapping[str, str] = {}
+
+    def find_choices(self, *, is_next: bool) -> tuple[str, ...] | None:
+        """Find the versions to choose a hop from; None if unknown. `is_next`: the first hop. An empty
+        catalogue counts as unknown.
+        """
+        return self.upgrades if is_next and self.upgrades else self.versions or None
+
+
+class Rejection(Struct, frozen=True):
+    """Reason against a change of a cluster's version: the id of a diagnostic, and its detail."""
+
+    id: str
+    detail: str
+
+
+def find_hops(
+    cluster: str, current: str, target: str, offers: Offers, today: str
+) -> tuple[KubernetesVersion, ...] | Rejection:
+    """Find the hops of a cluster to a version, none if it runs. Plans and `simulate kubernetes-upgrade` both
+    call this. `today` is RFC 3339 ("": ends of availability are not checked).
+    """
     start, end = parse_version(current), parse_version(target)
     if start is None or end is None:
-        return ""
+        detail = f'"{target if end is None else current}" is not a version. Write one such as 1.31 or 1.31.4.'
+        return Rejection("invalid-kubernetes-version", detail)
     kind = determine_upgrade_kind(start, end)
+    if kind is UpgradeKind.NONE:
+        return ()
     if kind is UpgradeKind.DOWNGRADE:
-        return f"{current} -> {target} is a downgrade. A Kubernetes cluster cannot be downgraded. Keep {current}."
-    if kind is not UpgradeKind.SKIPPING:
-        return ""
+        detail = f"{current} -> {target} is a downgrade. A Kubernetes cluster cannot be downgraded. Keep {current}."
+        return Rejection("no-such-upgrade", detail)
     if end.major != start.major:
-        return f"{current} -> {target} changes the major version. No upgrade path is known. Keep {current}."
-    hops = [f"v{hop.minor_version}" for hop in list_hops(start, end)]
-    dots = ["..."] if len(hops) - 1 > _MAX_NAMES else []
-    chain = " -> ".join([current, *hops[:-1][:_MAX_NAMES], *dots, target])
+        detail = f"{current} -> {target} changes the major version. No upgrade path is known. Keep {current}."
+        return Rejection("no-such-upgrade", detail)
+    availability = find_version_end(start, today, offers.versions, offers.available_until) if today else None
+    if availability is not None and availability.is_past:
+        return Rejection(ABANDONED, describe_abandoned(cluster, current, availability))
+    hops = list_hops(start, end, offers)
+    missing = _explain_missing_offer(current, hops, offers)
+    return Rejection("no-such-upgrade", missing) if missing else hops
+
+
+def explain_skipped(current: str, target: str, hops: Sequence[KubernetesVersion]) -> str:
+    """Explain a change with several hops. A plan makes one hop."""
+    names = [f"v{hop}" for hop in hops]
+    dots = ["..."] if len(names) - 1 > _MAX_NAMES else []
+    chain = " -> ".join([current, *names[:-1][:_MAX_NAMES], *dots, target])
+    skipped = [f"v{hop.minor_version}" for hop in hops[:-1]]
     return (
-        f"{current} -> {target} skips {format_first(hops[:-1], _MAX_NAMES)}. Upgrade one minor version at a time: set "
-        f"{hops[0]} next. All hops: {chain}."
+        f"{current} -> {target} skips {format_first(skipped, _MAX_NAMES)}. Upgrade one minor version at a time: set "
+        f"{names[0]} next. All hops: {chain}."
     )
 
 
-def explain_not_offered(current: str, target: str, available_versions: Sequence[str]) -> str:
-    """Explain a target without an offer of the platform; "" if it is offered or nothing is known."""
-    start, end = parse_version(current), parse_version(target)
-    if not available_versions or start is None or end is None:
-        return ""
-    if determine_upgrade_kind(start, end) is UpgradeKind.NONE or select_available(end, available_versions):
-        return ""
-    return (
-        f"{current} -> {target}: Azure offers {format_first(list(available_versions), _MAX_NAMES)} for "
-        "this cluster and may reject other versions."
-    )
+def list_hops(
+    start: KubernetesVersion, end: KubernetesVersion, offers: Offers | None = None
+) -> tuple[KubernetesVersion, ...]:
+    """List the versions from `start` (exclusive) to `end`; no minor version is skipped. Hops between lead to
+    the newest offered version of their minor version, if known.
+    """
+    minors = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
+    between = [
+        _select_newest(minor, offers.find_choices(is_next=not position)) if offers is not None else minor
+        for position, minor in enumerate(minors)
+    ]
+    return (*between, end)
 
 
-def list_hops(start: KubernetesVersion, end: KubernetesVersion) -> list[KubernetesVersion]:
-    """List the versions from `start` (exclusive) to `end`; no minor version is skipped."""
-    between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
-    return [*between, end]
+def _select_newest(minor: KubernetesVersion, choices: Sequence[str] | None) -> KubernetesVersion:
+    offered = [parsed for text in select_available(minor, choices) or () if (parsed := parse_version(text))]
+    return max(offered, default=minor)
+
+
+def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offers: Offers) -> str:
+    """Explain the first hop to a version without an offer; "" if all are offered or nothing is known."""
+    before = current
+    for position, hop in enumerate(hops):
+        choices = offers.find_choices(is_next=not position)
+        if choices is not None and not select_available(hop, choices):
+            owner = "this cluster" if not position and offers.upgrades else "this site"
+            offered = f"Azure offers {format_first(choices, _MAX_NAMES)} for {owner}"
+            return f"{before} -> {hop}: {offered}. Set one of the offered versions."
+        before = str(hop)
+    return ""
 
 
 def select_available(requested: KubernetesVersion, versions: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -199,7 +248,7 @@ def find_version_end(
     if known_dates:
         return _build_end(max(known_dates), today)
     listed = [parsed for text in versions or () if (parsed := parse_version(text)) is not None]
-    if listed and all(version.minor_version < parsed.minor_version for parsed in listed):
+    if listed and all((version.major, version.minor) < (parsed.major, parsed.minor) for parsed in listed):
         return VersionEnd("", -1)
     built_in = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version)
     if (version.major, version.minor) < _FIRST_LISTED:

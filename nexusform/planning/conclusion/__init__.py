@@ -7,5 +7,6 @@ PUBLIC = {
     "placement_accounting": "list_kinds count_names",
     "result": "ExplainedVm PlanResult",
     "site_records": "add_capacity",
+    "version_changes": "ENDING",
     "resource_shortages": "RESOURCE_SHORTAGE",
 }

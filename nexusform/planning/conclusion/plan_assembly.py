@@ -60,6 +60,7 @@ from nexusform.planning.verdicts.stranded_vms import (
 )
 from nexusform.planning.vm_planning.site_plans import PlanContext, SitePlan, get_catalogue_version
 from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.plans.cluster_upgrades import Upgrade
 from nexusform.plans.impact.effects import Effect, compute_effect
 from nexusform.plans.plan import (
     PREDICTION_KEY,
@@ -73,7 +74,6 @@ from nexusform.plans.plan import (
     Plan,
     PredictionScore,
     Step,
-    Upgrade,
 )
 from nexusform.resources.address import Address, compute_address_order, parse_address
 from nexusform.resources.graph import find_reachable

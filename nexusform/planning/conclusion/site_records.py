@@ -15,7 +15,7 @@ from nexusform.interfaces.plugins import Registries, ResourceType
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_key
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.conclusion.version_ends import check_version_ends
+from nexusform.planning.conclusion.version_changes import check_version_changes
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
 from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED
 from nexusform.planning.verdicts.stranded_vms import LOST_VMS_KEY
@@ -64,6 +64,7 @@ def add_capacity(result: PlanResult, registries: Registries) -> PlanResult:
     errors has the current VMs and no capacity; if only placement failed, also the VMs that it would have
     placed.
     """
+    result = _check_versions(result, registries)
     plan = result.plan
     order = {change.address: position for position, change in enumerate(plan.changes)}
     before = build_occupied_sites(plan, result.objects, registries, Side.BEFORE, result.prior_notes)
@@ -76,12 +77,18 @@ def add_capacity(result: PlanResult, registries: Registries) -> PlanResult:
     site_ids = sorted({*before, *after})
     site_records = tuple(_build_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
     records = _mark_lost_vms(site_records, plan)
-    marked_plan = mark_existing_findings(replace(plan, sites=records, capacity=capacity, other_capacity=other_capacity))
-    ends = tuple(check_version_ends(marked_plan, registries))
-    plan = replace(
-        marked_plan, diagnostics=(*marked_plan.diagnostics, *ends), errored=marked_plan.errored or has_errors(ends)
-    )
+    plan = mark_existing_findings(replace(plan, sites=records, capacity=capacity, other_capacity=other_capacity))
     return replace(result, plan=_add_shortage_warnings(plan))
+
+
+def _check_versions(result: PlanResult, registries: Registries) -> PlanResult:
+    """Add the problems of Kubernetes versions."""
+    plan = result.plan
+    problems = tuple(check_version_changes(result, registries))
+    return replace(
+        result,
+        plan=replace(plan, diagnostics=(*plan.diagnostics, *problems), errored=plan.errored or has_errors(problems)),
+    )
 
 
 def _add_shortage_warnings(plan: Plan) -> Plan:

@@ -14,7 +14,7 @@ from nexusform.placements.vm_demands import PoolDemand
 from nexusform.planning.conclusion.placements import is_platform_scale_in
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
 from nexusform.planning.vm_planning.vm_object import ROLLING, VmKey, VmObject, find_changed_argument
-from nexusform.plans.plan import Disruptions, PoolUpgrade, Upgrade
+from nexusform.plans.cluster_upgrades import Disruptions, PoolUpgrade, Upgrade
 from nexusform.scheduling.racks.uncertainty.certainty import Token, run_operations
 from nexusform.scheduling.racks.vms import Placement
 
@@ -144,6 +144,9 @@ def _build_pool_upgrade(vms: VmObject, pool: PoolDemand, trigger: str) -> PoolUp
         failed_batch=stops_at,
         reason=failed.reason if failed is not None else "",
         batch=batch,
+        count=len(keys),
+        is_control_plane=pool.is_control_plane,
+        drain_timeout=pool.drain_timeout,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.placement_kinds.kinds import KINDS, VM
+from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
 from nexusform.plans.impact.effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -20,7 +21,7 @@ from nexusform.plans.impact.effects import (
     list_upgrade_pools,
 )
 from nexusform.plans.impact.guard_rails import UNKNOWN, has_unknown_capacity
-from nexusform.plans.plan import PlacementChange, Plan, PoolUpgrade, Upgrade
+from nexusform.plans.plan import PlacementChange, Plan
 from nexusform.plans.plan_checks import GuardRailResult
 from nexusform.plans.site_capacity.occupancy import SiteCapacity
 from nexusform.scheduling.racks.vms import Interval
@@ -164,10 +165,7 @@ def _compute_minutes(plan: Plan) -> MinuteRange | None:
         if compute_effect(row) is not Effect.LOST
     }
     seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
-    seconds += sum(
-        pool.batches * timeouts.get((upgrade.site_id, upgrade.cluster, pool.pool), 0)
-        for upgrade, pool in _list_pool_upgrades(plan)
-    )
+    seconds += sum(pool.drain_seconds for _, pool in _list_pool_upgrades(plan))
     return MinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None
 
 

@@ -108,7 +108,7 @@ class Supplies(Struct, frozen=True):
     """Supplies of a site; None if not captured. `volumes`: their number and MiB; `volume_sizes`: the number
     of volumes of each MiB. `versions`: the Kubernetes versions available to clusters there;
     `supported_until` and `available_until`: the known ends of support and extended availability;
-    `runtime`: the version of its machines.
+    `upgrades`: the versions offered to a cluster, by its name; `runtime`: the version of its machines.
     """
 
     networks: tuple[NetworkSupply, ...] | None = None
@@ -120,6 +120,7 @@ class Supplies(Struct, frozen=True):
     supported_until: tuple[tuple[str, str], ...] = ()
     volume_sizes: tuple[tuple[int, int], ...] = ()
     available_until: tuple[tuple[str, str], ...] = ()
+    upgrades: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class OtherCapacity(Struct, frozen=True):
@@ -193,7 +194,7 @@ def build_supplies_note(supplies: Supplies) -> Mapping[str, Any]:
     document = json.decode(json.encode(supplies))  # lists, as in a state that was read
     if supplies.runtime is None:  # notes of sites without a known runtime stay unchanged
         del document["runtime"]
-    for name in ("supported_until", "volume_sizes", "available_until"):
+    for name in ("supported_until", "volume_sizes", "available_until", "upgrades"):
         if not document[name]:
             del document[name]
     return {SUPPLIES: document}

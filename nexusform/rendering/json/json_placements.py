@@ -10,25 +10,25 @@ from msgspec.structs import asdict
 from nexusform.json_data.record_forms import RecordForm, round_figure
 from nexusform.placement_kinds.kinds import build_location_document
 from nexusform.placements.prediction_scores import RecordScore
+from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
 from nexusform.plans.plan import (
     Feasibility,
     PlacementAction,
     PlacementChange,
     PlacementTable,
     Plan,
-    PoolUpgrade,
     PredictionScore,
     Rollout,
     RolloutStep,
     SeparationVerdict,
     SeparationViolation,
-    Upgrade,
 )
 from nexusform.plans.site_capacity.occupancy import Capacity, OutOfService, SiteCapacity, list_out_of_service
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind
 from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
 from nexusform.rendering.notation.json_values import drop_unknown
 from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
 from nexusform.scheduling.decision import Rejection
 
 
@@ -94,6 +94,14 @@ def build_table_documents(plan: Plan) -> list[dict[str, Any]]:
     return [TABLE_FORM(table) for table in plan.placement_tables]
 
 
+def _round_hours(hours: float) -> float:
+    return round(hours, 3)
+
+
+def _list_runbook(upgrade: Upgrade) -> list[str]:
+    return list(build_upgrade_runbook(upgrade))
+
+
 _POOL_UPGRADE_FORM: Final = RecordForm(
     PoolUpgrade,
     "pool vm_sku_name=sku vms batches at_once=concurrent_vms surges fewest_up=minimum_up "
@@ -102,8 +110,9 @@ _POOL_UPGRADE_FORM: Final = RecordForm(
 _UPGRADE_FORM: Final = RecordForm(
     Upgrade,
     "address cluster site_id trigger from=before? to=after? feasible=is_feasible "
-    "blocking_budgets=budgets "
-    "single_replicas pools",
+    "blocking_budgets=budgets single_replicas drain_hours lost=lost_pools runbook=. pools",
+    drain_hours=_round_hours,
+    runbook=_list_runbook,
     pools=_POOL_UPGRADE_FORM,
 )
 

@@ -13,7 +13,8 @@ from nexusform.diagnostics.levels import Impact, Level
 from nexusform.diagnostics.phrases import format_count
 from nexusform.diagnostics.source import SourceFile
 from nexusform.placement_kinds.kinds import get_title
-from nexusform.plans.plan import CheckResult, PlacementTable, Plan, PoolUpgrade, SeparationVerdict, Upgrade
+from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
+from nexusform.plans.plan import CheckResult, PlacementTable, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_parts
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.capacity_table import CapacityRow

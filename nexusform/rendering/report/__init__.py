@@ -10,6 +10,7 @@ PUBLIC = {
     "placement_rows": "Detail",
     "plan_report": "create_schema_lookup",
     "availability_losses": "find_availability_losses find_weakened_rules",
+    "upgrade_runbook": "build_upgrade_runbook",
     "wording": "format_prediction_accuracy",
     "report_tree": "Section Table Report Row",
 }

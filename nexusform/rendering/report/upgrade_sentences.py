@@ -7,7 +7,8 @@ from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_first, format_list, select_form
-from nexusform.plans.plan import Plan, PoolUpgrade, Upgrade
+from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
+from nexusform.plans.plan import Plan
 
 ROLLING: Final = "kubernetes_version_changed"
 AT_ONCE: Final = "re-created all at once:"

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
 from nexusform.plans.impact.effects import Effect
-from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, PoolUpgrade, Upgrade
+from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.json.json_stream import create_placement_summary_event
 from nexusform.rendering.notation.colours import Painter, strip_colours
 from nexusform.rendering.report.placement_rows import (

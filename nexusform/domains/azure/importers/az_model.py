@@ -132,8 +132,7 @@ class AzPool(Struct, frozen=True):
 class AzCluster(Struct, frozen=True):
     """NKS cluster with pools in creation order and nodes by name. Without `pools_listed` the agent pools were
     not captured: the pools are the initial ones and those referenced by nodes. Without `nodes_listed` the
-    nodes are unknown. `duplicate_nodes`: further records of nodes. `available_upgrades`: Kubernetes versions
-    offered by the platform.
+    nodes are unknown. `duplicate_nodes`: further records of nodes.
     """
 
     name: str
@@ -148,7 +147,6 @@ class AzCluster(Struct, frozen=True):
     has_pool_list: bool = True
     has_node_list: bool = True
     duplicate_nodes: tuple[AzNode, ...] = ()
-    available_upgrades: tuple[str, ...] = ()
 
 
 class AzFailure(Struct, frozen=True):
@@ -196,7 +194,7 @@ class AzSupplies(Struct, frozen=True):
     """Supplies of a site besides machines; None for a kind that was not captured. `volumes`: count and total
     MiB. `volume_sizes`: count by MiB. `versions`: available Kubernetes versions with ends of
     support and availability ("" if unknown). `attached`: number of VMs by network id key.
-    `runtime`: runtime version of the machines.
+    `runtime`: runtime version of the machines. `upgrades`: versions offered to a cluster, by name.
     """
 
     networks: tuple[AzNetwork, ...] | None = None
@@ -207,6 +205,7 @@ class AzSupplies(Struct, frozen=True):
     attachments: tuple[tuple[str, int], ...] = ()
     runtime: RuntimeVersion | None = None
     volume_sizes: tuple[tuple[int, int], ...] = ()
+    upgrades: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class AzInventory(Struct, frozen=True):

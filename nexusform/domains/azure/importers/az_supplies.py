@@ -59,6 +59,7 @@ def read_supplies(items: AzItems) -> AzSupplies:
         clusters=tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"))),
         attachments=tuple(sorted(_count_attachments(items.list_resources("virtual_machines")).items())),
         runtime=_read_runtime(items.list_resources("clusters")),
+        upgrades=tuple(_read_upgrades(items.list_resources("kubernetes_clusters"))),
     )
 
 
@@ -145,6 +146,15 @@ def _read_balancers(network: Item) -> Iterator[tuple[str, int]]:
             yield pool.read_text("name") or "", sum(size for size in sizes if size is not None)
 
 
+def _read_upgrades(items: Iterable[Item]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Read the versions offered to each cluster; skip clusters without any."""
+    for item in items:
+        offers = (upgrade.read_text("version") for upgrade in item.read_objects("availableUpgrades"))
+        versions = tuple(version for version in offers if version is not None)
+        if (name := item.read_text("name")) is not None and versions:
+            yield name, versions
+
+
 def _count_attachments(items: Iterable[Item]) -> Counter[str]:
     """Count the attached VMs of each network by id key."""
     return Counter(
@@ -198,6 +208,7 @@ def build_supplies(supplies: AzSupplies) -> Supplies:
         versions=None if supplies.versions is None else tuple(version for version, _, _ in supplies.versions),
         supported_until=tuple((version, until) for version, until, _ in supplies.versions or () if until),
         available_until=tuple((version, until) for version, _, until in supplies.versions or () if until),
+        upgrades=supplies.upgrades,
         runtime=supplies.runtime,
         clusters=tuple(
             ClusterNetworks(

@@ -195,11 +195,6 @@ def _build_cluster(item: Item, name: str, cluster_id: str, pools: tuple[AzPool, 
         pools=pools,
         nodes=(),
         created_at=read_creation_time(item),
-        available_upgrades=tuple(
-            version
-            for upgrade in item.read_objects("availableUpgrades")
-            if (version := upgrade.read_text("version")) is not None
-        ),
     )
 
 

@@ -187,8 +187,7 @@ class AzureSites(ObservedSites):
                 continue
             if nodes := find_recreated_nodes(request, changes):
                 recreated_nodes[number] = nodes
-        upgrades = super().validate_changes(requests)
-        return [*problems, *upgrades, *_report_node_deletion(recreated_nodes), *self._report_cordoning(requests)]
+        return [*problems, *_report_node_deletion(recreated_nodes), *self._report_cordoning(requests)]
 
     def _plan_changes(self, request: ChangeRequest, planned_vms: AbstractSet[str]) -> list[ArmChange]:
         """Plan the Azure changes of a step. `planned_vms` are the VMs of the plan. Raises ProviderProblem."""

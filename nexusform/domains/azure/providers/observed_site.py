@@ -32,7 +32,6 @@ from nexusform.interfaces.plugins import (
     ReadResult,
 )
 from nexusform.json_data.plain_data import Path
-from nexusform.kubernetes.releases.versions import explain_not_offered
 from nexusform.plans.site_capacity.other_capacity import build_supplies_note
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
 
@@ -327,29 +326,6 @@ class ObservedSites(SiteIdentity):
         if key.type not in {RACK, MACHINE}:
             return answer
         return replace(answer, note=self._build_observation_note(key, observed, request.private_note))
-
-    def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
-        """Warn about Kubernetes upgrades of a plan to versions without an offer. Raises ProviderProblem if the site
-        cannot be read.
-        """
-        problems: list[tuple[int, Problem]] = []
-        for number, request in enumerate(requests):
-            prior, planned = request.prior or {}, request.planned or {}
-            before, after = prior.get("kubernetes_version"), planned.get("kubernetes_version")
-            if request.key.type != _CLUSTER or not before or not isinstance(after, str) or before == after:
-                continue
-            path = ("kubernetes_version",)
-            if request.unfinished_change is not None:
-                continue  # a failed upgrade may be abandoned
-            if message := explain_not_offered(before, after, self._list_available_upgrades(request.key.id)):
-                problems.append((number, Problem(path, "no-such-upgrade", message, Severity.WARNING)))
-        return problems
-
-    def _list_available_upgrades(self, cluster_id: str) -> tuple[str, ...]:
-        """List the versions offered by the platform for a cluster."""
-        site = self._find_site(cluster_id)
-        cluster = _find_cluster(site, cluster_id) if site is not None else None
-        return cluster.available_upgrades if cluster is not None else ()
 
     def _describe_uncaptured(self, key: ObjectKey) -> str:
         """Describe nodes or agent pools of a cluster that were not captured."""

@@ -17,7 +17,7 @@ from nexusform.domains.pods.scheduling.preemption import (
     is_covered,
 )
 from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ExistingPod
-from nexusform.plans.plan import Disruptions
+from nexusform.plans.cluster_upgrades import Disruptions
 
 
 def find_disruptions(

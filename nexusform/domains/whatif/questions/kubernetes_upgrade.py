@@ -10,17 +10,20 @@ from itertools import chain
 
 from msgspec import Struct
 
-from nexusform.domains.whatif.questions.pods_down import ClusterPods, find_blocking_budgets
+from nexusform.domains.pods.planning.disruptions import find_disruptions
+from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.kubernetes.quantity import compute_amount
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_vm_name
+from nexusform.plans.cluster_upgrades import Disruptions, Upgrade
+from nexusform.plans.cluster_upgrades import PoolUpgrade as PoolCourse
+from nexusform.resources.address import Address
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.snapshots.availability import (
     PlacedReplacements,
     Replacement,
     SampledCapacity,
-    compute_quorum,
     place_replacements,
     sample_capacity,
 )
@@ -67,30 +70,29 @@ class PoolUpgrade(Struct, frozen=True):
         return bool(self.reason)
 
     @property
-    def minimum_up(self) -> int:
-        """Minimum number of nodes up at any time."""
-        return min((batch.up for batch in self.batches), default=self.count)
-
-    @property
-    def quorum(self) -> int:
-        """Number of nodes required for quorum; 0 unless it is a control plane."""
-        return compute_quorum(self.count) if self.is_control_plane else 0
-
-    @property
-    def has_lost_quorum(self) -> bool:
-        """Whether a control plane loses its quorum."""
-        return self.minimum_up < self.quorum
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the pool or its quorum is lost at some time."""
-        return self.has_lost_quorum or (self.count > 0 and self.minimum_up == 0)
+    def course(self) -> PoolCourse:
+        """The upgrade as plans record it."""
+        size = self.surge or max(self.unavailable, 1)
+        return PoolCourse(
+            pool=self.pool,
+            sku=self.sku,
+            vms=self.count,
+            concurrent_vms=min(size, self.count),
+            batches=-(-self.count // size),
+            surges=self.surge > 0,
+            minimum_up=min((batch.up for batch in self.batches), default=self.count),
+            failed_batch=self.batches[-1].number if self.is_blocked else 0,
+            reason=self.reason,
+            batch=size,
+            count=self.count,
+            is_control_plane=self.is_control_plane,
+            drain_timeout=self.drain_timeout,
+        )
 
 
 class KubernetesUpgrade(Struct, frozen=True):
-    """Upgrade of one cluster, pools in upgrade order. `budgets`: PodDisruptionBudgets (`<namespace>/<name>`)
-    without allowed evictions; they block a drain. With unknown NUMA cells `pools` are of one sample, and
-    `samples` summarizes the others.
+    """Upgrade of one cluster, pools in upgrade order. `disruptions` are the obstacles to draining its nodes.
+    With unknown NUMA cells `pools` are of one sample, and `samples` summarizes the others.
     """
 
     cluster_id: str
@@ -98,8 +100,23 @@ class KubernetesUpgrade(Struct, frozen=True):
     site_id: str
     version: str
     pools: tuple[PoolUpgrade, ...]
-    budgets: tuple[str, ...] = ()
+    address: Address
+    disruptions: Disruptions = Disruptions()
     samples: SampledCapacity | None = None
+
+    def build_course(self, before: str = "", after: str = "") -> Upgrade:
+        """Build the upgrade as plans record it. Verdicts are computed from it."""
+        return Upgrade(
+            address=self.address,
+            cluster=self.cluster,
+            site_id=self.site_id,
+            before=before,
+            after=after,
+            pools=tuple(pool.course for pool in self.pools),
+            budgets=self.disruptions.budgets,
+            single_replicas=self.disruptions.single_replicas,
+            protected_workloads=self.disruptions.protected_workloads,
+        )
 
     @property
     def blocked_pools(self) -> tuple[PoolUpgrade, ...]:
@@ -110,7 +127,8 @@ class KubernetesUpgrade(Struct, frozen=True):
     def has_findings(self) -> bool:
         """Whether success is uncertain, or availability is lost meanwhile."""
         is_uncertain = self.samples is not None and not self.samples.is_certain
-        return is_uncertain or bool(self.budgets) or any(pool.is_blocked or pool.is_lost for pool in self.pools)
+        course = self.build_course()
+        return is_uncertain or not course.is_feasible or bool(course.lost_pools)
 
 
 def simulate_kubernetes_upgrade(
@@ -125,11 +143,24 @@ def simulate_kubernetes_upgrade(
     samples = sample_capacity(scheduler, cluster.vm_count, count_missing_by_pool)
     pools = tuple([_upgrade_pool(scheduler, pool) for pool in cluster.pools])
     versions = [pool.owner.version for pool in cluster.pools if pool.owner.version]
-    blocking_budgets = find_blocking_budgets(pods) if pods is not None else ()
-    budgets = tuple(f"{budget.namespace}/{budget.name}" for budget in blocking_budgets)
     return KubernetesUpgrade(
-        cluster.id, cluster.name, site.id, versions[0] if versions else "", pools, budgets, samples
+        cluster.id,
+        cluster.name,
+        site.id,
+        versions[0] if versions else "",
+        pools,
+        cluster.pools[0].address,
+        _find_disruptions(cluster, pods),
+        samples,
     )
+
+
+def _find_disruptions(cluster: ClusterSnapshot, pods: ClusterPods | None) -> Disruptions:
+    """Find the obstacles to draining every node of a cluster, as plans do."""
+    if pods is None:
+        return Disruptions()
+    nodes = {vm.name for pool in cluster.pools for vm in pool.vms}
+    return find_disruptions(pods.cluster.budgets, pods.existing, nodes)
 
 
 class _UpgradePass(Struct, frozen=True):

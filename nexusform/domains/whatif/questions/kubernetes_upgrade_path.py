@@ -16,32 +16,29 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgr
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.kubernetes.releases.versions import (
     KubernetesVersion,
-    UpgradeKind,
-    describe_abandoned,
-    determine_upgrade_kind,
-    find_version_end,
+    Offers,
+    Rejection,
+    find_hops,
     has_etcd_gap,
-    list_hops,
     parse_version,
     select_available,
 )
+from nexusform.plans.cluster_upgrades import Upgrade
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnapshot
 
 _MAX_PASSES: Final = 120
-_SECONDS_PER_HOUR: Final = 3600
 
 
 class Hop(Struct, frozen=True):
-    """One upgrade of one cluster. `single_replicas`: workloads with one pod. `available_versions`: matching
-    versions of the site, None if unknown. `supported_until`: latest end of support of these, "" if unknown.
+    """One upgrade of one cluster. `available_versions`: matching versions of the site, None if unknown.
+    `supported_until`: latest end of support of these, "" if unknown.
     """
 
     start: str
     end: KubernetesVersion
     upgrade: KubernetesUpgrade
-    single_replicas: tuple[str, ...] = ()
     needs_intermediate_bundle: bool = False
     available_versions: tuple[str, ...] | None = None
     supported_until: str = ""
@@ -52,15 +49,14 @@ class Hop(Struct, frozen=True):
         return self.supported_until or self.end.end_of_support
 
     @property
-    def batch_count(self) -> int:
-        """Number of batches of nodes."""
-        return sum(len(pool.batches) for pool in self.upgrade.pools)
+    def course(self) -> Upgrade:
+        """The hop as plans record it."""
+        return self.upgrade.build_course(self.start, str(self.end))
 
     @property
-    def drain_hours(self) -> float:
-        """Maximum hours of drains: every worker batch up to its pool's drain timeout."""
-        pools = (pool for pool in self.upgrade.pools if not pool.is_control_plane)
-        return sum(len(pool.batches) * pool.drain_timeout for pool in pools) / _SECONDS_PER_HOUR
+    def batch_count(self) -> int:
+        """Number of batches of nodes."""
+        return sum(pool.batches for pool in self.course.pools)
 
     @property
     def has_surge_capacity(self) -> bool:
@@ -69,19 +65,9 @@ class Hop(Struct, frozen=True):
         return not self.upgrade.blocked_pools and (samples is None or samples.is_certain)
 
     @property
-    def lost_pools(self) -> tuple[str, ...]:
-        """Pools without a node, or control planes without quorum, at some time."""
-        return tuple(pool.pool for pool in self.upgrade.pools if pool.is_lost)
-
-    @property
     def has_findings(self) -> bool:
         """Whether the hop fails, or takes workload down."""
-        return self.upgrade.has_findings or self.needs_intermediate_bundle or self.is_unavailable
-
-    @property
-    def is_unavailable(self) -> bool:
-        """Whether the site does not have the version."""
-        return self.available_versions is not None and not self.available_versions
+        return self.upgrade.has_findings or self.needs_intermediate_bundle
 
 
 class ClusterHops(Struct, frozen=True):
@@ -134,28 +120,32 @@ def find_path(
     if target is None:
         detail = f'"{target_text}" is not a version. Write -to=1.31 or -to=1.31.4.'
         raise DiagnosticsError(build_error("invalid-kubernetes-version", detail))
-    starts: dict[str, KubernetesVersion] = {}
+    ways: dict[str, _Way] = {}
     problems: list[Diagnostic] = []
     for cluster in clusters:
-        start = _find_start(cluster, target, site, today)
-        if isinstance(start, Diagnostic):
-            problems.append(start)
+        way = _find_way(cluster, target_text, site, today)
+        if isinstance(way, Diagnostic):
+            problems.append(way)
         else:
-            starts[cluster.id] = start
+            ways[cluster.id] = way
     if problems:
         raise DiagnosticsError(*problems)
-    search = _OrderSearch(starts, target, pods)
+    search = _OrderSearch(ways, pods)
     order = search.find_order(site, list(clusters))
     if order is not None:
         return UpgradePath(site.id, target, order, search.tried_orders)
-    requested_order = _upgrade_in_order(site, clusters, starts, target, pods)
+    requested_order = _upgrade_in_order(site, clusters, ways, pods)
     return UpgradePath(site.id, target, requested_order, search.tried_orders, search.passes < _MAX_PASSES)
 
 
-def _find_start(
-    cluster: ClusterSnapshot, target: KubernetesVersion, site: SiteSnapshot, today: str
-) -> KubernetesVersion | Diagnostic:
-    """Find the current version of a cluster if the target is reachable from it."""
+class _Way(Struct, frozen=True):
+    # The running version of a cluster, and its hops.
+    start: KubernetesVersion
+    hops: tuple[KubernetesVersion, ...]
+
+
+def _find_way(cluster: ClusterSnapshot, target: str, site: SiteSnapshot, today: str) -> _Way | Diagnostic:
+    """Find the hops of a cluster, by the rules of plans."""
     version_text = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
     version = parse_version(version_text)
     address = str(cluster.pools[0].address) if cluster.pools else ""
@@ -167,28 +157,20 @@ def _find_start(
         )
         detail = f"{reason}. The hops to {target} are unknown. Set it in {address} and apply."
         return build_error("invalid-kubernetes-version", detail, address=address)
-    kind = determine_upgrade_kind(version, target)
-    if kind is UpgradeKind.DOWNGRADE or version.major != target.major:
-        detail = f"{cluster.id} is at {version}. It cannot be upgraded to {target}."
-        return build_error("invalid-kubernetes-version", detail, address=address)
-    end = find_version_end(version, today, site.versions, site.available_until) if today else None
-    if end is not None and end.is_past and kind is not UpgradeKind.NONE:
-        detail = describe_abandoned(cluster.id, str(version), end)
-        return build_error("abandoned-kubernetes-version", detail, address=address)
-    return version
+    offers = Offers(site.versions, site.upgrades.get(cluster.name, ()), site.available_until)
+    hops = find_hops(cluster.id, version_text, target, offers, today)
+    if isinstance(hops, Rejection):
+        return build_error(hops.id, hops.detail, address=address)
+    return _Way(version, hops)
 
 
 def _upgrade_in_order(
-    site: SiteSnapshot,
-    order: Sequence[ClusterSnapshot],
-    starts: Mapping[str, KubernetesVersion],
-    target: KubernetesVersion,
-    pods: Mapping[str, ClusterPods],
+    site: SiteSnapshot, order: Sequence[ClusterSnapshot], ways: Mapping[str, _Way], pods: Mapping[str, ClusterPods]
 ) -> tuple[ClusterHops, ...]:
     """Upgrade all clusters in this order, each on the site left by the previous ones."""
     results: list[ClusterHops] = []
     for cluster in order:
-        hops, site = _upgrade_cluster(site, cluster, starts[cluster.id], target, pods)
+        hops, site = _upgrade_cluster(site, cluster, ways[cluster.id], pods)
         results.append(hops)
     return tuple(results)
 
@@ -198,10 +180,8 @@ class _OrderSearch:
     rejected prefixes and the result.
     """
 
-    def __init__(
-        self, starts: Mapping[str, KubernetesVersion], target: KubernetesVersion, pods: Mapping[str, ClusterPods]
-    ) -> None:
-        self._starts, self._target, self._pods = starts, target, pods
+    def __init__(self, ways: Mapping[str, _Way], pods: Mapping[str, ClusterPods]) -> None:
+        self._ways, self._pods = ways, pods
         self.tried_orders = 0
         self.passes = 0
 
@@ -214,7 +194,7 @@ class _OrderSearch:
             if self.passes == _MAX_PASSES:
                 return None
             self.passes += 1
-            hops, next_site = _upgrade_cluster(site, cluster, self._starts[cluster.id], self._target, self._pods)
+            hops, next_site = _upgrade_cluster(site, cluster, self._ways[cluster.id], self._pods)
             if not hops.fits:
                 self.tried_orders += 1
                 continue
@@ -225,36 +205,21 @@ class _OrderSearch:
 
 
 def _upgrade_cluster(
-    site: SiteSnapshot,
-    requested: ClusterSnapshot,
-    start: KubernetesVersion,
-    target: KubernetesVersion,
-    pods: Mapping[str, ClusterPods],
+    site: SiteSnapshot, requested: ClusterSnapshot, way: _Way, pods: Mapping[str, ClusterPods]
 ) -> tuple[ClusterHops, SiteSnapshot]:
     """Upgrade one cluster through all hops; return it and the resulting site."""
     hops: list[Hop] = []
-    ends = [] if determine_upgrade_kind(start, target) is UpgradeKind.NONE else list_hops(start, target)
-    for end in ends:
+    start = way.start
+    for end in way.hops:
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
         upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
         needs_bundle = has_etcd_gap(start, end)
-        single_replicas, available = (_find_single_replicas(pods.get(cluster.id)), select_available(end, site.versions))
+        available = select_available(end, site.versions)
         supported_until = max((site.supported_until.get(version, "") for version in available or ()), default="")
-        hops.append(Hop(str(start), end, upgrade, single_replicas, needs_bundle, available, supported_until))
+        hops.append(Hop(str(start), end, upgrade, needs_bundle, available, supported_until))
         site = _apply_upgrade(site, cluster, upgrade)
         start = end
     return ClusterHops(requested.id, requested.name, tuple(hops)), site
-
-
-def _find_single_replicas(pods: ClusterPods | None) -> tuple[str, ...]:
-    """Find the workloads with one replica, which a drain takes down."""
-    if pods is None:
-        return ()
-    return tuple(
-        workload.key
-        for workload in pods.workloads
-        if workload.replicas == 1 and workload.kind not in ("DaemonSet", "Job")
-    )
 
 
 def _apply_upgrade(site: SiteSnapshot, cluster: ClusterSnapshot, upgrade: KubernetesUpgrade) -> SiteSnapshot:

@@ -258,16 +258,6 @@ def _build_move(pod: ExistingPod, outcome: PodOutcome | None, victim: PodOutcome
 # --- budgets -----------------------------------------------------------------------------------
 
 
-def find_blocking_budgets(pods: ClusterPods) -> tuple[DisruptionBudget, ...]:
-    """Find the budgets without any allowed eviction now."""
-    blocking: list[DisruptionBudget] = []
-    for budget in pods.cluster.budgets:
-        allowed = count_allowed_disruptions(budget, pods.existing)
-        if allowed is not None and allowed <= 0:
-            blocking.append(budget)
-    return tuple(blocking)
-
-
 def _find_violated_budgets(
     budgets: Iterable[DisruptionBudget],
     workload: Workload,

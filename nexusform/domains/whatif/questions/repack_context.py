@@ -20,6 +20,7 @@ from nexusform.domains.whatif.questions.pods_down import NO_PODS, ClusterPods, s
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_demand
+from nexusform.plans.cluster_upgrades import compute_quorum
 from nexusform.scheduling.kubelet import HUGEPAGES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Share
@@ -32,7 +33,6 @@ from nexusform.scheduling.racks.vms import (
     VmSku,
     build_standalone_demand,
 )
-from nexusform.snapshots.availability import compute_quorum
 from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
 
 _DAEMONS: Final = "DaemonSet"

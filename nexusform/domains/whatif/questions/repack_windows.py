@@ -28,10 +28,10 @@ from nexusform.domains.whatif.questions.repack_context import (
 )
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.kubernetes.quantity import compute_amount
+from nexusform.plans.cluster_upgrades import compute_quorum
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import MachineRanking
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement
-from nexusform.snapshots.availability import compute_quorum
 
 SAMPLES: Final = 100
 CORDONED: Final = "cordoned"

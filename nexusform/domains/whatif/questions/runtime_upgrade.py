@@ -21,9 +21,10 @@ from nexusform.domains.whatif.questions.pods_down import (
     WorkloadImpact,
     WorkloadVerdict,
 )
+from nexusform.plans.cluster_upgrades import compute_quorum
 from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
 from nexusform.resource_types.machine_facts import find_health_reasons
-from nexusform.snapshots.availability import PoolAvailability, compute_quorum, group_down_vms, list_affected_pools
+from nexusform.snapshots.availability import PoolAvailability, group_down_vms, list_affected_pools
 from nexusform.snapshots.snapshot import OwnerKind, SiteSnapshot
 
 # "Upgrades may take up to 4 h + 2 h per rack" (Operator Nexus documentation).

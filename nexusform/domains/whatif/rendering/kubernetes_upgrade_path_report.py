@@ -11,6 +11,7 @@ from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import KUBERNE
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.releases.versions import SOURCE
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
+from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
 
 
 def build_upgrade_path_report(path: UpgradePath, origin: str) -> Report:
@@ -35,9 +36,6 @@ def _build_summary(path: UpgradePath) -> str:
         pools = format_list(pool.pool for pool in hop.upgrade.blocked_pools)
         reason = f"no surge capacity for {pools}" if pools else "surge capacity in some samples only"
         return f"The upgrade does not fit: {cluster.cluster} stops at {hop.start} -> {hop.end}, {reason}."
-    missing = [hop for hop in hops if hop.is_unavailable]
-    if missing:
-        return f"The upgrade is blocked: the site has no version {missing[0].end}."
     if path.has_findings:
         count = sum(hop.has_findings for hop in hops)
         return (
@@ -81,7 +79,7 @@ def _build_hop_row(hop: Hop) -> Row:
         str(hop.end),
         "fits" if hop.has_surge_capacity else "no capacity",
         f"{hop.batch_count:,}",
-        f"up to {hop.drain_hours:.1f}",
+        f"up to {hop.course.drain_hours:.1f}",
         hop.end_of_support or "not known",
     )
     return Row(cells, hop.has_findings)
@@ -92,15 +90,15 @@ def _describe_findings(hop: Hop) -> Iterable[str]:
     prefix = f"{hop.start} -> {hop.end}: "
     for pool in hop.upgrade.blocked_pools:
         yield f"{prefix}{pool.pool}: {pool.reason}"
-    if hop.upgrade.budgets:
-        yield f"{prefix}{format_list(hop.upgrade.budgets)} allows no eviction, so drains time out."
-    if hop.lost_pools:
-        yield f"{prefix}no node (or no quorum) of {format_list(hop.lost_pools)} is up meanwhile."
-    if hop.single_replicas:
-        yield (f"{prefix}down while their node is drained, with one replica: {format_list(hop.single_replicas, 5)}.")
-    if hop.is_unavailable:
-        yield f"{prefix}the site has no {hop.end}: Azure rejects the upgrade."
-    elif hop.available_versions:
+    course = hop.course
+    if course.budgets:
+        yield f"{prefix}{format_list(course.budgets)} allows no eviction, so drains time out."
+    if course.lost_pools:
+        yield f"{prefix}no node (or no quorum) of {format_list(course.lost_pools)} is up meanwhile."
+    if course.single_replicas:
+        names = format_list(course.single_replicas, 5)
+        yield f"{prefix}down while their node is drained, with one replica: {names}."
+    if hop.available_versions:
         yield f"{prefix}the site has {format_list(hop.available_versions, 4)}."
     if hop.needs_intermediate_bundle:
         yield f"{prefix}etcd 3.5 to 3.6 is likely to fail: upgrade to a version bundle of 4.4 or 4.5 first."
@@ -108,6 +106,10 @@ def _describe_findings(hop: Hop) -> Iterable[str]:
 
 def _round_hours(hours: float) -> float:
     return round(hours, 3)
+
+
+def _list_runbook(hop: Hop) -> list[str]:
+    return list(build_upgrade_runbook(hop.course))
 
 
 def _get_support_source(hop: Hop) -> str | None:
@@ -119,11 +121,12 @@ def _get_support_source(hop: Hop) -> str | None:
 
 _HOP: Final = RecordForm(
     Hop,
-    "from=start to=end surge_fits=has_surge_capacity batches=batch_count drain_hours end_of_support "
-    "end_of_support_told_by=. offered=available_versions blocking_budgets=upgrade.budgets lost=lost_pools "
-    "single_replicas needs_a_bundle_between=needs_intermediate_bundle upgrade",
+    "from=start to=end surge_fits=has_surge_capacity batches=batch_count drain_hours=course.drain_hours end_of_support "
+    "end_of_support_told_by=. offered=available_versions blocking_budgets=course.budgets lost=course.lost_pools "
+    "single_replicas=course.single_replicas runbook=. needs_a_bundle_between=needs_intermediate_bundle upgrade",
     to=str,
     drain_hours=_round_hours,
+    runbook=_list_runbook,
     end_of_support_told_by=_get_support_source,
     upgrade=KUBERNETES_UPGRADE,
 )

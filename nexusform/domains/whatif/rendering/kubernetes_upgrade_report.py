@@ -47,11 +47,11 @@ def _build_summary(upgrade: KubernetesUpgrade) -> str:
     if upgrade.blocked_pools:
         names = format_list(pool.pool for pool in upgrade.blocked_pools)
         return f"The upgrade does not fit: no surge capacity for {names}."
-    if upgrade.budgets:
-        return f"The upgrade is blocked: {format_list(upgrade.budgets)} allows no eviction, so drains time out."
-    lost = [pool.pool for pool in upgrade.pools if pool.is_lost]
-    if lost:
-        return f"The upgrade fits, but no node of {format_list(lost)} is up."
+    course = upgrade.build_course()
+    if course.budgets:
+        return f"The upgrade is blocked: {format_list(course.budgets)} allows no eviction, so drains time out."
+    if course.lost_pools:
+        return f"The upgrade fits, but no node of {format_list(course.lost_pools)} is up."
     return "The upgrade fits: every batch has surge capacity."
 
 
@@ -72,16 +72,17 @@ def _build_facts(upgrade: KubernetesUpgrade) -> Iterable[str]:
 
 
 def _build_pool_row(pool: PoolUpgrade) -> Row:
-    up = f"{pool.minimum_up} of {pool.count}"
+    course = pool.course
+    up = f"{course.minimum_up} of {pool.count}"
     # Describe the result for a pool.
     if pool.is_blocked:
         result = f"blocked in batch {pool.batches[-1].number}"
-    elif pool.has_lost_quorum:
-        result = f"quorum lost (needs {pool.quorum})"
+    elif course.has_lost_quorum:
+        result = f"quorum lost (needs {course.quorum})"
     else:
-        result = "no node up" if pool.is_lost else "fits"
+        result = "no node up" if course.is_lost else "fits"
     cells = (pool.pool, pool.sku, str(pool.count), _format_surge(pool), up, result)
-    return Row(cells, pool.is_blocked or pool.is_lost)
+    return Row(cells, pool.is_blocked or course.is_lost)
 
 
 def _format_surge(pool: PoolUpgrade) -> str:
@@ -137,8 +138,8 @@ _BATCH: Final = RecordForm(UpgradeBatch, "batch=number up fits nodes=moves", nod
 _POOL: Final = RecordForm(
     PoolUpgrade,
     "pool vm_sku_name=sku vms=count max_surge max_unavailable surge unavailable drain_timeout "
-    "fewest_up=minimum_up "
-    "blocked=is_blocked reason? fitting_surge? fits_in_place availability_lost=is_lost batches",
+    "fewest_up=course.minimum_up "
+    "blocked=is_blocked reason? fitting_surge? fits_in_place availability_lost=course.is_lost batches",
     batches=_BATCH,
 )
 
@@ -150,7 +151,7 @@ def _is_fitting(upgrade: KubernetesUpgrade) -> bool:
 # Upgrade as JSON data.
 KUBERNETES_UPGRADE: Final = RecordForm(
     KubernetesUpgrade,
-    "cluster_id site_id kubernetes_version=version? fits=. blocking_budgets=budgets pools samples",
+    "cluster_id site_id kubernetes_version=version? fits=. blocking_budgets=disruptions.budgets pools samples",
     fits=_is_fitting,
     pools=_POOL,
     samples=build_sampled_capacity,

@@ -126,13 +126,13 @@ def test_vms_of_what_failed_while_it_was_made_never_stood(nexusform: Told, serve
     ("version", "code", "said"),
     [
         ("v1.28", 1, "v1.29 -> v1.28 is a downgrade. A Kubernetes cluster cannot be downgraded. Keep v1.29."),
-        ("v1.32", 1, "set v1.30 next. All hops: v1.29 -> v1.30 -> v1.31 -> v1.32."),
+        ("v1.32", 1, "set v1.30.4-1 next. All hops: v1.29 -> v1.30.4-1 -> v1.31 -> v1.32."),
         (
             "v1.99",
             1,
-            "skips v1.30, v1.31, v1.32, v1.33 and 65 more. Upgrade one minor version at a time: set v1.30 next.",
+            "skips v1.30, v1.31, v1.32, v1.33 and 65 more. Upgrade one minor version at a time: set v1.30.4-1 next.",
         ),
-        ("v1.30.9", 0, "Azure offers v1.30.3-1, v1.30.4-1 for this cluster and may reject other versions."),
+        ("v1.30.9", 1, "v1.29 -> 1.30.9: Azure offers v1.30.3-1, v1.30.4-1 for this cluster."),
         ("v1.30", 0, ""),
     ],
 )

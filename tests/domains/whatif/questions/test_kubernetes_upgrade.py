@@ -79,7 +79,7 @@ def test_a_smaller_surge_that_fits_is_found() -> None:
 def test_without_surge_the_batch_is_down() -> None:
     files = racks(3) + cluster("a", pools=pool("p", 5, more=settings_block("0", "40%")))
     [_, p] = upgrade(standing(files)).pools
-    assert (p.surge, p.unavailable, p.minimum_up, len(p.batches)) == (0, 2, 3, 3)
+    assert (p.surge, p.unavailable, p.course.minimum_up, p.course.batches) == (0, 2, 3, 3)
 
 
 @pytest.mark.parametrize(("count", "lost"), [(1, True), (2, False)])

@@ -245,7 +245,7 @@ def test_a_budget_that_allows_nothing_holds_the_drain_up(least: str, held: tuple
     assert only(upgrade(state, text, drain=False).workloads).blocking_budgets == ()
     site, pods = seen(state, text)
     found = simulate_kubernetes_upgrade(site, site.clusters[0], pods["s/a"])
-    assert (found.budgets, found.has_findings) == (held, bool(held))
+    assert (found.disruptions.budgets, found.has_findings) == (held, bool(held))
 
 
 # --- failures ------------------------------------------------------------------------------------

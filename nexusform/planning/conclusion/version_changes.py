@@ -1,0 +1,95 @@
+"""Kubernetes versions of clusters: rejected changes, and ends of extended availability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
+from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind, Registries
+from nexusform.kubernetes.releases.versions import (
+    ABANDONED,
+    WARNING_DAYS,
+    Offers,
+    Rejection,
+    describe_abandoned,
+    explain_skipped,
+    find_hops,
+    find_version_end,
+    parse_version,
+)
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.plans.plan import Change, Plan
+from nexusform.plans.site_capacity.other_capacity import Supplies, read_recorded_supplies
+
+ENDING: Final = "ending-kubernetes-version"
+_PATH: Final = ("kubernetes_version",)
+
+
+def check_version_changes(result: PlanResult, registries: Registries) -> Iterator[Diagnostic]:
+    """Yield an error for each rejected change of a version, and a warning for each version near or past its
+    end.
+    """
+    supplies = _collect_supplies(result.plan)
+    for change in result.plan.changes:
+        if (
+            registries.get_kind(change.address.type) is not PlanningKind.CLUSTER
+            or not change.before
+            or not change.after
+        ):
+            continue
+        problem = _check_cluster(change, supplies.get(str(change.after.get("site_id"))), result.plan.timestamp)
+        if problem is not None:
+            yield result.objects[change.address].instance.build_diagnostic(problem)
+
+
+def _collect_supplies(plan: Plan) -> dict[str, Supplies]:
+    """Collect the supplies of all sites, by site id."""
+    return {
+        str((change.after or change.before or {}).get("id")): recorded
+        for change in plan.changes
+        if (recorded := read_recorded_supplies(change.private)) is not None
+    }
+
+
+def _check_cluster(change: Change, supplies: Supplies | None, today: str) -> Problem | None:
+    assert change.before is not None
+    assert change.after is not None
+    current, target = change.before.get("kubernetes_version"), change.after.get("kubernetes_version")
+    version = parse_version(str(current or ""))
+    if version is None:
+        return None
+    offers = _build_offers(supplies, str(change.after.get("name")))
+    if isinstance(target, str) and target != current:
+        # A failed upgrade may be undone. The resource type checks the text of a version.
+        if UNFINISHED_KEY in (change.private or {}) or parse_version(target) is None:
+            return None
+        return _check_upgrade(change.id, str(current), target, offers, today)
+    end = find_version_end(version, today, offers.versions, offers.available_until) if today else None
+    if end is None or end.days > WARNING_DAYS:
+        return None
+    brief = f"{change.id}: extended availability ends {end.date}" if end.date else ""
+    if end.is_past:
+        detail = describe_abandoned(change.id, str(current), end)
+        return Problem(_PATH, ABANDONED, detail, Severity.WARNING, brief=brief)
+    detail = (
+        f"{change.id} runs {current}. Its extended availability ends on {end.date}. After it the cluster cannot be "
+        "upgraded, only deleted. Upgrade it before: nexusform simulate kubernetes-upgrade shows the hops."
+    )
+    return Problem(_PATH, ENDING, detail, Severity.WARNING, brief=brief)
+
+
+def _build_offers(supplies: Supplies | None, cluster: str) -> Offers:
+    if supplies is None:
+        return Offers()
+    return Offers(supplies.versions, dict(supplies.upgrades).get(cluster, ()), dict(supplies.available_until))
+
+
+def _check_upgrade(cluster: str, current: str, target: str, offers: Offers, today: str) -> Problem | None:
+    """Return the rejection of a change of version. A plan makes one hop."""
+    hops = find_hops(cluster, current, target, offers, today)
+    if isinstance(hops, Rejection):
+        return Problem(_PATH, hops.id, hops.detail)
+    if len(hops) > 1:
+        return Problem(_PATH, "no-such-upgrade", explain_skipped(current, target, hops))
+    return None

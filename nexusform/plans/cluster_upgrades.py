@@ -1,0 +1,122 @@
+"""Upgrades of clusters: batches, quorum, hours and disruptions. Plans and `simulate kubernetes-upgrade` share
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.resources.address import Address
+
+_SECONDS_PER_HOUR: Final = 3600
+
+
+def compute_quorum(members: int) -> int:
+    """Return the number of control plane members that must be up: more than half (etcd)."""
+    return members // 2 + 1
+
+
+class PoolUpgrade(Struct, frozen=True):
+    """Re-creation of the nodes of one pool: `concurrent_vms` of `vms` in a batch, new ones first with surge.
+    `minimum_up` is the smallest number of the pool's nodes up at any time. `failed_batch` is the first batch
+    without capacity (from 1, 0: none), `reason` its reason. `batch` is the number of nodes per batch;
+    `concurrent_vms` is larger if nodes are down for another reason. `scale_in_pools` are the pools with VMs
+    removed by a scale-in of this plan; if the platform removes other VMs than expected, capacity may be
+    missing. `count` is the number of all nodes, `drain_timeout` the maximum seconds of a drain.
+    """
+
+    pool: str
+    sku: str
+    vms: int
+    concurrent_vms: int
+    batches: int
+    surges: bool
+    minimum_up: int
+    failed_batch: int = 0
+    reason: str = ""
+    batch: int = 0
+    scale_in_pools: tuple[str, ...] = ()
+    count: int = 0
+    is_control_plane: bool = False
+    drain_timeout: int = 0
+
+    @property
+    def quorum(self) -> int:
+        """Number of nodes required for quorum; 0 unless it is a control plane."""
+        return compute_quorum(self.count) if self.is_control_plane else 0
+
+    @property
+    def has_lost_quorum(self) -> bool:
+        """Whether a control plane loses its quorum."""
+        return self.minimum_up < self.quorum
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the pool or its quorum is lost at some time."""
+        return self.has_lost_quorum or (self.count > 0 and self.minimum_up == 0)
+
+    @property
+    def drain_seconds(self) -> int:
+        """Maximum seconds of drains: every batch up to the drain timeout. Control planes have none."""
+        return 0 if self.is_control_plane else self.batches * self.drain_timeout
+
+
+class Disruptions(Struct, frozen=True):
+    """Obstacles to draining nodes: `budgets` without allowed evictions, workloads with a single replica, and
+    workloads protected by a budget.
+    """
+
+    budgets: tuple[str, ...] = ()
+    single_replicas: tuple[str, ...] = ()
+    protected_workloads: tuple[str, ...] = ()
+
+
+class Upgrade(Struct, frozen=True):
+    """Pools of one cluster with nodes to re-create. Either batch by batch to another version of Kubernetes
+    (`before` and `after`), or all at once because an argument of the pools changed (`trigger`). `budgets` are
+    PodDisruptionBudgets that allow no eviction and block drains, `single_replicas` the workloads that are
+    down while their only pod moves, `protected_workloads` those kept up by a budget.
+    """
+
+    address: Address
+    cluster: str
+    site_id: str
+    before: str
+    after: str
+    pools: tuple[PoolUpgrade, ...]
+    budgets: tuple[str, ...] = ()
+    single_replicas: tuple[str, ...] = ()
+    trigger: str = "kubernetes_version_changed"
+    protected_workloads: tuple[str, ...] = ()
+
+    @property
+    def is_rolling(self) -> bool:
+        """Whether the upgrade runs batch by batch."""
+        return self.trigger == "kubernetes_version_changed"
+
+    @property
+    def vms(self) -> int:
+        """Number of nodes to re-create."""
+        return sum(pool.vms for pool in self.pools)
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether every batch certainly fits and every drain may evict."""
+        return not self.budgets and not any(pool.failed_batch or pool.scale_in_pools for pool in self.pools)
+
+    @property
+    def drain_hours(self) -> float:
+        """Maximum hours of drains."""
+        return sum(pool.drain_seconds for pool in self.pools) / _SECONDS_PER_HOUR
+
+    @property
+    def lost_pools(self) -> tuple[str, ...]:
+        """Pools without a node, or control planes without quorum, at some time."""
+        return tuple(pool.pool for pool in self.pools if pool.is_lost)
+
+    @property
+    def blocked_pools(self) -> tuple[PoolUpgrade, ...]:
+        """Pools without capacity for a batch."""
+        return tuple(pool for pool in self.pools if pool.failed_batch)
