@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -26,7 +27,12 @@ from nexusform.diagnostics.phrases import format_count, format_first
 from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.domains.whatif.questions.failure import Failure
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
-from nexusform.domains.whatif.workflow.simulation_input import SimulationInput, locate_diagnostics, open_snapshot
+from nexusform.domains.whatif.workflow.simulation_input import (
+    SimulationInput,
+    locate_diagnostics,
+    open_observed_clusters,
+    open_snapshot,
+)
 from nexusform.snapshots.snapshot import ClusterSnapshot, SiteSnapshot, Snapshot
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import get_plan_time
@@ -74,8 +80,19 @@ def run_question(
     """Read the input, answer the question and print the answer or diagnostics. Without `pods`, machines
     only.
     """
-    screen = view_flags.create_screen()
     inputs = open_snapshot(location, flags.plan, has_pods=has_pods)
+    return build_and_write_answer(location, flags, view_flags, inputs, build_answer)
+
+
+def build_and_write_answer(
+    location: CommandContext,
+    flags: AnswerFlags,
+    view_flags: ViewFlags,
+    inputs: SimulationInput,
+    build_answer: Callable[[Snapshot, SimulationInput], Answer],
+) -> int:
+    """Build the answer to a question and print it, or diagnostics."""
+    screen = view_flags.create_screen()
     screen.print_diagnostics(inputs.diagnostics, inputs.sources, is_aside=flags.is_document)
     if inputs.snapshot is None:
         return 1
@@ -278,11 +295,12 @@ SITE_QUESTIONS: Final[Mapping[str, Callable[[Any], int]]] = LazyTable(collect_ta
 
 
 class FailureArguments(Struct, frozen=True, kw_only=True):
-    """Arguments of `simulate failure`: one of the four scopes, the observed machines, or both."""
+    """Arguments of `simulate failure`: one of the five scopes, the observed machines, or both."""
 
     machine: str = declare_text("Lose this machine", metavar="ID")
     rack: str = declare_text("Lose this rack", metavar="ID")
     cluster: str = declare_text("Lose this cluster", metavar="ID")
+    node: str = declare_text("Drain this node of a cluster listed by kubectl", metavar="[CLUSTER/]NAME")
     site: str = declare_text("Lose this site; with * or ?, each rack of each site", metavar="ID|GLOB")
     observed: bool = declare_switch("Lose the machines observed off or not ready, too")
     engine: str = declare_text("Use local processes or dask://HOST:PORT (many sites)", metavar="ENGINE")
@@ -301,17 +319,25 @@ def failure(arguments: FailureArguments) -> int:
     -site=* reads nexusform.sites.hcl and loses each rack of every site, one at a time. Exit code 2
     if a quorum is lost, a pool has no node left, or a node fits nowhere else. Exit code 1 if a site
     fails. -observed starts from the machines off or not ready at the last read: alone, or with
-    -machine or -rack.
+    -machine or -rack. -node drains a node of `data kubernetes_nodes`: evicted pods, their new nodes.
     """
-    lost_names = [name for name in (arguments.machine, arguments.rack, arguments.cluster, arguments.site) if name]
+    scopes = (arguments.machine, arguments.rack, arguments.cluster, arguments.node, arguments.site)
+    lost_names = [name for name in scopes if name]
     if len(lost_names) > 1 or not (lost_names or arguments.observed):
-        raise click.UsageError("Specify exactly one of -machine, -rack, -cluster and -site, or -observed.")
-    if arguments.observed and (arguments.cluster or arguments.site):
+        raise click.UsageError("Specify exactly one of -machine, -rack, -cluster, -node and -site, or -observed.")
+    if arguments.observed and (arguments.cluster or arguments.node or arguments.site):
         raise click.UsageError("-observed can be combined with -machine and -rack only.")
     if {"*", "?"} & set(arguments.site) and "failure" in SITE_QUESTIONS:
         return SITE_QUESTIONS["failure"](arguments)
     if arguments.engine or arguments.workers or arguments.allow_source:
         raise click.UsageError("-engine, -workers and -allow-source need -site=*.")
+
+    location = create_context(arguments.state, arguments.variables)
+    if arguments.node:
+        inputs = open_observed_clusters(location, arguments.answer.plan)
+        return build_and_write_answer(
+            location, arguments.answer, arguments.view, inputs, partial(_simulate_drain, arguments)
+        )
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
@@ -326,9 +352,16 @@ def failure(arguments: FailureArguments) -> int:
 
         return Answer("failure", inputs.origin, report, FAILURE(loss), plays=build_plays)
 
-    return run_question(
-        create_context(arguments.state, arguments.variables), arguments.answer, arguments.view, build_answer
-    )
+    return run_question(location, arguments.answer, arguments.view, build_answer)
+
+
+def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: SimulationInput) -> Answer:
+    """Simulate the drain of the requested node."""
+    from nexusform.domains.whatif.questions.node_drain import find_node, simulate_drain
+    from nexusform.domains.whatif.rendering.node_drain_report import build_drain_document, build_drain_report
+
+    drain = simulate_drain(*require_found(find_node(inputs.pods, arguments.node)))
+    return Answer("failure", inputs.origin, build_drain_report(drain, inputs.origin), build_drain_document(drain))
 
 
 def _simulate_loss(snapshot: Snapshot, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:

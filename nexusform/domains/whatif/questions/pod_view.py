@@ -97,6 +97,38 @@ def build_pods(
     return views
 
 
+def build_observed_pods(
+    things: Iterable[SiteObject], snapshot: Snapshot, registries: Registries, observations: ClusterObservations
+) -> Mapping[str, ClusterPods]:
+    """Build the pods of every cluster listed by kubectl, by cluster id, with all of its workloads."""
+    ordered_things = sorted(things, key=lambda thing: thing.creation)
+    attributes = {str(thing.address): thing.attributes for thing in ordered_things}
+    sources = _collect_sources(ordered_things)
+    clusters = {cluster.id: cluster for cluster in snapshot.list_clusters() if cluster.kind is not OwnerKind.VM}
+    views: dict[str, ClusterPods] = {}
+    for cluster_id in observations.clusters:
+        nodes = NodeCluster(cluster_id, cluster_id, "", ())
+        if cluster_id in clusters:
+            nodes = _build_node_cluster(clusters[cluster_id], attributes, registries)
+        observed = observations.bind_cluster(cluster_id, nodes, sources.placed.get(cluster_id, {}).keys())
+        pods = _build_cluster_pods(nodes, sources, observed)
+        views[cluster_id] = replace(pods, workloads=(*pods.workloads, *_build_other_workloads(pods)))
+    return views
+
+
+def _build_other_workloads(pods: ClusterPods) -> Iterable[Workload]:
+    """Build a workload for each controller without a manifest, from its pods."""
+    own_keys = {workload.key for workload in pods.workloads}
+    pods_by_key: dict[str, list[ExistingPod]] = {}
+    for pod in pods.existing:
+        if pod.workload not in own_keys:
+            pods_by_key.setdefault(pod.workload, []).append(pod)
+    for key, own_pods in pods_by_key.items():
+        namespace, kind, name = key.split("/", 2)
+        if kind not in ("Terminating", "DaemonSet"):  # they are not placed again
+            yield Workload(kind, namespace, name, len(own_pods), own_pods[0].spec)
+
+
 class _PodSources(Struct, frozen=True):
     """Sources of pods: manifests of the hub, direct manifests and placed manifests by cluster id, and pod
     locations by cluster id and workload.

@@ -21,6 +21,7 @@ from nexusform.domains.whatif.questions.pod_view import (
     NO_OBSERVATIONS,
     ClusterObservations,
     build_observations_after,
+    build_observed_pods,
     build_pods,
 )
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
@@ -91,6 +92,15 @@ def open_fleet(location: CommandContext, plan_path: str = "") -> tuple[FleetSnap
         problem = build_error("nothing-to-simulate", detail)
         return None, replace(source, diagnostics=(*source.diagnostics, problem))
     return fleet, source
+
+
+def open_observed_clusters(location: CommandContext, plan_path: str = "") -> SimulationInput:
+    """Read the clusters listed by kubectl and their pods, in the state or after a saved plan."""
+    source = _read_plan_input(plan_path, location) if plan_path else _read_state_input(location)
+    if source.snapshot is None:
+        return source
+    pods = build_observed_pods(source.things, source.snapshot, build_registries(), source.observations)
+    return replace(source, pods=pods)
 
 
 def open_snapshot(location: CommandContext, plan_path: str = "", *, has_pods: bool = True) -> SimulationInput:

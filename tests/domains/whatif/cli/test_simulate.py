@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
+from tests.domains.pods.importers import cluster_objects
 
 MAIN = """
 resource "nexus_site" "lab" {}
@@ -312,3 +313,80 @@ def test_a_simulation_of_a_fleet_needs_one(
     monkeypatch.chdir(lab)
     assert run_command_line(["simulate", "fleet", "-leave=a"]) == 1
     assert "There is no fleet_member_cluster in state serial" in capsys.readouterr().err
+
+
+KUBECTL_CLUSTER = """
+resource "fleet_member_cluster" "m1" {
+  resources {
+    total = { cpu = "16" }
+  }
+}
+
+data "kubernetes_nodes" "a" {
+  files      = ["cluster.json"]
+  cluster_id = "m1"
+}
+"""
+
+
+@pytest.fixture
+def drain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Drains a node of a cluster with these objects, without a site."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    (tmp_path / "main.nf.hcl").write_text(KUBECTL_CLUSTER)
+
+    def drained(name: str, *objects: dict[str, Any], code: int = 0, flags: tuple[str, ...] = ()) -> str:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+        (tmp_path / "cluster.json").write_bytes(cluster_objects.printed(namespace, *objects))
+        assert run_command_line(["simulate", "failure", f"-node={name}", *flags]) == code, capsys.readouterr()
+        captured = capsys.readouterr()
+        return captured.out if "-format=json" in flags else re.sub(r"\s+", " ", captured.out + captured.err)
+
+    return drained
+
+
+def replica(name: str, on: str, cpu: str = "2") -> dict[str, Any]:
+    labels = {"app": "web", "pod-template-hash": "5d"}
+    return cluster_objects.pod(name, on, cpu, owner=("ReplicaSet", "web-5d"), labels=labels)
+
+
+TWO_NODES = (cluster_objects.node("n0", "4"), cluster_objects.node("n1", "4"))
+
+
+def test_a_drain_places_the_pods_of_a_kubectl_cluster_again(drain: Any) -> None:
+    daemon = cluster_objects.pod("agent-x", "n0", "1", owner=("DaemonSet", "agent"))
+    objects = (*TWO_NODES, replica("web-5d-a", "n0"), replica("web-5d-b", "n1"), daemon)
+    text = drain("n0", *objects)
+    assert "1 pod to evict; 1 of them get another node; no workload loses capacity." in text
+    assert "agent" not in text
+    answer = document(drain("m1/n0", *objects, flags=("-format=json",)))
+    [workload] = answer["workloads"]
+    assert (workload["workload"], workload["outcome"]) == ("default/Deployment/web", "kept")
+    assert [(move["from"], move["to"]) for move in workload["pods"]] == [("n0", "n1")]
+
+
+def test_a_drain_without_capacity_elsewhere_is_a_finding(drain: Any) -> None:
+    objects = (*TWO_NODES, replica("web-5d-a", "n0", "3"), replica("web-5d-b", "n1", "3"))
+    text = drain("n0", *objects, code=2)
+    assert "capacity drops for default/Deployment/web" in text
+    assert "Insufficient cpu" in text
+
+
+def test_a_drain_waits_for_a_budget(drain: Any) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    text = drain("n0", *TWO_NODES, replica("web-5d-a", "n0"), replica("web-5d-b", "n1"), budget, code=2)
+    assert "the drain waits for default/web" in text
+
+
+def test_an_unknown_node_is_named_with_the_known_ones(drain: Any) -> None:
+    assert "Known: m1/n0 and m1/n1" in drain("n7", *TWO_NODES, code=1)
+
+
+def test_an_empty_node_has_no_pod_to_evict(drain: Any) -> None:
+    assert "No pod to evict runs there." in drain("n0", *TWO_NODES)
