@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -54,13 +54,14 @@ MAXIMUM_IDLE: Final = 19  # times the parallelism: maximum of idle steps that do
 class ExecutionOptions(Struct, frozen=True):
     """Options of apply. `parallelism` steps run at a time; `fail_fast`: the first failure stops the remaining
     steps; `should_stop` is called before every step; `waits_for_user`: a user is present for actions that a
-    provider cannot do.
+    provider cannot do. `write_only` are write-only arguments by address.
     """
 
     parallelism: int = 10
     fail_fast: bool = False
     should_stop: Callable[[], bool] = lambda: False
     waits_for_user: bool = False
+    write_only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class ApplyResult(Struct, frozen=True):
@@ -197,7 +198,7 @@ class _Execution:
         self._options = options
         self._graph = _WaitGraph.build_graph(self._steps)
         self._depth = max(options.parallelism, 1)
-        self._context = RunContext(options.waits_for_user, options.should_stop)
+        self._context = RunContext(options.waits_for_user, options.should_stop, options.write_only)
         self._operations = recorder.list_operations()
         self._workers: Workers[ProviderCall, ChangeResult | None, StepProgress] = Workers(
             max(options.parallelism, 1), call_provider, _is_idle

@@ -64,10 +64,13 @@ def build_object_state(change: Change, attributes: Mapping[str, Any], *, is_tain
 
 
 class RunContext(Struct, frozen=True):
-    """Context of the run for providers: whether a user is present, and whether to end soon."""
+    """Context of the run for providers: whether a user is present, whether to end soon, and the write-only
+    arguments by address.
+    """
 
     waits_for_user: bool = False
     should_stop: Callable[[], bool] = lambda: False
+    write_only: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class ProviderCall(Struct, frozen=True):
@@ -156,6 +159,7 @@ def get_deposed_key(step: Step, change: Change) -> str:
 
 def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) -> ChangeResult | None:
     """Call the provider, which reports progress meanwhile; None after a delete. Raises ProviderProblem."""
+    write_only = call.context.write_only.get(str(call.change.address), {})
     request = ChangeRequest(
         call.key,
         str(call.change.address),
@@ -171,7 +175,8 @@ def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) ->
         call.note,
         call.change.ignored_paths,
         planned_note=call.change.private or {},
-        is_sensitive=bool(call.change.sensitive_after),
+        is_sensitive=bool(call.change.sensitive_after or write_only),
+        write_only=write_only,
     )
     if call.step.kind is StepKind.CREATE:
         return call.provider.create(request)

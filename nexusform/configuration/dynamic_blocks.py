@@ -208,6 +208,8 @@ def _describe_not_iterable(value: Value) -> str:
     if not isinstance(value.type, (ListType, SetType, MapType, TupleType, ObjectType)):
         kind = describe_type(value.type)
         return f"Cannot use a {kind} value in for_each. An iterable collection is required."
+    if value.is_ephemeral:
+        return "Cannot use an ephemeral value in for_each: the number of blocks would reveal it."
     if value.is_sensitive:
         return (
             "Cannot use a sensitive value in for_each: the number of blocks would reveal it. If the value "
@@ -229,8 +231,9 @@ def evaluate_label(expression: Expression, scope: Scope) -> tuple[str | None, li
     reason = ""
     if value.is_null:
         reason = "Cannot use a null value as a dynamic block label."
-    elif value.is_sensitive:
-        reason = "Cannot use a sensitive value as a dynamic block label."
+    elif value.marks:
+        kind = "an ephemeral" if value.is_ephemeral else "a sensitive"
+        reason = f"Cannot use {kind} value as a dynamic block label."
     else:
         try:
             return str(convert_value(value, STRING).raw), problems

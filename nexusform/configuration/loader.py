@@ -32,7 +32,6 @@ from nexusform.configuration.unread_files import (
     list_unread_values,
 )
 from nexusform.configuration.variable_values import (
-    DEFAULT,
     Assignment,
     Origin,
     parse_environment,
@@ -136,7 +135,7 @@ def read_variables(
     if has_errors(problems):
         # Variables assigned by an unreadable file are not reported as missing.
         new_problems = [problem for problem in new_problems if problem.id != "no-value-for-required-variable"]
-    defaulted = [name for name, (_, origin) in values.items() if origin.text == DEFAULT]
+    defaulted = [name for name, (_, origin) in values.items() if origin.is_default]
     unread = list_unread_values(defaulted, environment, names)
     return values, [*problems, *new_problems, *(build_warning("values-not-read", sentence) for sentence in unread)]
 

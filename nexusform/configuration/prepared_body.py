@@ -46,11 +46,12 @@ from nexusform.values.value import UNKNOWN, Refinement
 
 
 class EvaluationNotes:
-    """Notes of an evaluation besides the values."""
+    """Notes of an evaluation besides the values. Ephemeral values are errors unless `allows_ephemeral`."""
 
-    __slots__ = ("problems", "refinements", "sensitive")
+    __slots__ = ("allows_ephemeral", "problems", "refinements", "sensitive")
 
-    def __init__(self) -> None:
+    def __init__(self, *, allows_ephemeral: bool = False) -> None:
+        self.allows_ephemeral = allows_ephemeral
         self.problems: list[Diagnostic] = []
         self.sensitive: list[Path] = []
         self.refinements: list[tuple[Path, Refinement]] = []
@@ -106,13 +107,15 @@ class PreparedBody:
         """Return whether the body has this argument."""
         return name in self._arguments
 
-    def evaluate(self, scope: Scope) -> tuple[dict[str, Any], tuple[Path, ...], list[Diagnostic]]:
+    def evaluate(
+        self, scope: Scope, *, allows_ephemeral: bool = False
+    ) -> tuple[dict[str, Any], tuple[Path, ...], list[Diagnostic]]:
         """Return the values as plain data by name, the paths of sensitive parts, and the problems.
 
         Absent and null arguments have their default or None; computed ones are omitted. Unknown or invalid
         values are UNKNOWN.
         """
-        notes = EvaluationNotes()
+        notes = EvaluationNotes(allows_ephemeral=allows_ephemeral)
         values = self.fill(scope, notes)
         return values, tuple(notes.sensitive), notes.problems
 
@@ -136,7 +139,9 @@ class PreparedBody:
         """Evaluate the varying arguments into the values. Return the names of those that are null."""
         nulls: set[str] = set()
         for argument in self._varying_arguments:
-            plain_value, sensitive, refinements, problems = argument.evaluate(scope)
+            plain_value, sensitive, refinements, problems = argument.evaluate(
+                scope, allows_ephemeral=notes.allows_ephemeral
+            )
             name = argument.attribute.name
             if problems:
                 notes.problems.extend(problems)
@@ -263,7 +268,7 @@ class BlockGroup:
         scopes, problems = build_iterator_scopes(item.dynamic, scope)
         notes.problems.extend(problems)
         if scopes is None:
-            separate_notes = EvaluationNotes()
+            separate_notes = EvaluationNotes(allows_ephemeral=notes.allows_ephemeral)
             item.body.fill(build_unknown_scope(item.dynamic, scope), separate_notes)
             notes.problems.extend(separate_notes.problems)
             return False
@@ -452,7 +457,9 @@ class Argument:
         """Span of the value."""
         return self.attribute.expression.span
 
-    def evaluate(self, scope: Scope) -> tuple[Any, tuple[Path, ...], Refinements, list[Diagnostic]]:
+    def evaluate(
+        self, scope: Scope, *, allows_ephemeral: bool = False
+    ) -> tuple[Any, tuple[Path, ...], Refinements, list[Diagnostic]]:
         """Return the value as plain data of the schema's type, the paths of sensitive parts, refinements of
         unknown parts, and problems.
 
@@ -472,11 +479,21 @@ class Argument:
                 )
                 return UNKNOWN, _NO_PATHS, (), [*problems, type_problems]
         plain_value, sensitive = convert_to_plain(value)
+        if sensitive and not (allows_ephemeral or self.schema.write_only) and value.has_ephemeral:
+            return UNKNOWN, _NO_PATHS, (), [*problems, _report_ephemeral_value(self.attribute.name, self.span)]
         if self._has_constraints and plain_value is not None and plain_value is not UNKNOWN:
             new_problems = check_value(self.schema, self.attribute.name, plain_value, self.span, hidden=bool(sensitive))
             if new_problems:
                 return UNKNOWN, sensitive, (), [*problems, *new_problems]
         return plain_value, sensitive, list_refinements(value), problems
+
+
+def _report_ephemeral_value(name: str, span: Span) -> Diagnostic:
+    detail = (
+        f'Ephemeral values are not valid for "{name}", because it is saved in the state. Use a write-only argument, '
+        "or wrap the value in ephemeralasnull()."
+    )
+    return build_error("invalid-use-of-ephemeral-value", detail, span)
 
 
 @lru_cache(maxsize=256)

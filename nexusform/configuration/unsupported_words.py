@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_EPHEMERAL: Final = (
-    "Ephemeral values (Terraform 1.10, OpenTofu 1.11) are not supported. Use sensitive = true and encryption."
-)
 _STACK: Final = "Stacks (Terraform 1.13) are not supported. Plan many sites with `nexusform sites`."
 
 # Advice by word.
@@ -15,7 +12,7 @@ ROOT_WORDS: Final[Mapping[str, str]] = {
     "terraform": 'Write settings in a block of type "nexusform".',
     "ephemeral": (
         "Ephemeral resources (Terraform 1.10, OpenTofu 1.11) are not supported: nexusform keeps every resource in its "
-        "state. Pass secrets in sensitive variables."
+        "state. Pass secrets in ephemeral variables."
     ),
     "action": "Actions (Terraform 1.14) are not supported. Run the command after `nexusform apply`.",
     "list": "Queries (Terraform 1.14) are not supported. Import existing objects with `nexusform import -from=DIR`.",
@@ -24,14 +21,10 @@ ROOT_WORDS: Final[Mapping[str, str]] = {
     "stack": _STACK,
 }
 VARIABLE_WORDS: Final[Mapping[str, str]] = {
-    "const": (
-        "Constant variables (Terraform 1.15, OpenTofu 1.12) are not supported. Write module sources as literals."
-    ),
-    "ephemeral": _EPHEMERAL,
+    "const": ("Constant variables (Terraform 1.15, OpenTofu 1.12) are not supported. Write module sources as literals.")
 }
 OUTPUT_WORDS: Final[Mapping[str, str]] = {
-    "ephemeral": _EPHEMERAL,
-    "type": "Types of outputs (Terraform 1.15) are not supported. Convert the value, for example with tolist().",
+    "type": "Types of outputs (Terraform 1.15) are not supported. Convert the value, for example with tolist()."
 }
 LIFECYCLE_WORDS: Final[Mapping[str, str]] = {
     "action_trigger": ROOT_WORDS["action"],

@@ -27,12 +27,17 @@ from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, Type
 from nexusform.values.value import NULL, Value
 
 VARIABLE_SCHEMA = BodySchema(
-    attributes=dict.fromkeys(("type", "default", "description", "sensitive", "nullable", "deprecated"), False),
+    attributes=dict.fromkeys(
+        ("type", "default", "description", "sensitive", "ephemeral", "nullable", "deprecated"), False
+    ),
     blocks={"validation": ()},
     unsupported=VARIABLE_WORDS,
 )
 OUTPUT_SCHEMA = BodySchema(
-    attributes={"value": True, "description": False, "sensitive": False, "depends_on": False, "deprecated": False},
+    attributes={
+        "value": True,
+        **dict.fromkeys(("description", "sensitive", "ephemeral", "depends_on", "deprecated"), False),
+    },
     blocks={"precondition": ()},
     unsupported=OUTPUT_WORDS,
 )
@@ -69,6 +74,7 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
         span=block.header_span,
         is_typed="type" in arguments,
         deprecated=evaluate_text(arguments.get("deprecated"), problems) or "",
+        ephemeral=evaluate_flag(arguments.get("ephemeral"), problems, default=False),
     )
 
 
@@ -159,6 +165,7 @@ def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
         preconditions=preconditions,
         span=block.header_span,
         deprecated=deprecated,
+        ephemeral=evaluate_flag(arguments.get("ephemeral"), problems, default=False),
     )
 
 

@@ -28,7 +28,7 @@ from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.syntax.positions import describe_span as place_of
 from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.schemas.value_types import STRING, PrimitiveType, describe_type
-from nexusform.values.value import SENSITIVE, Value, build_string, build_unknown
+from nexusform.values.value import Value, build_string, build_unknown
 
 ENVIRONMENT_PREFIX = "NF_VAR_"
 DEFAULT: Final = "default"
@@ -42,6 +42,11 @@ class Origin(Struct, frozen=True):
 
     text: str
     span: Span | None = None
+
+    @property
+    def is_default(self) -> bool:
+        """True if nothing set the variable."""
+        return self.text == DEFAULT
 
 
 class Assignment(Struct, frozen=True):
@@ -193,7 +198,7 @@ def _resolve_variable(
             problems.append(report_deprecated_variable(variable, origin.span))
         value, new_problems = _convert_assignment(variable, assignment)
         problems.extend(
-            _redact_sensitive_problems(variable, assignment, new_problems) if variable.sensitive else new_problems
+            _redact_sensitive_problems(variable, assignment, new_problems) if variable.marks else new_problems
         )
         if not has_errors(new_problems) and value.is_null and not variable.nullable:
             value, origin = variable.default, Origin(DEFAULT, variable.span)
@@ -207,21 +212,22 @@ def _resolve_variable(
         )
         problems.append(build_error("no-value-for-required-variable", detail, variable.span))
         value = build_unknown(variable.type)
-    return (value.add_marks(SENSITIVE) if variable.sensitive else value), origin
+    return value.add_marks(variable.marks), origin
 
 
 def _redact_sensitive_problems(
     variable: Variable, assignment: Assignment, problems: list[Diagnostic]
 ) -> list[Diagnostic]:
-    """Redact the problems of a sensitive variable's value: neither its line nor its content."""
+    """Redact the problems of a sensitive or ephemeral variable's value: neither its line nor its content."""
     if not problems:
         return []
     span = assignment.origin.span
+    word = "sensitive" if variable.sensitive else "ephemeral"
     source = place_of(span) if span is not None else assignment.origin.text
     detail = (
         f"The given value (from {source}) is not suitable for var.{variable.name} declared at "
         f"{place_of(variable.span)}: {describe_type(variable.type, constraint=True)} required. The value "
-        "is hidden because it is sensitive."
+        f"is hidden because it is {word}."
     )
     return [build_error("invalid-value-for-input-variable", detail, variable.span)]
 

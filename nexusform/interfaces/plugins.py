@@ -226,6 +226,8 @@ class ResourceType(Struct, frozen=True):
     member; None if its note does not contain them. `concurrent_types` are types with objects that complete
     only after those of this type that refer to them (a run continues when its approval is granted): in an
     apply both start together.
+    `split_write_only(arguments)` returns arguments with the parts of write-only arguments that plan and state
+    contain, and problems without any of their text. Types with write-only arguments have it.
     """
 
     name: str
@@ -248,6 +250,7 @@ class ResourceType(Struct, frozen=True):
     placement_kinds: tuple[str, ...] = ()
     list_applied_objects: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Any] | None = None
     concurrent_types: tuple[str, ...] = ()
+    split_write_only: Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[Problem]]] | None = None
 
     @property
     def noun(self) -> str:
@@ -344,6 +347,7 @@ class ChangeRequest(Struct, frozen=True):
     are arguments with other managers. For dry runs, `replaced_attributes` are those of an object deleted
     before this one is created, and `skip_reason` is why it cannot be validated, or "". `planned_note` is the
     private note of the object after the plan. `is_sensitive`: no value of the object may be in a message.
+    `write_only` are its write-only arguments.
     """
 
     key: ObjectKey
@@ -363,6 +367,7 @@ class ChangeRequest(Struct, frozen=True):
     skip_reason: str = ""
     planned_note: Mapping[str, Any] = field(default_factory=dict)
     is_sensitive: bool = False
+    write_only: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ChangeResult(Struct, frozen=True):

@@ -69,7 +69,8 @@ class ConversionProblem(Exception):
 
 
 def convert_to_plain(value: Value) -> tuple[Plain, tuple[Path, ...]]:
-    """Convert the value to plain data. Return it, and the paths of the sensitive parts (`()` for the whole).
+    """Convert the value to plain data. Return it, and the paths of the sensitive and ephemeral parts (`()` for
+    the whole).
 
     Parts below a sensitive part are not listed again.
     """
@@ -126,7 +127,7 @@ def convert_number(raw: int | Fraction) -> int | float | Fraction:
 
 
 def _collect_sensitive(value: Value, path: Path, paths: list[Path]) -> None:
-    if value.is_sensitive:
+    if value.marks:
         paths.append(path)
     elif value.has_marks:
         parts = value.raw.items() if isinstance(value.raw, dict) else enumerate(value.raw)

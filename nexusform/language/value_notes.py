@@ -27,9 +27,9 @@ _MAX_NOTES: Final = 8
 
 
 def describe_value(value: Value) -> str:
-    """Describe the value in a few words; sensitive ones are not displayed."""
-    if value.is_sensitive:
-        return "has a sensitive value"
+    """Describe the value in a few words; sensitive and ephemeral ones are not displayed."""
+    if value.marks:
+        return "has an ephemeral value" if value.is_ephemeral else "has a sensitive value"
     if value.raw is UNKNOWN:
         if value.type is DYNAMIC:
             return "will be known only after apply"

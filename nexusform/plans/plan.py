@@ -1,6 +1,4 @@
-"""The plan: everything apply needs and everything a reviewer sees. Frozen data without behaviour beyond
-counting.
-"""
+"""The plan: everything apply needs and everything a reviewer sees. Frozen data, no behaviour beyond counting."""
 
 from __future__ import annotations
 
@@ -338,7 +336,7 @@ class Basis(Struct, frozen=True):
     `states` are the states of other configurations: lineage and serial by the address of the data block.
     `answers` are server responses to data sources, by question: re-planning uses the same. `confined` is
     "yes" or "no", "" if unknown, and `allowed_prefixes` are the address prefixes that were allowed:
-    re-evaluation has the same restrictions.
+    re-evaluation has the same restrictions. `ephemeral_variables` were set; apply needs them again.
     """
 
     commit: str = ""
@@ -348,6 +346,7 @@ class Basis(Struct, frozen=True):
     answers: Mapping[str, str] = field(default_factory=dict)
     confined: str = ""
     allowed_prefixes: tuple[str, ...] = ()
+    ephemeral_variables: tuple[str, ...] = ()
 
 
 class SeparationViolation(Struct, frozen=True):

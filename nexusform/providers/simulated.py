@@ -86,6 +86,9 @@ def parse_fault(block: Mapping[str, Any]) -> Fault:
     address = str(block["address"])
     pattern = re.compile(".*".join(re.escape(part) for part in address.split("*")), re.DOTALL)
     times = block.get("times")
+    answer = block.get("answer") or {}
+    if not isinstance(answer, Mapping):
+        raise ProviderProblem('fault: answer must be an object such as { name = "b" }.')
     return Fault(
         pattern=pattern,
         operation=operation,
@@ -93,7 +96,7 @@ def parse_fault(block: Mapping[str, Any]) -> Fault:
         delay=parse_delay(str(block.get("delay") or "0s")),
         times=1 if times is None else int(times),
         after_effect=bool(block.get("after_effect")),
-        answer=tuple((parse_path(path), value) for path, value in (block.get("answer") or {}).items()),
+        answer=tuple((parse_path(path), value) for path, value in answer.items()),
     )
 
 

@@ -56,7 +56,8 @@ class AttributeSchema(Struct, frozen=True):
     computed attributes that contain parts of the value: they are sensitive if it is. `refers_to` are the
     referenced objects: apply creates those first and removes them last, for references and literal ids alike.
     `observed`: read from the site, never planned; an argument, if optional, only under provider simulated.
-    `instead` is the advice for a configured computed attribute.
+    `instead` is the advice for a configured computed attribute. `write_only`: sent, but in no plan, state or
+    journal; may be ephemeral.
     """
 
     type: Type
@@ -79,6 +80,7 @@ class AttributeSchema(Struct, frozen=True):
     refers_to: ObjectReference | None = None
     observed: bool = False
     instead: str = ""
+    write_only: bool = False
 
     @property
     def is_configurable(self) -> bool:
@@ -107,6 +109,11 @@ class BlockSchema(Struct, frozen=True):
     blocks: Mapping[str, NestedBlock] = field(default_factory=dict)
     description: str = ""
     lengths: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def write_only_names(self) -> tuple[str, ...]:
+        """Names of its write-only arguments."""
+        return tuple(name for name, attribute in self.attributes.items() if attribute.write_only)
 
     def __hash__(self) -> int:
         return id(self)

@@ -9,7 +9,7 @@ PUBLIC = {
     "value": (
         "add_refinement build_boolean build_null build_number build_object build_prefix build_set "
         "build_string build_tuple build_unknown collect_marks combine_refinements compute_order_key "
-        "DYNAMIC_UNKNOWN EMPTY_TUPLE FALSE get_refinement is_refinement_met NO_MARKS NO_REFINEMENT "
+        "DYNAMIC_UNKNOWN EMPTY_TUPLE EPHEMERAL FALSE get_refinement is_refinement_met NO_MARKS NO_REFINEMENT "
         "NOT_NULL NULL Refinement remove_all_marks SENSITIVE TRUE UNKNOWN Unknown Value"
     ),
 }

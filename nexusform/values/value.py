@@ -54,6 +54,7 @@ UNKNOWN: Final = Unknown()
 
 NO_MARKS: Final[frozenset[str]] = frozenset()
 SENSITIVE: Final[frozenset[str]] = frozenset({"sensitive"})
+EPHEMERAL: Final[frozenset[str]] = frozenset({"ephemeral"})
 
 _NOT_COMPUTED: Final = -1
 _HAS_UNKNOWN: Final = 1
@@ -115,6 +116,16 @@ class Value:
     def is_sensitive(self) -> bool:
         """True if the value as a whole is sensitive."""
         return "sensitive" in self.marks
+
+    @property
+    def is_ephemeral(self) -> bool:
+        """True if the value as a whole is ephemeral: it may not be saved."""
+        return "ephemeral" in self.marks
+
+    @property
+    def has_ephemeral(self) -> bool:
+        """True if it or any part of it is ephemeral."""
+        return self.has_marks and "ephemeral" in collect_marks(self)
 
     @property
     def is_wholly_known(self) -> bool:

@@ -199,3 +199,5 @@ def test_durations_and_paths() -> None:
         parse_path("a..b")
     with pytest.raises(ProviderProblem, match="operation must be one of"):
         make_provider({"fault": [fault() | {"operation": "burn"}]}, ".", ExitStack())
+    with pytest.raises(ProviderProblem, match="answer must be an object"):
+        make_provider({"fault": [fault() | {"answer": "text"}]}, ".", ExitStack())

@@ -11,7 +11,7 @@ from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, JsonBody, Traversal
 from nexusform.resources.address import AddressPattern, ConfigAddress, Mode
 from nexusform.schemas.value_types import Type
-from nexusform.values.value import Value
+from nexusform.values.value import EPHEMERAL, NO_MARKS, SENSITIVE, Value
 
 AnyBody: TypeAlias = Body | JsonBody
 
@@ -24,11 +24,17 @@ class Condition(Struct, frozen=True):
     span: Span
 
 
+def get_declared_marks(*, sensitive: bool, ephemeral: bool) -> frozenset[str]:
+    """Return the marks of a declaration."""
+    return (SENSITIVE if sensitive else NO_MARKS) | (EPHEMERAL if ephemeral else NO_MARKS)
+
+
 class Variable(Struct, frozen=True):
     """`variable` block. `type` contains optional attributes and their defaults; `default` None means
     required.
 
     `is_typed`: a type is declared, even if it is `any`. `deprecated` is the message for users, "" for none.
+    The value of an `ephemeral` variable is in no plan, state or journal.
     """
 
     name: str
@@ -41,6 +47,12 @@ class Variable(Struct, frozen=True):
     span: Span
     is_typed: bool = True
     deprecated: str = ""
+    ephemeral: bool = False
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """Marks of its value."""
+        return get_declared_marks(sensitive=self.sensitive, ephemeral=self.ephemeral)
 
 
 class Local(Struct, frozen=True):
@@ -62,6 +74,12 @@ class Output(Struct, frozen=True):
     preconditions: tuple[Condition, ...]
     span: Span
     deprecated: str = ""
+    ephemeral: bool = False
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """Marks of its value."""
+        return get_declared_marks(sensitive=self.sensitive, ephemeral=self.ephemeral)
 
 
 class Lifecycle(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.json_data.plain_data import ConversionProblem
@@ -33,7 +33,7 @@ from nexusform.schemas.value_types import (
     describe_type,
     has_dynamic,
 )
-from nexusform.values.value import FALSE, SENSITIVE, TRUE, UNKNOWN, Value
+from nexusform.values.value import EPHEMERAL, FALSE, SENSITIVE, TRUE, UNKNOWN, Value
 
 
 def _build_converter(target: Type) -> Callable[[Value], Value]:
@@ -44,7 +44,7 @@ def _build_converter(target: Type) -> Callable[[Value], Value]:
             # Describe why a value cannot be converted, without sensitive content.
             name = describe_type(target, constraint=True)
             if value.type == STRING and isinstance(target, PrimitiveType) and isinstance(value.raw, str):
-                description = "the sensitive text" if value.is_sensitive else quote_text(value.raw)
+                description = "the hidden text" if value.marks else quote_text(value.raw)
                 requirement = (
                     "given string must be a decimal representation of a number"
                     if target is NUMBER
@@ -106,6 +106,19 @@ def _get_own_type(arguments: Sequence[Value]) -> Type:
 
 def _remove_sensitivity(value: Value) -> Value:
     return Value(value.type, value.raw, value.marks - SENSITIVE)
+
+
+def _replace_ephemeral(value: Value) -> Value:
+    """Replace the ephemeral parts of a value by null."""
+    if not value.has_ephemeral:
+        return value
+    if value.is_ephemeral:
+        return Value(value.type, None, value.marks - EPHEMERAL)
+    if isinstance(value.raw, dict):
+        raw: Any = {name: _replace_ephemeral(part) for name, part in value.raw.items()}
+    else:
+        raw = tuple(_replace_ephemeral(part) for part in value.raw)
+    return Value(value.type, raw, value.marks)
 
 
 def _is_sensitive(value: Value) -> Value:
@@ -216,10 +229,10 @@ FUNCTIONS: Final = (
     ),
     Function(
         "ephemeralasnull",
-        "The value itself: nexusform has no ephemeral values.",
+        "The value with null instead of each ephemeral part.",
         (_build_parameter("a value"),),
         _get_own_type,
-        lambda v: v,
+        _replace_ephemeral,
         (Example('ephemeralasnull("x")', '"x"'),),
         may_be_null=True,
     ),

@@ -31,6 +31,7 @@ from nexusform.planning.modules.conditions import check_variables, evaluate_curr
 from nexusform.planning.modules.outputs import (
     RootOutputs,
     collect_variable_values,
+    list_ephemeral_variables,
     list_inventories_read,
     plan_current_outputs,
 )
@@ -470,6 +471,7 @@ def _complete_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagn
         plan,
         diagnostics=tuple(unique),
         variables=collect_variable_values(request),
+        basis=replace(plan.basis, ephemeral_variables=list_ephemeral_variables(request)),
         refreshed_objects=refreshed_objects,
         lineage=state.lineage,
         serial=state.serial,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.configuration.prepared_body import EvaluationNotes
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, has_errors
+from nexusform.documents.scalars import list_scalars
 from nexusform.interfaces.plugins import UNFINISHED_KEY
-from nexusform.json_data.plain_data import Path
+from nexusform.json_data.plain_data import Path, convert_to_plain
 from nexusform.planning.instances.difference import (
     apply_ignore_changes,
     find_null_elements,
@@ -20,6 +22,7 @@ from nexusform.planning.instances.instance import SENSITIVE_PLACEMENT, UNKNOWN_P
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting, find_schema
 from nexusform.schemas.value_types import MapType
+from nexusform.values.value import UNKNOWN
 
 
 def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagnostic]:
@@ -31,9 +34,10 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     scope = evaluation.build_scope(instance.module, instance.repetition)
     remarks = EvaluationNotes()
     arguments = instance.prepared.fill(scope, remarks)
+    hidden_problems = _split_write_only(instance, arguments, remarks, evaluation)
     instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
     diagnostics = [_add_instance(instance, problem) for problem in remarks.problems]
-    diagnostics += _report_null_elements(instance, arguments)
+    diagnostics += [*hidden_problems, *_report_null_elements(instance, arguments)]
     files = evaluation.settings.files
     if resource_type.unpack is not None and files is not None:
         unpacked, problems = resource_type.unpack(arguments, files)
@@ -70,6 +74,44 @@ def _add_instance(instance: Instance, problem: Diagnostic) -> Diagnostic:
     """Return the diagnostic with the instance and its block, where it has none itself."""
     block = instance.block.header if instance.block is not None else ""
     return replace(problem, address=problem.address or str(instance.address), block=problem.block or block)
+
+
+# Shorter texts occur in names by chance.
+_MINIMUM_SECRET_LENGTH: Final = 4
+
+
+def _split_write_only(
+    instance: Instance, arguments: dict[str, Any], notes: EvaluationNotes, evaluation: Evaluation
+) -> list[Diagnostic]:
+    """Replace write-only arguments by their parts for plan and state. Those may not contain ephemeral texts."""
+    split = instance.type.split_write_only
+    if split is None:
+        return []
+    names = instance.type.schema.write_only_names
+    public, problems = split(arguments)
+    arguments |= {**public, **dict.fromkeys(names)}
+    notes.sensitive = [path for path in notes.sensitive if path[0] not in names]
+    notes.refinements = [pair for pair in notes.refinements if pair[0][0] not in names]
+    for name in _find_exposed_variables(public, evaluation):
+        arguments.update(dict.fromkeys(public, UNKNOWN))
+        detail = (
+            f'A name or label of this object contains the ephemeral variable "{name}", and every plan shows those. Use '
+            "values that are not ephemeral there."
+        )
+        problems = [Problem((names[0],), "invalid-use-of-ephemeral-value", detail)]
+    return [instance.build_diagnostic(problem) for problem in problems]
+
+
+def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
+    """Yield the names of ephemeral root variables with a text that occurs in these values."""
+    text = "\n".join(str(value) for value in public.values())
+    for name, value in evaluation.settings.variables.items() if text else ():
+        declared = evaluation.settings.configuration.root.variables.get(name)
+        if declared is None or not declared.ephemeral:
+            continue
+        secrets = (str(scalar) for _, scalar in list_scalars(convert_to_plain(value)[0]))
+        if any(len(secret) >= _MINIMUM_SECRET_LENGTH and secret in text for secret in secrets):
+            yield name
 
 
 def _report_null_elements(instance: Instance, arguments: dict[str, Any]) -> list[Diagnostic]:

@@ -42,6 +42,8 @@ def evaluate_condition(condition: Condition, evaluation: Evaluation, scope: Scop
     text = "This check failed, but has an invalid error message as described in the other messages."
     if message is not None and isinstance(message.raw, str):
         text = "(sensitive value)" if message.has_marks else message.raw
+        if message.has_ephemeral:
+            text = "The message refers to ephemeral values, so it is not shown. Wrap them in ephemeralasnull()."
     return "fail", text
 
 

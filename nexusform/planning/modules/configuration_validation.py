@@ -26,7 +26,7 @@ from nexusform.planning.vm_planning.site_plans import collect_vm_skus
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, ModuleStep
 from nexusform.scheduling.site_inventory import Inventory
-from nexusform.values.value import Value, build_unknown
+from nexusform.values.value import EPHEMERAL, Value, build_unknown
 
 
 def validate_configuration(request: PlanRequest) -> list[Diagnostic]:
@@ -102,7 +102,8 @@ class _ModuleValidator(Struct, frozen=True):
         problems: list[Diagnostic] = []
         if is_child_module:
             for name, declared in module.variables.items():
-                evaluation.set_variable(self.instance, name, build_unknown(declared.type))
+                unknown = build_unknown(declared.type).add_marks(declared.marks & EPHEMERAL)
+                evaluation.set_variable(self.instance, name, unknown)
         for name in module.locals:
             evaluation.get_local(self.instance, name)
         for name, output in module.outputs.items():

@@ -12,7 +12,7 @@ from nexusform.configuration.declarations.configuration import Configuration, Ou
 from nexusform.configuration.reference_checks import Declaration
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.json_data.plain_data import Refinements, convert_to_plain, list_refinements
-from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.name_resolution.evaluation import Evaluation, check_ephemeral_output
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import build_address, iterate_modules
 from nexusform.planning.preparation.selection import Selection, find_selected_outputs
@@ -59,8 +59,7 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
         if refinements:
             refined[name] = refinements
         # An undeclared sensitive value is rejected, and hidden nevertheless.
-        is_hidden = output.sensitive or value.has_marks
-        after[name] = OutputState(convert_to_plain(value)[0], value.type, is_hidden)
+        after[name] = build_output_state(output, value)
         changes.append(_build_change(name, before.get(name), after[name]))
     if not selection.targets:
         changes += _list_removed_outputs(before, declared)
@@ -91,7 +90,7 @@ def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOu
     for name, output in sorted(declared.items()):
         value = evaluation.get_output(evaluation.root, name)
         diagnostics += check_sensitive_output(output, value)
-        current = OutputState(convert_to_plain(value)[0], value.type, output.sensitive or value.has_marks)
+        current = build_output_state(output, value)
         planned = current if value.is_wholly_known else before.get(name)
         if planned is not None:
             after[name] = planned
@@ -107,8 +106,19 @@ def _list_removed_outputs(before: Mapping[str, OutputState], declared: Collectio
             yield OutputChange(name, Action.DELETE, prior.value, None, prior.type, prior.sensitive)
 
 
+def build_output_state(output: Output, value: Value) -> OutputState:
+    """Build the record of a root output. An ephemeral value is rejected, and never recorded."""
+    plain = None if value.has_ephemeral else convert_to_plain(value)[0]
+    return OutputState(plain, value.type, output.sensitive or value.has_marks)
+
+
 def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
-    """Return the error of a root output that would expose a sensitive value."""
+    """Return the error of a root output that would expose a sensitive value, or save an ephemeral one."""
+    if output.ephemeral:
+        detail = f'The output "{output.name}" of the root module is saved in the state, so it cannot be ephemeral.'
+        return [build_error("ephemeral-output-not-allowed", detail, output.span, block=f'output "{output.name}"')]
+    if value.has_ephemeral:
+        return check_ephemeral_output(output, value)
     if output.sensitive or not value.has_marks:
         return []
     return [
@@ -135,14 +145,26 @@ def _build_change(name: str, prior: OutputState | None, planned: OutputState) ->
 
 
 def collect_variable_values(request: PlanRequest) -> dict[str, VariableValue]:
-    """Return root variables by name, including defaults."""
+    """Return root variables by name, including defaults, without ephemeral ones."""
     values = {}
     for name, declared in sorted(request.configuration.root.variables.items()):
+        if declared.ephemeral:
+            continue
         is_set = name in request.variables
         value = request.variables[name] if is_set else declared.default or build_null(DYNAMIC)
         sensitive = declared.sensitive or value.has_marks
         values[name] = VariableValue(convert_to_plain(value)[0], value.type, sensitive, is_set)
     return values
+
+
+def list_ephemeral_variables(request: PlanRequest) -> tuple[str, ...]:
+    """List the ephemeral root variables with a value: apply needs them again."""
+    declared = request.configuration.root.variables
+    return tuple(
+        name
+        for name, value in sorted(request.variables.items())
+        if name in declared and declared[name].ephemeral and not value.is_null
+    )
 
 
 # --- data blocks -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import ModuleCall, ResourceBlock, Variable
+from nexusform.configuration.declarations.configuration import ModuleCall, Output, ResourceBlock, Variable
 from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.source import Span
@@ -37,7 +37,6 @@ from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import DYNAMIC
 from nexusform.values.value import Value, build_null, build_object, build_tuple, build_unknown
 
-SENSITIVE = frozenset({"sensitive"})
 # Problem ids of the repetition argument. They are separate ids so that consequences of unread data can be
 # filtered by them.
 UNKNOWN_REPETITION = {"count": "unknown-count-argument", "for_each": "unknown-for-each-argument"}
@@ -177,7 +176,7 @@ class Evaluation:
         key = (instance.path, "var", declared.name)
         if key not in self._cache:
             value = self._resolve_variable(instance, declared)
-            self._cache[key] = value.add_marks(SENSITIVE) if declared.sensitive else value
+            self._cache[key] = value.add_marks(declared.marks)
             try:
                 is_valid = self._is_valid_variable(instance, declared)
             except _DepthExceeded:
@@ -215,6 +214,9 @@ class Evaluation:
                 self.diagnostics.append(_build_null_error(declared, instance.call, span))
                 return build_unknown(declared.type)
             value = default
+        if value.has_ephemeral and not declared.ephemeral:
+            self.diagnostics.append(_build_ephemeral_input_error(declared, instance.call, span))
+            return build_unknown(declared.type)
         try:
             return convert_value(value, declared.type)
         except ConversionProblem as problem:
@@ -232,7 +234,7 @@ class Evaluation:
     def get_output(self, instance: ModuleInstance, name: str) -> Value:
         """Return an output of a module instance, marked if it is declared sensitive."""
         value = self._get_cached(instance, "output", name, lambda: instance.module.outputs[name].expression)
-        return value.add_marks(SENSITIVE) if instance.module.outputs[name].sensitive else value
+        return value.add_marks(instance.module.outputs[name].marks)
 
     def _get_cached(
         self, instance: ModuleInstance, kind: str, name: str, expression: Callable[[], Expression]
@@ -287,6 +289,8 @@ class Evaluation:
         ]
         if value is not None:
             self._cache[named_value.key] = value
+            if named_value.kind == "output" and named_value.instance.parent is not None:
+                self.diagnostics += check_ephemeral_output(named_value.instance.module.outputs[named_value.name], value)
 
     # --- modules and resources as values ---
 
@@ -385,6 +389,30 @@ def _build_null_error(declared: Variable, call: ModuleCall, span: Span) -> Diagn
         "Pass a value, or give the variable a default."
     )
     return build_error("required-variable-not-set", detail, span, block=get_header(call))
+
+
+def _build_ephemeral_input_error(declared: Variable, call: ModuleCall, span: Span) -> Diagnostic:
+    detail = (
+        f'The variable "{declared.name}" of module "{call.name}" takes no ephemeral values. Add ephemeral = true to '
+        "the variable."
+    )
+    return build_error("ephemeral-value-not-allowed", detail, span, block=get_header(call))
+
+
+def check_ephemeral_output(output: Output, value: Value) -> list[Diagnostic]:
+    """Return the error of an output whose declaration does not match its value."""
+    if value.has_ephemeral and not output.ephemeral:
+        detail = (
+            f'The value of output "{output.name}" is derived from an ephemeral value. Add ephemeral = true to an '
+            "output of a child module, or wrap the value in ephemeralasnull()."
+        )
+        kind = "ephemeral-value-not-allowed"
+    elif output.ephemeral and value.is_known and not value.has_ephemeral:
+        detail = f'The output "{output.name}" is ephemeral, but its value is not. Remove ephemeral = true.'
+        kind = "value-not-allowed-in-ephemeral-output"
+    else:
+        return []
+    return [build_error(kind, detail, output.expression.span, block=f'output "{output.name}"')]
 
 
 def build_unknown_repetition_error(argument: str, block: ModuleCall | ResourceBlock) -> Diagnostic:

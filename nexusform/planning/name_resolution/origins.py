@@ -153,15 +153,18 @@ class ValueOrigins:
         if root == "var" and name in module.variables:
             declared = module.variables[name]
             location = _format_line(declared.span)
-            if declared.sensitive:
-                yield f'sensitive: variable "{declared.name}" is declared so ({location})'
+            for mark in sorted(declared.marks):
+                yield f'{mark}: variable "{declared.name}" is declared so ({location})'
             if instance.call is None and value.raw is UNKNOWN:
                 yield f'unknown: variable "{declared.name}" has no value ({location})'
         elif root == "module" and name in module.calls:
             definition = self._find_definition(traversal, instance)
             output = definition.instance.module.outputs[definition.name] if definition is not None else None
-            if output is not None and output.sensitive:
-                yield f'sensitive: output "{output.name}" is declared so ({_format_line(output.span)})'
+            if output is not None:
+                location = _format_line(output.span)
+                yield from (
+                    f'{mark}: output "{output.name}" is declared so ({location})' for mark in sorted(output.marks)
+                )
         elif root == "data":
             yield from self._explain_resource(traversal, value, instance, 1)
         elif ("managed", root, name) in module.resources:

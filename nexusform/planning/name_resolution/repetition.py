@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import isfinite
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct, field
 
@@ -44,6 +44,10 @@ class Expansion(Struct, frozen=True):
     unknown: str = ""
 
 
+_EPHEMERAL_REPETITION: Final = (
+    'The given "{}" is derived from an ephemeral value, so it cannot be saved in the plan. Use a value that is not '
+    "ephemeral."
+)
 Evaluate: TypeAlias = Callable[[Expression], Value | None]
 
 
@@ -74,6 +78,8 @@ def _expand_count(
     def reject(detail: str) -> tuple[None, list[Diagnostic]]:
         return None, [build_error("invalid-count-argument", detail, expression.span, block=header)]
 
+    if value.has_ephemeral:
+        return reject(_EPHEMERAL_REPETITION.format("count"))
     if value.has_marks:
         return reject("Sensitive values, or values derived from them, cannot be used as count: it would show them.")
     if not value.is_known:
@@ -112,6 +118,8 @@ def _expand_for_each(expression: Expression, value: Value, header: str) -> tuple
         return None, [build_error("invalid-for-each-argument", detail, expression.span, block=header)]
 
     kind = value.type
+    if value.is_ephemeral:
+        return reject(_EPHEMERAL_REPETITION.format("for_each"))
     if value.is_sensitive or (isinstance(kind, SetType) and value.has_marks):
         return reject("Sensitive values, or values derived from them, cannot be used as for_each keys.")
     if not value.is_known and (has_dynamic(kind) or isinstance(kind, MapType | ObjectType | SetType)):

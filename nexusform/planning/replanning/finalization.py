@@ -17,10 +17,10 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.reference_graph import find_dependent_outputs
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
 from nexusform.interfaces.plugins import Registries
-from nexusform.json_data.plain_data import Path, Refinements, convert_to_plain, get_part, has_unknown
+from nexusform.json_data.plain_data import Path, Refinements, get_part, has_unknown
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.modules.conditions import check_current_conditions
-from nexusform.planning.modules.outputs import check_sensitive_output
+from nexusform.planning.modules.outputs import build_output_state, check_sensitive_output
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.plan_request import PlanRequest
@@ -332,7 +332,7 @@ class _FinalOutputs(Struct):
             )
             unknown_output_error = build_error("output-unknown-after-apply", detail, block=f'output "{name}"')
             return None, [*problems, unknown_output_error]
-        return OutputState(convert_to_plain(value)[0], value.type, declared.sensitive), problems
+        return build_output_state(declared, value), problems
 
 
 def _check_conditions_again(

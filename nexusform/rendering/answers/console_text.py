@@ -8,7 +8,7 @@ from typing import Any, Final
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.traced_part import TracedPart
 from nexusform.rendering.notation.colours import escape_control_characters, wrap_lines
-from nexusform.rendering.notation.hcl_text import KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP
+from nexusform.rendering.notation.hcl_text import EPHEMERAL, KNOWN_AFTER_APPLY, SENSITIVE, TOO_DEEP
 from nexusform.schemas.value_types import (
     DYNAMIC,
     ListType,
@@ -47,8 +47,8 @@ def render_value(value: Value, indent: int = 0) -> str:
         return TOO_DEEP
     if value.raw is UNKNOWN:
         return KNOWN_AFTER_APPLY
-    if value.is_sensitive:
-        return SENSITIVE
+    if value.marks:
+        return SENSITIVE if value.is_sensitive else EPHEMERAL
     if value.is_null:
         return _render_null(value.type)
     if isinstance(value.raw, bool):

@@ -18,6 +18,7 @@ from nexusform.values.value import UNKNOWN, build_number
 
 KNOWN_AFTER_APPLY = "(known after apply)"
 SENSITIVE = "(sensitive value)"
+EPHEMERAL = "(ephemeral value)"
 TOO_DEEP = "(nested too deeply to be shown)"
 
 _IDENTIFIER = re.compile(r"[^\W\d][\w-]*")

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration, Settings
+from nexusform.configuration.variable_values import Origin
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import Files, Registries
@@ -76,9 +77,18 @@ def open_project(context: CommandContext) -> OpenResult:
 
         problems += find_further_problems(context, configuration, problems)
         return OpenResult(None, tuple(problems), sources)
-    values = {name: value for name, (value, _) in variables.items()}
-    project = create_project(context, configuration, values, sources, backend)
+    project = create_project(context, configuration, select_values(configuration, variables), sources, backend)
     return OpenResult(project, tuple(problems), sources)
+
+
+def select_values(configuration: Configuration, variables: Mapping[str, tuple[Value, Origin]]) -> dict[str, Value]:
+    """Select the values of variables; defaults of ephemeral ones do not count as set."""
+    declared = configuration.root.variables
+    return {
+        name: value
+        for name, (value, origin) in variables.items()
+        if not (declared[name].ephemeral and origin.is_default)
+    }
 
 
 def create_project(

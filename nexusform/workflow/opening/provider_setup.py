@@ -126,7 +126,8 @@ def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
             continue
         body, new_problems = prepare_body(block.body, kind.settings, block.span)
         if not has_errors(new_problems):
-            _, _, evaluation_problems = body.evaluate(evaluation.build_scope(evaluation.root))
+            scope = evaluation.build_scope(evaluation.root)
+            _, _, evaluation_problems = body.evaluate(scope, allows_ephemeral=True)
             new_problems += evaluation_problems
         problems += [d if d.block else replace(d, block=_format_header(block)) for d in new_problems]
     return [*problems, *evaluation.diagnostics]
@@ -140,7 +141,8 @@ def _evaluate_settings(
     if has_errors(problems):
         return None, problems, False
     known_count = len(evaluation.diagnostics)
-    values, sensitive, new_problems = body.evaluate(evaluation.build_scope(evaluation.root))
+    scope = evaluation.build_scope(evaluation.root)
+    values, sensitive, new_problems = body.evaluate(scope, allows_ephemeral=True)
     problems += [*evaluation.diagnostics[known_count:], *new_problems]
     # Provider answers become visible attributes, so they may not be sensitive.
     sensitive_path = next((path for path in sensitive if kind.displayed_settings & set(path)), None)

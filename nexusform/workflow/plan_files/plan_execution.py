@@ -36,6 +36,7 @@ from nexusform.planning.replanning.finalization import (
     evaluate_final_results,
     finalize_plan,
 )
+from nexusform.planning.replanning.write_only_values import evaluate_write_only
 from nexusform.plans.plan import CheckResult, Plan, Step, StepKind
 from nexusform.plans.saved import plan_file
 from nexusform.state import codec, journal
@@ -165,6 +166,9 @@ def _execute_plan(
     """Execute the plan, compute dependent results, verify predictions, and save the state. Predictions of the
     `unverified` steps, done earlier, are verified too.
     """
+    write_only, problems = evaluate_write_only(plan, build_plan_request(run.project, run.stored, plan))
+    if problems:
+        return ApplyOutcome(ApplyResult(run.stored.state, ()), tuple(problems))
     for provider in run.providers.values():
         if isinstance(provider, PlanFollower):
             provider.set_plan_responses(plan.basis.answers)
@@ -175,7 +179,9 @@ def _execute_plan(
         run.project.registries.resource_types,
         clock=run.clock,
         listener=listener,
-        options=ExecutionOptions(options.parallelism, options.fail_fast, options.is_stopping, options.waits_for_people),
+        options=ExecutionOptions(
+            options.parallelism, options.fail_fast, options.is_stopping, options.waits_for_people, write_only
+        ),
     )
     wrong_predictions = _verify_predictions(run, plan, recorder, applied, unverified)
     results = _compute_results(run, plan, applied)

@@ -35,7 +35,7 @@ from nexusform.workflow.opening.command_context import (
     restrict_to_plan,
 )
 from nexusform.workflow.opening.encryption_settings import decrypt_file, encrypt_plan
-from nexusform.workflow.opening.project import OpenResult, create_project, open_backend
+from nexusform.workflow.opening.project import OpenResult, create_project, open_backend, select_values
 from nexusform.workflow.opening.system_io import open_file, read_file, write_output
 from nexusform.workflow.runs.run import Run
 
@@ -135,7 +135,8 @@ def open_saved_plan(
     sources = get_sources(saved)
     if configuration is None or has_errors(problems):
         return OpenResult(None, tuple(problems), sources)
-    problems += check_variables(context, configuration, saved.plan)
+    ephemeral, new_problems = read_ephemeral_variables(context, configuration, saved.plan)
+    problems += [*check_variables(context, configuration, saved.plan), *new_problems]
     try:
         own_context, context = context, build_plan_context(context, saved.plan, is_verified=is_verified)
     except ValueError as problem:
@@ -147,7 +148,7 @@ def open_saved_plan(
         problems += new_problems
     if backend is None or has_errors(problems):
         return OpenResult(None, tuple(problems), sources)
-    variables = get_planned_variables(saved.plan)
+    variables = {**get_planned_variables(saved.plan), **ephemeral}
     answers = saved.plan.basis.answers
     project = create_project(context, configuration, variables, sources, backend, answers)
     return OpenResult(project, tuple(problems), sources)
@@ -248,7 +249,7 @@ def check_variables(context: CommandContext, configuration: Configuration, plan:
     errors = [p for p in problems if p.severity is Severity.ERROR and p.id != _UNSET_VARIABLE]
     for name, (value, origin) in variables.items():
         planned = plan.variables.get(name)
-        if origin.text == "default" or planned is None:
+        if origin.is_default or planned is None:
             continue
         if value.is_wholly_known and convert_to_plain(value)[0] != planned.value:
             errors.append(
@@ -259,3 +260,30 @@ def check_variables(context: CommandContext, configuration: Configuration, plan:
                 )
             )
     return errors
+
+
+def read_ephemeral_variables(
+    context: CommandContext, configuration: Configuration, plan: Plan
+) -> tuple[dict[str, Value], list[Diagnostic]]:
+    """Read the ephemeral variables again: a plan does not contain their values. Exactly those with a value in
+    the plan must have one.
+    """
+    declared = {name: variable for name, variable in configuration.root.variables.items() if variable.ephemeral}
+    if not declared:
+        return {}, []
+    variables, _ = read_project_variables(context, configuration)
+    values = {
+        name: value
+        for name, value in select_values(configuration, variables).items()
+        if name in declared and not value.is_null and value.is_known
+    }
+    errors = []
+    for name, variable in declared.items():
+        if (name in values) == (name in plan.basis.ephemeral_variables):
+            continue
+        if name in values:
+            kind, reason = "ephemeral-variable-not-set-in-plan", "was not set in the plan, so it cannot be set now."
+        else:
+            kind, reason = _UNSET_VARIABLE, "was set in the plan, and plans do not contain its value. Set it again."
+        errors.append(build_error(kind, f'The ephemeral variable "{name}" {reason}', variable.span))
+    return values, errors

@@ -22,7 +22,9 @@ from nexusform.interfaces.plugins import (
     ProviderProblem,
 )
 from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
+from nexusform.planning.replanning.write_only_values import WriteOnlyValues, evaluate_write_only
 from nexusform.plans.plan import Action, Change
 from nexusform.resources.address import AddressProblem, parse_address
 from nexusform.resources.graph import find_reachable
@@ -35,11 +37,11 @@ FlawCheck = Callable[[Change], str]
 
 
 def validate_changes(
-    result: PlanResult, providers: Mapping[str, Provider], configuration: Configuration, errors: Iterable[Diagnostic]
+    result: PlanResult, providers: Mapping[str, Provider], request: PlanRequest, errors: Iterable[Diagnostic]
 ) -> list[Diagnostic]:
     """Return the errors that providers predict for their changes. `errors` are those outside of the plan."""
-    find_flaw = create_flaw_check(result, configuration, errors)
-    diagnostics: list[Diagnostic] = []
+    find_flaw = create_flaw_check(result, request.configuration, errors)
+    write_only, diagnostics = evaluate_write_only(result.plan, request)
     for name, provider in providers.items():
         if not isinstance(provider, ChangeValidator):
             continue
@@ -48,7 +50,9 @@ def validate_changes(
         else:
             changes = [candidate for candidate in _select_changes(result, name) if not find_flaw(candidate)]
         try:
-            problems = provider.validate_changes([_build_request(change, find_flaw(change)) for change in changes])
+            problems = provider.validate_changes(
+                [_build_request(change, find_flaw(change), write_only) for change in changes]
+            )
         except ProviderProblem as problem:
             diagnostics.append(build_error("refresh-failed", str(problem)))
             continue
@@ -62,7 +66,7 @@ def report_skipped_checks(result: PlanResult, providers: Mapping[str, Provider],
     for name, provider in providers.items():
         if isinstance(provider, DryRunReporter):
             changes = _select_changes(result, name)
-            requests = [_build_request(change, "") for change in changes]
+            requests = [_build_request(change, "", {}) for change in changes]
             diagnostics += _build_diagnostics(changes, provider.report_skipped(requests, reason))
     return diagnostics
 
@@ -86,7 +90,7 @@ def collect_verdicts(providers: Mapping[str, Provider]) -> tuple[str, ...]:
     return tuple(filter(None, texts))
 
 
-def _build_request(change: Change, flaw: str) -> ChangeRequest:
+def _build_request(change: Change, flaw: str, write_only: WriteOnlyValues) -> ChangeRequest:
     """Build the request of a change for its provider, in one step."""
     key = ObjectKey(change.address.type, change.id, change.creation)
     prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None
@@ -98,7 +102,8 @@ def _build_request(change: Change, flaw: str) -> ChangeRequest:
         prior,
         change.after,
         final_attributes=change.after,
-        is_sensitive=bool(change.sensitive_after),
+        is_sensitive=bool(change.sensitive_after or write_only.get(str(change.address))),
+        write_only=write_only.get(str(change.address), {}),
         unfinished_change=unfinished,
         private_note=change.private or {},
         ignored_paths=change.ignored_paths,

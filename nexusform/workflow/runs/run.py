@@ -167,7 +167,7 @@ class Run(Struct):
         with log_duration("info", "plan made", mode=options.mode):
             all_imports = {**request.imports, **imported, **options.imports}
             result = make_plan(replace(request, imports=all_imports))
-        result, dry_run_diagnostics = self._validate_plan(result, options)
+        result, dry_run_diagnostics = self._validate_plan(result, options, request)
         diagnostics += dry_run_diagnostics
         inventories = (*result.plan.inventories, *list_captures(self.providers, result.plan.timestamp))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
@@ -177,7 +177,9 @@ class Run(Struct):
             result = replace(result, plan=replace(result.plan, providers=observed, provider_titles=titles))
         return self._complete_plan(result, diagnostics)
 
-    def _validate_plan(self, result: PlanResult, options: PlanOptions) -> tuple[PlanResult, list[Diagnostic]]:
+    def _validate_plan(
+        self, result: PlanResult, options: PlanOptions, request: PlanRequest
+    ) -> tuple[PlanResult, list[Diagnostic]]:
         """Return the plan with the results of the server-side dry run."""
         has_validator = any(isinstance(provider, ChangeValidator) for provider in self.providers.values())
         if not options.refresh:
@@ -190,7 +192,7 @@ class Run(Struct):
         if has_validator:
             from nexusform.workflow.runs.provider_dry_run import collect_verdicts, validate_changes
 
-            diagnostics += validate_changes(result, self.providers, self.project.configuration, diagnostics)
+            diagnostics += validate_changes(result, self.providers, request, diagnostics)
             result = replace(result, plan=replace(result.plan, dry_run_messages=collect_verdicts(self.providers)))
         return result, [*diagnostics, *collect_provider_notes(result.plan, self.providers)]
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.fleet.importers.fleet_model import HubObjects
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_arguments import build_line_problems
-from nexusform.domains.fleet.types.fleet_schemas import CLUSTER, FORCE_CONFLICTS, PODS, make_computed, make_text
+from nexusform.domains.fleet.types.fleet_schemas import (
+    CLUSTER,
+    FORCE_CONFLICTS,
+    PODS,
+    make_computed,
+    make_number,
+    make_text,
+)
 from nexusform.domains.pods.importers.manifest_parser import (
     INVALID,
     Manifest,
@@ -28,13 +38,21 @@ from nexusform.json_data.plain_data import Path
 from nexusform.resource_types.shared_arguments import build_id_attribute
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import STRING, ListType, MapType, ObjectType
+from nexusform.values.value import UNKNOWN
 
 _SCHEMA: Final = BlockSchema(
     {
         "id": build_id_attribute("<hash of the objects' names>"),
         "yaml_body": make_text(
-            "One or more Kubernetes YAML documents.", required=True, displayed_in=("objects", "workloads")
+            "One or more Kubernetes YAML documents. With yaml_body_wo: its names and labels.",
+            computed=True,
+            displayed_in=("objects", "workloads"),
         ),
+        "yaml_body_wo": make_text(
+            "Like yaml_body, but write-only: in no plan, state or journal. Secrets, ConfigMaps and custom resources.",
+            write_only=True,
+        ),
+        "yaml_body_wo_version": make_number("Number of the content of yaml_body_wo. A change sends it again."),
         "force_conflicts": FORCE_CONFLICTS,
         "cluster_id": make_text(
             "Id of a cluster that gets the objects directly, without a placement.", refers_to=CLUSTER
@@ -93,6 +111,59 @@ def _filter_errors(findings: Iterable[Problem]) -> list[Problem]:
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
+_TEXT: Final = "yaml_body"
+_WRITE_ONLY: Final = "yaml_body_wo"
+_VERSION: Final = "yaml_body_wo_version"
+
+
+def split_write_only(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the names and labels of a write-only body as yaml_body, and problems without its text."""
+    body, secret, version = (attributes.get(name) for name in (_TEXT, _WRITE_ONLY, _VERSION))
+    if secret is None:
+        if version is not None:
+            return {}, [_build_conflict(_VERSION, f"{_VERSION} has no effect without {_WRITE_ONLY}.")]
+        if body is None:
+            detail = f'The argument "{_TEXT}" is required, but no definition was found. Set it, or "{_WRITE_ONLY}".'
+            return {_TEXT: UNKNOWN}, [Problem((), "missing-required-argument", detail)]
+        return {}, []
+    if body is not None or version is None:
+        advice = f"Set {_VERSION} with it." if body is None else f"Set {_TEXT} or {_WRITE_ONLY}, not both."
+        return {_TEXT: UNKNOWN}, [_build_conflict(_WRITE_ONLY, advice)]
+    if secret is UNKNOWN:
+        return {_TEXT: UNKNOWN}, []
+    reading = parse_manifests(_WRITE_ONLY, secret)
+    findings = [*_filter_errors(reading.findings), *_validate_objects(secret)]
+    problems = [_build_hidden_problem(finding.id, finding.line) for finding in findings]
+    for manifest in reading.manifests:
+        group = manifest.group
+        is_custom = "." in group and not group.endswith("k8s.io") and not is_fleet_group(group)
+        if not (is_custom or (not group and manifest.kind in ("Secret", "ConfigMap"))):
+            problems.append(_build_hidden_problem("unsupported-write-only-object", manifest.line))
+    documents = [json.dumps(_build_public_body(manifest), ensure_ascii=False) for manifest in reading.manifests]
+    return {_TEXT: UNKNOWN if problems else "\n---\n".join(documents)}, problems
+
+
+def _build_conflict(name: str, detail: str) -> Problem:
+    return Problem((name,), "conflicting-arguments", detail)
+
+
+def _build_hidden_problem(kind: str, line: int) -> Problem:
+    reason = (
+        "Secrets, ConfigMaps and custom resources can be write-only. Write other objects in yaml_body"
+        if kind == "unsupported-write-only-object"
+        else "Its text is hidden. To see the problem, use test data in yaml_body"
+    )
+    return Problem((_WRITE_ONLY,), kind, f"{_WRITE_ONLY}:{line}: this object is not valid here. {reason}.")
+
+
+def _build_public_body(manifest: Manifest) -> dict[str, Any]:
+    """Return the part of an object that plan and state contain."""
+    metadata = {"name": manifest.name, "namespace": manifest.namespace, "labels": dict(manifest.labels)}
+    version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
+    identity = {name: value for name, value in metadata.items() if value}
+    return {"apiVersion": version, "kind": manifest.kind, "metadata": identity}
+
+
 def _read_manifests(attributes: Mapping[str, Any]) -> ManifestReading:
     body = attributes.get("yaml_body")
     if not isinstance(body, str):
@@ -131,7 +202,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     reading = _read_manifests(attributes)
     body = attributes.get("yaml_body")
     findings = list(reading.findings)
-    if isinstance(body, str):
+    if isinstance(body, str) and attributes.get(_VERSION) is None:
         findings += _validate_objects(body)
     for manifest in reading.manifests:
         findings += _check_fleet_objects(manifest)
@@ -178,8 +249,12 @@ def find_secret_paths(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
 
 
 def build_hub_objects(attributes: Mapping[str, Any]) -> HubObjects:
-    """Return the objects and their cluster."""
-    return HubObjects(_read_manifests(attributes).manifests, attributes.get("cluster_id") or "")
+    """Return the objects and their cluster. Another version of a write-only body is another content."""
+    manifests = _read_manifests(attributes).manifests
+    version = attributes.get(_VERSION)
+    if version is not None:
+        manifests = tuple(replace(item, body={**item.body, _VERSION: version}) for item in manifests)
+    return HubObjects(manifests, attributes.get("cluster_id") or "")
 
 
 FLEET_HUB_MANIFEST: Final = ResourceType(
@@ -193,4 +268,5 @@ FLEET_HUB_MANIFEST: Final = ResourceType(
     kind=PlanningKind.MANIFEST,
     placement_kinds=(POD,),
     list_secrets=find_secret_paths,
+    split_write_only=split_write_only,
 )

@@ -19,6 +19,7 @@ from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.rendering.manifest_export import build_hub_bodies
 from nexusform.domains.hub.api.hub_kinds import KINDS
+from nexusform.interfaces.plugins import ChangeRequest
 from nexusform.json_data.plain_data import Path
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
@@ -74,6 +75,12 @@ def build_objects(type_name: str, attributes: Mapping[str, Any]) -> list[HubObje
             add_kind_defaults(spec)
         hub_objects.append(HubObject(body, build_path(body)))
     return hub_objects
+
+
+def build_sent_objects(request: ChangeRequest) -> list[HubObject]:
+    """Return the hub objects to send, with write-only arguments."""
+    planned, body = request.planned or {}, request.write_only.get("yaml_body_wo")
+    return build_objects(request.key.type, planned if body is None else {**planned, "yaml_body": body})
 
 
 def _build_empty_member(attributes: Mapping[str, Any]) -> Body:

@@ -22,6 +22,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     PLACEMENT_TYPES,
     HubObject,
     build_objects,
+    build_sent_objects,
 )
 from nexusform.domains.hub.providers.hub_errors import (
     describe_existing_object,
@@ -94,9 +95,7 @@ class DryRun:
             return list(self._report_skipped(numbers, str(problem)))
         valid = [n for n in numbers if not requests[n].skip_reason]
         known = [n for n in valid if not _has_unknown(requests[n].planned)]
-        hub_objects, unvalidated = self._reserve_dry_runs(
-            {n: build_objects(requests[n].key.type, requests[n].planned or {}) for n in known}
-        )
+        hub_objects, unvalidated = self._reserve_dry_runs({n: build_sent_objects(requests[n]) for n in known})
         fully_known = list(hub_objects)
         for hub_object in (hub_object for objects in hub_objects.values() for hub_object in objects):
             self._record_new(hub_object)
@@ -289,7 +288,7 @@ class DryRun:
             yield Problem((), OBJECT_EXISTS, detail)
             return
         yield from self._check_tool_manager(hub_object, body)
-        if body is not None:
+        if body is not None and not request.write_only:  # names of fields may be secret
             yield from self._check_released_fields(hub_object, prior, body)
         hub_objects = remove_ignored_fields(hub_object.body, body, request.ignored_paths, self._options.manager)
         if body is not None and is_switching_to_external(hub_object.body, body):

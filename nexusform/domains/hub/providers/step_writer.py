@@ -35,6 +35,7 @@ from nexusform.domains.hub.providers.hub_bodies import (
     HubObject,
     build_objects,
     build_released_member,
+    build_sent_objects,
     find_differences,
     get_approval_run,
 )
@@ -193,7 +194,7 @@ class StepWriter(Struct, frozen=True):
         return self._write_resource()
 
     def _write_resource(self) -> ChangeResult:
-        hub_objects = build_objects(self._type_name, self._planned)
+        hub_objects = build_sent_objects(self.request)
         if self.options.is_read_only:
             self._require_other_process(
                 [hub_object for hub_object in hub_objects if self._has_difference(hub_object)], "write"

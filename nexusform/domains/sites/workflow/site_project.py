@@ -24,7 +24,7 @@ from nexusform.state import json_codec
 from nexusform.values.value import SENSITIVE
 from nexusform.workflow.opening.backend_choice import BackendChoice, explain_rejected_settings, open_choice
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
-from nexusform.workflow.opening.project import OpenResult, create_project, prepare_backend
+from nexusform.workflow.opening.project import OpenResult, create_project, prepare_backend, select_values
 from nexusform.workflow.plan_files.plan_execution import RESCUE
 
 
@@ -74,7 +74,7 @@ def open_site(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, st
     problems += further_problems
     if backend is None or has_errors(problems):
         return OpenResult(None, tuple(problems), sources)
-    values = {name: value for name, (value, _) in variables.items()}
+    values = select_values(configuration, variables)
     for name in site.sensitive:
         if name in values:
             values[name] = values[name].add_marks(SENSITIVE)

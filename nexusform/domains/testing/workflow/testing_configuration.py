@@ -35,7 +35,7 @@ from nexusform.planning.name_resolution.scope import InstanceScope
 from nexusform.planning.plan_request import DataOverride
 from nexusform.providers.simulated import apply_answer
 from nexusform.resources.address import Address, AddressPattern
-from nexusform.values.value import DYNAMIC_UNKNOWN, SENSITIVE, Value
+from nexusform.values.value import DYNAMIC_UNKNOWN, Value
 
 LookupResult = tuple[Value, int, list[Diagnostic]]
 
@@ -122,7 +122,7 @@ def evaluate_variable(
     except ConversionProblem as problem:
         detail = f"The given value is not suitable for var.{variable.name}: {describe_problem(problem)}."
         return None, [build_error("invalid-value-for-input-variable", detail, expression.span)]
-    return (value.add_marks(SENSITIVE) if variable.sensitive else value), problems
+    return value.add_marks(variable.marks), problems
 
 
 class ValueOverrides(Struct, frozen=True):

@@ -1,0 +1,137 @@
+"""No value of an ephemeral variable is in any file or message: 40 canaries, each in a place of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+from tests.domains.hub.conftest import *  # noqa: F403 - the fixtures of a hub
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_front import Front
+
+SETUP = """
+locals {
+  object   = { apiVersion = "v1", kind = "ConfigMap" }
+  template = "{apiVersion: v1, kind: ConfigMap, metadata: {name: $${name}}, data: {a: $${value}}}"
+}
+"""
+CHILD = """
+variable "value" { ephemeral = true }
+variable "plain" { default = "" }
+output "value" {
+  value     = "${var.value}-derived"
+  ephemeral = true
+}
+"""
+
+
+def canary(number: int) -> str:
+    return f"canary-{number}-x"
+
+
+def list_places(name: str) -> list[str]:
+    """Read the places of a file: each is a block that uses `var.c{n}`."""
+    return (Path(__file__).parent / "cases" / name).read_text().split("---\n")
+
+
+def write(places: list[str], first: int) -> list[str]:
+    """Write a configuration with one ephemeral variable per place; return the flags that set them."""
+    Path("child").mkdir(exist_ok=True)
+    Path("child/main.nf.hcl").write_text(CHILD)
+    text, flags = SETUP, []
+    for number, place in enumerate(places, first):
+        text += f'variable "c{number}" {{\n  type      = string\n  ephemeral = true\n}}\n'
+        text += place.replace("{n}", str(number)) + "\n"
+        flags.append(f"-var=c{number}={canary(number)}")
+    Path("main.nf.hcl").write_text(text)
+    return flags
+
+
+def assert_no_canary(said: str) -> None:
+    assert "canary-" not in said, said
+    for path in Path().rglob("*"):
+        if path.is_file():
+            assert b"canary-" not in path.read_bytes(), path
+
+
+def test_40_places_of_ephemeral_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    valid, mistakes = list_places("ephemeral-valid.txt"), list_places("ephemeral-mistakes.txt")
+    monkeypatch.chdir(tmp_path)
+    assert len(valid) + len(mistakes) == 40
+
+    def run(*words: str, code: int = 0) -> str:
+        actual = run_command_line([*words])
+        captured = capsys.readouterr()
+        said = captured.out + captured.err
+        assert actual == code, said
+        assert_no_canary(said)
+        return said
+
+    flags = write(valid, 0)
+    run("plan", "-out=p.nfplan", *flags)
+    run("show", "p.nfplan")
+    run("show", "-json", "p.nfplan")
+    run("show", "-details", "p.nfplan")
+    assert 'The ephemeral variable "c3" was set in the plan' in " ".join(run("apply", "p.nfplan", code=1).split())
+    run("apply", *flags, "p.nfplan")
+    run("plan", "-json", *flags)
+    run("show", "-report=markdown:-", "p.nfplan")
+    run("show", "-json")
+    run("state", "pull")
+    run("output", "-json")
+    run("apply", "-auto-approve", *flags[1:], "-var=c0=canary-other")
+    for number, place in enumerate(mistakes):
+        flags = write([place], number)
+        run("plan", "-out=bad.nfplan", *flags, code=1)
+        run("plan", "-json", *flags, code=1)
+        run("apply", "-auto-approve", *flags, code=1)
+
+
+MANIFEST = """
+variable "token" {
+  type      = string
+  ephemeral = true
+}
+provider "fleet" {}
+resource "fleet_hub_manifest" "token" {
+  provider             = fleet
+  yaml_body_wo = yamlencode({
+    apiVersion = "v1"
+    kind       = "Secret"
+    metadata   = { name = "t", namespace = "web" }
+    stringData = { token = var.token }
+    type       = length(var.token) > 12 ? 1 : "Opaque"
+  })
+  yaml_body_wo_version = VERSION
+}
+"""
+
+
+def test_a_write_only_body_reaches_the_hub_alone(hub: Front, told: Told) -> None:
+    def read_token() -> str:
+        secret = hub.get("Secret", "t", "web")
+        assert secret is not None
+        return json.dumps(secret)
+
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}})
+    Path("main.nf.hcl").write_text(MANIFEST.replace("VERSION", "1"))
+    for words in (("plan", "-out=p.nfplan", "-var=token=canary-1"), ("apply", "-var=token=canary-2", "p.nfplan")):
+        code, said = told(*words)
+        assert code == 0, said
+        assert_no_canary(said)
+    assert "canary-2" in read_token() or "Y2FuYXJ5LTI=" in read_token()
+    # The version decides: another text alone is no change.
+    code, said = told("plan", "-detailed-exitcode", "-var=token=canary-3")
+    assert code == 0, said
+    Path("main.nf.hcl").write_text(MANIFEST.replace("VERSION", "2"))
+    code, said = told("apply", "-auto-approve", "-var=token=canary-3")
+    assert (code, "yaml_body_wo_version 1 -> 2" in said) == (0, True), said
+    assert_no_canary(said)
+    assert "canary-3" in read_token() or "Y2FuYXJ5LTM=" in read_token()
+    code, said = told("apply", "-auto-approve", "-var=token=canary-rejected")
+    assert_no_canary(said)
