@@ -226,8 +226,8 @@ class ResourceType(Struct, frozen=True):
     member; None if its note does not contain them. `concurrent_types` are types with objects that complete
     only after those of this type that refer to them (a run continues when its approval is granted): in an
     apply both start together.
-    `split_write_only(arguments)` returns arguments with the parts of write-only arguments that plan and state
-    contain, and problems without any of their text. Types with write-only arguments have it.
+    `split_write_only(arguments)` returns arguments with the saved parts of write-only arguments, and problems without
+    any of their text. Types with write-only arguments have it.
     """
 
     name: str

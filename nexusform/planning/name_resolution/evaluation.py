@@ -400,7 +400,7 @@ def _build_ephemeral_input_error(declared: Variable, call: ModuleCall, span: Spa
 
 
 def check_ephemeral_output(output: Output, value: Value) -> list[Diagnostic]:
-    """Return the error of an output whose declaration does not match its value."""
+    """Return the error of an output with a value unlike its declaration."""
     if value.has_ephemeral and not output.ephemeral:
         detail = (
             f'The value of output "{output.name}" is derived from an ephemeral value. Add ephemeral = true to an '

@@ -1,4 +1,7 @@
 """Repeated plans: to test remedies, or with all values known at apply."""
 
 # Public names of the package, by module.
-PUBLIC = {"finalization": "finalize_plan ChangedOutput FinalResults evaluate_final_results"}
+PUBLIC = {
+    "finalization": "finalize_plan ChangedOutput FinalResults evaluate_final_results",
+    "write_only_values": "evaluate_write_only WriteOnlyValues",
+}

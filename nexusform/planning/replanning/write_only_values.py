@@ -49,7 +49,7 @@ def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValu
 
 
 def _evaluate_change(change: Change, evaluation: Evaluation) -> dict[str, Any]:
-    """Return the write-only arguments of one object that are not null."""
+    """Return the non-null write-only arguments of one object."""
     address = change.address
     static_path = tuple(step.name for step in address.module)
     for instance in evaluation.list_module_instances(static_path):

@@ -11,4 +11,5 @@ PUBLIC = {
     "fleet_model": "FleetEviction FleetMember FleetOverride FleetPlacement",
     "fleet_shapes": "API_KINDS",
     "hub_objects": "remove_server_fields",
+    "hub_records": "read_runs",
 }

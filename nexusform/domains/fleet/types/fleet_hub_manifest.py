@@ -157,7 +157,7 @@ def _build_hidden_problem(kind: str, line: int) -> Problem:
 
 
 def _build_public_body(manifest: Manifest) -> dict[str, Any]:
-    """Return the part of an object that plan and state contain."""
+    """Return the saved part of an object."""
     metadata = {"name": manifest.name, "namespace": manifest.namespace, "labels": dict(manifest.labels)}
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
     identity = {name: value for name, value in metadata.items() if value}
