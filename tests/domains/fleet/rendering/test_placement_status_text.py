@@ -56,8 +56,7 @@ def test_events_are_those_that_the_hub_records() -> None:
     assert events[:3] == [
         "  Type    Reason                        Age        From                  Message",
         "  ----    ------                        ----       ----                  -------",
-        "  Normal  PlacementRolloutStarted       <unknown>  placement-controller  "
-        "Started rolling out the latest resources",
+        "  Normal  PlacementRolloutStarted       <unknown>  placement-controller  Started rolling out the latest resources",  # noqa: E501
     ]
     assert [line.split()[1] for line in events[3:]] == [
         "PlacementOverriddenSucceeded",
