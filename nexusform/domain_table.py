@@ -239,6 +239,12 @@ _ALL: Final = (
         checks="workflow.testing_files:list_test_file_problems",
         io_layer=("workflow", "cli"),
     ),
+    Domain(
+        name="conformance",
+        description="Recorded decisions of real systems, answered again and scored",
+        dependencies=("fleet", "pods"),
+        io_layer=("workflow", "cli"),
+    ),
     Domain(name="editor", description="The language server", io_layer=("cli",)),
     Domain(name="explorer", description="An interactive plan in a browser", io_layer=("server", "cli")),
     Domain(

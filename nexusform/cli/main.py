@@ -56,6 +56,9 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "test": CommandEntry("nexusform.domains.testing.cli.test:test", "Run test files"),
     "providers": CommandEntry("nexusform.cli.metadata:providers", "Print the schemas of all types"),
     "explore": CommandEntry("nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"),
+    "conformance": CommandEntry(
+        "nexusform.domains.conformance.cli.conformance:score_predictions", "Score predictions against real decisions"
+    ),
     "lsp": CommandEntry("nexusform.domains.editor.cli.lsp:lsp", "Start the language server"),
     "completion": CommandEntry("nexusform.cli.completion:completion", "Print a shell completion script"),
     "version": CommandEntry("nexusform.cli.version:version", "Show the version"),
@@ -89,7 +92,7 @@ _COMMAND_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Analysis": ("explain", "simulate", "advise", "predict", "explore", "graph", "console"),
     "Sites": ("sites", "import", "inventory", "reconcile"),
     "State": ("state", "workspace", "untaint", "force-unlock"),
-    "Other tools": ("sign", "export", "test", "lsp", "completion"),
+    "Other tools": ("sign", "export", "test", "conformance", "lsp", "completion"),
 }
 # Terraform commands without an equivalent, and their replacements.
 _HINTS: Final[dict[str, str]] = {
@@ -111,7 +114,7 @@ _HINTS: Final[dict[str, str]] = {
 # Commands that change neither state nor any site.
 _READ_ONLY_COMMANDS: Final = frozenset(
     ("validate", "plan", "show", "output", "explain", "why", "simulate", "advise", "graph")
-) | frozenset(("console", "predict", "explore", "version", "providers"))
+) | frozenset(("console", "predict", "explore", "conformance", "version", "providers"))
 
 _APPLY_COMMANDS: Final = frozenset(("apply", "destroy"))
 

@@ -16,4 +16,5 @@ PUBLIC = {
     "fleet_snapshot": (
         "MemberClusters build_member_clusters FleetMemberState build_member read_member_record ObservedHub"
     ),
+    "recorded_decisions": "decide_placement",
 }

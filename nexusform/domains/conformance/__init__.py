@@ -1,0 +1,1 @@
+"""Command `nexusform conformance`: recorded decisions of real systems, answered again and scored."""

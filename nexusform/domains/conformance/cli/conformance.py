@@ -1,0 +1,89 @@
+"""Command `nexusform conformance`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+from msgspec import Struct, json
+
+from nexusform.cli.arguments import declare_group, declare_positional, declare_switch, declare_text
+from nexusform.cli.commands import define_command
+from nexusform.cli.report_flag import write_to_stdout
+from nexusform.cli.shared_flags import ViewFlags
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.domains.conformance.workflow.answers import build_program_answer, predict_decision
+from nexusform.domains.conformance.workflow.case_files import INVALID, read_cases
+from nexusform.domains.conformance.workflow.scores import ConformanceScore, WrongAnswer, score_cases
+
+EXIT_WRONG: Final = 2
+_MAX_LISTED: Final = 20
+
+
+class ConformanceArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of `conformance`."""
+
+    directory: str = declare_positional(metavar="DIR")
+    program: str = declare_text("Score this program instead of nexusform", metavar="CMD")
+    as_json: bool = declare_switch("Print a JSON document", flag="json")
+    view: ViewFlags = declare_group(ViewFlags)
+
+
+@define_command("conformance", ConformanceArguments)
+def score_predictions(arguments: ConformanceArguments) -> int:
+    """Score predictions against recorded decisions of real systems.
+
+    DIR holds *.jsonl files, one decision per line: system, version, snapshot, request, decision,
+    equivalent. A program reads snapshot and request as JSON on stdin and prints its decision. Exit
+    code 0, or 2 if an answer is wrong.
+    """
+    screen = arguments.view.create_screen()
+    problems: list[Diagnostic] = []
+    if arguments.program and not arguments.program.split():
+        raise click.UsageError("-program: must be a command.")
+    answer = build_program_answer(arguments.program) if arguments.program else predict_decision
+    score = score_cases(read_cases(arguments.directory, problems), answer)
+    if not score.systems and not problems:
+        problems.append(build_error(INVALID, f'The files of "{arguments.directory}" have no decision.'))
+    screen.print_diagnostics(problems, {}, is_aside=arguments.as_json)
+    if arguments.as_json:
+        write_to_stdout(json.encode(_build_document(score)) + b"\n", "json")
+    elif score.systems:
+        screen.print_text(_render_score(score))
+    if has_errors(problems):
+        return 1
+    return EXIT_WRONG if score.wrong else 0
+
+
+def _build_document(score: ConformanceScore) -> dict[str, object]:
+    systems = [
+        {"system": system, "version": version, "decisions": item.decisions, "right": item.right, "wrong": item.wrong}
+        for (system, version), item in sorted(score.systems.items())
+    ]
+    return {"format_version": "1.0", "systems": systems, "wrong": score.wrong}
+
+
+def _render_score(score: ConformanceScore) -> str:
+    rows = [("System", "Version", "Decisions", "Right", "Wrong")]
+    rows += [
+        (system, version, f"{item.decisions:,}", f"{item.right:,}", f"{item.wrong:,}")
+        for (system, version), item in sorted(score.systems.items())
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if column < 2 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    if score.wrong:
+        lines += ["", "Wrong:", *map(_format_wrong, score.wrong[:_MAX_LISTED])]
+        if len(score.wrong) > _MAX_LISTED:
+            lines.append(f"  ... and {len(score.wrong) - _MAX_LISTED:,} more (-json lists all)")
+    return "\n".join(lines)
+
+
+def _format_wrong(item: WrongAnswer) -> str:
+    predicted = item.reason or f"predicted {json.encode(item.predicted).decode()}"
+    return f"  {item.place}: {predicted}; {item.system} decided {json.encode(item.actual).decode()}"

@@ -1,0 +1,1 @@
+"""Case files, answers of nexusform or another program, and their score."""

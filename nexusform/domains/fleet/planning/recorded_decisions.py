@@ -1,0 +1,95 @@
+"""Prediction of one recorded decision of a fleet hub: the clusters of a placement after a change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nexusform.documents.text_positions import TextPosition
+from nexusform.documents.yaml_documents import Node
+from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat, read_member
+from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member
+from nexusform.domains.fleet.scheduling.cycle import run_cycles
+from nexusform.domains.fleet.scheduling.member_list import MemberList
+from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
+from nexusform.domains.fleet.scheduling.validation import read_usage
+from nexusform.domains.fleet.scheduling.watcher import WatchedPlacement, enqueue_placements
+from nexusform.domains.fleet.types.fleet_cluster_resource_placement import FLEET_CLUSTER_RESOURCE_PLACEMENT
+from nexusform.domains.fleet.types.fleet_member_cluster import MEMBER_LABEL
+from nexusform.kubernetes.matching import Taint
+
+
+def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `{clusters: {NAME: {affinity, topologySpread}}, fulfilled}` after a change.
+
+    `snapshot` has the MemberCluster objects `members`, the ClusterResourcePlacement `placement` (null if it is
+    new), its `bindings` {cluster, state, affinity, topologySpread}, and `fulfilled`. `request` has both objects
+    after the change. Raises KeyError, TypeError and ValueError if a case is incomplete.
+    """
+    members = _read_members(request["members"])
+    member_list = MemberList(members)
+    placement = _read_placement(request["placement"])
+    previous = _read_placement(snapshot["placement"]) if snapshot.get("placement") else None
+    last_snapshot = build_next_snapshot(None, previous.policy) if previous else None
+    policy_snapshot = build_next_snapshot(last_snapshot, placement.policy)
+    bindings = tuple(_read_binding(item) for item in snapshot.get("bindings") or ())
+    is_fulfilled = bool(snapshot.get("fulfilled"))
+    watched = WatchedPlacement(placement.name, placement.placement_type, is_fulfilled)
+    is_edited = previous is None or policy_snapshot != last_snapshot
+    if is_edited or enqueue_placements(_read_members(snapshot["members"]), members, [watched]):
+        result = run_cycles(bindings, member_list, placement.policy, policy_snapshot)
+        bindings = result.bindings
+        if result.status is not None:
+            is_fulfilled = result.status.is_fulfilled
+    selected = [binding for binding in bindings if binding.state is not BindingState.UNSCHEDULED]
+    scores = {
+        binding.cluster: {"affinity": binding.affinity_score, "topologySpread": binding.topology_spread_score}
+        for binding in sorted(selected, key=lambda binding: binding.cluster)
+    }
+    return {"clusters": scores, "fulfilled": is_fulfilled}
+
+
+def _read_members(bodies: Iterable[Mapping[str, Any]]) -> list[Member]:
+    bodies = list(bodies)
+    now = find_newest_heartbeat(bodies)
+    members = []
+    for body in bodies:
+        view = read_member(Node(body, TextPosition(0, 0)), now)
+        usage, _ = read_usage(view.total, view.allocatable, view.available)
+        name = body["metadata"]["name"]
+        members.append(
+            Member(
+                name,
+                {**view.labels, MEMBER_LABEL: name},
+                tuple(Taint(**taint) for taint in view.taints),
+                view.properties,
+                usage,
+                view.health,
+                None if view.namespaces is None else frozenset(view.namespaces),
+            )
+        )
+    return members
+
+
+def _read_placement(body: Mapping[str, Any]) -> FleetPlacement:
+    read_object = FLEET_CLUSTER_RESOURCE_PLACEMENT.build_fleet_object
+    assert read_object is not None, "placements have one"
+    placement = read_object({"name": body["metadata"]["name"], "manifest": json.dumps(body)})
+    if not isinstance(placement, FleetPlacement):
+        raise TypeError("the placement is invalid")
+    return placement
+
+
+def _read_binding(item: Mapping[str, Any]) -> Binding:
+    state = BindingState(item["state"])
+    return Binding(
+        item["cluster"],
+        state,
+        0,
+        item.get("affinity"),
+        item.get("topologySpread"),
+        BindingState.BOUND if state is BindingState.UNSCHEDULED else None,
+        0 if state is BindingState.BOUND else None,
+    )

@@ -1,0 +1,113 @@
+"""`nexusform conformance`: recorded decisions answered by nexusform, by another program, and by nobody."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+
+ROOT = Path(__file__).parents[3]
+CASES = ROOT / "tests" / "conformance"
+FIRST_FIT = f"{sys.executable} -I {Path(__file__).with_name('first_fit.py')}"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = run_command_line(["conformance", *arguments])
+    printed = capsys.readouterr()
+    return code, " ".join((printed.out + printed.err).replace("│", " ").split())
+
+
+def read_lines(name: str, count: int) -> list[str]:
+    with gzip.open(CASES / name, "rt") as file:
+        return [file.readline() for _ in range(count)]
+
+
+def test_every_recorded_decision_is_predicted_and_the_page_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = run(capsys, "-json", str(CASES))
+    document = json.loads(text)
+    assert (code, document["wrong"]) == (0, [])
+    columns = ("system", "version", "decisions", "right")
+    rows = [f"| {' | '.join(str(item[column]) for column in columns)} |" for item in document["systems"]]
+    page = (ROOT / "docs" / "fidelity.md").read_text()
+    table = re.search(r"<!-- conformance -->\n.*?\n\n", page, re.DOTALL)
+    assert table is not None
+    assert table[0].rstrip().splitlines()[3:] == rows
+
+
+def test_another_program_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pods.jsonl").write_text("".join(read_lines("kube-scheduler.jsonl.gz", 8)))
+    code, text = run(capsys, f"-program={FIRST_FIT}", str(tmp_path))
+    assert code == 2
+    scored = re.search(r"kube-scheduler 1\.34\.4 8 (\d) (\d) Wrong: (.*)", text)
+    assert scored is not None
+    assert int(scored[1]) + int(scored[2]) == 8
+    assert "kube-scheduler decided" in scored[3]
+
+
+def test_a_wrong_decision_is_listed_with_both_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = json.loads(read_lines("kube-scheduler.jsonl.gz", 1)[0])
+    actual = case["decision"]["node"]
+    case["decision"] = {"node": "elsewhere"}
+    (tmp_path / "pods.jsonl").write_text(json.dumps(case) + "\n")
+    code, text = run(capsys, str(tmp_path))
+    assert code == 2
+    assert f'pods.jsonl:1: predicted {{"node":"{actual}"}}; kube-scheduler decided {{"node":"elsewhere"}}' in text
+    case["equivalent"] = [{"node": actual}]
+    (tmp_path / "pods.jsonl").write_text(json.dumps(case) + "\n")
+    assert run(capsys, str(tmp_path))[0] == 0, "as good as the decision"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("/nowhere/at-all", "cannot be started: No such file or directory"),
+        ("sh -c 'echo broken >&2; exit 3'", "exit code 3: broken"),
+        ("echo no-json", "the answer is not JSON"),
+    ],
+)
+def test_a_program_without_an_answer_is_wrong(
+    command: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pods.jsonl").write_text(read_lines("kube-scheduler.jsonl.gz", 1)[0])
+    code, text = run(capsys, f"-program={command}", str(tmp_path))
+    assert (code, reason in text) == (2, True), text
+
+
+def test_a_system_that_nexusform_does_not_predict_is_not_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = {"system": "nomad", "version": "1", "snapshot": {}, "request": {}, "decision": {}, "equivalent": []}
+    (tmp_path / "n.jsonl").write_text(json.dumps(case))
+    code, text = run(capsys, str(tmp_path))
+    assert code == 2
+    assert "nexusform predicts no decisions of nomad" in text
+
+
+def test_every_mistake_in_the_files_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = read_lines("kube-scheduler.jsonl.gz", 1)[0]
+    (tmp_path / "a.jsonl").write_text(f'{good}{{"system": 3}}\nno json\n')
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(good.encode())[:40])
+    incomplete = json.loads(good)
+    del incomplete["snapshot"]["objects"]
+    (tmp_path / "c.jsonl").write_text(json.dumps(incomplete))
+    code, text = run(capsys, str(tmp_path))
+    assert code == 1
+    assert all(part in text for part in ("a.jsonl, line 2", "a.jsonl, line 3", "b.jsonl.gz"))
+    assert "the case is incomplete" in text
+    assert "kube-scheduler 1.34.4 2 1 1" in text
+
+
+@pytest.mark.parametrize("name", ["missing", "empty"])
+def test_a_directory_without_decisions_is_an_error(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    code, text = run(capsys, str(tmp_path / name))
+    assert code == 1
+    assert ("is not a directory" if name == "missing" else "has no *.jsonl") in text
