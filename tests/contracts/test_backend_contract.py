@@ -475,7 +475,7 @@ elif task == "crowd":
     import random
 
     children = []
-    for number in range(50):
+    for number in range(int(sys.argv[5])):
         child = os.fork()
         if child:
             children.append(child)
@@ -511,8 +511,9 @@ elif task == "compact":
 """
 
 
-def worker(where: Somewhere, task: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WORKER, where.kind.backend, str(where.directory), repr(where.settings), task]
+def worker(where: Somewhere, task: str, *more: str) -> subprocess.Popen[str]:
+    arguments = (where.kind.backend, str(where.directory), repr(where.settings), task, *more)
+    command = [sys.executable, "-c", WORKER, *arguments]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -591,11 +592,13 @@ def test_under_the_lock_nothing_is_lost(where: Somewhere) -> None:
 
 
 @pytest.mark.slow
-def test_fifty_processes_write_fifty_serials(where: Somewhere) -> None:
-    crowd = worker(where, "crowd")
+def test_many_processes_write_one_serial_each(where: Somewhere) -> None:
+    # Each client of a service costs a second of processor time, and each waits for all others.
+    count = 50 if where.kind.backend == "local" else 15
+    crowd = worker(where, "crowd", str(count))
     said, _ = crowd.communicate(timeout=1_200)
     assert said.split("\n")[-2] == "failed 0"
-    assert where.open().read() == b"50"
+    assert where.open().read() == str(count).encode()
     assert where.open().read_journal() == []
 
 
