@@ -195,6 +195,7 @@ class PlanningKind(StrEnum):
     VM_SKU = "vm_sku"
     RACK = "rack"
     MACHINE = "machine"
+    MACHINE_ACTION = "machine_action"
     CLUSTER = "cluster"  # separate pools may join it
     MEMBER = "member"
     MANIFEST = "manifest"

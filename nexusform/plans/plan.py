@@ -13,6 +13,7 @@ from nexusform.diagnostics.source import Span
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import RecordScore
 from nexusform.plans.cluster_upgrades import Upgrade
+from nexusform.plans.machine_actions import MachineAction
 from nexusform.plans.plan_checks import GuardRailResult, SincePrevious
 from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity
@@ -475,6 +476,7 @@ class Plan(Struct, frozen=True):
     prediction_scores: tuple[PredictionScore, ...] = ()
     rejected_clusters: tuple[RejectedCluster, ...] = ()
     feasibility: tuple[Feasibility, ...] = ()
+    machine_actions: tuple[MachineAction, ...] = ()
     observed_attributes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
     dry_run_messages: tuple[str, ...] = ()
     disabled_rules: tuple[str, ...] = ()

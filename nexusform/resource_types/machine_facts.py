@@ -59,8 +59,13 @@ def is_compute_plane(role: str) -> bool:
     """Return whether a role is compute-plane: plain, or
     `platform.afo-nc.microsoft.com/compute-plane=true`.
     """
-    name, _, flag = role.lower().rpartition("/")[2].partition("=")
-    return name == COMPUTE_PLANE and flag in {"", "true"}
+    return list_role_names([role]) == (COMPUTE_PLANE,)
+
+
+def list_role_names(roles: Any) -> tuple[str, ...]:
+    """Return the short names of roles, sorted: `platform.afo-nc.microsoft.com/control-plane=true` is control-plane."""
+    parts = [role.lower().rpartition("/")[2].partition("=") for role in roles or ()]
+    return tuple(sorted({name for name, _, flag in parts if flag in {"", "true"}}))
 
 
 def _check_roles(roles: Any) -> str:

@@ -8,7 +8,12 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
-from nexusform.resource_types.machine_facts import build_machine_status, find_unschedulable_reasons
+from nexusform.resource_types.machine_facts import (
+    build_machine_status,
+    find_health_reasons,
+    find_unschedulable_reasons,
+    list_role_names,
+)
 from nexusform.resource_types.shared_arguments import check_whole_numbers, is_known
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import VFS_PER_CELL, Machine, MachineSku, VmSku
@@ -142,6 +147,7 @@ def build_machine(
     hardware: Hardware, facts: Mapping[str, Any], *, name: str, rack: str, availability_zone: str, slot: int
 ) -> Machine:
     """Build a machine for the scheduler from its hardware and facts (machine_facts.py)."""
+    reasons = find_unschedulable_reasons(facts)
     return Machine(
         name=name,
         rack=rack,
@@ -152,9 +158,11 @@ def build_machine(
         cpus_per_cell=hardware.cpus_per_cell,
         memory_gib_per_cell=hardware.memory_gib_per_cell,
         disk_gib=hardware.disk_gib,
-        unschedulable_reason=find_unschedulable_reasons(facts),
+        unschedulable_reason=reasons,
         vfs_per_cell=hardware.vfs_per_cell,
         status=build_machine_status(facts),
+        roles=list_role_names(facts.get("roles")),
+        is_healthy=not find_health_reasons(reasons),
     )
 
 

@@ -17,6 +17,7 @@ _TYPES: Final = (
     "nexus_vm_sku",
     "nexus_rack",
     "nexus_bare_metal_machine",
+    "nexus_bare_metal_machine_action",
     "nexus_kubernetes_cluster",
     "nexus_agent_pool",
     "nexus_virtual_machine",

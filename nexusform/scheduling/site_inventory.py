@@ -83,7 +83,7 @@ class Inventory(Struct):
 
     `addresses_by_name` maps (kind, scope, name) to an address; the resource types maintain it, so that
     duplicates and references are found at once. `unmanaged` are the VMs observed by a provider on machines of
-    a site (by its id) that match no resource.
+    a site (by its id) that match no resource. `pending_actions` are ids of machines with a pending action.
     """
 
     sites: dict[str, InventorySite] = field(default_factory=dict)
@@ -92,6 +92,7 @@ class Inventory(Struct):
     skus: dict[str, VmSku] = field(default_factory=dict)
     addresses_by_name: dict[tuple[str, str, str | int], str] = field(default_factory=dict)
     unmanaged: dict[str, list[OccupiedCapacity]] = field(default_factory=dict)
+    pending_actions: set[str] = field(default_factory=set)
 
     def list_site_ids(self) -> frozenset[str]:
         """Return the ids of all sites."""

@@ -51,6 +51,7 @@ from nexusform.planning.verdicts.fit import (
     collect_fit_failures,
     measure_site_certainties,
 )
+from nexusform.planning.verdicts.machine_actions import MachineActionOrder, order_machine_actions
 from nexusform.planning.verdicts.numa_samples import check_uncertain_fit, compute_numa_sampling
 from nexusform.planning.verdicts.separation import SeparationVerdicts, evaluate_rules, has_rules
 from nexusform.planning.verdicts.stranded_vms import (
@@ -134,6 +135,10 @@ def build_plan(
     has_separation_rules = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
     all_diagnostics = [*diagnostics, *problems, *check_lost_forgotten_vms(blocks.instances, lost_addresses)]
+    action_order = order_machine_actions(
+        blocks.instances, outcome.vms, outcome.sites, [part.find_disruptions for part in outcome.contributions]
+    )
+    all_diagnostics += action_order.diagnostics
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
     vms = outcome.vms.values()
     numa_sampling = compute_numa_sampling(outcome.sites, certainty, request.split_choice, samples)
@@ -152,7 +157,7 @@ def build_plan(
     plan = Plan(
         mode=request.mode,
         changes=tuple(changes),
-        steps=tuple(_build_steps(changes, outcome, prior, types)),
+        steps=tuple(_build_steps(changes, outcome, prior, types, action_order)),
         drift=find_drift(request),
         outputs=outputs.changes,
         planned_outputs=outputs.after,
@@ -173,6 +178,7 @@ def build_plan(
         rollouts=tuple(_flatten(contribution.rollouts for contribution in outcome.contributions)),
         rejected_clusters=tuple(_flatten(contribution.rejected_clusters for contribution in outcome.contributions)),
         feasibility=tuple(_flatten(contribution.feasibility for contribution in outcome.contributions)),
+        machine_actions=action_order.actions,
         observed_attributes=observed_attributes,
     )
     return replace(
@@ -190,10 +196,14 @@ def _build_changes(
 
 
 def _build_steps(
-    changes: Sequence[Change], outcome: PlacementOutcome, prior: PriorState, types: Mapping[str, ResourceType]
+    changes: Sequence[Change],
+    outcome: PlacementOutcome,
+    prior: PriorState,
+    types: Mapping[str, ResourceType],
+    action_order: MachineActionOrder,
 ) -> list[Step]:
-    """Build the steps of a plan, in the order of all domains."""
-    step_order = dict(_flatten(part.step_order.items() for part in outcome.contributions))
+    """Build the steps of a plan, in the order of all domains and machine actions."""
+    step_order = {**dict(_flatten(part.step_order.items() for part in outcome.contributions)), **action_order.step_order}
     return build_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
 
 

@@ -20,6 +20,7 @@ from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.plans.site_capacity.occupancy import UnmanagedVm, add_recorded_vms
 from nexusform.resources.address import Address
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, get_catalogue
+from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Explanation, Shortage
 from nexusform.scheduling.racks.uncertainty.certainty import (
@@ -179,7 +180,8 @@ def build_sites(
         all_racks = sorted(racks.get(site.id, ()), key=lambda rack: rack.name)
         active = [rack for rack in all_racks if not rack.is_planned]
         offers = offers_by_site.get(site.id, {})
-        machines, site_clashes = merge_site_machines(site.id, active, offers)
+        merged, site_clashes = merge_site_machines(site.id, active, offers)
+        machines = tuple(_close_machine(machine, site.id, inventory.pending_actions) for machine in merged)
         clashes += site_clashes
         by_name = {machine.name: machine for machine in machines}
         occupied = list(chain.from_iterable(offer.occupied_capacities for offer in offers.values()))
@@ -196,6 +198,14 @@ def build_sites(
             update_strategy=site.update_strategy,
         )
     return sites, clashes
+
+
+def _close_machine(machine: Machine, site_id: str, pending_actions: Container[str]) -> Machine:
+    """Return a machine closed to new VMs while an action on it is pending: its state is unknown."""
+    if f"{site_id}/{machine.rack}/{machine.name}" not in pending_actions:
+        return machine
+    reasons = ", ".join(filter(None, [machine.unschedulable_reason, ACTION_PENDING]))
+    return replace(machine, unschedulable_reason=reasons)
 
 
 def _select_unmanaged(

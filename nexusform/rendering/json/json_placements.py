@@ -11,6 +11,7 @@ from nexusform.json_data.record_forms import RecordForm, round_figure
 from nexusform.placement_kinds.kinds import build_location_document
 from nexusform.placements.prediction_scores import RecordScore
 from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
+from nexusform.plans.machine_actions import LeavingVm, MachineAction
 from nexusform.plans.plan import (
     Feasibility,
     PlacementAction,
@@ -204,6 +205,22 @@ _OUT_OF_SERVICE_FORM: Final = RecordForm(
 def build_out_of_service_documents(plan: Plan) -> list[dict[str, Any]]:
     """Build the top-level `out_of_service` of a plan: compute machines closed to new VMs."""
     return [_OUT_OF_SERVICE_FORM(row) for row in list_out_of_service(plan.sites)]
+
+
+_LEAVING_FORM: Final = RecordForm(LeavingVm, "name to=machine")
+_MACHINE_ACTION_FORM: Final = RecordForm(
+    MachineAction,
+    "address site machine rack action window time_limit_minutes=minutes leaves_off vms_leaving=leaving_vms "
+    "vms_stopped=stopped_vms",
+    address=str,
+    vms_leaving=lambda vms: [_LEAVING_FORM(vm) for vm in vms],
+    vms_stopped=list,
+)
+
+
+def build_machine_action_documents(plan: Plan) -> list[dict[str, Any]]:
+    """Build the top-level `machine_actions` of a plan, in order of execution."""
+    return [_MACHINE_ACTION_FORM(action) for action in plan.machine_actions]
 
 
 _FEASIBILITY_FORM: Final = RecordForm(

@@ -9,11 +9,12 @@ from typing import Final
 
 from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.occupancy import OutOfService, SiteVms, list_out_of_service
+from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.vms import MachineStatus
 
 _MAX_GROUPS: Final = 5
 _AZURE: Final = "azure"
-_EVACUATING: Final = "being evacuated"
+_TEMPORARY_REASONS: Final = {"", "being evacuated", ACTION_PENDING}
 _OWNERS: Final = {"nexusform": "nexusform", _AZURE: "Azure"}
 _AZURE_RULE: Final = (
     "Azure cordons a degraded compute machine after 15 minutes. Azure uncordons a recovered machine after 2 hours."
@@ -43,7 +44,7 @@ def _count_compute_machines(site: SiteVms) -> int:
     return sum(
         machine.exists_after
         and machine.facts.rack not in planned_racks
-        and (machine.facts.status is not None or machine.facts.unschedulable_reason in {"", _EVACUATING})
+        and (machine.facts.status is not None or set(machine.facts.unschedulable_reason.split(", ")) <= _TEMPORARY_REASONS)
         for machine in site.machines
     )
 

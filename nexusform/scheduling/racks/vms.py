@@ -133,7 +133,8 @@ class Machine(Struct, frozen=True):
 
     `machine_sku` is None for a machine with figures of its own (then any VM SKU passes the hardware check).
     `unschedulable_reason` ("cordoned", ...) is "" for a schedulable machine; its VMs stay and count either
-    way. `status` is set for compute machines out of service.
+    way. `status` is set for compute machines out of service. `roles` are short names; `is_healthy`: on, ready
+    and provisioned.
     """
 
     name: str
@@ -148,6 +149,8 @@ class Machine(Struct, frozen=True):
     unschedulable_reason: str = ""
     vfs_per_cell: int = VFS_PER_CELL
     status: MachineStatus | None = None
+    roles: tuple[str, ...] = ()
+    is_healthy: bool = True
 
 
 class VmName(Struct, frozen=True):

@@ -5,9 +5,7 @@ with a message.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -17,7 +15,6 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first, select_form
-from nexusform.documents.times import format_time
 from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK, find_cordon_differences
 from nexusform.domains.azure.providers.site_identity import SiteIdentity
 from nexusform.interfaces.plugins import (
@@ -33,6 +30,7 @@ from nexusform.interfaces.plugins import (
 )
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.site_capacity.other_capacity import build_supplies_note
+from nexusform.providers.clock import read_clock
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
@@ -205,7 +203,7 @@ class ObservedSites(SiteIdentity):
         from nexusform.domains.azure.importers.az_observation import build_observation_note
 
         exported_at = site.inventory.exported_at if site.inventory.is_age_certain else None
-        time = exported_at if self._is_captured else _read_clock()
+        time = exported_at if self._is_captured else read_clock()
         return build_observation_note(attributes, self._machines[site.name], recorded_note, time)
 
     def _find_strategy(self, key: ObjectKey) -> Mapping[str, Any] | None:
@@ -350,13 +348,6 @@ class ObservedSites(SiteIdentity):
             f"it{differences}.{self._describe_uncaptured(request.key)} This provider sends no changes: "
             f"make the change on the site, {self._advice}, and apply."
         )
-
-
-def _read_clock() -> str:
-    """Read the current time, RFC 3339 in UTC. SOURCE_DATE_EPOCH overrides it."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    moment = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)
-    return format_time(moment)
 
 
 class Observation(Struct, frozen=True):

@@ -1,0 +1,95 @@
+"""nexus_bare_metal_machine_action: one run of a lifecycle action on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.plugins import PlanningKind, ResourceType
+from nexusform.resource_types.shared_arguments import POOL_AZURE_BLOCK, build_id_attribute, join_id
+from nexusform.scheduling.machine_actions import ACTION_KINDS, MACHINE_ACTION_TYPE, is_pending
+from nexusform.scheduling.site_inventory import Inventory
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, ObjectReference, OnChange
+from nexusform.schemas.value_types import BOOL, STRING
+from nexusform.values.value import UNKNOWN
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "id": build_id_attribute("<machine id>/<action>"),
+        "machine_id": AttributeSchema(
+            STRING,
+            "Id of the machine: `<site>/<rack>/<machine>`.",
+            required=True,
+            on_change=OnChange.REPLACE,
+            decides_placement=True,
+            refers_to=ObjectReference(("nexus_bare_metal_machine",)),
+        ),
+        "action": AttributeSchema(
+            STRING,
+            "Action to run once.",
+            required=True,
+            choices=tuple(ACTION_KINDS),
+            on_change=OnChange.REPLACE,
+            decides_placement=True,
+        ),
+        "run_id": AttributeSchema(
+            STRING, "Any text. A new one runs the action again.", optional=True, on_change=OnChange.REPLACE
+        ),
+        "allow_workloads": AttributeSchema(
+            BOOL,
+            "Run it while VMs use the machine. They stop, and start again there. After PowerOff they stay down.",
+            optional=True,
+            default=False,
+            decides_placement=True,
+        ),
+        "started": AttributeSchema(STRING, "Start of the last run, RFC 3339.", computed=True, observed=True),
+        "finished": AttributeSchema(STRING, "End of the last run, RFC 3339.", computed=True, observed=True),
+        "result": AttributeSchema(STRING, "Result: Succeeded or Failed.", computed=True, observed=True),
+    },
+    {"azure": POOL_AZURE_BLOCK},
+    "One run of a lifecycle action on a bare-metal machine. Removing the block sends nothing.",
+)
+
+
+def identify(attributes: Mapping[str, Any]) -> str:
+    """Return the id: `<machine id>/<action>`."""
+    return join_id(attributes.get("machine_id"), attributes.get("action"))
+
+
+def check(attributes: Mapping[str, Any]) -> list[Problem]:
+    """Check the form of the machine id, and the action of an azure block."""
+    problems = []
+    machine_id = attributes.get("machine_id")
+    if isinstance(machine_id, str) and machine_id.count("/") != 2:
+        detail = f'"{machine_id}" is no machine id. Write it as "SITE/RACK/MACHINE", or refer to a machine.'
+        problems.append(Problem(("machine_id",), "unknown-machine", detail))
+    if attributes.get("azure") and attributes.get("action") not in ("Replace", UNKNOWN):
+        detail = "Only Replace has a body with further properties. Remove the azure block."
+        problems.append(Problem(("azure",), "invalid-azure-body", detail))
+    return problems
+
+
+def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
+    """Close a machine with a pending action to new VMs. Two blocks for one action are a problem."""
+    machine_id, action = attributes.get("machine_id"), attributes.get("action")
+    if not isinstance(machine_id, str) or not isinstance(action, str):
+        return []
+    first = inventory.addresses_by_name.setdefault((MACHINE_ACTION_TYPE, machine_id, action), address)
+    if first != address:
+        detail = f"{first} runs {action} on this machine already. Remove one of the two blocks."
+        return [Problem(("machine_id",), "duplicate-machine-action", detail)]
+    if is_pending(attributes):
+        inventory.pending_actions.add(machine_id)
+    return []
+
+
+NEXUS_BARE_METAL_MACHINE_ACTION: Final = ResourceType(
+    MACHINE_ACTION_TYPE,
+    3,
+    _SCHEMA,
+    identify,
+    check=check,
+    add_to_inventory=add_to_inventory,
+    kind=PlanningKind.MACHINE_ACTION,
+)
