@@ -11,4 +11,5 @@ PUBLIC = {
         "RolloutStep SeparationVerdict SeparationViolation Step StepKind "
         "VariableValue FeasibilityResult Feasibility"
     ),
+    "machine_actions": "LeavingVm MachineAction",
 }

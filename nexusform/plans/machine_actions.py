@@ -8,7 +8,7 @@ from nexusform.resources.address import Address
 
 
 class LeavingVm(Struct, frozen=True):
-    """VM that leaves a machine before its action, and its next machine."""
+    """VM to move from a machine before its action, and its next machine."""
 
     name: str
     machine: str

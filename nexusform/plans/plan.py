@@ -275,8 +275,7 @@ class PlacementTable(Struct, frozen=True):
 
 def is_fully_decided(tables: Iterable[PlacementTable]) -> bool:
     """Return whether every placed VM has a configured location, so that nothing is predicted."""
-    provenances = {table.provenance for table in tables if table.placed}
-    return provenances == {"decided"}
+    return {table.provenance for table in tables if table.placed} == {"decided"}
 
 
 class Drift(Struct, frozen=True):

@@ -7,4 +7,5 @@ PUBLIC = {
     "identified_provider": "ConfiguredObjectFinder IdentifiedProvider IdentityComparison",
     "registry": "ProviderKind PROVIDERS",
     "simulated": "apply_answer",
+    "clock": "read_clock",
 }

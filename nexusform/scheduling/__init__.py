@@ -6,11 +6,14 @@ PUBLIC = {
     "decision": "Certainty Location Rejection",
     "kubelet": (
         "compute_allocatable compute_capacity EVICTION_MEMORY collect_extended_resources GIB HUGEPAGES "
-        "Kubelet MAX_CELLS NodeSize "
-        "Platform REJECTING_POLICIES list_registered_labels Reserve list_reserved_cpus STORAGE TopologyPolicy"
+        "Kubelet MAX_CELLS NodeSize Platform REJECTING_POLICIES list_registered_labels Reserve "
+        "list_reserved_cpus STORAGE TopologyPolicy"
     ),
     "site_inventory": (
-        "add_observed_facts OBSERVED_KEY Inventory MachineConflict InventoryMachine OccupiedCapacity InventoryRack "
-        "merge_site_machines InventorySite UpdateStrategy"
+        "add_observed_facts OBSERVED_KEY Inventory MachineConflict InventoryMachine OccupiedCapacity "
+        "InventoryRack merge_site_machines InventorySite UpdateStrategy"
+    ),
+    "machine_actions": (
+        "FAILED is_pending MACHINE_ACTION_TYPE ACTION_KINDS ActionKind record_result ACTION_PENDING SUCCEEDED"
     ),
 }

@@ -38,7 +38,7 @@ ACTION_KINDS: Final[Mapping[str, ActionKind]] = {
 
 
 def is_pending(attributes: Mapping[str, Any]) -> bool:
-    """Return whether an action has not succeeded yet, so that the state of its machine is unknown."""
+    """Return True until an action has succeeded: the state of its machine is unknown."""
     return bool(attributes.get("result") != SUCCEEDED)
 
 

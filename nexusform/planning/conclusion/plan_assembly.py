@@ -128,19 +128,16 @@ def build_plan(
     diagnostics: Sequence[Diagnostic],
 ) -> PlanResult:
     """Build the plan from everything computed before."""
-    request, prior, order = blocks.request, blocks.prior, blocks.order
-    types = request.registries.resource_types
+    request, prior, order, parts = blocks.request, blocks.prior, blocks.order, outcome.contributions
+    types, vms = request.registries.resource_types, outcome.vms.values()
     lost_addresses = find_lost_forgotten_vms(blocks.instances, types, outcome.sites, request.mode)
     changes, problems = _build_changes(blocks, outcome, has_errors=has_errors(diagnostics))
     has_separation_rules = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
+    action_order = _order_actions(blocks, outcome)
     all_diagnostics = [*diagnostics, *problems, *check_lost_forgotten_vms(blocks.instances, lost_addresses)]
-    action_order = order_machine_actions(
-        blocks.instances, outcome.vms, outcome.sites, [part.find_disruptions for part in outcome.contributions]
-    )
     all_diagnostics += action_order.diagnostics
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
-    vms = outcome.vms.values()
     numa_sampling = compute_numa_sampling(outcome.sites, certainty, request.split_choice, samples)
     other_rows = _collect_domain_rows(request, outcome, changes)
     rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *other_rows)
@@ -175,16 +172,19 @@ def build_plan(
         prediction_scores=tuple(_collect_scores(prior)),
         upgrades=upgrades,
         separation_verdicts=tuple(validation.rules.verdicts),
-        rollouts=tuple(_flatten(contribution.rollouts for contribution in outcome.contributions)),
-        rejected_clusters=tuple(_flatten(contribution.rejected_clusters for contribution in outcome.contributions)),
-        feasibility=tuple(_flatten(contribution.feasibility for contribution in outcome.contributions)),
+        rollouts=tuple(_flatten(part.rollouts for part in parts)),
+        rejected_clusters=tuple(_flatten(part.rejected_clusters for part in parts)),
+        feasibility=tuple(_flatten(part.feasibility for part in parts)),
         machine_actions=action_order.actions,
         observed_attributes=observed_attributes,
     )
-    return replace(
-        _build_result(_complete_plan(plan, request, combined), outcome, order, validation),
-        prior_notes=_collect_prior_notes(blocks.instances, lost_addresses),
-    )
+    result = _build_result(_complete_plan(plan, request, combined), outcome, order, validation)
+    return replace(result, prior_notes=_collect_prior_notes(blocks.instances, lost_addresses))
+
+
+def _order_actions(blocks: BlockPlanner, outcome: PlacementOutcome) -> MachineActionOrder:
+    find_disruptions = [part.find_disruptions for part in outcome.contributions]
+    return order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
 
 
 def _build_changes(
@@ -203,7 +203,8 @@ def _build_steps(
     action_order: MachineActionOrder,
 ) -> list[Step]:
     """Build the steps of a plan, in the order of all domains and machine actions."""
-    step_order = {**dict(_flatten(part.step_order.items() for part in outcome.contributions)), **action_order.step_order}
+    domain_order = dict(_flatten(part.step_order.items() for part in outcome.contributions))
+    step_order = {**domain_order, **action_order.step_order}
     return build_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
 
 

@@ -17,8 +17,9 @@ from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.plans.cluster_upgrades import Disruptions, compute_quorum
 from nexusform.plans.machine_actions import LeavingVm, MachineAction
-from nexusform.plans.plan import Action, Disruptions
+from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, parse_address
 from nexusform.scheduling.machine_actions import ACTION_KINDS, ActionKind
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine
@@ -49,7 +50,7 @@ class ActionRequest(Struct, frozen=True):
 
     @property
     def is_disruptive(self) -> bool:
-        """Whether the action stops VMs."""
+        """Return True if the action stops VMs."""
         return self.kind.is_disruptive
 
 
@@ -134,9 +135,7 @@ def _build_request(
         for vm in (*site.configured_unmanaged, *site.observed_unmanaged)
         if vm.machine == machine.name and vm.name not in managed
     ]
-    return ActionRequest(
-        instance, kind, site, machine, tuple(leaving), staying, tuple(dict.fromkeys(unmanaged))
-    )
+    return ActionRequest(instance, kind, site, machine, tuple(leaving), staying, tuple(dict.fromkeys(unmanaged)))
 
 
 def _list_keys(vms: VmObject, site_id: str, machine: str, *, is_prior: bool) -> list[tuple[str, int | str]]:
@@ -200,15 +199,13 @@ def _list_awaited(
     request: ActionRequest, instances: Mapping[Address, Instance], previous: Address | None
 ) -> tuple[Address, ...]:
     """Return the addresses to complete before an action: the one before it, the block of its machine (evacuate,
-    cordoned), and the owners of leaving VMs. A block that refers to the action comes after it.
+    cordoned), and the owners of leaving VMs. Blocks with a reference to the action are excluded.
     """
     offer = request.site.offering_addresses.get(request.machine.name, "")
     candidates = [parse_address(offer)] if offer else []
     candidates += [address for address, _ in request.leaving_vms]
     own = str(request.instance.address.config_address)
-    earlier = [
-        address for address in candidates if address in instances and own not in instances[address].dependencies
-    ]
+    earlier = [address for address in candidates if address in instances and own not in instances[address].dependencies]
     return tuple(dict.fromkeys([*([previous] if previous is not None else ()), *earlier]))
 
 
@@ -232,7 +229,7 @@ class _SiteOrder:
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
     def order(self) -> tuple[list[ActionRequest], list[Diagnostic]]:
-        """Return the actions in order. An action that never becomes safe is an error."""
+        """Return the actions in order, and an error for each one without a safe moment."""
         ordered: list[ActionRequest] = []
         remaining = list(self._requests)
         while remaining:
@@ -250,13 +247,13 @@ class _SiteOrder:
 
     @staticmethod
     def _list_ready(remaining: Sequence[ActionRequest]) -> list[ActionRequest]:
-        """Return the actions that refer to no remaining one; all if they refer to each other."""
+        """Return the actions without a reference to a remaining one; all in a cycle."""
         blocks = {str(request.instance.address.config_address) for request in remaining}
         ready = [request for request in remaining if blocks.isdisjoint(request.instance.dependencies)]
         return ready or list(remaining)
 
     def _compute_rank(self, request: ActionRequest) -> tuple[bool, bool, bool, str]:
-        """Rank cordons first, then repairs, then actions that bring the machine back, by address."""
+        """Rank cordons first, then repairs, then temporary actions, then PowerOff, by address."""
         is_repair = request.machine.name in self._down and not request.kind.leaves_off
         return request.is_disruptive, not is_repair, request.kind.leaves_off, str(request.instance.address)
 
@@ -301,7 +298,7 @@ class _SiteOrder:
             if not any(vm.placement.machine == request.machine.name for vm in members):
                 continue
             up = sum(vm.placement.machine not in down for vm in members)
-            quorum = len(members) // 2 + 1
+            quorum = compute_quorum(len(members))
             if up < quorum:
                 cluster = vms.request.demand.cluster if vms.request.demand is not None else ""
                 return (
@@ -314,9 +311,7 @@ class _SiteOrder:
         """Check the PodDisruptionBudgets of the nodes stopped by the action."""
         for cluster_id, names in request.staying_vms.items():
             owned = (vms for vms in self._objects if _get_cluster_id(vms) == cluster_id)
-            stopped = {
-                vm.name for vms in owned for vm in vms.placements.vms.values() if vm.placement.machine in down
-            }
+            stopped = {vm.name for vms in owned for vm in vms.placements.vms.values() if vm.placement.machine in down}
             nodes = stopped | set(names)
             budgets = [name for find in self._disruptions for name in find(cluster_id, nodes).budgets]
             if budgets:

@@ -21,6 +21,7 @@ from nexusform.plans.impact.effects import (
     list_upgrade_pools,
 )
 from nexusform.plans.impact.guard_rails import UNKNOWN, has_unknown_capacity
+from nexusform.plans.machine_actions import MachineAction
 from nexusform.plans.plan import PlacementChange, Plan
 from nexusform.plans.plan_checks import GuardRailResult
 from nexusform.plans.site_capacity.occupancy import SiteCapacity
@@ -40,7 +41,8 @@ class MinuteRange(Struct, frozen=True):
 
 class ImpactFigures(Struct, frozen=True):
     """Numbers of affected objects of all kinds. `recreated` objects stay at their location. `max_down` is the
-    largest number of VMs of one cluster down at a time. `minutes` is None without drains.
+    largest number of VMs of one cluster down at a time. `minutes` is None without drains. `stopped` VMs stop
+    for machine actions, at most `max_stopped` at a time.
     """
 
     recreated: int = 0
@@ -49,6 +51,8 @@ class ImpactFigures(Struct, frozen=True):
     host_lost: int = 0
     max_down: int = 0
     minutes: MinuteRange | None = None
+    stopped: int = 0
+    max_stopped: int = 0
 
 
 class CapacityFigures(Struct, frozen=True):
@@ -125,7 +129,21 @@ def _build_impact(plan: Plan) -> ImpactFigures:
         host_lost=count_objects(counts, Effect.LOST) + plan.lost_unmanaged_count,
         max_down=_compute_max_down(plan),
         minutes=_compute_minutes(plan),
+        stopped=len({(action.site_id, vm) for action in plan.machine_actions for vm in action.stopped_vms}),
+        max_stopped=_compute_max_stopped(plan.machine_actions),
     )
+
+
+def _compute_max_stopped(actions: Iterable[MachineAction]) -> int:
+    """Return the largest number of VMs stopped at a time. VMs of a machine that stays off remain stopped."""
+    off: dict[str, set[str]] = {}
+    maximum = 0
+    for action in actions:
+        off_vms = off.setdefault(action.site_id, set())
+        maximum = max(maximum, len(off_vms.union(action.stopped_vms)))
+        off_vms.difference_update(action.stopped_vms)
+        off_vms.update(action.stopped_vms if action.leaves_off else ())
+    return maximum
 
 
 def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:

@@ -18,7 +18,9 @@ from nexusform.plans.plan_checks import GuardRailResult, SincePrevious
 from nexusform.scheduling.racks.vms import Interval
 
 _IMPACT_FORM: Final = RecordForm(
-    ImpactFigures, "recreated moved removed host_lost max_down minutes", minutes=RecordForm(MinuteRange)
+    ImpactFigures,
+    "recreated moved removed host_lost max_down minutes [stopped] [max_stopped]",
+    minutes=RecordForm(MinuteRange),
 )
 _CONFIDENCE_FORM: Final = RecordForm(
     ConfidenceFigures, "vms exact_rack_counts exact_machines pods certain_pods [doubts]"

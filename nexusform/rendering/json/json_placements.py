@@ -213,8 +213,7 @@ _MACHINE_ACTION_FORM: Final = RecordForm(
     "address site machine rack action window time_limit_minutes=minutes leaves_off vms_leaving=leaving_vms "
     "vms_stopped=stopped_vms",
     address=str,
-    vms_leaving=lambda vms: [_LEAVING_FORM(vm) for vm in vms],
-    vms_stopped=list,
+    vms_leaving=_LEAVING_FORM,
 )
 
 

@@ -102,8 +102,11 @@ def _describe_impact(plan: Plan, figures: ImpactFigures) -> str:
     counts = count_effects(plan.placements)
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan)) if plan.upgrades else counts
     clauses = [*_describe_upgraded(plan), *describe_effects(outside_upgrades, LOSS_EFFECTS), *describe_lost_vms(plan)]
+    stopping = f"{format_count(figures.stopped, 'VM')} to stop for machine actions"
+    stopped = [f"{stopping}, at most {figures.max_stopped:,} at a time"] if figures.stopped else []
     if not clauses:
-        clauses = ["no running workload affected"]
+        clauses = stopped or ["no running workload affected"]
+        stopped = []
     elif figures.max_down:
         clusters = {(row.site_id, row.cluster) for row in plan.placements if row.kind == VM}
         scope = " per cluster" if len(clusters) > 1 else ""
@@ -112,7 +115,7 @@ def _describe_impact(plan: Plan, figures: ImpactFigures) -> str:
         clauses.append("capacity never drops")
     if figures.minutes is not None:
         clauses.append(f"drains up to {_format_minutes(figures.minutes.max)}")
-    further_clauses = format_effect_clauses(counts, [Effect.WAITING])
+    further_clauses = [*stopped, *format_effect_clauses(counts, [Effect.WAITING])]
     if plan.to_destroy:
         further_clauses.append(describe_destroyed(plan))
     return "; ".join([", ".join(clauses), *further_clauses])

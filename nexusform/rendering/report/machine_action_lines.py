@@ -31,10 +31,12 @@ def _describe_action(action: MachineAction) -> str:
     sentences = [f"Window {action.window} on {action.site}: {action.action} of {action.machine}, up to {limit}."]
     if action.leaving_vms:
         moves = [f"{vm.name} to {vm.machine}" if vm.machine else f"{vm.name} (removed)" for vm in action.leaving_vms]
-        sentences.append(f"{_format_list('VM leaves', 'VMs leave', moves)} first. They do not return by themselves.")
+        sentences.append(
+            f"{_format_list('VM leaves', 'VMs leave', moves)} first. Moved VMs do not return by themselves."
+        )
     if action.stopped_vms:
-        end = "They stay down until the machine is started." if action.leaves_off else "They start again there."
-        sentences.append(f"{_format_list('VM stops', 'VMs stop', action.stopped_vms)}. {end}")
+        end = "stay down until a start of the machine" if action.leaves_off else "start again there"
+        sentences.append(f"{_format_list('VM stops', 'VMs stop', action.stopped_vms)}. Stopped VMs {end}.")
     if not action.is_disruptive:
         sentences.append("No VM stops. The machine takes no new VM.")
     elif not (action.leaving_vms or action.stopped_vms):

@@ -257,6 +257,12 @@ def _make_text_fact(name: str) -> Callable[[_Attributes], str]:
     return read_text
 
 
+def _describe_machine_action(attributes: _Attributes) -> str:
+    if "allow_workloads" not in attributes or not isinstance(attributes.get("machine_id"), str):
+        return ""
+    return f"{attributes.get('action')} of {attributes['machine_id'].rpartition('/')[2]}"
+
+
 def _describe_location(attributes: _Attributes) -> str:
     """Return `location east`; "" without a location."""
     location = attributes.get("location")
@@ -295,6 +301,7 @@ _FACTS: Final[tuple[Callable[[_Attributes], str], ...]] = (
     _describe_machines,
     _make_text_fact("vm_sku_name"),
     _make_text_fact("machine_sku"),
+    _describe_machine_action,
     _describe_policy,
     _describe_location,
     _describe_manifests,

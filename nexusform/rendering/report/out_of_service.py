@@ -44,7 +44,10 @@ def _count_compute_machines(site: SiteVms) -> int:
     return sum(
         machine.exists_after
         and machine.facts.rack not in planned_racks
-        and (machine.facts.status is not None or set(machine.facts.unschedulable_reason.split(", ")) <= _TEMPORARY_REASONS)
+        and (
+            machine.facts.status is not None
+            or set(machine.facts.unschedulable_reason.split(", ")) <= _TEMPORARY_REASONS
+        )
         for machine in site.machines
     )
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.domains.azure.importers.az_bodies import has_requested_values
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
@@ -72,16 +73,24 @@ class Verb(StrEnum):
     DELETE = "delete"
     CORDON = "cordon"
     UNCORDON = "uncordon"
+    POWER_OFF = "power_off"
+    RESTART = "restart"
+    REIMAGE = "reimage"
+    REPLACE = "replace"
 
 
 # they do not change the version of the resource
-_ACTION_VERBS: Final = frozenset({Verb.CORDON, Verb.UNCORDON})
+_ACTION_VERBS: Final = frozenset(Verb) - {Verb.CREATE, Verb.UPDATE, Verb.DELETE}
 _INFINITIVES: Final = {
     Verb.CREATE: "make",
     Verb.UPDATE: "change",
     Verb.DELETE: "delete",
     Verb.CORDON: "cordon",
     Verb.UNCORDON: "uncordon",
+    Verb.POWER_OFF: "power off",
+    Verb.RESTART: "restart",
+    Verb.REIMAGE: "reimage",
+    Verb.REPLACE: "replace",
 }
 _PARTICIPLES: Final = {
     Verb.CREATE: "made",
@@ -89,6 +98,7 @@ _PARTICIPLES: Final = {
     Verb.DELETE: "deleted",
     Verb.CORDON: "cordoned",
     Verb.UNCORDON: "uncordoned",
+    Verb.POWER_OFF: "powered off",
 }
 
 
@@ -96,6 +106,7 @@ class ArmChange(Struct, frozen=True):
     """One change. `body` is sent; `expected` is the part of its properties visible once done. `unless_shown`:
     a deletion is skipped if the resource already has these properties. `reduction`: the part of its
     properties that reduces the number of VMs. `is_retry`: it failed before, so it is sent even if visible.
+    `marker` is the newest earlier run of an action. `time_limit` in seconds.
     """
 
     verb: Verb
@@ -105,6 +116,13 @@ class ArmChange(Struct, frozen=True):
     skip_if: Mapping[str, Any] | None = None
     reduction: Mapping[str, Any] | None = None
     is_retry: bool = False
+    marker: str = ""
+    time_limit: float = _MAX_SECONDS
+
+    @property
+    def operation_name(self) -> str:
+        """Verb and marker, as recorded for a resumed step."""
+        return f"{self.verb}@{self.marker}" if self.marker else self.verb.value
 
 
 class Timing(Struct, frozen=True):
@@ -141,7 +159,7 @@ class ChangeFailed(ProviderProblem):
         super().__init__(text if text.endswith(".") else f"{text}.", object_exists=change.verb is Verb.CREATE)
 
 
-class _RetryLater(Exception):
+class RetryLater(Exception):
     """Temporary rejection by Azure. `seconds`: requested delay, None if absent. `may_be_sent`: the request
     possibly reached Azure.
     """
@@ -230,10 +248,12 @@ class ArmClient:
 
     def _find_last_sent(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
         """Find the last change sent by an earlier run (-1 for none) and the URL of its operation."""
-        verb, _, suffix = (recorded_operation or "").partition(" ")
+        name, _, suffix = (recorded_operation or "").partition(" ")
         path, _, url = suffix.partition(" ")
+        verb, _, marker = name.partition("@")
         for number, change in enumerate(changes):
             if (change.verb.value, change.target.build_path(self._subscription)) == (verb, path):
+                changes[number] = replace(change, marker=marker) if marker else change
                 return number, url if self._is_own_endpoint(url) else ""
         return -1, ""
 
@@ -258,8 +278,8 @@ class ArmClient:
                 self.wait(None, step, f"{change.target.title} is {read_provisioning_state(observed)}")
                 continue
             try:
-                url = self._send_change(change, observed, step)
-            except _RetryLater as retry:
+                url = self.send_change(change, observed, step)
+            except RetryLater as retry:
                 if is_overdue():
                     raise ProviderProblem(f"Azure rejects the change: {retry}") from None
                 step.report_progress(StepProgress(message=f"{str(retry).rstrip('.')}. Trying again."))
@@ -299,8 +319,8 @@ class ArmClient:
                 raise ProviderProblem(_describe_invisible(change))
             self.wait(None, step, f"{change.target.title} does not show the change yet")
 
-    def _send_change(self, change: ArmChange, observed: Mapping[str, Any] | None, step: ChangeRequest) -> str:
-        """Send a change and return the URL of its operation, "" for none. Raises _RetryLater."""
+    def send_change(self, change: ArmChange, observed: Mapping[str, Any] | None, step: ChangeRequest) -> str:
+        """Send a change and return the URL of its operation, "" for none. Raises RetryLater."""
         from azure.core import MatchConditions
         from azure.core.exceptions import (
             HttpResponseError,
@@ -310,7 +330,7 @@ class ArmClient:
         )
 
         target = change.target
-        operation = f"{change.verb} {target.build_path(self._subscription)}"
+        operation = f"{change.operation_name} {target.build_path(self._subscription)}"
         step.report_progress(StepProgress(operation=operation))
         responses: list[Any] = []
         method = getattr(getattr(self._client, target.kind), f"begin_{change.verb}")
@@ -335,7 +355,7 @@ class ArmClient:
         except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
             message = f"The connection to Azure failed ({_extract_innermost(problem)})"
             self._possibly_sent.add(target)
-            raise _RetryLater(message, None, may_be_sent=True) from None
+            raise RetryLater(message, None, may_be_sent=True) from None
         except HttpResponseError as problem:
             code = problem.status_code or 0
             if 200 <= code < 300:  # accepted, with an unreadable response
@@ -345,7 +365,7 @@ class ArmClient:
             message = "It was changed meanwhile" if code == _PRECONDITION_FAILED else _format_error(problem)
             if code >= 500:
                 self._possibly_sent.add(target)
-            raise _RetryLater(message, _read_retry_after(problem.response), may_be_sent=code >= 500) from None
+            raise RetryLater(message, _read_retry_after(problem.response), may_be_sent=code >= 500) from None
         return self._record_operation(responses[-1].http_response if responses else None, target, operation, step)
 
     def _record_operation(self, response: Any, target: Target, operation: str, step: ChangeRequest) -> str:
@@ -363,7 +383,7 @@ class ArmClient:
         """
         from azure.core.rest import HttpRequest
 
-        is_overdue = self.start_deadline(_MAX_SECONDS)
+        is_overdue = self.start_deadline(change.time_limit)
         last_status = ""
         while True:
             response = self._client.send_request(HttpRequest("GET", url))
@@ -389,8 +409,8 @@ class ArmClient:
                 step.report_progress(StepProgress(message=f"Azure says: {status}"))
                 last_status = status
             if is_overdue():
-                hours = f"{_MAX_SECONDS / 3600:.0f} hours"
-                raise StepPending(f"The change of {change.target.title} is still in progress after {hours}.")
+                limit = f"{change.time_limit / 60:.0f} minutes"
+                raise StepPending(f"The change of {change.target.title} is still in progress after {limit}.")
             self.wait(_read_retry_after(response), step, (f"Azure continues the change of {change.target.title}"))
 
     def _find_next_url(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
@@ -399,7 +419,7 @@ class ArmClient:
         if location in {"", url} or not self._is_own_endpoint(location):
             return url
         step.report_progress(
-            StepProgress(operation=f"{change.verb} {change.target.build_path(self._subscription)} {location}")
+            StepProgress(operation=f"{change.operation_name} {change.target.build_path(self._subscription)} {location}")
         )
         return location
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.domains.azure.providers.azure_actions import ActionClient, build_action_change, run_action
 from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM, SiteContext, build_changes
 from nexusform.domains.azure.providers.azure_in_progress import Progress, determine_progress
 from nexusform.domains.azure.providers.azure_machines import build_cordon_change, build_cordon_result, is_cordon_only
@@ -67,6 +68,7 @@ from nexusform.interfaces.plugins import (
     StepProgress,
 )
 from nexusform.providers.kubeconfig import TRUSTED, KubeconfigTrust
+from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
@@ -112,7 +114,7 @@ class AzureSites(ObservedSites):
         kubeconfig_trust: KubeconfigTrust = TRUSTED,
     ) -> None:
         super().__init__(name, source, "wait until it is done", subscription.read_sites, identity=subscription.identity)
-        self._acts_on_machines = acts_on_machines
+        self._acts_on_machines = self._runs_actions = acts_on_machines
         self._kubeconfig_trust = kubeconfig_trust
         self._subscription = subscription
         self._created_groups: dict[str, str] = {}  # resource groups of objects created by this run, by id
@@ -123,6 +125,8 @@ class AzureSites(ObservedSites):
         """Create the object, or resume its creation. Raises ProviderProblem."""
         if request.key.type in _MANAGED_TYPES:
             return self._apply_request(request)
+        if request.key.type == MACHINE_ACTION_TYPE and self._runs_actions:
+            return self._run_action(request)
         return self._change_machines(request, super().create)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
@@ -178,15 +182,20 @@ class AzureSites(ObservedSites):
         problems: list[tuple[int, Problem]] = []
         recreated_nodes: dict[int, list[str]] = {}
         for number, request in enumerate(requests):
-            if request.key.type not in _MANAGED_TYPES:
+            is_action = request.key.type == MACHINE_ACTION_TYPE and request.planned is not None
+            if request.key.type not in _MANAGED_TYPES and not is_action:
                 continue
             try:
+                if is_action:
+                    self._find_machine_id(str((request.planned or {})["machine_id"]))
+                    continue
                 changes = self._plan_changes(request, planned_vms)
             except ProviderProblem as problem:
                 problems.append((number, Problem((), "unsupported-by-provider", str(problem))))
                 continue
             if nodes := find_recreated_nodes(request, changes):
                 recreated_nodes[number] = nodes
+        problems += super().validate_changes(requests)
         return [*problems, *_report_node_deletion(recreated_nodes), *self._report_cordoning(requests)]
 
     def _plan_changes(self, request: ChangeRequest, planned_vms: AbstractSet[str]) -> list[ArmChange]:
@@ -216,7 +225,7 @@ class AzureSites(ObservedSites):
                 # Report machines to cordon or uncordon that Azure does not list.
                 for machine_number, cordon_request in numbered_requests:
                     try:
-                        self._find_machine_id(cordon_request)
+                        self._find_machine_id(cordon_request.id)
                     except ProviderProblem as problem:
                         yield machine_number, Problem((), "unsupported-by-provider", str(problem))
                 continue
@@ -243,7 +252,7 @@ class AzureSites(ObservedSites):
             return observe_change(request)
         requests = list(find_cordon_requests(request))
         changes = [
-            build_cordon_change(cordon_request, self._find_machine_id(cordon_request))
+            build_cordon_change(cordon_request, self._find_machine_id(cordon_request.id))
             for cordon_request in requests
             if cordon_request.action is not CordonAction.KEEP
         ]
@@ -255,14 +264,24 @@ class AzureSites(ObservedSites):
             self._discard_cache()
         return observe_change(request)
 
-    def _find_machine_id(self, request: CordonRequest) -> str:
-        """Find the ARM id of a machine to cordon or uncordon. Raises ProviderProblem."""
-        arm_id = self._load_index().hint_targets.get(request.id)
+    def _run_action(self, request: ChangeRequest) -> ChangeResult:
+        """Run a machine action. The state of its machine is read again afterwards. Raises ProviderProblem."""
+        planned = request.planned or {}
+        change = build_action_change(planned, self._find_machine_id(str(planned["machine_id"])))
+        try:
+            with convert_azure_errors():
+                return run_action(self._subscription.make_arm_client(ActionClient), change, request)
+        finally:
+            self._discard_cache()
+
+    def _find_machine_id(self, machine_id: str) -> str:
+        """Find the ARM id of a machine. Raises ProviderProblem."""
+        arm_id = self._load_index().hint_targets.get(machine_id)
         if arm_id is None:
-            rack = request.id.split("/")[1]
+            _, rack, name = machine_id.split("/")
             raise ProviderProblem(
-                f"Azure shows no machine {request.name} in rack {rack}. It cannot be cordoned or "
-                "uncordoned. Use the machine name of Azure (see `nexusform import -from=azure`)."
+                f"Azure shows no machine {name} in rack {rack}. No action on it is possible. Use the machine name of "
+                "Azure (see `nexusform import -from=azure`)."
             )
         return arm_id
 

@@ -75,9 +75,9 @@ class Subscription:
         """Subscription and custom location; "" for all locations."""
         return {"subscription_id": self.id.lower(), "custom_location": self._location.lower().rpartition("/")[2]}
 
-    def make_arm_client(self) -> ArmClient:
+    def make_arm_client(self, client_class: type[ArmClient] = ArmClient) -> ArmClient:
         """Create the client for changes. Raises ProviderProblem."""
-        return ArmClient(self._get_client(), read_endpoint(), self.id, Timing(read_poll_interval()))
+        return client_class(self._get_client(), read_endpoint(), self.id, Timing(read_poll_interval()))
 
     def read_sites(self) -> tuple[tuple[AzSite, ...], list[Problem]]:
         """Read the current sites and findings about them. Raises ProviderProblem."""

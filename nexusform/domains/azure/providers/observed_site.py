@@ -32,6 +32,7 @@ from nexusform.json_data.plain_data import Path
 from nexusform.plans.site_capacity.other_capacity import build_supplies_note
 from nexusform.providers.clock import read_clock
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
+from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_import import ImportedSiteObject
@@ -47,7 +48,7 @@ _UnmanagedRow: TypeAlias = tuple[str, str, int, int, int, int]
 # Types unknown to Azure; they exist only in state.
 _SITE: Final = "nexus_site"
 _STRATEGY: Final = "update_strategy"
-_STATE_ONLY_TYPES: Final = frozenset({_SITE, "nexus_vm_sku", "nexus_separation_rule"})
+_STATE_ONLY_TYPES: Final = frozenset({_SITE, "nexus_vm_sku", "nexus_separation_rule", MACHINE_ACTION_TYPE})
 _CLUSTER: Final = "nexus_kubernetes_cluster"
 _POOL: Final = "nexus_agent_pool"
 # Kind of document that lists the objects of a type; an object missing in a complete list does not exist.
@@ -65,6 +66,7 @@ class ObservedSites(SiteIdentity):
 
     sends_changes = False
     observes_objects = True
+    _runs_actions = False
 
     def __init__(
         self,
@@ -113,6 +115,8 @@ class ObservedSites(SiteIdentity):
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Verify that the object was created. Raises ProviderProblem until it exists."""
+        if request.key.type == MACHINE_ACTION_TYPE:
+            raise ProviderProblem(explain_no_action(request.planned or {}))
         return self._verify_done(request, "made")
 
     def update(self, request: ChangeRequest) -> ChangeResult:
@@ -325,6 +329,15 @@ class ObservedSites(SiteIdentity):
             return answer
         return replace(answer, note=self._build_observation_note(key, observed, request.private_note))
 
+    def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """Report machine actions, unless the provider runs them."""
+        return [
+            (number, Problem((), "unsupported-by-provider", explain_no_action(request.planned)))
+            for number, request in enumerate(requests)
+            if request.key.type == MACHINE_ACTION_TYPE and request.planned and not request.prior
+            if not self._runs_actions
+        ]
+
     def _describe_uncaptured(self, key: ObjectKey) -> str:
         """Describe nodes or agent pools of a cluster that were not captured."""
         site = self._find_site(key.id) if key.type in {_CLUSTER, _POOL} else None
@@ -348,6 +361,16 @@ class ObservedSites(SiteIdentity):
             f"it{differences}.{self._describe_uncaptured(request.key)} This provider sends no changes: "
             f"make the change on the site, {self._advice}, and apply."
         )
+
+
+def explain_no_action(planned: Mapping[str, Any]) -> str:
+    """Explain why an action is not run, and the alternatives."""
+    verb = {"PowerOff": "power-off"}.get(str(planned.get("action")), str(planned.get("action")).lower())
+    machine = str(planned.get("machine_id")).rpartition("/")[2]
+    return (
+        "This provider runs no machine actions. Set act_on_machines = true in the block of provider azure, or remove "
+        f"this block and run: az networkcloud baremetalmachine {verb} --name {machine} --resource-group GROUP"
+    )
 
 
 class Observation(Struct, frozen=True):

@@ -35,6 +35,12 @@ LOCATION = {
 }
 NEXUS = f"{ROOT}/resourceGroups/hosted/{PROVIDER}/clusters/lab"
 VERSION = "2025-02-01"
+# Properties of a machine after an action.
+SHOWN_AFTER = {
+    "cordon": {"cordonStatus": "Cordoned"},
+    "uncordon": {"cordonStatus": "Uncordoned"},
+    "powerOff": {"powerState": "Off", "readyState": "False"},
+}
 ENDED = ("Succeeded", "Failed", "Canceled")
 SYSTEM_DATA = {
     "createdBy": "REDACTED",
@@ -108,6 +114,7 @@ class Site:
     place: Callable[[str, int], str] = lambda _pool, number: f"m{number % 6 + 1}"
     etags: int = 0
     named: int = 0
+    shows_runs: bool = True  # actionStates of machines
     tells_etags: bool = True  # in bodies, as API versions since 2025 do; older ones in the header alone
     keeps_out: tuple[str, ...] = ()  # properties that are taken and never shown
     signed: int = 0  # addresses of operations that were given out
@@ -145,7 +152,7 @@ class Site:
         fails = self.faults.fails > 0
         self.faults.fails -= fails
         if method == "POST":  # an action of a machine changes no version of it
-            pass
+            self.begin_run(path)
         elif method == "DELETE":
             self.resources[key]["properties"]["provisioningState"] = "Deleting"
         elif method == "PUT":
@@ -165,15 +172,34 @@ class Site:
             self.end(operation)
         return operation
 
+    def begin_run(self, path: str) -> None:
+        """Show a run of an action in its machine, the newest last."""
+        machine, _, action = path.rpartition("/")
+        if self.shows_runs:
+            run = {
+                "actionType": f"Microsoft.NetworkCloud/bareMetalMachines/{action}/action",
+                "startTime": f"2026-01-01T{len(self.taken):02}:00:00Z",
+                "status": "InProgress",
+            }
+            properties = self.resources[machine.lower()]["properties"]
+            properties["actionStates"] = [*(properties.get("actionStates") or ()), run]
+
+    def end_run(self, operation: Operation) -> None:
+        machine, _, action = operation.path.rpartition("/")
+        properties = self.resources[machine.lower()]["properties"]
+        if not operation.fails:
+            properties |= SHOWN_AFTER.get(action, {})
+        for run in properties.get("actionStates") or ():
+            if run["status"] == "InProgress":
+                run["status"] = "Failed" if operation.fails else "Completed"
+                run |= {"endTime": f"2026-01-01T{len(self.taken):02}:30:00Z", "message": self.words["message"]}
+
     def end(self, operation: Operation) -> None:
         """The operation is over: what it was about shows so."""
         operation.over = True
         key = operation.path.lower()
         if operation.method == "POST":
-            machine, _, action = key.rpartition("/")
-            if not operation.fails:
-                status = {"cordon": "Cordoned", "uncordon": "Uncordoned"}[action]
-                self.resources[machine]["properties"]["cordonStatus"] = status
+            self.end_run(operation)
             return
         if operation.method == "DELETE" and not operation.fails:
             owned = [path for path in self.resources if path == key or path.startswith(f"{key}/")]

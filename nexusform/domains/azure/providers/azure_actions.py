@@ -1,0 +1,165 @@
+"""Lifecycle actions of machines in Azure. An action runs once: before the request, its step records the newest run
+in `actionStates` of the machine. A later run is its own, and is awaited instead of requested again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from nexusform.documents.times import parse_time
+from nexusform.domains.azure.providers.azure_requests import (
+    VISIBILITY_TIMEOUT,
+    ArmChange,
+    ArmClient,
+    ChangeFailed,
+    RetryLater,
+    Target,
+    Verb,
+)
+from nexusform.domains.azure.providers.azure_subscription import MACHINES, extract_group
+from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ProviderProblem, StepPending, StepProgress
+from nexusform.providers.clock import read_clock
+from nexusform.scheduling.machine_actions import ACTION_KINDS, FAILED, SUCCEEDED, record_result
+
+_VERBS: Final = {
+    "Cordon": Verb.CORDON,
+    "PowerOff": Verb.POWER_OFF,
+    "Restart": Verb.RESTART,
+    "Reimage": Verb.REIMAGE,
+    "Replace": Verb.REPLACE,
+}
+_BODIES: Final[Mapping[str, Mapping[str, Any] | None]] = {
+    "Cordon": {"evacuate": "False"},
+    "PowerOff": {"skipShutdown": "False"},
+    "Restart": None,
+    "Reimage": {"safeguardMode": "All"},
+    "Replace": {"safeguardMode": "All"},
+}
+_EXPECTED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "Cordon": {"cordonStatus": "Cordoned"},
+    "PowerOff": {"powerState": "Off"},
+}
+_NO_RUN: Final = "-"  # marker if Azure shows no earlier run
+
+
+def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
+    """Build the request of an action. Azure's safeguards apply; Replace has the body of the azure block."""
+    action = str(planned["action"])
+    body = _BODIES[action]
+    further = (planned.get("azure") or {}).get("body") or {}
+    return ArmChange(
+        _VERBS[action],
+        Target(MACHINES, extract_group(arm_id), (arm_id.rpartition("/")[2],)),
+        {**body, **further} if body is not None else None,
+        _EXPECTED.get(action),
+        time_limit=ACTION_KINDS[action].minutes * 60.0,
+    )
+
+
+def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> ChangeResult:
+    """Run an action to its end and return the recorded result. Raises ProviderProblem; an accepted
+    action without success is recorded with the result Failed.
+    """
+    planned = dict(request.planned or {})
+    started = read_clock()
+    try:
+        arm.apply_changes([change], request)
+    except ChangeFailed as failure:
+        attributes = record_result(planned, started, read_clock(), FAILED)
+        raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
+    body = arm.get_body(change.target)
+    run = find_run(body, change.verb, "") or {}
+    return ChangeResult(
+        record_result(planned, str(run.get("startTime") or started), str(run.get("endTime") or read_clock()), SUCCEEDED)
+    )
+
+
+def find_run(body: Mapping[str, Any] | None, verb: Verb, marker: str) -> Mapping[str, Any] | None:
+    """Find the newest run of an action in a body, if it started after the run of the marker."""
+    runs = ((body or {}).get("properties") or {}).get("actionStates") or ()
+    matching = [run for run in runs if _is_of_verb(run, verb)]
+    newest = max(matching, key=_read_start, default=None)
+    if newest is None or str(newest.get("startTime")) == marker:
+        return None
+    before = parse_time(marker) if marker not in {"", _NO_RUN} else None
+    return newest if before is None or _read_start(newest) > before else None
+
+
+def _is_of_verb(run: Any, verb: Verb) -> bool:
+    """Return True if a run is of an action: `Microsoft.NetworkCloud/bareMetalMachines/powerOff/action`."""
+    if not isinstance(run, Mapping):
+        return False
+    parts = str(run.get("actionType") or "").lower().removesuffix("/action").rpartition("/")
+    return parts[2] == verb.value.replace("_", "")
+
+
+def _read_start(run: Mapping[str, Any]) -> datetime:
+    return parse_time(str(run.get("startTime") or "")) or datetime.min.replace(tzinfo=UTC)
+
+
+class ActionClient(ArmClient):
+    """Run actions without a lasting effect on the properties of their machine: their runs are compared."""
+
+    def _apply_change(self, change: ArmChange, step: ChangeRequest, *, was_sent: bool) -> None:
+        """Run an action and wait for it. `was_sent`: an earlier request possibly reached Azure."""
+        if change.expected is not None:
+            super()._apply_change(change, step, was_sent=was_sent)
+            return
+        is_overdue = self.start_deadline(change.time_limit)
+        while True:
+            if was_sent and self._wait_for_run(change, step):
+                return
+            body = self.get_body(change.target)
+            if body is None:
+                raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
+            run = find_run(body, change.verb, "")
+            change = replace(change, marker=str((run or {}).get("startTime") or _NO_RUN))
+            try:
+                url = self.send_change(change, body, step)
+            except RetryLater as retry:
+                if is_overdue():
+                    raise ProviderProblem(f"Azure rejects the action: {retry}") from None
+                step.report_progress(StepProgress(message=f"{str(retry).rstrip('.')}. Trying again."))
+                self.wait(retry.seconds, step, f"{retry}")
+                was_sent = retry.may_be_sent
+                continue
+            if not url or not self.wait_for_operation(url, change, step):
+                was_sent = True
+                continue
+            return
+
+    def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
+        """Wait only for an action with a visible effect; the operation decides about others."""
+        if change.expected is not None:
+            super()._wait_until_visible(change, step, etag_before, succeeded=succeeded)
+
+    def _wait_for_run(self, change: ArmChange, step: ChangeRequest) -> bool:
+        """Wait for the run of a possibly sent action. Return False if Azure never started it. Raises
+        ProviderProblem after a failure, or for an unknown result.
+        """
+        is_missing_too_long = self.start_deadline(VISIBILITY_TIMEOUT)
+        is_overdue = self.start_deadline(change.time_limit)
+        while True:
+            body = self.get_body(change.target)
+            run = find_run(body, change.verb, change.marker)
+            status = str((run or {}).get("status") or "")
+            if status == "Completed":
+                return True
+            if status == "Failed":
+                raise ChangeFailed(change, status, {"message": (run or {}).get("message")})
+            name = f"The {change.verb.value.replace('_', '')} of {change.target.title}"
+            if run is None and is_missing_too_long():
+                if isinstance(((body or {}).get("properties") or {}).get("actionStates"), list):
+                    return False
+                raise ProviderProblem(
+                    f"{name} was possibly sent, and Azure does not show its runs. Check the machine. If it "
+                    "did not run, write another run_id."
+                )
+            if is_overdue():
+                minutes = f"{change.time_limit / 60:.0f} minutes"
+                raise StepPending(f"{name} is in progress for over {minutes}. `nexusform apply -resume` checks it.")
+            self.wait(None, step, f"{name} is in progress")
