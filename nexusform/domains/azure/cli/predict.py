@@ -46,7 +46,7 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
     terraform_plan: str = declare_text("Read the output of `terraform show -json PLANFILE`", metavar="FILE")
     arm_what_if: str = declare_text("Read the JSON of `az deployment group what-if`", metavar="FILE")
     deployment_stack: str = declare_text("Read the what-if of a deployment stack (JSON)", metavar="FILE")
-    inventory: str = declare_text("Read the site from this exported directory", metavar="DIR")
+    inventory: str = declare_text("Read the site from an export, or from Azure", metavar="DIR|azure")
     detailed_exitcode: bool = declare_switch("Exit with 2 if there are changes")
     as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
     fail_on: str = declare_text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
@@ -60,11 +60,12 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
 
 @define_command("predict", PredictArguments)
 def predict(arguments: PredictArguments) -> int:
-    """Predict VM placement for a Terraform, ARM or Bicep plan on an exported site.
+    """Predict VM placement for a Terraform, ARM or Bicep plan on a site.
 
     Reads clusters, agent pools and virtual machines of Microsoft.NetworkCloud. Sources are a
     Terraform plan (azapi) and Azure's what-if of a deployment or deployment stack. Bicep and ARM
-    templates need the what-if. Writes nothing; needs no configuration and no state. Reports,
+    templates need the what-if. Writes nothing; needs no configuration and no state. -inventory=azure
+    reads the subscription of the provider block azure, else of AZURE_SUBSCRIPTION_ID. Reports,
     -fail-on and exit codes are those of `plan`.
     """
     if arguments.file:
@@ -104,7 +105,9 @@ def _select_source(arguments: PredictArguments) -> tuple[str, ReadChanges]:
     if not named_files:
         raise click.UsageError(f"Specify one of {' or '.join(_list_files(arguments))}.")
     if not arguments.inventory:
-        raise click.UsageError("No site given. Use -inventory=DIR with the output of `az networkcloud ... list`.")
+        raise click.UsageError(
+            "No site given. Use -inventory=DIR with the output of `az networkcloud ... list`, or -inventory=azure."
+        )
     [(flag, file)] = named_files.items()
     from nexusform.domains.azure.importers.arm_what_if import read_arm_what_if, read_stack_what_if
     from nexusform.domains.azure.importers.terraform_plan import read_terraform_plan

@@ -114,13 +114,13 @@ def _report_uncaptured(
 
 
 def read_changed_sites(
-    documents: Documents, changes: Sequence[AzChange]
+    documents: Documents, changes: Sequence[AzChange], machine_sku_by_id: Mapping[str, str]
 ) -> tuple[tuple[AzSite, ...], ChangedItems, tuple[Problem, ...]]:
     """Read the sites of an export with another tool's changes applied. VMs without machine are not
     reported.
     """
     findings: list[Problem] = []
-    items, options = _read_documents(documents, None, None, findings)
+    items, options = _read_documents(documents, machine_sku_by_id, None, findings)
     changed = apply_changes(items, changes, findings)
     changed_items = split_by_site(changed.items, before=items)
     sites = [AzSite(name, _build_inventory(site_items, options)) for name, site_items in sorted(changed_items.items())]

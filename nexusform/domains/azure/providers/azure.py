@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,6 +91,14 @@ def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Pr
 
     with ExitStack() as exit_stack:
         return Subscription(_add_subscription(settings), exit_stack).read_sites()
+
+
+def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[str, bytes]]]:
+    """Read the current bodies of a subscription, by kind as files of an export. Raises ProviderProblem."""
+    from nexusform.domains.azure.providers.azure_subscription import Subscription
+
+    with ExitStack() as exit_stack:
+        return Subscription(_add_subscription(settings), exit_stack).read_documents()
 
 
 def list_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -81,16 +81,20 @@ class Subscription:
 
     def read_sites(self) -> tuple[tuple[AzSite, ...], list[Problem]]:
         """Read the current sites and findings about them. Raises ProviderProblem."""
+        self.read_documents()
+        return self.parse_sites(self.documents)
+
+    def read_documents(self) -> dict[str, list[tuple[str, bytes]]]:
+        """Read all bodies, by kind as files of an export. Raises ProviderProblem."""
         with convert_azure_errors():
             self.documents = self._read_documents()
-        return self.parse_sites(self.documents)
+        return _encode_documents(self.documents)
 
     def parse_sites(self, documents: Documents) -> tuple[tuple[AzSite, ...], list[Problem]]:
         """Parse the sites of given bodies, and findings about them."""
         from nexusform.domains.azure.importers.az_inventory import read_sites
 
-        named_files = {kind: [(kind, json.dumps(bodies).encode())] for kind, bodies in documents.items()}
-        sites, findings = read_sites(named_files, self._machine_sku_by_id)
+        sites, findings = read_sites(_encode_documents(documents), self._machine_sku_by_id)
         return sites, list(findings)
 
     def list_machines(self) -> list[dict[str, Any]]:
@@ -143,6 +147,10 @@ class Subscription:
         """Select the bodies at the extended location or without any."""
         bodies = [item.as_dict() for item in items]
         return [body for body in bodies if _is_located(body, self._location)] if self._location else bodies
+
+
+def _encode_documents(documents: Documents) -> dict[str, list[tuple[str, bytes]]]:
+    return {kind: [(kind, json.dumps(bodies).encode())] for kind, bodies in documents.items()}
 
 
 def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:

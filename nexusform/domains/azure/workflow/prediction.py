@@ -21,6 +21,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, c
 from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.azure.importers.arm import normalize_id
 from nexusform.domains.azure.importers.az_changes import AzChange, ChangedItems, NewPool
+from nexusform.domains.azure.importers.az_documents import Documents
 from nexusform.domains.azure.importers.az_import import (
     ImportedSiteObject,
     Reference,
@@ -29,9 +30,16 @@ from nexusform.domains.azure.importers.az_import import (
 )
 from nexusform.domains.azure.importers.az_inventory import read_changed_sites, read_sites
 from nexusform.domains.azure.importers.az_model import AzSite
+from nexusform.domains.azure.providers import azure
 from nexusform.domains.azure.providers.azure_export import read_files
-from nexusform.domains.azure.workflow.site_import import assign_addresses, build_reference
+from nexusform.domains.azure.workflow.site_import import (
+    assign_addresses,
+    build_reference,
+    find_azure_settings,
+    is_azure,
+)
 from nexusform.files.regular_files import UNCONFINED, Confinement
+from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.language.evaluation_run import FileProblem
 from nexusform.planning.preparation.prior_state import normalize_imported
 from nexusform.plans.plan import Plan
@@ -103,8 +111,39 @@ def open_prediction(
     if has_errors(problems):
         yield Prediction(None, diagnostics=tuple(problems))
         return
+    site, site_problems = _read_inventory(location, inventory)
+    problems += site_problems
+    if site is None:
+        yield Prediction(None, diagnostics=tuple(problems))
+        return
     with tempfile.TemporaryDirectory(prefix="nexusform-") as directory:
-        yield _build_prediction(replace(location, directory=directory), inventory, changes, problems, scheduler)
+        yield _build_prediction(replace(location, directory=directory), site, changes, problems, scheduler)
+
+
+class _Inventory(Struct, frozen=True):
+    # Bodies of a site by kind; `name` for messages.
+    name: str
+    documents: Documents
+    machine_sku_by_id: Mapping[str, str] = {}
+
+
+def _read_inventory(location: CommandContext, inventory: str) -> tuple[_Inventory | None, list[Diagnostic]]:
+    """Read an exported directory, or `azure`: the subscription of its provider block or of the environment."""
+    if not is_azure(inventory):
+        export = read_files(inventory, location.confinement.get_operator_confinement(inventory))
+        problems = [convert_problem(problem) for problem in export.problems]
+        return (None, problems) if problems else (_Inventory(inventory, export.documents), [])
+    configuration, _ = load_project_configuration(location)
+    settings, diagnostics = find_azure_settings(
+        location, configuration.root.providers if configuration is not None else {}
+    )
+    if diagnostics:
+        return None, diagnostics
+    try:
+        documents = azure.read_documents(settings)
+    except ProviderProblem as problem:
+        return None, [build_error("refresh-failed", str(problem))]
+    return _Inventory(inventory, documents, settings.get("machine_sku_by_id") or {}), []
 
 
 def _read_input() -> bytes:
@@ -133,23 +172,21 @@ def _read_plan_changes(
 
 def _build_prediction(
     location: CommandContext,
-    inventory: str,
+    inventory: _Inventory,
     changes: Sequence[AzChange],
     problems: list[Diagnostic],
     scheduler: SchedulerSettings,
 ) -> Prediction:
     """Build the project of the site with the changes applied."""
-    export = read_files(inventory, location.confinement.get_operator_confinement(inventory))
-    if export.problems:
-        return Prediction(None, diagnostics=(*problems, *map(convert_problem, export.problems)))
-    current_sites, findings = read_sites(export.documents)
-    changed_sites, changed_items, change_findings = read_changed_sites(export.documents, changes)
+    skus = inventory.machine_sku_by_id
+    current_sites, findings = read_sites(inventory.documents, skus)
+    changed_sites, changed_items, change_findings = read_changed_sites(inventory.documents, changes, skus)
     problems += [convert_problem(finding) for finding in dict.fromkeys([*findings, *change_findings])]
     if has_errors(problems):
         return Prediction(None, diagnostics=tuple(problems))
     comparison = _compare_sites(current_sites, changed_sites, changed_items, scheduler)
     # The temporary directory is trusted; confined files were read before.
-    project, project_problems = _build_project(replace(location, confinement=UNCONFINED), comparison, inventory)
+    project, project_problems = _build_project(replace(location, confinement=UNCONFINED), comparison, inventory.name)
     problems += project_problems
     by_key = _collect_references(changed_sites)
     replaces = tuple(

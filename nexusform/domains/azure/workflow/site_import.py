@@ -408,7 +408,7 @@ def find_source(location: CommandContext, source_name: str) -> tuple[Source | No
     """Find the source named by `-from`: an exported directory, or `azure`."""
     configuration, _ = load_project_configuration(location)
     blocks = configuration.root.providers if configuration is not None else {}
-    if source_name == azure.KIND and not Path(source_name).is_dir():
+    if is_azure(source_name):
         return _build_azure_source(location, blocks)
     return _build_directory_source(location, source_name, blocks), []
 
@@ -436,19 +436,34 @@ def _build_azure_source(
     location: CommandContext, blocks: Mapping[str, ProviderBlock]
 ) -> tuple[Source | None, list[Diagnostic]]:
     """Build the source of Azure from its provider block, else from the environment's subscription."""
-    settings: Mapping[str, Any] = {}
+    settings, problems = find_azure_settings(location, blocks)
+    if problems:
+        return None, problems
+    subscription = azure.resolve_subscription(settings)
+    new_settings = {"subscription_id": subscription} if azure.KIND not in blocks else None
+    return Source(f"subscription {subscription}", lambda: azure.read_azure(settings), azure.KIND, new_settings), []
+
+
+def find_azure_settings(
+    location: CommandContext, blocks: Mapping[str, ProviderBlock]
+) -> tuple[Mapping[str, Any], list[Diagnostic]]:
+    """Find the settings of Azure: those of its provider block, else none; with diagnostics if no trusted
+    subscription is set.
+    """
     block = blocks.get(azure.KIND)
-    if block is not None:
-        settings = _read_settings(block, azure.SETTINGS)
+    settings = _read_settings(block, azure.SETTINGS) if block is not None else {}
     try:
         untrusted = check_addresses(block, settings, location) if block is not None else []
-        if untrusted:
-            return None, untrusted
-        subscription = azure.resolve_subscription(settings)
+        if not untrusted:
+            azure.resolve_subscription(settings)
     except ProviderProblem as problem:
-        return None, [build_error("ambiguous-subscription", f"{problem}", block.span if block else None)]
-    new_settings = {"subscription_id": subscription} if block is None else None
-    return Source(f"subscription {subscription}", lambda: azure.read_azure(settings), azure.KIND, new_settings), []
+        return {}, [build_error("ambiguous-subscription", f"{problem}", block.span if block else None)]
+    return settings, untrusted
+
+
+def is_azure(source_name: str) -> bool:
+    """Return whether a source is Azure itself rather than a directory."""
+    return source_name == azure.KIND and not Path(source_name).is_dir()
 
 
 def _read_settings(block: ProviderBlock, schema: BlockSchema) -> Mapping[str, Any]:

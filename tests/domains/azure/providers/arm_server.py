@@ -111,6 +111,7 @@ class Site:
     taken: list[tuple[str, str]] = field(default_factory=list)  # changes that were accepted
     asked: list[tuple[str, str, int]] = field(default_factory=list)
     bodies: list[Body] = field(default_factory=list)
+    requests: list[tuple[str, str, Body]] = field(default_factory=list)  # never cleared by a test
     place: Callable[[str, int], str] = lambda _pool, number: f"m{number % 6 + 1}"
     etags: int = 0
     named: int = 0
@@ -148,6 +149,7 @@ class Site:
         key = path.lower()
         self.taken.append((method, path))
         self.bodies.append(json.loads(json.dumps(body or {})))
+        self.requests.append((method, path, self.bodies[-1]))
         self.before[key] = (self.faults.stale, json.loads(json.dumps(self.resources.get(key))))
         fails = self.faults.fails > 0
         self.faults.fails -= fails

@@ -84,7 +84,12 @@ resource "nexus_virtual_machine" "v" {
   disk_gib   = 64
   azure {
     resource_group = "tenants"
-    body           = { properties = { vmImage = "images/one", adminUsername = "admin" } }
+    body = {
+      properties = {
+        vmImage = "images/one", adminUsername = "admin"
+        cloudServicesNetworkAttachment = { attachedNetworkId = "/n/csn", ipAllocationMethod = "Dynamic" }
+      }
+    }
   }
 }
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArmServer]:
     server = ArmServer(tmp_path_factory.mktemp("arm"))
     yield server
     server.close()
+
+
+@pytest.fixture(autouse=True)
+def check_bodies(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every body that a test sends is one of the SDK's models."""
+    server = request.getfixturevalue("server") if "server" in request.fixturenames else None
+    yield
+    if server is None or importlib.util.find_spec("azure.mgmt.networkcloud") is None:
+        return
+    from tests.domains.azure.providers.sdk_models import find_request_errors
+
+    errors = [error for sent in server.site.requests for error in find_request_errors(*sent)]
+    assert not errors, errors
 
 
 @pytest.fixture
