@@ -14,7 +14,7 @@ _SECONDS_PER_HOUR: Final = 3600
 
 
 def compute_quorum(members: int) -> int:
-    """Return the number of control plane members that must be up: more than half (etcd)."""
+    """Return the minimum number of control plane members up: more than half (etcd)."""
     return members // 2 + 1
 
 
