@@ -21,7 +21,7 @@ class StepOutcome(StrEnum):
 
 class StepEvent(Struct, frozen=True):
     """Start, progress or end (`outcome` set) of a step. `elapsed` in seconds; `error` is the message of a
-    failure, or the reason of skipping. `message` is the provider's progress message, "" for none.
+    failure, or the reason of skipping. `message` is the provider's progress message or remark, "" for none.
     `is_delegated`: it waits because a person must do it on the site.
     """
 

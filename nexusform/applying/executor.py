@@ -340,11 +340,17 @@ class _Execution:
         outcome = StepOutcome.FAILED if result.error else StepOutcome.DONE
         is_delegated = isinstance(completed_call.problem, ManualStepPending)
         self._record_end(
-            call.step, StepOutcome.WAITING if is_delegated else outcome, result.error, is_delegated=is_delegated
+            call.step,
+            StepOutcome.WAITING if is_delegated else outcome,
+            result.error,
+            completed_call.answer.remark if completed_call.answer is not None else "",
+            is_delegated=is_delegated,
         )
 
-    def _record_end(self, step: Step, outcome: StepOutcome, error: str, *, is_delegated: bool = False) -> None:
-        event = replace(self._build_event(step, outcome, error), is_delegated=is_delegated)
+    def _record_end(
+        self, step: Step, outcome: StepOutcome, error: str, remark: str = "", *, is_delegated: bool = False
+    ) -> None:
+        event = replace(self._build_event(step, outcome, error), message=remark, is_delegated=is_delegated)
         log_event("debug", "step ended", step=step.id, address=event.address, outcome=outcome)
         self._end_events[step.id] = event
         self._timings.pop(step.id, None)

@@ -377,7 +377,8 @@ class ChangeResult(Struct, frozen=True):
 
     `unfinished_change` is the unapplied part of the change, for the object's note: it is reported as an
     error, and the applied part is saved. `note` is merged into the object's private note, and so are the
-    plan's `verified_predictions` about the object, if the provider can verify them.
+    plan's `verified_predictions` about the object, if the provider can verify them. `remark` says at the end of
+    the apply what a completed step has not reached, as predicted.
     """
 
     attributes: Mapping[str, Any]
@@ -385,6 +386,7 @@ class ChangeResult(Struct, frozen=True):
     unfinished_change: Mapping[str, Any] | None = None
     note: Mapping[str, Any] = field(default_factory=dict)
     verified_predictions: tuple[VerifiedPrediction, ...] = ()
+    remark: str = ""
 
 
 class ProviderProblem(Exception):

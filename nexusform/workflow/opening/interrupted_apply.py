@@ -35,7 +35,8 @@ def resolve_interrupted(
                     backend.append(journal.encode_record(outcome))
             draft = build_draft(stored.state, outcomes, stored.remaining)
             resolved = StoredState(draft.build_state(), remaining=draft.build_unfinished_apply())
-            warnings.append(_build_interrupted_warning(stored.open_intents, is_recorded=write))
+            if stored.remaining is None or not stored.remaining.has_ended:  # an ended apply only waits
+                warnings.append(_build_interrupted_warning(stored.open_intents, is_recorded=write))
         if write:
             backend.rewrite_journal(codec.encode_state(resolved.state), resolved.list_preserved_lines())
     except ProviderProblem as problem:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
-from nexusform.applying.events import Listener, StepOutcome
+from nexusform.applying.events import Listener, StepEvent, StepOutcome
 from nexusform.applying.executor import ApplyResult, ExecutionOptions, execute_plan
 from nexusform.applying.prediction_checks import (
     build_prediction_records,
@@ -188,6 +188,7 @@ def _execute_plan(
     checks = tuple(_build_check(check) for check in results.checks)
     recorder.add_record(ApplyEnd(results.outputs, checks))
     problems = [*results.diagnostics, *_build_prediction_warning(wrong_predictions), *_build_unfinished_error(applied)]
+    problems += [_build_remark_warning(end) for end in applied.end_events if end.message]
     problems += [_build_journal_error(applied.problem)] if applied.problem else []
     state = add_new_identities(run.providers, run.identities or IdentityCheck(), recorder.get_state())
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
@@ -215,6 +216,11 @@ def _verify_predictions(
     for record in build_prediction_records(verification, state):
         recorder.add_record(record)
     return list_wrong_certain(chain(applied.predictions, *verification.verified.values()))
+
+
+def _build_remark_warning(end: StepEvent) -> Diagnostic:
+    """Build a warning about a completed step that stopped as predicted."""
+    return build_warning("incomplete-rollout", f"{end.address}: {end.message}.")
 
 
 def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnostic]:

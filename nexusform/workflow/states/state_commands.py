@@ -160,10 +160,11 @@ def _change_locked_state(
         return _write_state(backend, stored, rescued, problems)
     if stored.open_intents and not force:
         names = ", ".join(sorted({str(open_intent.intent.address) for open_intent in stored.open_intents})[:5])
+        is_waiting = stored.remaining is not None and stored.remaining.has_ended
+        cause = "It waits for" if is_waiting else "It was interrupted while it changed"
         unfinished_error = build_error(
-            "apply-interrupted",
-            f"It was interrupted while it changed these objects: {names}. Run `nexusform apply -refresh-only` "
-            "first to read their current values.",
+            "apply-waiting" if is_waiting else "apply-interrupted",
+            f"{cause} these objects: {names}. Run `nexusform apply -refresh-only` first to read their current values.",
         )
         return StateChangeResult(stored.state, None, (*problems, unfinished_error))
     old_state = stored.state

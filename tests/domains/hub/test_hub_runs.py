@@ -125,6 +125,16 @@ def test_an_approval_ends_with_its_run(told: Told) -> None:
     assert "first does not continue in this apply, and has not requested first-after-rest" in said
 
 
+@pytest.mark.our_hub_alone
+@pytest.mark.usefixtures("hub")
+def test_an_apply_that_waits_for_an_approval_was_not_interrupted(told: Told) -> None:
+    write_run()
+    assert "Apply waiting" in told("apply", "-auto-approve")[1]
+    for command in (["plan"], ["apply", "-resume"], ["state", "rm", "fleet_hub_manifest.web"]):
+        said = told(*command)[1]
+        assert "nterrupted" not in said, said
+
+
 def test_a_run_that_a_cluster_holds_up_names_it(hub: Front, controller: Controller, told: Told) -> None:
     controller.stuck.add("lon1")
     write_run(f'approvals = ["{REQUEST}"]', timeout="2s")

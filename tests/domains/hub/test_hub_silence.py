@@ -163,3 +163,24 @@ def test_a_hub_where_nobody_listens_refuses_the_connection(tmp_path: Path) -> No
         hub.get("/version")
     hub.close()
     assert str(raised.value) == f"{url} cannot be reached: the connection was refused."
+
+
+def test_silence_is_reported_until_the_end_of_the_step(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(url=url))
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    hub = HubClient(HubLocation(str(tmp_path / "kubeconfig")), Timing(sleep, lambda: now))
+    hub._has_answered = True
+    messages: list[str] = []
+    with hub.limit_retries(20, messages.append), pytest.raises(HubProblem):
+        hub.get("/version")
+    hub.close()
+    assert 10 < now <= 20  # not the 90 s of a plan
+    (message,) = messages
+    assert message.startswith(f"{url} cannot be reached: the connection was refused; retried until ")

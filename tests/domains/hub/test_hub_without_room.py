@@ -56,3 +56,17 @@ def test_a_rollout_that_has_room_again_is_not_told(hub: Front, controller: Contr
     hub.act()
     said = told("plan", "-refresh-only")[1]
     assert "incomplete-rollout" not in said
+
+
+@pytest.mark.our_hub_alone
+def test_an_apply_that_stops_as_predicted_names_the_clusters_at_its_end(
+    hub: Front, controller: Controller, told: Told
+) -> None:
+    write(more=STRICT)
+    assert told("apply", "-auto-approve")[0] == 0
+    controller.holds_back = True
+    write(more=STRICT, content="2")
+    said = told("apply", "-auto-approve")[1]
+    end = said[said.rindex("Incomplete rollout") :]
+    assert "fleet_cluster_resource_placement.web: as predicted, lon1 still has web-0-snapshot, par1" in end, said
+    assert hub.all("ClusterResourceBinding")

@@ -8,10 +8,11 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from threading import Lock, Semaphore
+from threading import Lock, Semaphore, local
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -129,6 +130,7 @@ class HubClient:
         self._send_slots = Semaphore(_MAX_CONCURRENT)
         self._webhook_failed_at: float | None = None  # start of webhook timeouts in dry runs
         self._has_answered = False
+        self._step = local()  # of this thread: report of silence, and deadline
         self.clock_skew = 0.0  # seconds of the local clock ahead of the hub's
         self.is_closed = False
 
@@ -137,6 +139,21 @@ class HubClient:
         self.is_closed = True
         for client in (*self._expired_clients, self._client):
             client.close()
+
+    @contextmanager
+    def limit_retries(self, seconds: float, report: Callable[[str], None]) -> Iterator[None]:
+        """Retry requests of this thread for `seconds` at most, and report when the hub does not answer."""
+        self._step.deadline, self._step.report = self._timing.read_time() + seconds, report
+        try:
+            yield
+        finally:
+            del self._step.deadline, self._step.report
+
+    def _report_silence(self, problem: HubProblem, deadline: float) -> None:
+        """Report a hub without answer, and the time until which the request is repeated."""
+        until = datetime.now(UTC) + timedelta(seconds=deadline - self._timing.read_time())
+        if (report := getattr(self._step, "report", None)) is not None:
+            report(f"{str(problem).rstrip('.')}; retried until {until:%H:%M:%S} UTC")
 
     def read_time(self) -> datetime:
         """Return the time of the hub's clock, in UTC."""
@@ -324,6 +341,7 @@ class HubClient:
         """Send a request with retries until an answer. Raises ApiError and HubProblem."""
         retry_seconds = _RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS
         deadline, wait, has_new_credentials = self._timing.read_time() + retry_seconds, 0.5, False
+        deadline, is_silent = min(deadline, getattr(self._step, "deadline", deadline)), False
         while True:
             client = self._client
             try:
@@ -342,6 +360,9 @@ class HubClient:
                 if not problem.is_temporary or self.is_closed or self._timing.read_time() + wait > deadline:
                     raise
                 log_event("debug", "hub asked again", path=path, why=str(problem))
+                if not is_silent:
+                    self._report_silence(problem, deadline)
+                is_silent = True
                 self._timing.sleep(wait)
             wait = min(wait * 2, 15.0)
 

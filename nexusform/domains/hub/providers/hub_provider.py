@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from threading import Lock
 from typing import Any
 
@@ -21,7 +22,7 @@ from nexusform.domains.hub.providers.hub_options import HubOptions
 from nexusform.domains.hub.providers.hub_reader import ReadFindings, find_manifest, find_object, read_objects
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
 from nexusform.domains.hub.providers.step_writer import StepWriter
-from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult
+from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult, StepProgress
 from nexusform.providers.identified_provider import IdentityComparison
 
 
@@ -164,18 +165,31 @@ class FleetHubProvider:
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create an object, or resume its creation. Raises ProviderProblem."""
-        with handle_errors(), handle_unanswered(request.address):
-            return self._make_writer(request).write()
+        with self._open_writer(request) as writer:
+            return writer.write()
 
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Update an object. Raises ProviderProblem."""
-        with handle_errors(), handle_unanswered(request.address):
-            return self._make_writer(request).write()
+        with self._open_writer(request) as writer:
+            return writer.write()
 
     def delete(self, request: ChangeRequest) -> None:
         """Delete an object, and wait for the removal of its resources. Raises ProviderProblem."""
-        with handle_errors(), handle_unanswered(request.address):
-            self._make_writer(request).delete()
+        with self._open_writer(request) as writer:
+            writer.delete()
+
+    @contextmanager
+    def _open_writer(self, request: ChangeRequest) -> Iterator[StepWriter]:
+        """Open the writer of a step; requests without answer are repeated until the timeout of the step."""
+
+        def report(message: str) -> None:
+            request.report_progress(StepProgress(message=message))
+
+        with ExitStack() as stack:
+            stack.enter_context(handle_errors())
+            stack.enter_context(handle_unanswered(request.address))
+            stack.enter_context(self._connection.connect().limit_retries(self._options.timeout, report))
+            yield self._make_writer(request)
 
     def _make_writer(self, request: ChangeRequest) -> StepWriter:
         hub = self._connection.connect()

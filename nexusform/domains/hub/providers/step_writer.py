@@ -329,7 +329,7 @@ class StepWriter(Struct, frozen=True):
                 note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
             is_run_managed = is_external(build_objects(self._type_name, planned)[0].body)
             result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
-            return replace(result, verified_predictions=verification.predictions)
+            return replace(result, verified_predictions=verification.predictions, remark=final.message)
         if self._type_name in RUN_TYPES:
             return ChangeResult(planned, note=note, verified_predictions=self._wait_for_run())
         if self._type_name in OVERRIDE_TYPES:
