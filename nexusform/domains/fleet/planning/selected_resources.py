@@ -27,6 +27,7 @@ from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
 from nexusform.domains.fleet.planning.resource_selection import CurrentResources, ResourceSelection, SnapshotStore
 from nexusform.domains.fleet.planning.resource_selectors import (
+    HubIndex,
     find_empty_selectors,
     find_selector_problem,
     select_resources,
@@ -53,7 +54,7 @@ def prepare_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClus
     """Select the objects, take a resource snapshot if they changed, and find clusters with changed overrides.
     `clusters` are the members.
     """
-    manifests = select_resources(spec.configuration, hub.object_index)
+    manifests = select_resources(spec.configuration, hub.object_index) or _select_observed(spec, hub)
     selection = ResourceSelection(
         manifests=manifests,
         overrides=hub.list_overrides(spec.configuration.key),
@@ -83,6 +84,18 @@ def prepare_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClus
         has_override_change=bool(outdated_clusters) and _has_own_override_changes(prepared, hub),
     )
     return PreparedResources(selection, current, snapshot_store)
+
+
+def _select_observed(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
+    """Return the selected objects of the latest observed snapshot, for a dump without manifests; () if the
+    plan removes the selected objects.
+    """
+    snapshots = spec.observed_attributes.get("resource_snapshots")
+    previous = spec.previous_configuration
+    if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):
+        return ()
+    objects = (build_manifest(json.decode(text)) for text in snapshots[-1]["objects"])
+    return select_resources(spec.configuration, HubIndex([manifest for manifest in objects if manifest is not None]))
 
 
 class _Preparation(NamedTuple):

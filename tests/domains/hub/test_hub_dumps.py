@@ -1,0 +1,48 @@
+"""Plans from a dump of a hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_server import HubServer
+from tests.domains.hub.test_fleet_provider import write
+
+PLACEMENT = """
+data "fleet_hub_export" "hub" { files = ["hub.json"] }
+
+resource "fleet_cluster_resource_placement" "web" {
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "web"
+  }
+  policy {
+    placement_type     = "PickN"
+    number_of_clusters = 2
+  }
+}
+"""
+
+
+@pytest.mark.our_hub_alone
+def test_a_dump_without_manifests_keeps_the_content_of_the_latest_snapshot(
+    hub: HubServer, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    bodies = [body for (group, *_), body in sorted(hub.objects.items()) if group]
+    (tmp_path / "dump").mkdir()
+    monkeypatch.chdir(tmp_path / "dump")
+    Path("hub.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": bodies}))
+    Path("main.nf.hcl").write_text(PLACEMENT)
+    code, said = told("plan", "-out=x.nfplan")
+    assert code == 0, said
+    assert "= 2 clusters stay" in said or "2 kept" in said, said
+    document = json.loads(told("show", "-json", "x.nfplan")[1])
+    (change,) = (each["change"] for each in document["resource_changes"])
+    assert sorted(each["kind"] for each in change["after"]["selected_resources"]) == ["ConfigMap", "Namespace"]
+    assert {each["resource_snapshot"] for each in change["after"]["bindings"].values()} == {0}
