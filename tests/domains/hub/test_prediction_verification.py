@@ -49,17 +49,13 @@ def test_a_prediction_without_an_open_decision_does_not_count() -> None:
     assert [prediction.was_correct for prediction in wrong.predictions] == [False, False]
 
 
-def test_content_counts_only_where_it_differs() -> None:
-    first, second = {**BOUND, "resource_snapshot": 0}, {**BOUND, "resource_snapshot": 1}
-    result = VerificationResult()
-    assert result.add_contents({"par1": first}, {"par1": first}, "") == result
-    (wrong,) = result.add_contents({"par1": first}, {"par1": second}, "").wrong_predictions
-    assert wrong.message == (
-        "par1 was predicted as at resource snapshot 0, but is at resource snapshot 1: the hub has taken another "
-        "number of snapshots"
+def test_other_content_is_a_wrong_prediction() -> None:
+    result = VerificationResult().add_wrong_content(["par1"], 1, "its resource snapshot 1 differs from the plan in x")
+    assert [(each.subject, each.was_correct) for each in result.predictions] == [("content", False)]
+    assert result.wrong_predictions[0].message == (
+        "par1 was predicted as at resource snapshot 1, but is there with other content: its resource snapshot 1 "
+        "differs from the plan in x"
     )
-    (wrong,) = result.add_contents({"par1": first}, {"par1": first}, "its content differs").wrong_predictions
-    assert wrong.message.endswith(": its content differs")
 
 
 def test_the_end_and_the_order_of_a_run_are_verified() -> None:

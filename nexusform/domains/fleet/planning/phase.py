@@ -273,9 +273,14 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
     problems = list(_check_budgets(placements, hub))
     for instance, eviction in hub.evictions:
         placement = placements.get(eviction.placement)
-        target = _build_eviction_target(placement) if placement is not None else None
+        # A provider waits for the replacement of an evicted binding before the next eviction.
+        is_replaced = instance.block is not None and bool(instance.block.provider)
+        target = _build_eviction_target(placement, is_replaced=is_replaced) if placement is not None else None
         outcome = evaluate_eviction(eviction.cluster, target, hub.find_budget(eviction.placement))
-        instance.private = {PREDICTED_EVICTION: {"executed": outcome.is_executed, "message": outcome.message}}
+        is_certain = placement is None or not placement.evictions
+        instance.private = {
+            PREDICTED_EVICTION: {"executed": outcome.is_executed, "message": outcome.message, "certain": is_certain}
+        }
         if placement is not None:
             placement.evictions = (*placement.evictions, (eviction.name, outcome))
         if not outcome.is_executed:
@@ -285,10 +290,12 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
     return problems
 
 
-def _build_eviction_target(placement: PlacementPlan) -> EvictionTarget:
-    """Build the eviction target of a placement, after earlier evictions."""
+def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> EvictionTarget:
+    """Build the eviction target of a placement, after earlier evictions; `is_replaced`: their bindings were
+    replaced.
+    """
     bindings = placement.bindings
-    for _, eviction in placement.evictions:
+    for _, eviction in () if is_replaced else placement.evictions:
         bindings = apply_eviction(eviction, bindings)
     unavailable = placement.previously_failed_clusters | placement.unready_clusters
     available = frozenset(

@@ -78,17 +78,15 @@ class VerificationResult(Struct, frozen=True):
     predictions: tuple[VerifiedPrediction, ...] = ()
     wrong_predictions: tuple[WrongPrediction, ...] = ()
 
-    def add_contents(self, planned: Bindings, observed: Bindings, difference: str) -> VerificationResult:
-        """Return the result with the wrong contents of clusters: a snapshot of another number, or a
-        `difference` of its objects. Right ones do not count, since no decision was open.
+    def add_wrong_content(self, clusters: Iterable[str], index: int, difference: str) -> VerificationResult:
+        """Return the result with clusters whose resource snapshot has other objects than predicted. Right ones
+        do not count, since no decision was open.
         """
-        added: list[WrongPrediction] = []
-        for cluster in sorted(list_picked_clusters(planned) & list_picked_clusters(observed)):
-            before, after = (bindings[cluster].get("resource_snapshot") for bindings in (planned, observed))
-            if before is not None and after is not None and (before != after or difference):
-                changes = (difference or "the hub has taken another number of snapshots",)
-                states = (f"at resource snapshot {before}", f"at resource snapshot {after}")
-                added.append(WrongPrediction(CONTENT_PREDICTION, cluster, *states, DIFFERENT_CONTENT, changes))
+        states = (f"at resource snapshot {index}", "there with other content")
+        added = [
+            WrongPrediction(CONTENT_PREDICTION, cluster, *states, DIFFERENT_CONTENT, (difference,))
+            for cluster in sorted(clusters)
+        ]
         wrong = [VerifiedPrediction(CONTENT_PREDICTION, 1.0, 0.5, was_correct=False, text=w.message) for w in added]
         return VerificationResult((*self.predictions, *wrong), (*self.wrong_predictions, *added))
 

@@ -111,8 +111,8 @@ def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPredict
         f"{name}: predicted to be {_format_result(executed=was_executed)} ({predicted.get('message')}), but was "
         f"{_format_result(executed=is_executed)}{f' ({reason})' if reason else ''}"
     )
-    is_correct = was_executed == is_executed
-    return (VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, is_correct, is_certain=True, text=text),)
+    is_correct, is_certain = was_executed == is_executed, predicted.get("certain") is True
+    return (VerifiedPrediction(EVICTION_PREDICTION, 1.0, 0.5, is_correct, is_certain=is_certain, text=text),)
 
 
 def _format_result(*, executed: bool) -> str:

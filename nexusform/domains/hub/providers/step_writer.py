@@ -369,28 +369,29 @@ class StepWriter(Struct, frozen=True):
         return verifier.verify_bindings(name, planned, bindings)
 
     def _verify_content(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
-        """Return the result with the clusters whose resource snapshot has another number or other objects than
-        planned. Staged runs have checks of their own. The objects of a new placement are not read.
+        """Return the result with the clusters at a resource snapshot with other objects than planned. Staged
+        runs have checks of their own. The objects of a new placement are not read.
         """
         kind, namespace, name = get_identity(self._type_name, self._planned)
-        planned = self._planned.get("bindings") or {}
-        numbers = [binding["resource_snapshot"] for binding in planned.values() if binding.get("state") == "Bound"]
-        snapshots = read_applied_resources(self.request.planned_note, ()).snapshots
-        latest = next((item for item in snapshots if numbers and item.index == max(numbers)), None)
-        if latest is None or is_external(build_objects(self._type_name, self._planned)[0].body):
+        planned = read_applied_resources(self.request.planned_note, ()).snapshots
+        is_run_managed = is_external(build_objects(self._type_name, self._planned)[0].body)
+        index = final.latest_snapshot
+        if self.request.prior is None or is_run_managed or not planned or index != planned[-1].index:
             return verification
-        if self.request.prior is None:
-            return verification.add_contents(planned, final.bindings, "")
-        titles = {manifest.title for manifest in latest.objects}
         try:
             bodies = list_created(self.hub, list_created_kinds(kind)[2], namespace, name)
         except ApiError as api_error:
             if api_error.kind is not ErrorKind.PERMISSION:
                 raise
             return verification
-        number = final.latest_snapshot if final.latest_snapshot is not None else latest.index
-        difference = find_wrong_objects(number, titles, bodies, self.coordination.applied_objects)
-        return verification.add_contents(planned, final.bindings, difference)
+        titles = {manifest.title for manifest in planned[-1].objects}
+        difference = find_wrong_objects(index, titles, bodies, self.coordination.applied_objects)
+        clusters = [
+            cluster
+            for cluster, binding in final.bindings.items()
+            if difference and binding.get("resource_snapshot") == index
+        ]
+        return verification.add_wrong_content(clusters, index, difference)
 
     def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
         """Wait until the clusters of an override's placement have it, or have lost it."""
