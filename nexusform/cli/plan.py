@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.cli.arguments import declare_group, declare_switch, declare_text, ignored
 from nexusform.cli.commands import define_command
@@ -284,7 +285,7 @@ def _plan_and_report(
 ) -> Plan:
     """Make the plan, save it if requested, and report it."""
     with display.reporter.track_planning():
-        new_plan = check_plan(run.plan(options).plan)
+        new_plan = check_plan(run.plan(replace(options, allows_state_only=True)).plan)
     saved_path = ""
     if arguments.out:
         run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.errored else signer)

@@ -41,6 +41,7 @@ __all__ = [
     "PlanningKind",
     "Provider",
     "ProviderProblem",
+    "ProviderUnreachable",
     "ReadContext",
     "ReadRequest",
     "ReadResult",
@@ -408,6 +409,10 @@ class ProviderProblem(Exception):
         self.object_exists = object_exists
         self.attributes = attributes
         self.unfinished_change = unfinished_change
+
+
+class ProviderUnreachable(ProviderProblem):
+    """System without a usable answer. A plan may start from the state instead."""
 
 
 class StepPending(ProviderProblem):

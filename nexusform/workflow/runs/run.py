@@ -8,6 +8,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,7 +25,16 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.diagnostics.source import Position, Span
 from nexusform.files.log import log_duration, log_event
-from nexusform.interfaces.plugins import ChangeValidator, Clock, Provider, ProviderProblem
+from nexusform.interfaces.plugins import (
+    ChangeValidator,
+    Clock,
+    ExternalProblem,
+    Provider,
+    ProviderProblem,
+    ProviderUnreachable,
+    ServerQuery,
+    ServerReader,
+)
 from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage, StateBackend
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.site_records import add_capacity
@@ -59,11 +70,15 @@ class Notices(Struct, frozen=True):
     on_progress: Progress = lambda _stage, _done, _of: None
 
 
+PLAN_FROM_STATE: Final = "plan-from-state"
+
+
 class PlanOptions(Struct, frozen=True):
     """Options of a plan; see PlanRequest. `dry_run_skip_reason` explains why a run without `refresh` has no
     server-side dry run; "" if none is expected. `generate_config_out` is the file for generated configuration
     of imported objects, "" for none. `now` is the time of the plan, "" for the present. `imports` are objects
-    to import besides those of import blocks.
+    to import besides those of import blocks. `allows_state_only`: without an answer of a provider, the plan
+    starts from the state.
     """
 
     mode: Mode = Mode.NORMAL
@@ -79,11 +94,13 @@ class PlanOptions(Struct, frozen=True):
     generate_config_out: str = ""
     now: str = ""
     imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
+    allows_state_only: bool = False
 
 
 class Run(Struct):
     """A run in progress. `stored` is the state of the backend with interrupted changes resolved.
-    `has_unfinished_apply`: the last run left its journal or lock.
+    `has_unfinished_apply`: the last run left its journal or lock. `unreachable` is why a system behind a
+    provider has no usable answer, "" otherwise.
     """
 
     project: Project
@@ -95,6 +112,7 @@ class Run(Struct):
     has_unfinished_apply: bool = False
     notices: Notices = field(default_factory=Notices)
     identities: IdentityCheck | None = None
+    unreachable: str = ""
 
     @property
     def is_ready(self) -> bool:
@@ -111,6 +129,7 @@ class Run(Struct):
         try:
             check = check_identities(self.providers, state, records, self.project.context.allow_other_hub)
         except ProviderProblem as problem:
+            self.unreachable = str(problem) if isinstance(problem, ProviderUnreachable) else ""
             return [build_error("refresh-failed", str(problem))]
         self.identities = check
         self._record_identities(check.confirmed)
@@ -147,6 +166,8 @@ class Run(Struct):
             return self.build_failed_plan(options, diagnostics)
         if options.refresh:
             diagnostics += self.check_identities()
+            if self.unreachable and options.allows_state_only:
+                return self._plan_from_state(options)
             if has_errors(diagnostics):
                 return self.build_failed_plan(options, diagnostics)
         # Import first: objects are then read without the parts imported from them.
@@ -176,6 +197,19 @@ class Run(Struct):
             titles = tuple(iterate_descriptions(self.providers, observed))
             result = replace(result, plan=replace(result.plan, providers=observed, provider_titles=titles))
         return self._complete_plan(result, diagnostics)
+
+    def _plan_from_state(self, options: PlanOptions) -> PlanResult:
+        """Plan from the state alone, and say so: nothing was read or validated."""
+        reason = "the plan is made from the state"
+        result = self._build_plan(replace(options, refresh=False, dry_run_skip_reason=reason))
+        warning = build_warning(
+            PLAN_FROM_STATE,
+            f"{self.unreachable.rstrip('.')}. This plan starts from the state alone: changes made elsewhere and "
+            "new members are unknown, and nothing was validated. An apply needs the hub.",
+        )
+        titles = (*result.plan.provider_titles, "plan from state: the hub was not read")
+        plan = replace(result.plan, provider_titles=titles, diagnostics=(warning, *result.plan.diagnostics))
+        return replace(result, plan=plan)
 
     def _validate_plan(
         self, result: PlanResult, options: PlanOptions, request: PlanRequest
@@ -284,8 +318,11 @@ class Run(Struct):
 
     def build_request(self, options: PlanOptions) -> PlanRequest:
         """Build the request for the planner."""
+        request = build_base_request(self.project, self.stored)
+        query = partial(_query_unreachable, request.query) if self.unreachable and request.query else request.query
         return replace(
-            build_base_request(self.project, self.stored),
+            request,
+            query=query,
             mode=options.mode,
             targets=options.targets,
             excludes=options.excludes,
@@ -297,6 +334,14 @@ class Run(Struct):
             explain=options.explain,
             now=options.now or get_plan_time(self.project.context.environment),
         )
+
+
+def _query_unreachable(query: ServerReader, question: ServerQuery) -> str:
+    """Query a server; a failure is a warning, since the plan starts from the state."""
+    try:
+        return query(question)
+    except ExternalProblem as failure:
+        raise ExternalProblem(replace(failure.problem, severity=Severity.WARNING)) from None
 
 
 def _find_rejected(diagnostics: Sequence[Diagnostic]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Plans from a dump of a hub."""
+"""Plans from a dump of a hub, and without a hub."""
 
 from __future__ import annotations
 
@@ -46,3 +46,33 @@ def test_a_dump_without_manifests_keeps_the_content_of_the_latest_snapshot(
     (change,) = (each["change"] for each in document["resource_changes"])
     assert sorted(each["kind"] for each in change["after"]["selected_resources"]) == ["ConfigMap", "Namespace"]
     assert {each["resource_snapshot"] for each in change["after"]["bindings"].values()} == {0}
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.parametrize("mode", ["auto", "require"])
+def test_without_a_hub_a_plan_starts_from_the_state(
+    hub: HubServer, told: Told, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setattr("nexusform.domains.hub.api.hub_client._FIRST_RETRY_SECONDS", 0.0)
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    write(content="2")
+    text = Path("main.nf.hcl").read_text()
+    Path("main.nf.hcl").write_text(text.replace('timeout = "30m"', f'\n  dry_run = "{mode}"\n'))
+    monkeypatch.delenv("NF_FLEET_KUBECONFIG")
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    code, said = told("plan", "-details")
+    if mode == "require":
+        assert (code, "No kubeconfig found" in said) == (1, True), said
+        return
+    assert code == 0, said
+    assert "plan from state: the hub was not read" in said
+    assert "plan-from-state" in said or "Plan from state" in said
+    assert "clusters stay" in said
+    assert "Server-side dry run skipped for 2 changes: the plan is made from the state." in said
+    assert "leave" not in said
+    hub.log.clear()
+    code, said = told("apply", "-auto-approve")
+    assert (code, "No kubeconfig found" in said) == (1, True), said
+    assert hub.log == []

@@ -5,7 +5,7 @@ hubs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from msgspec import Struct, convert, field, json
@@ -37,6 +37,7 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.resources.address import Address
+from nexusform.state.objects import InstanceState
 
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
 # Record of a member not processed by any placement yet.
@@ -285,8 +286,20 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
         run_overrides=run_overrides,
         current_overrides=tuple(current_overrides),
         budgets=budgets,
-        is_unread=any(read is None for _, read in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)),
+        is_unread=any(
+            read is None or read.get("placements") is None
+            for _, read in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)
+        ),
     )
+
+
+def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState]) -> ObservedHub:
+    """Return an unread hub with the members bound in state, of which only the names are known."""
+    if not observed.is_unread or observed.members:
+        return observed
+    bindings = (item.current.attributes.get("bindings") for item in instances if item.current is not None)
+    names = sorted({name for by_cluster in bindings if isinstance(by_cluster, Mapping) for name in by_cluster})
+    return replace(observed, members={name: FleetMember(name) for name in names})
 
 
 _REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")

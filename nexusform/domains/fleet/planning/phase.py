@@ -18,6 +18,7 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     FleetMemberState,
     ObservedHub,
     PodPredictor,
+    add_bound_members,
     build_member_clusters,
     read_observed_hub,
 )
@@ -76,6 +77,7 @@ def plan_placements(
 ) -> FleetOutcome:
     """Plan all placements. `clusters` are possible clusters of members, by id."""
     observed = read_observed_hub(blocks.request, evaluation)
+    observed = add_bound_members(observed, blocks.prior.instances.values())
     missing_members = find_missing_members(blocks.prior, blocks.request.registries)
     instances_so_far = blocks.instances.values()
     members, diagnostics = build_members(instances_so_far, clusters, pods, observed.members, missing_members)

@@ -89,7 +89,7 @@ class FleetHubProvider:
 
     def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         """Read the identity of the hub. Raises ProviderProblem."""
-        with handle_errors():
+        with handle_errors(requires_hub=self._options.validate_changes == "require"):
             return read_identity(self._connection.connect(), recorded, objects)
 
     def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
