@@ -378,8 +378,8 @@ class ChangeResult(Struct, frozen=True):
 
     `unfinished_change` is the unapplied part of the change, for the object's note: it is reported as an
     error, and the applied part is saved. `note` is merged into the object's private note, and so are the
-    plan's `verified_predictions` about the object, if the provider can verify them. `remark` says at the end of
-    the apply what a completed step has not reached, as predicted.
+    plan's `verified_predictions` about the object, if the provider can verify them. `remark` is the
+    unfinished part of a completed step, as predicted, for the end of the apply.
     """
 
     attributes: Mapping[str, Any]

@@ -219,7 +219,7 @@ def _verify_predictions(
 
 
 def _build_remark_warning(end: StepEvent) -> Diagnostic:
-    """Build a warning about a completed step that stopped as predicted."""
+    """Build a warning about a completed step, stopped as predicted."""
     return build_warning("incomplete-rollout", f"{end.address}: {end.message}.")
 
 

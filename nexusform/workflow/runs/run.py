@@ -199,7 +199,7 @@ class Run(Struct):
         return self._complete_plan(result, diagnostics)
 
     def _plan_from_state(self, options: PlanOptions) -> PlanResult:
-        """Plan from the state alone, and say so: nothing was read or validated."""
+        """Plan from the state alone, with a warning: nothing was read or validated."""
         reason = "the plan is made from the state"
         result = self._build_plan(replace(options, refresh=False, dry_run_skip_reason=reason))
         warning = build_warning(

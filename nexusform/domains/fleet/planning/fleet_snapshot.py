@@ -294,7 +294,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
 
 
 def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState]) -> ObservedHub:
-    """Return an unread hub with the members bound in state, of which only the names are known."""
+    """Return an unread hub with the members bound in state; only their names are known."""
     if not observed.is_unread or observed.members:
         return observed
     bindings = (item.current.attributes.get("bindings") for item in instances if item.current is not None)

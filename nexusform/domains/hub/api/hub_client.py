@@ -150,7 +150,7 @@ class HubClient:
             del self._step.deadline, self._step.report
 
     def _report_silence(self, problem: HubProblem, deadline: float) -> None:
-        """Report a hub without answer, and the time until which the request is repeated."""
+        """Report a hub without answer, and the end of its retries."""
         until = datetime.now(UTC) + timedelta(seconds=deadline - self._timing.read_time())
         if (report := getattr(self._step, "report", None)) is not None:
             report(f"{str(problem).rstrip('.')}; retried until {until:%H:%M:%S} UTC")

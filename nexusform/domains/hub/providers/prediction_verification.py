@@ -79,7 +79,7 @@ class VerificationResult(Struct, frozen=True):
     wrong_predictions: tuple[WrongPrediction, ...] = ()
 
     def add_wrong_content(self, clusters: Iterable[str], index: int, difference: str) -> VerificationResult:
-        """Return the result with clusters whose resource snapshot has other objects than predicted. Right ones
+        """Return the result with clusters at a resource snapshot with other objects than predicted. Right ones
         do not count, since no decision was open.
         """
         states = (f"at resource snapshot {index}", "there with other content")
