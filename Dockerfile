@@ -5,12 +5,13 @@ ARG BASE=python:3.12-slim@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf56
 FROM ${BASE} AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
-COPY packaging/constraints.txt packaging/
+COPY packaging/constraints.txt packaging/build_requirements.txt packaging/
 COPY nexusform nexusform
 # What nexusform needs comes in the versions that were tried, each with its hash.
 RUN python -m venv /opt/nexusform \
     && /opt/nexusform/bin/pip install --no-cache-dir --require-hashes -r packaging/constraints.txt \
-    && /opt/nexusform/bin/pip install --no-cache-dir "setuptools>=77" \
+    && grep -A1 ^setuptools packaging/build_requirements.txt > setuptools.txt \
+    && /opt/nexusform/bin/pip install --no-cache-dir --require-hashes -r setuptools.txt \
     && /opt/nexusform/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
 FROM ${BASE}

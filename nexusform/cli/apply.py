@@ -31,6 +31,7 @@ from nexusform.placement_kinds.kinds import get_noun
 from nexusform.plans.impact.effects import Effect, count_effects
 from nexusform.plans.plan import Action, Mode, Plan, StepKind
 from nexusform.plans.saved.plan_file import SavedPlan
+from nexusform.rendering.report.evaluation_sentence import describe_evaluation
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, Project, open_project
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
@@ -42,6 +43,7 @@ from nexusform.workflow.plan_files.plan_execution import (
     apply_remaining_steps,
 )
 from nexusform.workflow.plan_files.plan_signing import verify_signature
+from nexusform.workflow.plan_files.plan_statement import check_plan_statement
 from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_plan
 from nexusform.workflow.plan_files.unfinished_apply import (
     RemainingSteps,
@@ -289,12 +291,15 @@ def _apply_saved_plan(path: str, verification: Verification, flags: ApplyFlags) 
         problems += reject_failed_plan(saved, path)
         for key in verification.key_files:
             problems += verify_signature(saved.signature, saved.signed_digest, key, context.confinement)
+            problems += check_plan_statement(saved, path, key) if not has_errors(problems) else []
     opened = OpenResult(None, (), {})
     if saved is not None and not has_errors(problems):
         opened = open_saved_plan(context, saved, is_verified=bool(verification.key_files))
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if saved is None or opened.project is None:
         return 1
+    if verification.key_files:
+        job.reporter.report_notice(f"Signature verified. Evaluation: {describe_evaluation(saved.plan)}.")
     return _run_locked(job, opened.project, lambda run: _check_and_apply(run, job, saved, verification))
 
 

@@ -288,7 +288,7 @@ def _plan_and_report(
         new_plan = check_plan(run.plan(replace(options, allows_state_only=True)).plan)
     saved_path = ""
     if arguments.out:
-        run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.errored else signer)
+        run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.is_rejected else signer)
         saved_path = "" if new_plan.errored or has_errors(run.diagnostics) else arguments.out
     display.report_plan(new_plan, run, saved_path=saved_path)
     return new_plan

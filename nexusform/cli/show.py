@@ -144,6 +144,7 @@ def _write_json(target: ShowTarget, arguments: ShowArguments) -> None:
 
 
 def _render_plan_text(target: ShowTarget, arguments: ShowArguments, screen: Screen) -> str:
+    from nexusform.rendering.report.evaluation_sentence import describe_evaluation
     from nexusform.rendering.text.plan_text import render_plan
     from nexusform.rendering.text.short_plan import PlanTextOptions
 
@@ -157,7 +158,9 @@ def _render_plan_text(target: ShowTarget, arguments: ShowArguments, screen: Scre
         hints=False,
         registries=build_registries(),
     )
-    return "\n" + render_plan(target.saved.plan, target.sources or {}, options)
+    text = "\n" + render_plan(target.saved.plan, target.sources or {}, options)
+    evaluation = describe_evaluation(target.saved.plan)
+    return f"{text}\nEvaluation: {evaluation}\n" if evaluation and not options.terraform else text
 
 
 def _render_state_text(target: ShowTarget, arguments: ShowArguments, screen: Screen) -> str:

@@ -24,19 +24,20 @@ def sign(arguments: SignArguments) -> int:
     """Sign the approved plan PLANFILE. Replaces an existing signature.
 
     The plan does not change. It must be from a sandboxed run (-confine), unless -confine=false is
-    typed. `apply -verify=key:FILE` accepts only signed plans. Keep the key away from jobs that read
-    unreviewed input.
+    typed. Writes the provenance to PLANFILE.intoto.jsonl. `apply -verify=key:FILE` accepts only
+    signed plans. Keep the key away from jobs that read unreviewed input.
     """
     if arguments.planfile is None or not arguments.key:
         raise click.UsageError("Specify the plan and the key: nexusform sign -key=KEYFILE PLANFILE.")
+    from nexusform.rendering.report.evaluation_sentence import describe_evaluation
     from nexusform.workflow.plan_files.plan_signing import sign_plan
 
     screen = arguments.view.create_screen()
-    problems = sign_plan(
+    saved, problems = sign_plan(
         arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_unconfined_accepted()
     )
     screen.print_diagnostics(problems, {})
-    if has_errors(problems):
+    if saved is None or has_errors(problems):
         return 1
-    screen.print_text(f"Signed: {arguments.planfile}")
+    screen.print_text(f"Signed: {arguments.planfile}\nEvaluation: {describe_evaluation(saved.plan)}")
     return 0

@@ -5,5 +5,5 @@ PUBLIC = {
     "encrypted_backend": "EncryptedBackend",
     "envelope": "PLAN read_purpose DocumentCipher",
     "keys": "EncryptionProblem",
-    "signatures": "check_signature sign_digest",
+    "signatures": "check_signature sign_digest sign_statement check_statement",
 }

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import KeyProviderBlock
 from nexusform.diagnostics.phrases import format_installation
+from nexusform.files.accesses import read_variable
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import Deadline
 
@@ -167,7 +167,7 @@ def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> En
     import subprocess
 
     _check_settings(settings)
-    command = shlex.split(os.environ.get(EXTERNAL_VARIABLE, ""))
+    command = shlex.split(read_variable(EXTERNAL_VARIABLE))
     if not command:
         raise EncryptionProblem(f"the variable {EXTERNAL_VARIABLE} must name the program.")
     try:
@@ -204,7 +204,7 @@ def _read_variable(settings: Mapping[str, str], setting: str) -> str:
     variable = settings.get(setting, "")
     if not variable:
         raise EncryptionProblem(f'the setting "{setting}" is required.')
-    value = os.environ.get(variable, "")
+    value = read_variable(variable)
     if not value:
         raise EncryptionProblem(f"the variable {variable} is not set.")
     return value

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.encryption.keys import EncryptionProblem, require_cryptography
@@ -59,6 +59,38 @@ def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes
             )
         except (InvalidSignature, binascii.Error):
             raise EncryptionProblem("Its signature is invalid: the plan was changed after it was signed.") from None
+
+
+def sign_statement(payload_type: str, payload: bytes, key: bytes, name: str) -> dict[str, str]:
+    """Return the DSSE signature of a payload by a private key. Raises EncryptionProblem."""
+    with require_cryptography("Signatures need"):
+        private_key = _load_private_key(key, name)
+        signature = private_key.sign(_encode_envelope(payload_type, payload))
+        fingerprint = _compute_fingerprint(private_key.public_key())
+    return {"keyid": fingerprint, "sig": base64.b64encode(signature).decode()}
+
+
+def check_statement(
+    payload_type: str, payload: bytes, signatures: Sequence[Mapping[str, Any]], key: bytes, name: str
+) -> None:
+    """Raise EncryptionProblem unless a DSSE signature of the key matches the payload."""
+    with require_cryptography("Signatures need"):
+        from cryptography.exceptions import InvalidSignature
+
+        public_key = _load_public_key(key, name)
+        for signature in signatures:
+            try:
+                content = base64.b64decode(str(signature.get("sig")), validate=True)
+                public_key.verify(content, _encode_envelope(payload_type, payload))
+            except (InvalidSignature, binascii.Error):
+                continue
+            return
+    raise EncryptionProblem(f"It has no valid signature of {name}")
+
+
+def _encode_envelope(payload_type: str, payload: bytes) -> bytes:
+    """Return the signed bytes of an envelope: the pre-authentication encoding of DSSE."""
+    return b"DSSEv1 %d %s %d %s" % (len(payload_type), payload_type.encode(), len(payload), payload)
 
 
 def _compute_fingerprint(key: Ed25519PublicKey) -> str:

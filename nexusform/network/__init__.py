@@ -5,7 +5,7 @@ PUBLIC = {
     "api_client": "ApiAnswer ApiClient ApiRequest build_token_auth StreamRejected",
     "budget": "CONNECT_SECONDS PageBudget ReadBudget",
     "deadlines": "Deadline read_deadline OperationAbandoned pause_deadline compute_silence_limit is_wanted",
-    "errors": "WebError check_plain_credentials",
+    "errors": "WebError check_plain_credentials is_loopback",
     "http_client": "SCHEMES WebRequest WebResponse send_request",
     "limited_session": "build_limited_session",
     "json_answers": "parse_json",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct, field
 
+from nexusform.files.accesses import record_origin
 from nexusform.files.regular_files import TooLarge
 from nexusform.network.budget import CONNECT_SECONDS, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ReadBudget
 from nexusform.network.connection_errors import describe_connection_error
@@ -126,6 +127,7 @@ class ApiClient:
                 extensions=self._extensions,
                 **options,
             )
+            record_origin(parse_origin(str(sent.url)))
             response = self._client.send(sent, stream=True)
             try:
                 _check_redirect(str(sent.url), response)

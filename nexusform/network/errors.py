@@ -39,12 +39,13 @@ class WebError(Exception):
 def check_plain_credentials(address: str) -> str:
     """Return why credentials must not be sent to an address, "" if they may: by TLS, or on this machine."""
     parts = urlsplit(address)
-    if parts.scheme != "http" or _is_loopback(parts.hostname or ""):
+    if parts.scheme != "http" or is_loopback(parts.hostname or ""):
         return ""
     return f"credentials are not sent to http://{parts.hostname} without TLS. Use an https address"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

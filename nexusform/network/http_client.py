@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.files.accesses import record_origin
 from nexusform.network.budget import MAX_ERROR_BYTES, ReadBudget
 from nexusform.network.deadlines import compute_silence_limit
 from nexusform.network.errors import FailureKind, WebError, check_plain_credentials
@@ -98,7 +99,7 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
 
 def _send(request: WebRequest, address: str) -> tuple[WebResponse, str]:
     """Send one request, and return its response and the redirect location ("" without one)."""
-    parse_origin(address)
+    record_origin(parse_origin(address))
     rejection = check_plain_credentials(address) if "Authorization" in request.headers or "@" in address else ""
     if rejection:
         raise WebError(rejection, FailureKind.INVALID_REQUEST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from nexusform.files.accesses import record_origin
 from nexusform.files.regular_files import TooLarge
 from nexusform.network.budget import MAX_ANSWER_BYTES, ReadBudget
 from nexusform.network.errors import WebError
@@ -30,6 +31,7 @@ def build_limited_session(endpoint: str) -> Any:
                 is_own = False
             if not is_own:
                 raise InvalidURL(f"an answer of {origin} links to another server, and credentials are not sent there")
+            record_origin(origin)
             is_stream = options.get("stream")
             try:
                 response = super().send(request, **{**options, "stream": True})

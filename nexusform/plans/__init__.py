@@ -12,4 +12,5 @@ PUBLIC = {
         "VariableValue FeasibilityResult Feasibility"
     ),
     "machine_actions": "LeavingVm MachineAction",
+    "evaluation": "EvaluatedFile Evaluation",
 }

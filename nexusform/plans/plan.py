@@ -13,6 +13,7 @@ from nexusform.diagnostics.source import Span
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import RecordScore
 from nexusform.plans.cluster_upgrades import Upgrade
+from nexusform.plans.evaluation import Evaluation
 from nexusform.plans.machine_actions import MachineAction
 from nexusform.plans.plan_checks import GuardRailResult, SincePrevious
 from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
@@ -334,9 +335,9 @@ class Basis(Struct, frozen=True):
     """Inputs of a plan besides its configuration text and state. `commit` is that of the work tree, "" if
     unknown. `files` are those read by functions and `data_files` those read by data sources: SHA-256 by path.
     `states` are the states of other configurations: lineage and serial by the address of the data block.
-    `answers` are server responses to data sources, by question: re-planning uses the same. `confined` is
-    "yes" or "no", "" if unknown, and `allowed_prefixes` are the address prefixes that were allowed:
-    re-evaluation has the same restrictions. `ephemeral_variables` were set; apply needs them again.
+    `answers` are server responses to data sources, by question: re-planning uses the same. `evaluation` is
+    None if unknown, and `allowed_prefixes` are the allowed address prefixes: re-evaluation has the same.
+    `ephemeral_variables` were set; apply needs them again.
     """
 
     commit: str = ""
@@ -344,7 +345,7 @@ class Basis(Struct, frozen=True):
     data_files: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, str] = field(default_factory=dict)
     answers: Mapping[str, str] = field(default_factory=dict)
-    confined: str = ""
+    evaluation: Evaluation | None = None
     allowed_prefixes: tuple[str, ...] = ()
     ephemeral_variables: tuple[str, ...] = ()
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, ValidationError, convert
 
 from nexusform.diagnostics.phrases import format_installation, format_list, select_form
+from nexusform.files.accesses import read_variable
 from nexusform.files.external_files import is_untrusted
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.providers.exec_plugin import ExecPlugin
@@ -176,7 +177,7 @@ def read_pod_account() -> Account:
     _require_lightkube()
     from lightkube.config.kubeconfig import SERVICE_ACCOUNT
 
-    host, port = (os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443"))
+    host, port = (read_variable("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443"))
     account = Path(SERVICE_ACCOUNT)
     if not (account / "token").is_file():
         raise KubeconfigProblem(f"The service account of this pod cannot be used: {account} has no token.")

@@ -102,8 +102,10 @@ def test_a_plan_that_says_it_was_free_is_not_believed(
     assert told("plan", "-confine", "-out=p")[0] == 0
     saved, _ = plan_file.read_plan_file((tree / "p").read_bytes())
     assert saved is not None
-    assert saved.plan.basis.confined == "yes"
-    forged = replace(saved.plan, basis=replace(saved.plan.basis, confined=record, allowed_prefixes=()))
+    assert saved.plan.basis.evaluation is not None
+    assert saved.plan.basis.evaluation.confined
+    evaluation = replace(saved.plan.basis.evaluation, confined=False) if record else None
+    forged = replace(saved.plan, basis=replace(saved.plan.basis, evaluation=evaluation, allowed_prefixes=()))
     (tree / "p").write_bytes(plan_file.write_plan_file(forged, saved.configuration_files, saved.prior_state))
     _, said = told(*question)
     assert CANARY not in said
@@ -223,7 +225,9 @@ def test_a_plan_keeps_what_was_allowed(told: Callable[..., tuple[int, str]]) -> 
     assert told("plan", "-confine", "-allow-remote=https://b/x", "-allow-remote=https://a", "-out=p")[0] == 0
     saved, _ = plan_file.read_plan_file(Path("p").read_bytes())
     assert saved is not None
-    assert (saved.plan.basis.confined, saved.plan.basis.allowed_prefixes) == ("yes", ("https://a", "https://b/x"))
+    assert saved.plan.basis.evaluation is not None
+    assert saved.plan.basis.evaluation.confined
+    assert saved.plan.basis.allowed_prefixes == ("https://a", "https://b/x")
 
 
 def test_of_two_lists_the_narrower_of_what_both_allow_counts() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from nexusform.json_data.record_forms import RecordForm, round_figure
@@ -233,6 +234,12 @@ _FEASIBILITY_FORM: Final = RecordForm(
 def build_feasibility_documents(plan: Plan) -> list[dict[str, Any]]:
     """Build the top-level `feasibility` of a plan: a row per binding of a placement with pods."""
     return [_FEASIBILITY_FORM(row) for row in plan.feasibility]
+
+
+def build_evaluation_document(plan: Plan) -> dict[str, Any]:
+    """Build the top-level `evaluation` of a plan; empty if it is not recorded."""
+    evaluation = plan.basis.evaluation
+    return {} if evaluation is None else {"evaluation": to_builtins(evaluation)}
 
 
 _PREDICTIONS_FORM: Final = RecordForm(

@@ -46,6 +46,7 @@ from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.conditions import describe_conditions
 from nexusform.rendering.report.entries import collect_findings, list_destructive_renames
+from nexusform.rendering.report.evaluation_sentence import describe_evaluation
 from nexusform.rendering.report.object_rows import ObjectFold, build_object_folds
 from nexusform.rendering.report.overview import Overview, build_overview
 from nexusform.rendering.report.placement_rows import Detail
@@ -254,6 +255,7 @@ def _build_footer(plan: Plan) -> Markup:
     prediction_note = "Placements are predicted: Azure breaks ties."
     if is_fully_decided(plan.placement_tables):
         prediction_note = "nexusform decides the placements and sends them to the sites."
+    evaluation = describe_evaluation(plan) and f" Evaluation: {describe_evaluation(plan)}."
     return build_element(
-        "footer", build_element("p", f"Made by {version}{catalogue}. {prediction_note}"), class_="quiet"
+        "footer", build_element("p", f"Made by {version}{catalogue}. {prediction_note}{evaluation}"), class_="quiet"
     )

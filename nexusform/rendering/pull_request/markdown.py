@@ -51,7 +51,12 @@ from nexusform.rendering.pull_request.markdown_placements import (
     render_unexpected_pools,
     render_vm_table,
 )
-from nexusform.rendering.pull_request.markdown_verdict import render_alert, render_last_line, render_notes, render_title
+from nexusform.rendering.pull_request.markdown_verdict import (
+    render_alert,
+    render_last_lines,
+    render_notes,
+    render_title,
+)
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.conditions import describe_conditions
 from nexusform.rendering.report.entries import (
@@ -115,7 +120,7 @@ def render_markdown(
             tuple(render_drift(plan, create_schema_lookup(registries))),
             create_heading_renderer("Changed outside of nexusform"),
         ),
-        ReportPart("The last line", 99, tuple(filter(None, [render_last_line(overview, origin)])), is_atomic=True),
+        ReportPart("The last line", 99, render_last_lines(plan, overview, origin), is_atomic=True),
         *_build_folded_parts(plan, report, overview, sources),
     ]
     return fit_parts(parts, max_bytes)

@@ -10,6 +10,7 @@ from nexusform.rendering.pull_request.markdown_parts import escape_plain_text, f
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.code_origin import CodeOrigin
 from nexusform.rendering.report.decision_lines import build_decision_lines
+from nexusform.rendering.report.evaluation_sentence import describe_evaluation
 from nexusform.rendering.report.overview import Overview
 from nexusform.rendering.report.plan_report import Report
 from nexusform.rendering.report.short_report import INVENTORY, build_notes
@@ -51,9 +52,11 @@ def render_notes(plan: Plan) -> list[str]:
     ]
 
 
-def render_last_line(overview: Overview, origin: CodeOrigin) -> str:
-    """Render commit and inventory; a stale inventory is highlighted."""
+def render_last_lines(plan: Plan, overview: Overview, origin: CodeOrigin) -> tuple[str, ...]:
+    """Render one line with commit, inventory and evaluation, or none; a stale inventory is highlighted."""
     inventory = f"inventory {escape_plain_text(overview.inventory)}" if overview.inventory else ""
     if overview.has_stale_inventory:
         inventory = f"**{inventory}**"
-    return " · ".join(text for text in (format_commit(origin), inventory) if text)
+    evaluation = escape_plain_text(describe_evaluation(plan))
+    line = " · ".join(text for text in (format_commit(origin), inventory, evaluation) if text)
+    return (line,) if line else ()

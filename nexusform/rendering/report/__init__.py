@@ -13,4 +13,5 @@ PUBLIC = {
     "upgrade_runbook": "build_upgrade_runbook",
     "wording": "format_prediction_accuracy",
     "report_tree": "Section Table Report Row",
+    "evaluation_sentence": "describe_evaluation",
 }

@@ -209,9 +209,11 @@ def restrict_to_plan(context: CommandContext) -> CommandContext:
 
 
 def _build_confinement(flag_value: str, environment: Mapping[str, str], directory: str) -> Confinement:
-    root = _find_work_tree(directory) if flag_value in ("1", "true") else os.path.realpath(flag_value)
+    root = find_work_tree(directory) if flag_value in ("1", "true") else os.path.realpath(flag_value)
     if not Path(root).is_dir():
         raise ValueError(f'-confine: there is no directory "{flag_value}".')
+    if root == Path(root).anchor:
+        raise ValueError(f'-confine: "{root}" holds every file. Name the directory of the work tree.')
     data_directory = CommandContext(environment, directory).data_directory
     try:
         hidden_directory = Confinement(root).resolve_operator_path(data_directory)
@@ -243,7 +245,7 @@ def create_editor_context(
     )
 
 
-def _find_work_tree(directory: str) -> str:
+def find_work_tree(directory: str) -> str:
     """Return the directory at or above this one with `.git`, else this one."""
     start = Path(os.path.realpath(directory))
     return str(next((folder for folder in (start, *start.parents) if os.path.lexists(folder / ".git")), start))

@@ -6,17 +6,18 @@ PUBLIC = {
     "plan_export": "export_plan FORMATS",
     "resource_graph": "build_graph render_dot_svg",
     "unfinished_apply": (
-        "check_same_inputs discard_remaining_steps open_remaining_steps "
-        "check_interrupted_apply RemainingSteps find_remaining_steps"
+        "check_same_inputs discard_remaining_steps open_remaining_steps check_interrupted_apply "
+        "RemainingSteps find_remaining_steps"
     ),
     "saved_plans": (
         "load_plan_configuration open_limited_file open_saved_plan check_variables build_plan_context "
-        "get_planned_variables "
-        "read_prior_state read_limited_file read_plan save_plan Signer get_sources decrypt_document"
+        "get_planned_variables read_prior_state read_limited_file read_plan save_plan Signer get_sources "
+        "decrypt_document"
     ),
     "failed_plans": (
         "build_failed_plan build_file_rejection is_replaceable prepare_plan_file reject_failed_plan save_failed_plan"
     ),
     "show_target": "find_show_target ShowTarget",
     "plan_signing": "check_signable sign_plan verify_signature create_signer write_signed_plan",
+    "plan_statement": "check_plan_statement",
 }

@@ -45,8 +45,8 @@ from nexusform.state.journal import ApplyEnd, ApplyStart
 from nexusform.state.objects import State
 from nexusform.workflow.opening.stored_state import StoredState
 from nexusform.workflow.opening.system_io import write_output
-from nexusform.workflow.plan_files.saved_plans import record_confinement
 from nexusform.workflow.plan_files.unfinished_apply import RemainingSteps
+from nexusform.workflow.runs.evaluation_record import record_evaluation
 from nexusform.workflow.runs.provider_identity import IdentityCheck, add_new_identities
 from nexusform.workflow.runs.run import Run, build_base_request, build_plan_request
 
@@ -111,7 +111,7 @@ def apply_plan(run: Run, plan: Plan, listener: Listener, options: PlanApplyOptio
         plan_records = []
     else:
         snapshot = {name: source.text for name, source in run.project.configuration.files.items()}
-        document = plan_file.write_plan_file(record_confinement(plan, run.project.context), snapshot)
+        document = plan_file.write_plan_file(record_evaluation(plan, run.project), snapshot)
         steps = sum(1 for step in plan.steps if step.kind is not StepKind.GATE)
         begun = next(record for record in first_records if isinstance(record, ApplyStart))
         plan_records = build_plan_parts(document, steps, options.plan_digest, begun.lineage, begun.serial)

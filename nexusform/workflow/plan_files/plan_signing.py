@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
+from nexusform.diagnostics.phrases import format_first
 from nexusform.encryption.keys import EncryptionProblem
 from nexusform.encryption.signatures import check_signature, sign_digest
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted
@@ -13,13 +15,16 @@ from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import is_encrypted
 from nexusform.plans.saved import plan_file
+from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.encryption_settings import encrypt_plan
 from nexusform.workflow.opening.system_io import read_file, write_output
 from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
+from nexusform.workflow.plan_files.plan_statement import write_statement
 from nexusform.workflow.plan_files.saved_plans import Signer, decrypt_document, read_limited_file
 
 _MAX_KEY_BYTES: Final = 1 << 16  # bytes
+_MAX_NAMES: Final = 3
 
 
 def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | None, list[Diagnostic]]:
@@ -48,30 +53,52 @@ def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[D
     return [build_error("plan-signing-failed", detail)]
 
 
+def check_plan(saved: SavedPlan, path: str, *, is_unconfined_accepted: bool) -> list[Diagnostic]:
+    """Return errors for a plan unfit to be signed."""
+    plan, evaluation = saved.plan, saved.plan.basis.evaluation
+    if problems := reject_failed_plan(saved, path):
+        return problems
+    if plan.is_rejected:
+        detail = "The plan has errors or exceeds a guard rail, so it cannot be applied. Plan again."
+        return [build_error("plan-signing-failed", detail)]
+    is_confined = evaluation is not None and evaluation.confined
+    if unsafe := check_signable(is_confined=is_confined, is_unconfined_accepted=is_unconfined_accepted):
+        return unsafe
+    recorded = {file.path for file in evaluation.files} if evaluation else set()
+    names = (*plan.basis.files, *plan.basis.data_files, *saved.configuration_files)
+    missing = sorted({os.path.normpath(name).replace(os.sep, "/") for name in names} - recorded)
+    if missing and not is_unconfined_accepted:
+        detail = f"The record of its evaluation lacks {format_first(missing, _MAX_NAMES)}: the file was modified."
+        return [build_error("plan-signing-failed", f"{detail} Plan again.")]
+    return []
+
+
 def sign_plan(
     path: str, key_file: str, context: CommandContext, *, is_unconfined_accepted: bool = False
-) -> list[Diagnostic]:
-    """Sign the plan in a file; an encrypted file stays encrypted."""
+) -> tuple[SavedPlan | None, list[Diagnostic]]:
+    """Sign the plan in a file, and write its provenance statement. An encrypted file stays encrypted."""
     signer, problems = create_signer(key_file, context.confinement)
     if signer is None:
-        return problems
+        return None, problems
     try:
         content = read_limited_file(path, context)
     except FileProblem as problem:
-        return [build_error("unreadable-plan", str(problem))]
+        return None, [build_error("unreadable-plan", str(problem))]
     data, problems = decrypt_document(content, path, context)
     saved, new_problems = plan_file.read_plan_file(data, path) if not has_errors(problems) else (None, [])
     if saved is not None:
-        new_problems += reject_failed_plan(saved, path)
-        is_confined = saved.plan.basis.confined == "yes"
-        new_problems += check_signable(is_confined=is_confined, is_unconfined_accepted=is_unconfined_accepted)
+        new_problems += check_plan(saved, path, is_unconfined_accepted=is_unconfined_accepted)
     members = plan_file.unpack_archive(data) if saved is not None else None
-    if members is None or has_errors(new_problems):
-        return [*problems, *new_problems]
+    if saved is None or members is None or has_errors(new_problems):
+        return None, [*problems, *new_problems]
     document = plan_file.pack_archive(plan_file.sign_members(members, signer))
     if is_encrypted(content):
         document, problems = encrypt_plan(document, load_project_configuration(context)[0], context)
-    return problems if has_errors(problems) else [*problems, *write_signed_plan(path, document)]
+    if not has_errors(problems):
+        problems += write_signed_plan(path, document)
+    if not has_errors(problems):
+        problems += write_statement(saved, document, path, read_file(key_file, _MAX_KEY_BYTES), key_file)
+    return saved, problems
 
 
 def write_signed_plan(path: str, document: bytes | Iterable[bytes]) -> list[Diagnostic]:

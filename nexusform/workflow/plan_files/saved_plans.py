@@ -57,10 +57,9 @@ def save_plan(
     configuration = project.configuration
     snapshot = {name: source.text for name, source in configuration.files.items()}
     try:
-        recorded_plan = record_confinement(plan, project.context)
         prior = run.stored.state
         prior_document = {} if prior is EMPTY else codec.build_plain_document(prior)
-        document = plan_file.write_plan_file(recorded_plan, snapshot, prior_document, signer)
+        document = plan_file.write_plan_file(plan, snapshot, prior_document, signer)
     except FileProblem as problem:
         return [build_error("plan-save-failed", str(problem))]
     if len(document) > project.context.get_max_file_size():
@@ -154,16 +153,6 @@ def open_saved_plan(
     return OpenResult(project, tuple(problems), sources)
 
 
-def record_confinement(plan: Plan, context: CommandContext) -> Plan:
-    """Return the plan with a record of the confinement of the run."""
-    is_confined = bool(context.confinement.root)
-    allowed_prefixes = context.allow_remote if is_confined else ()
-    confinement_flag = "yes" if is_confined else "no"
-    return replace(
-        plan, basis=replace(plan.basis, confined=confinement_flag, allowed_prefixes=tuple(sorted(allowed_prefixes)))
-    )
-
-
 def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool = False) -> CommandContext:
     """Return the context for the contents of a plan file, at least as confined as the plan was.
     `is_verified`: its signature was verified or it is from the journal; only then it may be unconfined.
@@ -172,11 +161,13 @@ def build_plan_context(context: CommandContext, plan: Plan, *, is_verified: bool
     if context.confinement_source is ConfinementSource.DISABLED:
         return context
     basis = plan.basis
-    if is_verified and basis.confined == "no" and context.confinement_source is not ConfinementSource.OPERATOR:
+    is_confined = basis.evaluation is not None and basis.evaluation.confined
+    is_known = basis.evaluation is not None
+    if is_verified and is_known and not is_confined and context.confinement_source is not ConfinementSource.OPERATOR:
         return replace(context, confinement=UNCONFINED, confinement_source=ConfinementSource.NONE)
     if not context.confinement.root:
         context = restrict_to_plan(context)
-    if basis.confined != "yes":
+    if not is_confined:
         return context
     return replace(context, allow_remote=intersect_prefixes(context.allow_remote, basis.allowed_prefixes))
 

@@ -57,6 +57,7 @@ from nexusform.workflow.opening.provider_setup import (
 )
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock, find_commit, get_plan_time
+from nexusform.workflow.runs.evaluation_record import record_evaluation
 from nexusform.workflow.runs.locking import STALE_LOCK_TAKEN, LockOptions, StateLock, acquire_lock
 from nexusform.workflow.runs.provider_identity import IdentityCheck, Records, check_identities, iterate_descriptions
 
@@ -156,9 +157,10 @@ class Run(Struct):
         limits = self.project.configuration.settings.limits
         try:
             with _limit_time(self.project.context.get_planning_seconds(limits)), pause_collector():
-                return self._build_plan(options)
+                result = self._build_plan(options)
         except DiagnosticsError as failure:
-            return self.build_failed_plan(options, failure.diagnostics)
+            result = self.build_failed_plan(options, failure.diagnostics)
+        return replace(result, plan=record_evaluation(result.plan, self.project))
 
     def _build_plan(self, options: PlanOptions) -> PlanResult:
         diagnostics = self._check_state()

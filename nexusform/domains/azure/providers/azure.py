@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.providers.azure_export import MACHINE_SKU_BY_ID
 from nexusform.domains.azure.providers.observed_site import ObservedSites
+from nexusform.files.accesses import read_variable
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.providers.kubeconfig import KubeconfigTrust
@@ -130,7 +130,7 @@ def _add_subscription(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read_environment_subscription() -> str:
-    return os.environ.get(SUBSCRIPTION_VARIABLE, "")
+    return read_variable(SUBSCRIPTION_VARIABLE)
 
 
 PROVIDER: Final = ProviderKind(SETTINGS, make_provider, list_addresses=list_addresses, alternative=WITHOUT_ADDRESS)

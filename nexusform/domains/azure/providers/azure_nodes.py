@@ -7,7 +7,6 @@ operator.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -20,6 +19,7 @@ from msgspec import Struct
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.azure.providers.azure_changes import compute_max_unavailable
 from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClient, Target, Verb
+from nexusform.files.accesses import read_variable
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest
@@ -82,7 +82,7 @@ def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -
 
 def describe_node_deletion() -> str:
     """Describe for messages how apply re-creates nodes."""
-    if os.environ.get(KUBECONFIGS_VARIABLE):
+    if read_variable(KUBECONFIGS_VARIABLE):
         return f"apply cordons and deletes them without a drain ({KUBECONFIGS_VARIABLE})"
     return "apply prints the kubectl commands, including drain, and waits until they are done"
 
@@ -156,7 +156,7 @@ def _delete_nodes(cluster: Target, names: Sequence[str], step: ChangeRequest, tr
     """Delete nodes after a cordon, or print the commands for an operator. Raises StepWaits and
     ProviderProblem.
     """
-    directory = os.environ.get(KUBECONFIGS_VARIABLE)
+    directory = read_variable(KUBECONFIGS_VARIABLE)
     if directory:
         step.report_progress(StepProgress(message=f"Cordoning and deleting {', '.join(names)}"))
         _delete_with_kubeconfig(Path(directory) / f"{cluster.names[0]}.yaml", names, trust)

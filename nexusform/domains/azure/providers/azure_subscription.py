@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from nexusform.diagnostics.phrases import format_installation
 from nexusform.domains.azure.providers.azure_budget import build_rate_limit_policies
 from nexusform.domains.azure.providers.azure_deadline import build_deadline_policy, build_transport
 from nexusform.domains.azure.providers.azure_requests import ArmClient, Timing
+from nexusform.files.accesses import read_variable
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.budget import PageBudget
@@ -239,7 +239,7 @@ def _build_retry_policy() -> Any:
 
 def read_endpoint() -> str:
     """Return the URL of Azure Resource Manager without a trailing slash. Raises ProviderProblem."""
-    address = os.environ.get(ENDPOINT_VARIABLE, "") or PUBLIC_ENDPOINT
+    address = read_variable(ENDPOINT_VARIABLE) or PUBLIC_ENDPOINT
     if not _ADDRESS.fullmatch(address):
         raise ProviderProblem(f'{ENDPOINT_VARIABLE} must start with https:// and contain a host, not "{address}".')
     return address.rstrip("/")
@@ -247,7 +247,7 @@ def read_endpoint() -> str:
 
 def read_poll_interval() -> float:
     """Return the polling interval in seconds. Raises ProviderProblem."""
-    text = os.environ.get(INTERVAL_VARIABLE, "") or "10"
+    text = read_variable(INTERVAL_VARIABLE) or "10"
     try:
         seconds = float(text)
     except ValueError:

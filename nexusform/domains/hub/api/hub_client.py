@@ -22,6 +22,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.field_shapes import list_mappings
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL
+from nexusform.files.accesses import read_variable
 from nexusform.files.log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest, StreamRejected
@@ -97,7 +98,7 @@ def resolve_location(settings: Mapping[str, Any], trust: KubeconfigTrust) -> Hub
     Raises HubProblem.
     """
     configured = {name: str(settings.get(name) or "") for name in ("kubeconfig", "context")}
-    environment = {"kubeconfig": os.environ.get(KUBECONFIG, ""), "context": os.environ.get(CONTEXT, "")}
+    environment = {"kubeconfig": read_variable(KUBECONFIG), "context": read_variable(CONTEXT)}
     rejected = [
         name
         for name in configured
@@ -528,9 +529,7 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
     """Return the kubeconfigs in kubectl's order; none for the service account of a pod. Raises HubProblem."""
     if location.kubeconfig:
         return [_require_file(location.kubeconfig)]
-    listed_paths = [
-        Path(entry).expanduser() for entry in os.environ.get(_KUBECTL_VARIABLE, "").split(os.pathsep) if entry
-    ]
+    listed_paths = [Path(entry).expanduser() for entry in read_variable(_KUBECTL_VARIABLE).split(os.pathsep) if entry]
     existing = [path for path in listed_paths if path.is_file()]
     if listed_paths and not existing:
         # The default kubeconfig may be for another cluster; kubectl ignores it too.
@@ -538,7 +537,7 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
     default_path = Path(_DEFAULT_KUBECONFIG).expanduser()
     if existing or default_path.is_file():
         return existing or [default_path]
-    if os.environ.get(_POD_VARIABLE):
+    if read_variable(_POD_VARIABLE):
         return []
     raise HubProblem(
         f"No kubeconfig found: there is no {_DEFAULT_KUBECONFIG}. Set {KUBECONFIG} or "

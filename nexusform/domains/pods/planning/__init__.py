@@ -7,7 +7,7 @@ PUBLIC = {
         "collect_prior_members list_prior_pods"
     ),
     "object_pods": "parse_pod_number PodKey",
-    "disruptions": "apply_budget_status",
+    "disruptions": "apply_budget_status find_disruptions",
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
     "state_pods": "compute_state_demand list_hosted_workloads",
     "node_clusters": "find_cluster_attributes build_node NodeCluster build_existing_clusters",

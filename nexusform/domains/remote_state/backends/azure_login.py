@@ -5,12 +5,12 @@ endpoint.
 
 from __future__ import annotations
 
-import os
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.backends.backend_checks import require_package
+from nexusform.files.accesses import read_variable
 from nexusform.files.regular_files import TooLarge, read_regular
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import Deadline
@@ -96,8 +96,8 @@ def _read_oidc_token(settings: Mapping[str, Any]) -> str:
             return read_regular(path, _MAX_TOKEN_BYTES).decode().strip()
         except (OSError, UnicodeDecodeError) as problem:
             raise BackendProblem(f'The OIDC token "{path}" cannot be read: {problem}.') from None
-    url = os.environ.get("ACTIONS_ID_TOKEN_REQUEST_URL", "")
-    bearer = os.environ.get("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "")
+    url = read_variable("ACTIONS_ID_TOKEN_REQUEST_URL")
+    bearer = read_variable("ACTIONS_ID_TOKEN_REQUEST_TOKEN")
     if not url or not bearer:
         raise BackendProblem(
             "use_oidc needs oidc_token, oidc_token_file_path, or a GitHub job with the permission `id-token: write`."
@@ -127,11 +127,11 @@ def _request_token(url: str, bearer: str) -> str:
 
 
 def _get_setting(settings: Mapping[str, Any], name: str, variable: str) -> str:
-    return str(settings.get(name) or os.environ.get(variable, ""))
+    return str(settings.get(name) or read_variable(variable))
 
 
 def _get_flag(settings: Mapping[str, Any], name: str, variable: str) -> bool:
     value = settings.get(name)
     if value is None:
-        return os.environ.get(variable, "").lower() in ("1", "true")
+        return read_variable(variable).lower() in ("1", "true")
     return value is True

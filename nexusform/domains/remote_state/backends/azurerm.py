@@ -18,6 +18,7 @@ from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable
 from nexusform.backends.journal_lines import LineBatcher, LineJournal
 from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
 from nexusform.domains.remote_state.backends.azure_login import NOT_SIGNED_IN, create_blob_credential
+from nexusform.files.accesses import record_origin
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
 from nexusform.network.budget import ReadBudget
@@ -431,6 +432,8 @@ def _format_reason(problem: Any) -> str:
     if status // 100 == 3:
         return f"the server answered {status} (redirect). Azure Storage never redirects: correct the address."
     code = _get_error_code(problem)
+    if "<html" in str(problem.message).lower() or "<!doctype" in str(problem.message).lower():
+        return f"the server answered {status} with a web page. A proxy may answer in its place."
     line = str(problem.message).splitlines()[0] if problem.message else type(problem).__name__
     return _HINTS.get(code, f"{line} ({code})" if code and code not in line else line)
 
@@ -461,6 +464,7 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = backend_checks.MA
     rejection = check_plain_credentials(endpoint)
     if rejection:
         raise BackendProblem(f"Cannot connect to Azure Storage: {rejection}.")
+    record_origin(endpoint)
     container = ContainerClient(
         endpoint,
         settings["container_name"],

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from nexusform.backends.backend_kind import BackendKind, Directories, build_required_setting, build_setting
+from nexusform.files.accesses import read_variable
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING
@@ -116,7 +116,7 @@ def _list_s3_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _list_postgres_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the server alone: the rest of a connection string may contain secrets."""
-    text = str(settings.get("conn_str") or os.environ.get("PG_CONN_STR") or "")
+    text = str(settings.get("conn_str") or read_variable("PG_CONN_STR") or "")
     if "://" in text:
         host = re.split(r"[/?]", text.partition("://")[2])[0].rpartition("@")[2]
     else:

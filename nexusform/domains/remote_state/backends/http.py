@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from msgspec.structs import replace
 from nexusform.backends import backend_checks, locks
 from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
+from nexusform.files.accesses import read_variable
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
 from nexusform.network.deadlines import is_wanted
@@ -351,8 +351,8 @@ def open_http(
         lock_method=settings.get("lock_method") or "LOCK",
         unlock_address=settings.get("unlock_address") or lock_address,
         unlock_method=settings.get("unlock_method") or "UNLOCK",
-        username=settings.get("username") or os.environ.get("NF_HTTP_USERNAME", ""),
-        password=settings.get("password") or os.environ.get("NF_HTTP_PASSWORD", ""),
+        username=settings.get("username") or read_variable("NF_HTTP_USERNAME"),
+        password=settings.get("password") or read_variable("NF_HTTP_PASSWORD"),
         verify=not settings.get("skip_cert_verification"),
         max_bytes=max_bytes,
     )

@@ -17,16 +17,19 @@ from nexusform.backends import backend_checks, journal_lines, locks
 from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher
 from nexusform.backends.locks import Lease, read_clock, read_lease_seconds
+from nexusform.files.accesses import read_variable, record_origin
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
 from nexusform.network.budget import ReadBudget
 from nexusform.network.deadlines import compute_silence_limit, read_deadline
+from nexusform.network.errors import is_loopback
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 _MAX_VERSIONS: Final = 100  # kept per workspace
 _CONNECT_SECONDS: Final = 10
+_PLAIN: Final = "credentials are not sent without TLS. Set sslmode=require or verify-full in conn_str."
 _MIN_SERVER_VERSION: Final = 14  # the first version with idle_session_timeout
 
 _TABLES: Final = """
@@ -351,6 +354,8 @@ class _Database:
         parts = conninfo_to_dict(connection_string)
         host, name = parts.get("host") or "localhost", parts.get("dbname") or ""
         self.location = f"postgres://{host}/{name}, schema {schema}"
+        self._host = host
+        self._encryption = _choose_encryption(parts)
         # Both halves of an advisory lock's key are 32 bits with a sign; pg_locks shows them without one.
         self.lock_space = zlib.crc32(f"nexusform:{schema}".encode()) & 0x7FFFFFFF
 
@@ -364,8 +369,10 @@ class _Database:
         """Open a session that ends after idle seconds. Raises psycopg.Error, BackendProblem."""
         import psycopg
 
+        record_origin(f"postgres://{self._host}")
         connection = psycopg.connect(
             self._connection_string,
+            **self._encryption,
             autocommit=True,
             connect_timeout=_CONNECT_SECONDS,
             application_name="nexusform",
@@ -374,6 +381,9 @@ class _Database:
             keepalives_count=3,
             tcp_user_timeout=int(compute_silence_limit() * 1000),
         )
+        if not (_is_this_machine(connection.info.host) or connection.pgconn.ssl_in_use):
+            connection.close()
+            raise BackendProblem(f"{self.location}: {_PLAIN}")
         if connection.info.server_version < _MIN_SERVER_VERSION * 10_000:
             connection.close()
             raise BackendProblem(f"{self.location}: PostgreSQL {_MIN_SERVER_VERSION} or newer is needed.")
@@ -389,6 +399,23 @@ class _Database:
             connection.execute(f"SET idle_session_timeout = '{idle_seconds}s'")
             connection.execute(f"SET idle_in_transaction_session_timeout = '{idle_seconds}s'")
         return connection
+
+
+def _choose_encryption(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of an encrypted connection for servers elsewhere. Raises BackendProblem."""
+    hosts = str(parts.get("hostaddr") or parts.get("host") or read_variable("PGHOST") or "localhost").split(",")
+    if parts.get("service") or read_variable("PGSERVICE"):
+        return {}  # its file may set host and encryption; `connect` checks the result
+    if all(map(_is_this_machine, hosts)):
+        return {}
+    mode = parts.get("sslmode") or read_variable("PGSSLMODE")
+    if mode in ("disable", "allow", "prefer"):
+        raise BackendProblem(f"sslmode is {mode}: {_PLAIN}")
+    return {} if mode else {"sslmode": "require"}
+
+
+def _is_this_machine(host: str) -> bool:
+    return host[:1] in ("", "/", "@") or is_loopback(host)
 
 
 def _fetch_first(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> Any:
@@ -408,11 +435,9 @@ def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence
 
 def open_postgres(settings: Mapping[str, Any], max_bytes: int = backend_checks.MAXIMUM_SIZE) -> PostgresBackend:
     """Return the backend of the settings. Raises BackendProblem."""
-    import os
-
     with require_package("postgres", "postgres"):
         import psycopg
-    connection_string = settings.get("conn_str") or os.environ.get("PG_CONN_STR", "")
+    connection_string = settings.get("conn_str") or read_variable("PG_CONN_STR")
     schema = settings.get("schema_name") or "nexusform"
     try:
         create = not settings.get("skip_table_creation")

@@ -46,6 +46,7 @@ from nexusform.domains.sites.workflow.site_results import (
     describe_state_location,
 )
 from nexusform.domains.sites.workflow.unsaved_state import check_unsaved_state, save_unsaved_state
+from nexusform.files.accesses import start_accesses
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved import plan_file
@@ -129,6 +130,7 @@ class SiteWorker:
         return self._definitions[key], ()
 
     def _dispatch(self, task: Task, site: SiteEntry) -> SiteResult:
+        start_accesses()
         match task.kind:
             case TaskKind.PLAN:
                 return _plan_site(task, site)

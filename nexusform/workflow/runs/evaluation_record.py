@@ -1,0 +1,60 @@
+"""Record of a plan's evaluation: sandbox, files, servers, programs and variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+
+from msgspec.structs import replace
+
+from nexusform.files.accesses import get_accesses
+from nexusform.files.regular_files import Confinement
+from nexusform.plans.evaluation import EvaluatedFile, Evaluation
+from nexusform.plans.plan import Plan
+from nexusform.workflow.opening.command_context import find_work_tree
+from nexusform.workflow.opening.project import Project
+
+
+def record_evaluation(plan: Plan, project: Project) -> Plan:
+    """Return the plan with a record of its evaluation in this process."""
+    context, accesses = project.context, get_accesses()
+    root = context.confinement.root or find_work_tree(context.directory)
+    evaluation = Evaluation(
+        confined=bool(context.confinement.root),
+        root=_format_relative(root, context.directory),
+        files=_list_files(plan, project, root),
+        origins=tuple(sorted(accesses.origins)),
+        programs=tuple(sorted(accesses.programs)),
+        environment_read=tuple(sorted({*accesses.variables, *_list_variables(project)})),
+    )
+    prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()
+    return replace(plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes))
+
+
+def _list_files(plan: Plan, project: Project, root: str) -> tuple[EvaluatedFile, ...]:
+    """List the files of the configuration, and those read by functions and data sources."""
+    texts = {name: source.text for name, source in project.configuration.files.items()}
+    configuration = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    digests: Mapping[str, str] = {**configuration, **plan.basis.files, **plan.basis.data_files}
+    tree = Confinement(root)
+    files = (
+        EvaluatedFile(os.path.normpath(path).replace(os.sep, "/"), digest, tree.is_inside(os.path.realpath(path)))
+        for path, digest in digests.items()
+    )
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _list_variables(project: Project) -> list[str]:
+    """List the variables of the environment with values of input variables, and the workspace."""
+    context = project.context
+    names = [f"NF_VAR_{name}" for name in project.configuration.root.variables]
+    names += ["NF_WORKSPACE", "TF_WORKSPACE", "NF_ENCRYPTION"]
+    return [name for name in names if name in context.environment]
+
+
+def _format_relative(root: str, directory: str) -> str:
+    try:
+        return os.path.relpath(root, os.path.realpath(directory)).replace(os.sep, "/")
+    except ValueError:  # another drive
+        return root
