@@ -40,8 +40,8 @@ class ReportSubject(Struct, frozen=True):
 
 
 def _render_text(subject: ReportSubject) -> bytes:
+    from nexusform.rendering.text.plan_options import PlanTextOptions
     from nexusform.rendering.text.plan_text import render_plan
-    from nexusform.rendering.text.short_plan import PlanTextOptions
 
     options = PlanTextOptions(
         placements=subject.placement_flags.detail,

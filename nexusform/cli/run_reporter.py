@@ -141,8 +141,8 @@ class TextReporter:
         """Print the whole text of the plan; errors go to stderr, at the position of their boxes in the
         text.
         """
-        from nexusform.rendering.text.plan_text import render_plan
-        from nexusform.rendering.text.short_plan import PlanTextOptions, render_halves
+        from nexusform.rendering.text.plan_options import PlanTextOptions
+        from nexusform.rendering.text.plan_text import render_halves, render_plan
 
         self._print_read_count()
         details = view.placement_flags.details or view.placement_flags.is_terraform

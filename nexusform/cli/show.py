@@ -94,7 +94,7 @@ def _show_plans(arguments: ShowArguments, reports: Sequence[ReportFlag], screen:
         if show_target.saved is None:
             raise click.UsageError(f'"{target}" is not a saved plan. Several arguments must all be plans.')
         plans.append((target, show_target.saved.plan))
-    report_summary = build_plan_set_report(plans, build_registries())
+    report_summary = build_plan_set_report(plans)
     for report in reports:
         text = (
             render_report_markdown(report_summary)
@@ -145,8 +145,8 @@ def _write_json(target: ShowTarget, arguments: ShowArguments) -> None:
 
 def _render_plan_text(target: ShowTarget, arguments: ShowArguments, screen: Screen) -> str:
     from nexusform.rendering.report.evaluation_sentence import describe_evaluation
+    from nexusform.rendering.text.plan_options import PlanTextOptions
     from nexusform.rendering.text.plan_text import render_plan
-    from nexusform.rendering.text.short_plan import PlanTextOptions
 
     assert target.saved is not None, "checked by the caller"
     options = PlanTextOptions(

@@ -18,7 +18,8 @@ import msgspec
 from nexusform.domains.explorer.exploration import Exploration, ExplorationRequest, ExplorationRequestError
 from nexusform.rendering.notation.json_values import encode_document
 from nexusform.rendering.notation.markup import build_code_element, build_data_script, build_element
-from nexusform.rendering.page.html_page import build_page_content, render_page
+from nexusform.rendering.page.html_page import build_page_content
+from nexusform.rendering.page.page_shell import render_page
 
 _MAX_REQUEST_BYTES: Final = 1024 * 1024  # bytes of a question
 _POLICY: Final = (
@@ -56,7 +57,7 @@ class ExplorerServer(ThreadingHTTPServer):
         controls = {"pools": exploration.list_pools(), "racks": exploration.list_racks(), "token": self.token}
         header = build_element(
             "header",
-            build_element("h1", f"Explore: {content.overview.headline}", id="headline"),
+            build_element("h1", f"Explore: {content.headline}", id="headline"),
             build_element(
                 "p",
                 "Change a count, or remove or add a rack. The plan updates at once; nothing is applied.",
@@ -84,7 +85,7 @@ class ExplorerServer(ThreadingHTTPServer):
         with self.lock:
             plan = exploration.plan_request(request)
         content = build_page_content(plan, exploration.project.sources, exploration.project.registries)
-        return {"headline": content.overview.headline, "main": str(content.main), "data": content.data}
+        return {"headline": content.headline, "main": str(content.main), "data": content.data}
 
 
 def _read_asset(name: str) -> str:

@@ -9,41 +9,40 @@ from typing import Final
 
 from msgspec import Struct
 
+from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count, format_list, select_form
-from nexusform.interfaces.plugins import Registries
+from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.impact.effects import LOSS_EFFECTS, count_effects, format_effect_clauses
 from nexusform.plans.plan import PlacementAction, Plan
-from nexusform.rendering.report.overview import Overview, build_overview
-from nexusform.rendering.report.placement_rows import Detail
-from nexusform.rendering.report.plan_report import build_report
+from nexusform.rendering.report.capacity_table import build_capacity_table
+from nexusform.rendering.report.entries import Entries, build_entries
+from nexusform.rendering.report.plan_notes import build_notes
+from nexusform.rendering.report.plan_verdict import describe_rejection
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.report.wording import count_changes
 
+_CHECKS: Final = ("NUMA cells", "Separation", "Conditions")
 _HEADERS: Final = ("plan", "add", "change", "destroy", "place", "move", "remove", "warnings")
 
 
 class _NamedPlan(Struct, frozen=True):
-    """A plan with the name of its file and its overview."""
+    """A plan with the name of its file and its warnings."""
 
     path: str
     plan: Plan
-    overview: Overview
+    entries: Entries
 
 
-def build_plan_set_report(plans: Sequence[tuple[str, Plan]], registries: Registries) -> Report:
+def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
     """Build the summary of plans with their file names, in the given order."""
-    named_plans = [_NamedPlan(path, plan, _build_plan_overview(plan, registries)) for path, plan in plans]
+    named_plans = [_NamedPlan(path, plan, build_entries(plan)) for path, plan in plans]
     table = Table(_HEADERS, tuple(map(_build_row, named_plans)), frozenset(range(1, len(_HEADERS))))
-    rejected_paths = [named_plan.path for named_plan in named_plans if named_plan.overview.rejection]
-    notes = [(named_plan.path, _format_note(named_plan.overview)) for named_plan in named_plans]
+    rejected_paths = [named_plan.path for named_plan in named_plans if named_plan.plan.is_rejected]
+    notes = [(named_plan.path, _format_note(named_plan)) for named_plan in named_plans]
     facts = tuple(f"{path}: {note}." for path, note in notes if note)
     title = f"{format_count(len(plans), 'plan')} together"
     sections = (Section("Plans", (), table=table), *_build_capacity_section(named_plans))
     return Report(title, _format_verdict(plans, rejected_paths), bool(rejected_paths), facts, sections)
-
-
-def _build_plan_overview(plan: Plan, registries: Registries) -> Overview:
-    return build_overview(plan, build_report(plan, registries, Detail.CHANGED))
 
 
 def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[str]) -> str:
@@ -58,11 +57,14 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
     return f"{changed_count} of {len(plans)} {select_form(changed_count, 'has', 'have')} changes; {', '.join(moves)}."
 
 
-def _format_note(overview: Overview) -> str:
-    """Return the reason why a plan is rejected, or its checks and risks."""
-    if overview.rejection:
-        return f"blocked by {overview.rejection}"
-    return "; ".join([*overview.checks, *overview.risks])
+def _format_note(named_plan: _NamedPlan) -> str:
+    """Return the reason why a plan is rejected, or its checks and warnings."""
+    rejection = describe_rejection(named_plan.plan)
+    if rejection:
+        return f"blocked by {rejection}"
+    checks = [sentence.rstrip(".") for heading, sentence in build_notes(named_plan.plan) if heading in _CHECKS]
+    warnings = (entry for entry in named_plan.entries.caused if entry.level is Level.WARNING)
+    return "; ".join([*checks, *dict.fromkeys(get_summary(entry.id) for entry in warnings)])
 
 
 def _build_row(named_plan: _NamedPlan) -> Row:
@@ -71,17 +73,17 @@ def _build_row(named_plan: _NamedPlan) -> Row:
     actions = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)
     placed = Counter(row.action for row in named_plan.plan.placements)
     moves = [placed[action] for action in actions]
-    figures = (add, change, destroy, *moves, named_plan.overview.warning_count)
-    return Row((named_plan.path, *(f"{figure:,}" for figure in figures)), bool(named_plan.overview.rejection))
+    warning_count = sum(entry.level is Level.WARNING for entry in named_plan.entries.caused)
+    figures = (add, change, destroy, *moves, warning_count)
+    return Row((named_plan.path, *(f"{figure:,}" for figure in figures)), named_plan.plan.is_rejected)
 
 
 def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Section]:
     """Build the capacity before and after on every site with figures."""
     rows: list[Row] = []
     for named_plan in named_plans:
-        for figure in named_plan.overview.capacity:
-            for site, (before, after) in zip(named_plan.overview.sites, figure.values, strict=True):
-                rows.append(Row((site, named_plan.path, figure.label, before, after)))
+        table, _ = build_capacity_table(named_plan.plan.capacity, named_plan.plan.other_capacity)
+        rows += [Row((named_plan.path, *row.cells)) for row in table.rows] if table is not None else []
     if rows:
-        headers = ("site", "plan", "room", "before", "after")
-        yield Section("Spare capacity of the sites", (), table=Table(headers, tuple(rows), frozenset((3, 4))))
+        table = Table(("plan", "capacity", "before", "after"), tuple(rows), frozenset((2, 3)))
+        yield Section("Spare capacity of the sites", table=table)

@@ -3,11 +3,12 @@
 # Public names of the package, by module.
 PUBLIC = {
     "domain_parts": "PageParts",
-    "html_page": "build_page_content render_html render_page",
+    "html_page": "build_page_content render_html",
     "page_data": "Playback PlaybackStep StepFigure",
-    "page_parts": "build_section build_table",
     "rack_map": "MapVm Mark OUTSIDE SiteMap build_site_map",
     "svg_map": "render_document render_text MARGIN translate_parts render_svg",
     "svg_racks": "MAX_BYTES",
     "report_page": "render_report_page",
+    "page_elements": "build_section build_table",
+    "page_shell": "render_page",
 }

@@ -1,95 +1,53 @@
-"""HTML page of a plan: a single file without external requests, for any screen width. Text and tables need no
-scripts. Scripts draw the rack map, the change tree and the lists, and only the visible part of them. Their
-data is JSON in the page (`page_data.py`); styles and scripts are files in `assets/`. A server with a new plan
-calls `build_page_content` and passes both results to `replace(main, data)` in `assets/page.js`;
-`render(data)` there redraws from data alone.
+"""HTML page of a plan. A server with a new plan calls `build_page_content` and passes both results to
+`replace(main, data)` in `assets/page.js`; `render(data)` there redraws from data alone.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any, Final
 
 from msgspec import Struct
 
 from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import Registries
+from nexusform.placement_kinds.kinds import get_title
 from nexusform.plans.plan import Plan, is_fully_decided
-from nexusform.rendering.notation.markup import (
-    Markup,
-    Part,
-    build_code_element,
-    build_data_script,
-    build_element,
-    join_parts,
-)
+from nexusform.rendering.notation.markup import Markup, Part, build_element, join_parts
 from nexusform.rendering.page.domain_parts import load_domain_parts
 from nexusform.rendering.page.page_data import build_page_data
-from nexusform.rendering.page.page_parts import (
-    build_changes_section,
-    build_checks_section,
-    build_drift_section,
-    build_findings_section,
-    build_outputs_section,
-    build_overview_section,
-    build_pools_section,
-    build_rollouts_section,
-    build_rules_section,
-    build_section,
-    build_sites_section,
-    build_upgrades_section,
-    build_verdict,
-)
+from nexusform.rendering.page.page_elements import build_section
+from nexusform.rendering.page.page_shell import build_script_placeholder, render_page
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
+from nexusform.rendering.page.report_page import IMPACT_STYLES, build_decision, build_plan_section
+from nexusform.rendering.report import placement_sections, plan_sections, wording
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
-from nexusform.rendering.report.conditions import describe_conditions
-from nexusform.rendering.report.entries import collect_findings, list_destructive_renames
+from nexusform.rendering.report.decision_lines import DecisionLine
 from nexusform.rendering.report.evaluation_sentence import describe_evaluation
-from nexusform.rendering.report.object_rows import ObjectFold, build_object_folds
-from nexusform.rendering.report.overview import Overview, build_overview
-from nexusform.rendering.report.placement_rows import Detail
-from nexusform.rendering.report.plan_report import Report, build_report, create_schema_lookup
-from nexusform.rendering.report.site_rows import build_site_rows
-
-STYLES: Final = ("page.css", "map.css")
-SCRIPTS: Final = (
-    "document.js",
-    "sites.js",
-    "route.js",
-    "detail.js",
-    "rack_map.js",
-    "layers.js",
-    "arrows.js",
-    "zoom.js",
-    "overview.js",
-    "map.js",
-    "vm_list.js",
-    "changes.js",
-    "search.js",
-    "page.js",
-)
-# Block all requests, whatever the values in the plan contain.
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
+from nexusform.rendering.report.placement_rows import build_count_clauses
+from nexusform.rendering.report.plan_notes import INVENTORY
+from nexusform.rendering.report.plan_verdict import count_findings, has_stale_inventory
+from nexusform.rendering.report.plan_view import PlanView, build_plan_report
+from nexusform.rendering.report.report_tree import Code, Report, Section
+from nexusform.rendering.text.stanza_text import render_outputs, render_stanza
 
 
 class PageContent(Struct, frozen=True):
-    """The contents that depend on the plan: the inside of `main` and the data of the scripts."""
+    """The contents that depend on the plan: the headline, the inside of `main` and the data of the scripts."""
 
-    overview: Overview
+    headline: str
     main: Markup
     data: dict[str, Any]
 
 
 def build_page_content(plan: Plan, sources: Mapping[str, SourceFile], registries: Registries) -> PageContent:
     """Build the sections of a plan and their data."""
-    report = build_report(plan, registries, Detail.CHANGED)
+    view = PlanView(plan, sources, registries)
     maps = build_rack_maps(plan)
-    overview = build_overview(plan, report)
-    folds = build_object_folds(plan, create_schema_lookup(registries))
-    main = join_parts(_build_sections(plan, report, maps, overview, sources, folds))
-    return PageContent(overview, main, build_page_data(plan, report, maps))
+    report = build_plan_report(view, ())
+    main = join_parts(_build_sections(view, report, maps))
+    return PageContent(report.title, main, build_page_data(plan, () if plan.errored else view.stanzas, maps))
 
 
 def render_html(
@@ -97,75 +55,12 @@ def render_html(
 ) -> str:
     """Render the page of a plan; `origin` is the origin of its configuration."""
     content = build_page_content(plan, sources, registries)
-    title = f"nexusform plan: {content.overview.headline}"
-    return render_page(
-        title, _build_header(plan, content.overview, origin), content.main, _build_footer(plan), content.data
-    )
+    title = f"nexusform plan: {content.headline}"
+    header = _build_header(plan, content.headline, origin)
+    return render_page(title, header, content.main, _build_footer(plan), content.data)
 
 
-def render_page(
-    title: str,
-    header: Markup,
-    main: Markup,
-    footer: Markup,
-    data: dict[str, Any],
-    *,
-    extra_scripts: Sequence[Markup] = (),
-    policy: str = _POLICY,
-) -> str:
-    """Render a page with a map drawn from `data`, as one file; `extra_scripts` follow its own scripts."""
-    body = build_element(
-        "body",
-        build_element("a", "Skip to the content", href="#content", class_="skip"),
-        _build_bar(),
-        header,
-        build_element("main", main, id="content", tabindex="-1"),
-        footer,
-        build_data_script("plan-data", data),
-        [build_code_element("script", _read_asset(name)) for name in SCRIPTS],
-        extra_scripts,
-    )
-    page = build_element("html", _build_head(title, policy), body, lang="en")
-    return f"<!DOCTYPE html>\n{page}\n"
-
-
-def _read_asset(name: str) -> str:
-    return resources.files("nexusform.rendering.page").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _build_head(title: str, policy: str) -> Markup:
-    """Build title, policy and style sheets."""
-    return build_element(
-        "head",
-        build_element("meta", charset="utf-8"),
-        build_element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        build_element("meta", http_equiv="Content-Security-Policy", content=policy),
-        build_element("meta", name="color-scheme", content="light dark"),
-        build_element("title", title),
-        [build_code_element("style", _read_asset(name)) for name in STYLES],
-    )
-
-
-def _build_bar() -> Markup:
-    """Build the fixed bar: sections (filled by a script), search and theme."""
-    sections = build_element("nav", build_element("ul", id="sections"), aria_label="Sections")
-    placeholder = "Find a VM, rack, site or placement"
-    attributes = {"autocomplete": "off", "spellcheck": "false"}
-    field = build_element(
-        "input", type="search", id="find", placeholder=placeholder, aria_label=placeholder, **attributes
-    )
-    count = build_element("span", id="hit-count", class_="unseen", role="status")
-    hits = build_element("ul", id="hits", hidden=True)
-    choices = [build_element("option", text, value=value) for value, text in _THEMES]
-    theme = build_element("select", choices, id="theme", aria_label="Theme")
-    search = build_element("div", field, count, hits, class_="find", role="search")
-    return build_element("div", sections, search, theme, class_="bar")
-
-
-_THEMES: Final = (("auto", "theme"), ("light", "light"), ("dark", "dark"))
-
-
-def _build_header(plan: Plan, overview: Overview, origin: CodeOrigin) -> Markup:
+def _build_header(plan: Plan, headline: str, origin: CodeOrigin) -> Markup:
     """Build the headline with time, workspace and commit."""
     workspace = f"workspace {plan.workspace}" if plan.workspace != "default" else ""
     facts = [plan.timestamp, workspace, *_build_origin_links(origin)]
@@ -174,7 +69,7 @@ def _build_header(plan: Plan, overview: Overview, origin: CodeOrigin) -> Markup:
         parts += [" \N{MIDDLE DOT} ", fact]
     return build_element(
         "header",
-        build_element("h1", f"Plan: {overview.headline}"),
+        build_element("h1", f"Plan: {headline}"),
         build_element("p", parts[1:], class_="quiet") if parts else None,
     )
 
@@ -198,54 +93,99 @@ def _build_origin_links(origin: CodeOrigin) -> list[Part]:
 _COMMIT_LENGTH: Final = 7
 
 
-def _build_sections(
-    plan: Plan,
-    report: Report,
-    maps: Sequence[SiteMap],
-    overview: Overview,
-    sources: Mapping[str, SourceFile],
-    folds: Sequence[ObjectFold],
-) -> list[Part]:
+def _build_sections(view: PlanView, report: Report, maps: Sequence[SiteMap]) -> list[Part]:
     """Build verdict and map, then explanations, then tables; for a failed plan the causes and the current
     placement.
     """
-    findings = build_findings_section(collect_findings(plan), sources)
-    parts: list[Part] = [build_verdict(plan, report, overview)]
-    title = "Current placement" if report.is_errored else "Map"
-    map_part = build_section("racks", title, build_script_placeholder("map")) if maps else None
-    if report.is_errored:
-        return [*parts, findings, build_rules_section(plan.separation_verdicts), map_part]
-    has_renames = bool(list_destructive_renames(plan))
-    parts += [findings if has_renames else None]
-    parts += [build_element("p", line) for line in describe_conditions(plan)]
-    parts += [build_sites_section(build_site_rows(plan)), map_part]
-    pools = build_pools_section(plan)
+    plan = view.plan
+    findings = build_plan_section(plan_sections.build_finding_section(view), "Findings")
+    rules = build_plan_section(plan_sections.build_rule_section(view))
+    map_title = "Current placement" if plan.is_failed else "Map"
+    map_part = build_section("racks", map_title, build_script_placeholder("map")) if maps else None
+    verdict = _build_verdict(view, report)
+    if plan.is_failed:
+        return [verdict, findings, rules, map_part]
+    has_renames = plan_sections.build_rename_section(view) is not None
     domain_parts = load_domain_parts(plan)
-    parts += [domain_part.after_map(plan) for domain_part in domain_parts]
-    parts += [
-        build_upgrades_section(plan.upgrades),
-        None if has_renames else findings,
-        build_overview_section(overview),
-        pools,
-    ]
-    if any(site.vms for site in maps):
-        parts.append(build_section("vms", "VMs", build_script_placeholder("vm-list")))
-    parts += [domain_part.after_vms(plan) for domain_part in domain_parts]
-    parts += [build_rollouts_section(report), build_rules_section(plan.separation_verdicts)]
-    if plan.changes:
-        parts.append(build_changes_section(folds, build_script_placeholder("change-tree")))
+    vm_list = (
+        build_section("vms", "VMs", build_script_placeholder("vm-list")) if any(site.vms for site in maps) else None
+    )
     return [
-        *parts,
-        build_drift_section(report.drift),
-        build_outputs_section(report.outputs),
-        build_checks_section(plan.checks),
+        verdict,
+        findings if has_renames else None,
+        build_plan_section(plan_sections.build_condition_section(view)),
+        build_plan_section(plan_sections.build_site_section(view)),
+        map_part,
+        [part.after_map(plan) for part in domain_parts],
+        build_plan_section(plan_sections.build_upgrade_section(view)),
+        None if has_renames else findings,
+        build_plan_section(plan_sections.build_capacity_section(view), "Capacity"),
+        build_plan_section(placement_sections.build_all_pools_section(view)),
+        vm_list,
+        [part.after_vms(plan) for part in domain_parts],
+        build_plan_section(plan_sections.build_rollout_section(view), "Rollouts"),
+        rules,
+        _build_changes(view),
+        build_plan_section(plan_sections.build_count_section(view)),
+        build_plan_section(_build_drift(view)),
+        build_plan_section(_build_outputs(view), "Outputs"),
+        build_plan_section(plan_sections.build_check_section(view)),
     ]
 
 
-def build_script_placeholder(identifier: str) -> Markup:
-    """Build an element that a script fills."""
-    note = "This section needs JavaScript, which is disabled."
-    return build_element("div", build_element("noscript", note), id=identifier)
+def _build_verdict(view: PlanView, report: Report) -> Markup:
+    """Build the decision block with placements and changes, and the notes."""
+    lines = [*report.decision, *_build_count_lines(view)]
+    kind = "denied" if report.verdict else IMPACT_STYLES[report.impact][0] if report.impact is not None else "safe"
+    notes = plan_sections.build_note_section(view)
+    is_stale = has_stale_inventory(view.plan)
+    items = [
+        build_element(
+            "li",
+            build_element("b", f"{heading}: "),
+            sentence,
+            class_="old" if heading == INVENTORY and is_stale else None,
+        )
+        for heading, sentence in (notes.notes if notes is not None else ())
+    ]
+    counts = ", ".join(count_findings(view.findings))
+    items += [build_element("li", build_element("a", counts, href="#diagnostics"))] if counts else []
+    return build_decision(lines, kind, items)
+
+
+def _build_count_lines(view: PlanView) -> list[DecisionLine]:
+    """Return the lines of placements by kind, and of changed objects."""
+    plan = view.plan
+    if plan.is_failed:
+        return []
+    summaries = view.summaries if view.summaries[0].has_objects else ()
+    texts = [
+        f"{f'{get_title(summary.kind)}: ' if summary.kind else ''}{', '.join(build_count_clauses(summary))}"
+        for summary in summaries
+    ]
+    placements = [DecisionLine("Placements", tuple(texts))] if texts else []
+    verdict = wording.format_plan_line(plan) if plan.has_changes else wording.describe_no_changes(plan)[0]
+    return [*placements, DecisionLine("Plan", (wording.format_thousands(verdict).removeprefix("Plan: "),))]
+
+
+def _build_changes(view: PlanView) -> Part:
+    """Build the changed objects, then each with its difference."""
+    if not view.plan.changes:
+        return None
+    section = plan_sections.build_change_section(view) or Section("Changes", ("No object changes.",), name="changes")
+    summary = build_element("summary", "Each object, with its difference")
+    tree = build_element("details", summary, build_script_placeholder("change-tree"), class_="every")
+    return build_plan_section(section, appendix=tree)
+
+
+def _build_drift(view: PlanView) -> Section | None:
+    text = "\n\n".join(map(render_stanza, view.drift_stanzas))
+    return Section("Changed outside of nexusform", code=Code(text, "diff"), name="drift") if text else None
+
+
+def _build_outputs(view: PlanView) -> Section | None:
+    text = "\n".join(render_outputs(view.outputs))
+    return Section("Outputs that change", code=Code(text, "diff"), name="outputs") if text else None
 
 
 def _build_footer(plan: Plan) -> Markup:

@@ -20,7 +20,7 @@ from nexusform.rendering.page.legend import ClusterStyle, build_cluster_styles
 from nexusform.rendering.page.packing import pack_document
 from nexusform.rendering.page.rack_map import CertaintyLevel, MapMachine, MapRack, MapVm, Mark, SiteMap
 from nexusform.rendering.report.placement_rows import describe_outcome
-from nexusform.rendering.report.plan_report import Report, Stanza
+from nexusform.rendering.report.stanzas import Stanza
 from nexusform.rendering.report.upgrade_sentences import RECREATION_VERBS
 from nexusform.rendering.report.wording import SYMBOLS, format_headline, format_headline_address
 from nexusform.rendering.text.stanza_text import pair_stanzas, render_stanza
@@ -39,9 +39,9 @@ _CERTAINTY_STEPS: Final = {CertaintyLevel.COUNT: 1, CertaintyLevel.LIKELY: 2, Ce
 _MARK_NUMBERS: Final = {Mark.KEPT: 0, Mark.PLACED: 1, Mark.MOVED: 2, Mark.REMOVED: 3}
 
 
-def build_page_data(plan: Plan, report: Report, maps: Sequence[SiteMap]) -> dict[str, Any]:
+def build_page_data(plan: Plan, stanzas: Sequence[Stanza], maps: Sequence[SiteMap]) -> dict[str, Any]:
     """Build the whole document; for a failed plan without its changes."""
-    changes = () if plan.errored else pair_stanzas(plan, report)
+    changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements
     document = {
         "fields": FIELDS,

@@ -1,18 +1,49 @@
-"""HTML page of a report: style, bar and map of a plan page, with text and tables below."""
+"""Report as HTML: the sections of a plan, and whole pages of answers with the style and map of a plan page."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from typing import Final
+from urllib.parse import quote
 
 from nexusform.diagnostics.levels import Impact
+from nexusform.diagnostics.phrases import format_count
 from nexusform.plans.plan import PlacementChange
-from nexusform.rendering.notation.markup import Markup, Part, build_element, join_parts
-from nexusform.rendering.page.html_page import build_script_placeholder, render_page
+from nexusform.rendering.notation.colours import strip_colours
+from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_parts
 from nexusform.rendering.page.page_data import Playback, build_simulation_data
-from nexusform.rendering.page.page_parts import build_framed_table, build_row, build_section
-from nexusform.rendering.report.report_tree import Report, Section, Table
+from nexusform.rendering.page.page_elements import (
+    build_findings,
+    build_framed_table,
+    build_row,
+    build_section,
+    render_diff,
+    split_code,
+)
+from nexusform.rendering.page.page_shell import build_script_placeholder, render_page
+from nexusform.rendering.report.decision_lines import DecisionLine
+from nexusform.rendering.report.report_tree import (
+    Code,
+    Item,
+    ItemGroup,
+    Report,
+    Section,
+    Span,
+    Style,
+    Table,
+    Text,
+    list_spans,
+)
+
+_MAX_LINES: Final = 20  # of code that is not folded
+_MAX_ITEMS: Final = 60
+IMPACT_STYLES: Final[Mapping[Impact, tuple[str, str]]] = {
+    Impact.NONE: ("safe", "Note"),
+    Impact.MOVES: ("look", "Warning"),
+    Impact.LOSES: ("caution", "Caution"),
+}
+_SIGN_CLASSES: Final = {"+": "added", "-": "removed", "~": "changed", "-/+": "removed", "+/-": "removed"}
 
 
 def render_report_page(
@@ -36,28 +67,28 @@ def render_report_page(
     return render_page(report.title, header, build_report_main(report, pictures, appendix), footer, data)
 
 
-_IMPACT_STYLES = {
-    Impact.NONE: ("safe", "Note"),
-    Impact.MOVES: ("look", "Warning"),
-    Impact.LOSES: ("caution", "Caution"),
-}
-
-
 def build_report_main(report: Report, pictures: Part = None, appendix: Part = None) -> Markup:
-    """Build the main part of the page."""
-    style, label = ("denied", "Finding") if report.is_finding else ("safe", "Good")
+    """Build the main part of the page of an answer."""
+    kind, label = ("denied", "Finding") if report.is_finding else ("safe", "Good")
     if report.impact is not None and not report.is_finding:
-        style, label = _IMPACT_STYLES[report.impact]
-    verdict = build_element(
-        "dl", build_element("dt", label), build_element("dd", _split_code(report.verdict)), class_=f"decision {style}"
-    )
-    facts = build_element("ul", [build_element("li", _split_code(fact)) for fact in report.facts], class_="figures")
-    header = build_element("div", verdict, facts if report.facts else None, id="verdict")
-    return join_parts(header, pictures, _build_sections(report.sections), appendix)
+        kind, label = IMPACT_STYLES[report.impact]
+    facts = [build_element("li", split_code(fact)) for fact in report.facts]
+    header = build_decision([DecisionLine(label, (report.verdict,))], kind, facts)
+    return join_parts(header, pictures, _build_answer_sections(report.sections), appendix)
 
 
-def _build_sections(sections: Iterable[Section]) -> list[Markup]:
-    """Build the sections, folded ones as one list."""
+def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Markup]) -> Markup:
+    """Build the first lines of a page, and a list of facts."""
+    block = [
+        (build_element("dt", line.label), [build_element("dd", split_code(text)) for text in line.texts])
+        for line in lines
+    ]
+    fact_list = build_element("ul", facts, class_="figures") if facts else None
+    return build_element("div", build_element("dl", block, class_=f"decision {kind}"), fact_list, id="verdict")
+
+
+def _build_answer_sections(sections: Iterable[Section]) -> list[Markup]:
+    """Build the sections of an answer, folded ones as one list."""
     blocks: list[Markup] = []
     numbered = enumerate(sections, start=1)
     for is_folded, group in groupby(numbered, key=lambda pair: pair[1].is_folded):
@@ -68,25 +99,99 @@ def _build_sections(sections: Iterable[Section]) -> list[Markup]:
 
 def _build_answer_section(number: int, part: Section) -> Markup:
     """Build a section; details are folded."""
-    body: list[Part] = [build_element("p", _split_code(line)) for line in part.lines]
-    if part.commands:
-        code = build_element("code", "\n".join(part.commands))
-        body.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
-    if part.table is not None:
-        body.append(_build_answer_table(part.table, part.title))
     title = f"{part.title} (finding)" if part.is_finding else part.title
     if part.is_folded:
-        return build_element("details", build_element("summary", title), body, open=part.is_finding)
-    return build_section(f"part-{number}", title, body)
+        return build_element("details", build_element("summary", title), _build_body(part), open=part.is_finding)
+    return build_section(f"part-{number}", title, _build_body(part))
 
 
-def _build_answer_table(table: Table, title: str) -> Markup:
-    """Build a table of a report as HTML."""
-    rows = [build_row(table.headers, row.cells, table.figures, "bad" if row.is_finding else None) for row in table.rows]
-    return build_framed_table(title, table.headers, rows, table.figures)
+def build_plan_section(section: Section | None, short_title: str = "", appendix: Part = None) -> Part:
+    """Build a section of a plan; None without one."""
+    if section is None:
+        return None
+    if not section.title:
+        return [build_element("p", build_text(line)) for line in section.lines]
+    body = [*_build_body(section), appendix]
+    return build_section(section.name, section.title, body, data_short=short_title or None)
 
 
-def _split_code(text: str) -> list[Part]:
-    """Split a sentence and mark `code` as code."""
-    parts = re.split(r"`([^`]+)`", text)
-    return [build_element("code", part) if number % 2 else part for number, part in enumerate(parts)]
+def _build_body(section: Section) -> list[Part]:
+    """Build the contents of a section."""
+    tables = [_build_table(table, section.title) for table in section.all_tables]
+    lines = [build_element("p", build_text(line)) for line in section.lines]
+    body: list[Part] = [section.picture, *([*tables, *lines] if section.name else lines)]
+    if section.commands:
+        code = build_element("code", "\n".join(section.commands))
+        body.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
+    body += [] if section.name else tables
+    body += map(_build_group, section.groups)
+    if section.findings is not None:
+        body.append(build_findings(section.findings.findings, section.findings.sources))
+    if section.code is not None:
+        body.append(_build_code(section.code, section.title))
+    return body
+
+
+def build_text(text: Text) -> list[Part]:
+    """Build a text with its styles."""
+    parts: list[Part] = []
+    for part in list_spans(text):
+        parts += [_build_span(part)] if isinstance(part, Span) else split_code(part)
+    return parts
+
+
+def _build_span(span: Span) -> Part:
+    match span.style:
+        case Style.ARROW:
+            return "→"
+        case Style.CODE | Style.LOCATION:
+            return build_element("code", build_breakable_name(span.text))
+        case Style.SITE:
+            return build_element("a", span.text, href=f"#site={quote(span.text)}")
+        case _:
+            return build_element("strong", span.text)
+
+
+def _build_table(table: Table, title: str) -> Markup:
+    """Build a table in its box. The note of a row is below its last cell."""
+    rows = []
+    for row in table.rows:
+        cells: list[Part] = [build_text(cell) for cell in row.cells]
+        if row.note:
+            cells[-1] = [cells[-1], build_element("div", row.note, class_="quiet small")]
+        rows.append(build_row(table.headers, cells, table.figures, "bad" if row.is_finding else None))
+    caption = build_element("caption", table.caption, class_="quiet") if table.caption else None
+    return build_framed_table(
+        table.caption or title, table.headers, rows, table.figures, caption, is_firm=table.is_firm
+    )
+
+
+def _build_group(group: ItemGroup) -> Markup:
+    """Build a list of items; a named one is folded."""
+    items = [_build_item(item) for item in group.items[:_MAX_ITEMS]]
+    hidden_count = sum(item.count for item in group.items[_MAX_ITEMS:])
+    if hidden_count:
+        note = f"and {format_count(hidden_count, 'more object')}, listed below"
+        items.append(build_element("li", note, class_="quiet"))
+    item_list = build_element("ul", items, class_="objects")
+    if not group.name:
+        return item_list
+    return build_element("details", build_element("summary", group.name), item_list, class_="reasons")
+
+
+def _build_item(item: Item) -> Markup:
+    """Build an item such as `+ nexus_rack.rack["1".."8"]  rack1..8: 16 machines each`."""
+    kind = f"sign {_SIGN_CLASSES.get(item.symbol, '')}".rstrip()
+    sign = build_element("span", item.symbol, class_=kind) if item.symbol else None
+    label = build_element("code", build_breakable_name(item.label)) if item.label else None
+    return build_element("li", sign, build_element("div", label, " " if label else None, build_text(item.text)))
+
+
+def _build_code(code: Code, title: str) -> Markup:
+    """Build lines of fixed width, folded if there are many."""
+    text = strip_colours(code.text)
+    content = render_diff(text, title)
+    count = text.count("\n") + 1
+    if count <= _MAX_LINES:
+        return content
+    return build_element("details", build_element("summary", f"{count:,} lines"), content, class_="long")

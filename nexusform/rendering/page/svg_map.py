@@ -27,7 +27,7 @@ from nexusform.rendering.page.legend import (
 )
 from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, build_rack_maps
 from nexusform.rendering.page.svg_racks import MAX_BYTES, MAX_RACKS, NOTE, RackDrawing
-from nexusform.rendering.report.overview import describe_rejection
+from nexusform.rendering.report.plan_verdict import describe_rejection
 from nexusform.scheduling.racks.vms import Placement
 
 LARGE: Final = 1000

@@ -15,7 +15,7 @@ from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
 from nexusform.plans.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, build_svg_element
 from nexusform.rendering.report.entries import PREEXISTING_NOTE, Finding, collect_findings
-from nexusform.rendering.report.overview import format_violation
+from nexusform.rendering.report.plan_verdict import format_violation
 
 
 class JunitCase(Struct, frozen=True):

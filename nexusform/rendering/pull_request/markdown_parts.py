@@ -97,11 +97,6 @@ def format_code_block(body: str, language: str = "") -> str:
     return f"{fence}{language}\n{body}\n{fence}"
 
 
-def fold_code(summary: str, body: str, language: str = "") -> str:
-    """Format a code block folded under its summary."""
-    return fold_details(summary, format_code_block(body, language))
-
-
 def fold_details(summary: str, body: str) -> str:
     """Format Markdown folded under its summary."""
     return f"<details><summary>{escape_plain_text(summary)}</summary>\n\n{body}\n\n</details>"
@@ -116,10 +111,9 @@ def _measure_longest_run(text: str) -> int:
     return max((len(run) for run in re.findall(r"`+", text)), default=0)
 
 
-def render_table(headers: Sequence[str], rows: Iterable[Sequence[str]], figures: int = 0) -> list[str]:
-    """Render the lines of a table of Markdown cells; the last `figures` columns are numbers."""
-    rule = ["---"] * (len(headers) - figures) + ["---:"] * figures
-    return [f"| {' | '.join(row)} |" for row in (headers, rule, *rows)]
+def render_table(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Render the lines of a table of Markdown cells; the second row is the rule below the headers."""
+    return [f"| {' | '.join(row)} |" for row in rows]
 
 
 def render_diff(text: str) -> str:

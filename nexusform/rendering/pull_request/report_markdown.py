@@ -1,24 +1,62 @@
-"""Report as GitHub-flavoured Markdown."""
+"""Report as GitHub-flavoured Markdown, as a whole or as parts of a comment with a limited size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import dedent, indent
+from typing import Final
 
-from nexusform.rendering.notation.colours import escape_control_characters
-from nexusform.rendering.pull_request.markdown_parts import disable_commands, escape_prose
-from nexusform.rendering.report.report_tree import Report, Row, Section, Table
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.phrases import format_first, format_list
+from nexusform.rendering.notation.colours import escape_control_characters, strip_colours
+from nexusform.rendering.pull_request.markdown_parts import (
+    ReportPart,
+    create_heading_renderer,
+    disable_commands,
+    escape_plain_text,
+    escape_prose,
+    fold_details,
+    format_code,
+    format_code_block,
+    format_line_link,
+    format_location_link,
+    render_diff,
+    render_table,
+)
+from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
+from nexusform.rendering.report.entries import Entries, Entry, limit_per_id, list_shortened_texts, list_subjects
+from nexusform.rendering.report.folding import format_instances
+from nexusform.rendering.report.report_tree import (
+    Code,
+    ItemGroup,
+    Report,
+    Row,
+    Section,
+    Span,
+    Style,
+    Table,
+    Text,
+    get_plain_text,
+    list_spans,
+)
+
+_MAX_ROWS: Final = 15  # of an open table of a comment
+_MAX_ITEMS: Final = 20  # of an open list of a comment
+_FOLDED_LOSS: Final = 45  # less importance of folded rows
 
 
 def render_report_markdown(report: Report) -> str:
-    """Render the whole report as GitHub-flavoured Markdown with a final newline."""
-    blocks = [f"### {escape_prose(report.title)}", _render_markdown_verdict(report)]
+    """Render the whole report with a final newline."""
+    blocks = [f"### {escape_prose(report.title)}", _render_verdict(report)]
     if report.facts:
         blocks.append("\n".join(f"- {escape_prose(fact)}" for fact in report.facts))
-    blocks += ["\n\n".join(_render_markdown_section(section)) for section in report.sections]
+    blocks += ["\n\n".join(_render_section(section)) for section in report.sections]
     return disable_commands("\n\n".join(blocks) + "\n")
 
 
-def _render_markdown_verdict(report: Report) -> str:
+def _render_verdict(report: Report) -> str:
     """Render the verdict in an alert box with the impact, or after a mark."""
     if report.alert_level is not None:
         return f"> [!{report.alert_level.value.upper()}]\n> **{escape_prose(report.verdict)}**"
@@ -26,36 +64,217 @@ def _render_markdown_verdict(report: Report) -> str:
     return f"{mark} **{escape_prose(report.verdict)}**"
 
 
-def _render_markdown_section(section: Section) -> Iterable[str]:
-    """Render the text blocks of one section."""
+def _render_section(section: Section) -> Iterable[str]:
+    """Render the text blocks of one section of an answer."""
     title = f"\u274c {escape_prose(section.title)}" if section.is_finding else escape_prose(section.title)
     yield f"<details><summary>{title}</summary>" if section.is_folded else f"#### {title}"
     if section.lines:
-        yield _render_markdown_lines([escape_prose(line.strip()) for line in section.lines])
+        # A list separates lines; a single line is a paragraph.
+        lines = [render_text(line).strip() for line in section.lines]
+        yield lines[0] if len(lines) == 1 else "\n".join(f"- {line}" for line in lines)
     if section.commands:
         yield "\n".join(("```sh", *(escape_control_characters(command) for command in section.commands), "```"))
-    if section.table is not None:
-        yield _render_markdown_table(section.table)
+    for table in section.all_tables:
+        yield "\n".join(_render_table(table, UNKNOWN_ORIGIN))
     if section.is_folded:
         yield "</details>"
 
 
-def _render_markdown_lines(lines: Sequence[str]) -> str:
-    # A list separates lines; a single line is a paragraph.
-    return lines[0] if len(lines) == 1 else "\n".join(f"- {line}" for line in lines)
+def render_text(text: Text, origin: CodeOrigin = UNKNOWN_ORIGIN) -> str:
+    """Render a text with its styles."""
+    return "".join(
+        _render_span(part, origin) if isinstance(part, Span) else escape_prose(part) for part in list_spans(text)
+    )
 
 
-def _render_markdown_table(table: Table) -> str:
+def _render_span(span: Span, origin: CodeOrigin) -> str:
+    match span.style:
+        case Style.ARROW:
+            return "→"
+        case Style.CODE:
+            return format_code(span.text).replace("|", "\\|")
+        case Style.LOCATION:
+            return format_line_link(span.text, origin)
+        case _:
+            return f"**{escape_plain_text(span.text)}**" if span.text else ""
+
+
+def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
     rule = ["---:" if column in table.figures else "---" for column in range(len(table.headers))]
-    rows = [
-        [escape_prose(header) for header in table.headers],
-        rule,
-        *(_render_markdown_cells(row) for row in table.rows),
-    ]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+    rows = (_render_cells(row, origin) for row in table.rows)
+    return render_table((list(map(escape_prose, table.headers)), rule, *rows))
 
 
-def _render_markdown_cells(row: Row) -> list[str]:
-    """Render the cells of a row as Markdown, bold for a finding."""
-    cells = [escape_prose(cell) for cell in row.cells]
+def _render_cells(row: Row, origin: CodeOrigin) -> list[str]:
+    """Render the cells of a row, bold for a finding."""
+    cells = [render_text(cell, origin) for cell in row.cells]
     return [f"**{cell}**" if cell else cell for cell in cells] if row.is_finding else cells
+
+
+# --- parts of a comment ------------------------------------------------------------------------
+
+
+def build_parts(
+    section: Section, importance: int, origin: CodeOrigin, *, has_title: bool = False
+) -> Iterator[ReportPart]:
+    """Yield the parts of a section: the first rows, and a folded part with all of them if there are more."""
+    title = section.title or section.name
+    if section.code is not None:
+        yield _build_code_part(section, section.code, importance)
+        return
+    lines = list(_render_lines(section, origin, has_all=section.is_folded))
+    if section.is_folded:
+        yield ReportPart(title, importance, tuple(lines), lambda text: fold_details(title, text))
+        return
+    heading = create_heading_renderer(title) if has_title else str
+    yield ReportPart(title, importance, tuple(lines), heading)
+    every_line = list(_render_lines(section, origin, has_all=True))
+    if every_line != lines:
+        all_title = f"{title}: all"
+        yield ReportPart(
+            all_title, importance - _FOLDED_LOSS, tuple(every_line), lambda text: fold_details(all_title, text)
+        )
+
+
+def _build_code_part(section: Section, code: Code, importance: int) -> ReportPart:
+    """Build a part of fixed width; a diff has its signs in the first column."""
+    text = render_diff(strip_colours(code.text)) if code.language == "diff" else strip_colours(code.text)
+
+    def render_block(body: str) -> str:
+        block = format_code_block(body, code.language)
+        return fold_details(section.title, block) if section.is_folded else block
+
+    lines = tuple(text.split("\n")) if text else ()
+    return ReportPart(section.title, importance, lines, render_block, is_atomic=not section.is_folded)
+
+
+def _render_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
+    """Yield the lines of a section; without `has_all` only the first rows of tables and lists."""
+    blocks: list[list[str]] = []
+    blocks.append(
+        [f"- **{escape_plain_text(heading)}**: {escape_plain_text(sentence)}" for heading, sentence in section.notes]
+    )
+    tables = [table.compact or table for table in section.all_tables]
+    for table, full_table in zip(tables, section.all_tables, strict=True):
+        if len(tables) > 1:
+            blocks.append([f"{escape_plain_text(full_table.caption)}:"])
+        blocks.append(_limit_rows(_render_table(table, origin), len(table.headers), has_all=has_all))
+    blocks += _render_groups(section, origin, has_all=has_all)
+    if section.entries is not None:
+        blocks.append(_render_caused(section.entries, origin))
+    if section.findings is not None:
+        for finding in section.findings.findings:
+            blocks.append(_render_diagnostic(finding.diagnostic, origin))
+    blocks.append([render_text(line, origin) for line in section.lines])
+    for number, block in enumerate(filter(None, blocks)):
+        yield from ["", *block] if number else block
+
+
+def _limit_rows(lines: list[str], columns: int, *, has_all: bool) -> list[str]:
+    """Return the heading and the first rows of a table."""
+    hidden_count = len(lines) - 2 - _MAX_ROWS
+    if has_all or hidden_count <= 0:
+        return lines
+    return [*lines[: _MAX_ROWS + 1], f"| and {hidden_count + 1:,} more |{' |' * (columns - 1)}"]
+
+
+def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[list[str]]:
+    """Yield the items of groups as tables, or as one list."""
+    if not section.item_headers:
+        lines: list[str] = []
+        for group in section.groups:
+            lines += _render_items(group, origin)
+        hidden_count = len(lines) - _MAX_ITEMS
+        yield lines if has_all or hidden_count <= 1 else [*lines[:_MAX_ITEMS], f"- and {hidden_count:,} more"]
+        return
+    unnamed = [item for group in section.groups if not group.name for item in group.items]
+    groups = [ItemGroup("", tuple(unnamed))] if unnamed else []
+    for group in [*groups, *(group for group in section.groups if group.name)]:
+        rows = tuple(Row((Span(item.label, Style.CODE), item.text)) for item in group.items)
+        if group.name:
+            yield [f"{escape_plain_text(group.name)}:"]
+        yield _limit_rows(_render_table(Table(section.item_headers, rows), origin), 2, has_all=has_all)
+
+
+def _render_items(group: ItemGroup, origin: CodeOrigin) -> Iterator[str]:
+    """Yield a list item per object."""
+    name = f"{format_code(group.name)}: " if group.name else ""
+    for item in group.items:
+        symbol = f"{format_code(item.symbol)} " if item.symbol else ""
+        label = format_code(item.label) if item.label else ""
+        yield f"- {symbol}{name}{f'{label} {render_text(item.text, origin)}'.strip()}"
+
+
+# --- findings ----------------------------------------------------------------------------------
+
+_MAX_LOCATIONS: Final = 3
+_MAX_SUBJECTS: Final = 4
+_MAX_NAMES: Final = 12  # subjects of further findings of a kind
+_MAX_TEXT_LENGTH: Final = 280  # the remaining text is in the box below
+# ` 1. count = 9 fits`: a remedy of an error.
+_ITEM: Final = re.compile(r" *(\d+\.) (.*)")
+
+
+def _render_caused(entries: Entries, origin: CodeOrigin) -> list[str]:
+    """Render new warnings and advice, one line each; with very many of a kind the first few and the subjects
+    of the others.
+    """
+    listed_entries, remaining_entries = limit_per_id(entries.caused)
+    lines: list[str] = []
+    for entry in listed_entries:
+        lines.append(_render_entry(entry, origin))
+        lines += indent(format_code_block(entry.write, "hcl"), "  ").splitlines() if entry.write else []
+    for kind, similar in remaining_entries.items():
+        subjects = list_subjects(similar)
+        subject_note = f": {escape_plain_text(format_instances(subjects, _MAX_NAMES))}" if subjects else ""
+        lines.append(f"- {len(similar):,} more {escape_plain_text(kind)}{subject_note}")
+    return lines
+
+
+def _render_entry(entry: Entry, origin: CodeOrigin) -> str:
+    mark = "**Warning**" if entry.level is Level.WARNING else entry.level.value.capitalize()
+    locations = [format_line_link(location, origin) for location in entry.locations]
+    location_note = f" ({format_first(locations, _MAX_LOCATIONS)})" if locations else ""
+    return f"- {mark} {escape_plain_text(entry.id)}: {_render_entry_text(entry)}{location_note}"
+
+
+def _render_entry_text(entry: Entry) -> str:
+    subject_prefix = f"{escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS))}: " if entry.subjects else ""
+    shortened_texts = list_shortened_texts(entry.text)
+    text = next((text for text in shortened_texts if len(text) <= _MAX_TEXT_LENGTH), shortened_texts[-1])
+    return f"{subject_prefix}{escape_prose(text.rstrip())}"
+
+
+def render_existing(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """Render pre-existing findings in one line."""
+    if not entries:
+        return ()
+    listed_entries, remaining_entries = limit_per_id(entries)
+    texts = [_render_entry_text(entry).rstrip(".") for entry in listed_entries]
+    texts += [f"{len(similar):,} more {escape_plain_text(kind)}" for kind, similar in remaining_entries.items()]
+    return (f"Not caused by this plan: {'; '.join(texts)}.",)
+
+
+def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
+    """Render summary, address and location of a finding, then its detail with remedies as a list and proposed
+    code.
+    """
+    parts = [format_code(diagnostic.address) if diagnostic.address else ""]
+    location = ", ".join(filter(None, [*parts, format_location_link(diagnostic.subject, origin)]))
+    lines = [f"**{escape_plain_text(diagnostic.summary)}**{f' ({location})' if location else ''}"]
+    detail, _, block = (
+        diagnostic.detail.partition("\n\n") if "moved" in diagnostic.extra else (diagnostic.detail, "", "")
+    )
+    in_list = False
+    lines += [""] if detail else []
+    for line in detail.split("\n") if detail else ():
+        item = _ITEM.fullmatch(line)
+        lines += [""] if (item is not None) != in_list else []
+        lines.append(f"{item[1]} {escape_plain_text(item[2])}" if item else escape_plain_text(line.strip()))
+        in_list = item is not None
+    return [*lines, format_code_block(dedent(block), "hcl")] if block else lines
+
+
+def render_title(report: Report) -> str:
+    """Render the heading of a comment."""
+    return f"### nexusform: {escape_plain_text(get_plain_text(report.title))}"

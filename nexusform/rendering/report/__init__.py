@@ -4,14 +4,14 @@
 PUBLIC = {
     "code_origin": "CodeOrigin",
     "entries": "Finding collect_findings",
+    "evaluation_sentence": "describe_evaluation",
     "folding": "fold_instances format_instances format_names",
     "object_rows": "build_object_folds",
-    "overview": "compute_impact",
     "placement_rows": "Detail",
-    "plan_report": "create_schema_lookup",
     "availability_losses": "find_availability_losses find_weakened_rules",
     "upgrade_runbook": "build_upgrade_runbook",
     "wording": "format_prediction_accuracy",
     "report_tree": "Section Table Report Row",
-    "evaluation_sentence": "describe_evaluation",
+    "plan_verdict": "compute_impact",
+    "stanzas": "create_schema_lookup",
 }

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_count, format_first
 from nexusform.plans.site_capacity.occupancy import Capacity, SiteCapacity
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind, find_tightest, format_spare
 from nexusform.rendering.report.folding import format_names
+from nexusform.rendering.report.report_tree import Row, Span, Style, Table
 
 _MAX_NAMES: Final = 3
 
 
-class CapacityRow(Struct, frozen=True):
+class _CapacityRow(Struct, frozen=True):
     """One figure of the capacity table as text per site: (before, after) pairs."""
 
     label: str
@@ -24,7 +24,7 @@ class CapacityRow(Struct, frozen=True):
     worse: tuple[bool, ...]
 
 
-class CapacityState(Struct, frozen=True):
+class _CapacityState(Struct, frozen=True):
     """Capacity of one site before or after a plan: capacity for its largest SKU, its clusters, those without
     surge capacity and those with uncertain surge capacity.
     """
@@ -35,44 +35,52 @@ class CapacityState(Struct, frozen=True):
     uncertain_surge_clusters: tuple[str, ...] = ()
 
 
-class SiteSummary(Struct, frozen=True):
+class _SiteSummary(Struct, frozen=True):
     """One site before and after the plan; None if it does not exist. `sku` is its largest SKU in use."""
 
     name: str
     sku: str
     cells: int
-    before: CapacityState | None
-    after: CapacityState | None
+    before: _CapacityState | None
+    after: _CapacityState | None
 
 
-def fold_equal_sites(
-    capacity: Sequence[SiteCapacity], rows: Sequence[CapacityRow]
-) -> tuple[tuple[str, ...], tuple[CapacityRow, ...]]:
-    """Return the names and rows of the table with one column for changed sites of equal figures and SKU.
-    Without any changed site, unchanged ones share columns, too.
+def build_capacity_table(
+    capacity: Sequence[SiteCapacity], other_capacity: Sequence[OtherCapacity], *, has_unchanged: bool = False
+) -> tuple[Table | None, str]:
+    """Return the figures of changed sites before and after, those with less capacity first, and a note about
+    the other sites. Without changes, or with `has_unchanged`, it has all sites. Equal sites share their rows.
     """
-    sites = summarize_sites(capacity) if rows else []
-    changed = [any(before != after for before, after in (row.values[k] for row in rows)) for k in range(len(sites))]
+    rows = (*_build_capacity_rows(capacity), *_build_other_rows(capacity, other_capacity))
+    sites = _summarize_sites(capacity)
+    if not rows or not sites:
+        return None, ""
+    changed = [number for number in range(len(sites)) if any(len(set(row.values[number])) > 1 for row in rows)]
     columns: dict[object, list[int]] = {}
-    for number, site in enumerate(sites):
+    for number in range(len(sites)) if has_unchanged else changed or range(len(sites)):
         figures = tuple((row.values[number], row.worse[number]) for row in rows)
-        is_foldable = changed[number] or not any(changed)
-        columns.setdefault((site.sku, figures) if is_foldable else number, []).append(number)
-    names = [
-        sites[numbers[0]].name if len(numbers) == 1 else f"{format_names(sites[k].name for k in numbers)} (each)"
-        for numbers in columns.values()
-    ]
-    firsts = [numbers[0] for numbers in columns.values()]
-    folded = [
-        replace(row, values=tuple(row.values[k] for k in firsts), worse=tuple(row.worse[k] for k in firsts))
-        for row in rows
-    ]
-    return tuple(names), tuple(folded)
+        columns.setdefault((sites[number].sku, figures), []).append(number)
+    ordered = sorted(columns.values(), key=lambda numbers: not any(row.worse[numbers[0]] for row in rows))
+    names = [format_names(sites[number].name for number in numbers) for numbers in ordered]
+    table_rows: list[Row] = []
+    for name, numbers in zip(names, ordered, strict=True):
+        prefix = "" if len(names) == 1 else f"{name}: "
+        table_rows += [_build_table_row(f"{prefix}{row.label}", row, numbers[0]) for row in rows]
+    scope = f"{names[0]}{', each' if len(ordered[0]) > 1 else ''}" if len(names) == 1 else "site"
+    unchanged_count = len(sites) - len(changed) if changed else 0
+    note = f"{format_count(unchanged_count, 'site')} unchanged." if unchanged_count else ""
+    return Table((scope, "before", "after"), tuple(table_rows), frozenset({1, 2}), "Capacity before and after"), note
 
 
-def build_capacity_rows(capacity: Sequence[SiteCapacity]) -> tuple[CapacityRow, ...]:
+def _build_table_row(label: str, row: _CapacityRow, number: int) -> Row:
+    """Build the cells of one figure of a site; less capacity is highlighted."""
+    before, after = row.values[number]
+    return Row((label, before, Span(after, Style.STRONG) if row.worse[number] else after))
+
+
+def _build_capacity_rows(capacity: Sequence[SiteCapacity]) -> tuple[_CapacityRow, ...]:
     """Build the rows of the table; none without sites."""
-    sites = summarize_sites(capacity)
+    sites = _summarize_sites(capacity)
     if not sites:
         return ()
     skus = {site.sku for site in sites}
@@ -103,24 +111,24 @@ _OTHER_LABELS: Final[Mapping[OtherResourceKind, str]] = {
 }
 
 
-def build_other_rows(
+def _build_other_rows(
     capacity: Sequence[SiteCapacity], other_capacity: Sequence[OtherCapacity]
-) -> tuple[CapacityRow, ...]:
-    """Build the rows of capacity other than machines, in the columns of `build_capacity_rows`: the scarcest
+) -> tuple[_CapacityRow, ...]:
+    """Build the rows of capacity other than machines, in the columns of `_build_capacity_rows`: the scarcest
     of each kind.
     """
     sites = [rows[0].site_id for rows in _group_by_site(capacity)]
     by_site = {site: [row for row in other_capacity if row.site_id == site] for site in sites}
     if not any(by_site.values()):
         return ()
-    rows: list[CapacityRow] = []
+    rows: list[_CapacityRow] = []
     for kind, label in _OTHER_LABELS.items():
         scarcest = [find_tightest(by_site[site], kind) for site in sites]
         values = tuple(
             (format_spare(row, row.free_before), format_spare(row, row.free)) if row else ("-", "-") for row in scarcest
         )
         worse = tuple(_is_worse(row) for row in scarcest)
-        rows.append(CapacityRow(label, values, worse))
+        rows.append(_CapacityRow(label, values, worse))
     return tuple(rows)
 
 
@@ -135,19 +143,19 @@ def _is_worse(row: OtherCapacity | None) -> bool:
     return row is not None and row.free is not None and row.free < (row.free_before or 0)
 
 
-def summarize_sites(capacity: Sequence[SiteCapacity]) -> list[SiteSummary]:
+def _summarize_sites(capacity: Sequence[SiteCapacity]) -> list[_SiteSummary]:
     """Summarize the capacity of every site, in plan order."""
     return [_summarize_site(rows) for rows in _group_by_site(capacity)]
 
 
-def _summarize_site(rows: Sequence[SiteCapacity]) -> SiteSummary:
+def _summarize_site(rows: Sequence[SiteCapacity]) -> _SiteSummary:
     largest = rows[0]
     before = _build_state([row.before for row in rows if row.before is not None])
     after = _build_state([row.after for row in rows if row.after is not None])
-    return SiteSummary(name=largest.site, sku=largest.sku, cells=largest.cells, before=before, after=after)
+    return _SiteSummary(name=largest.site, sku=largest.sku, cells=largest.cells, before=before, after=after)
 
 
-def _build_state(capacities: Sequence[Capacity]) -> CapacityState | None:
+def _build_state(capacities: Sequence[Capacity]) -> _CapacityState | None:
     """Build the state of a site of its capacities by SKU, largest first; None without any."""
     if not capacities:
         return None
@@ -159,15 +167,15 @@ def _build_state(capacities: Sequence[Capacity]) -> CapacityState | None:
         no_surge.update(dict.fromkeys(capacity.no_surge_clusters))
         uncertain.update(dict.fromkeys(capacity.uncertain_surge_clusters))
     uncertain_surge = tuple(cluster for cluster in uncertain if cluster not in no_surge)
-    return CapacityState(capacities[0], tuple(clusters), tuple(no_surge), uncertain_surge)
+    return _CapacityState(capacities[0], tuple(clusters), tuple(no_surge), uncertain_surge)
 
 
 def _build_row(
     label: str,
-    sites: Iterable[SiteSummary],
-    format_state: Callable[[CapacityState], str],
-    compute_deficit: Callable[[CapacityState], int],
-) -> CapacityRow:
+    sites: Iterable[_SiteSummary],
+    format_state: Callable[[_CapacityState], str],
+    compute_deficit: Callable[[_CapacityState], int],
+) -> _CapacityRow:
     """Build one figure of every site, before and after. A greater deficit after the plan is worse."""
     values: list[tuple[str, str]] = []
     worse: list[bool] = []
@@ -175,15 +183,15 @@ def _build_row(
         before, after = site.before, site.after
         values.append((format_state(before) if before else "-", format_state(after) if after else "-"))
         worse.append(bool(before and after and compute_deficit(after) > compute_deficit(before)))
-    return CapacityRow(label, tuple(values), tuple(worse))
+    return _CapacityRow(label, tuple(values), tuple(worse))
 
 
-def _compute_surge_deficit(state: CapacityState) -> int:
+def _compute_surge_deficit(state: _CapacityState) -> int:
     """Return a higher number for more clusters without certain surge capacity."""
     return 2 * len(state.no_surge_clusters) + len(state.uncertain_surge_clusters)
 
 
-def _format_surge(state: CapacityState) -> str:
+def _format_surge(state: _CapacityState) -> str:
     """Return "yes", or the clusters without certain surge capacity."""
     if state.no_surge_clusters:
         return f"no: {format_first(state.no_surge_clusters, _MAX_NAMES)}"

@@ -320,9 +320,9 @@ MAX_ROWS: Final = 40  # beyond that, pools that differ in their cluster only sha
 
 
 class PoolRow(Struct, frozen=True):
-    """Texts of a pool on `rack_count` racks, or of similar pools on several clusters. `certain_vms` is the
-    number of VMs with a certain rack count in all samples; "" without samples or placed VMs. `note` describes
-    a deviation from the expected spread, or "". `pools` is the number of pools in the row.
+    """Texts of a pool on `rack_count` racks, or of `pools` similar ones on several clusters. `exact_counts` and
+    `exact_machines` are the numbers of placed VMs with an exact rack count or machine; "" without samples. `note`
+    describes a deviation from the expected spread, or "". `spread` has the number of VMs of each rack.
     """
 
     cluster: str
@@ -331,31 +331,34 @@ class PoolRow(Struct, frozen=True):
     count: str
     racks: str
     per_rack: str
-    certain_vms: str
+    exact_counts: str
+    exact_machines: str
     note: str = ""
     pools: int = 1
+    spread: str = ""
     rack_count: int = 0
 
 
 class SitePools(Struct, frozen=True):
     """The rows of one site; `hidden_pools` have no row. `is_decided`: all placed VMs have an explicit
-    location and none is predicted.
+    location and none is predicted. `names` are the names of equal sites.
     """
 
     site: str
     rows: tuple[PoolRow, ...]
     hidden_pools: int = 0
     is_decided: bool = False
+    names: tuple[str, ...] = ()
 
 
-def build_site_pools(plan: Plan, tables: Sequence[PlacementTable]) -> tuple[SitePools, ...]:
-    """Build the pool rows by site; many tables fold into shared rows."""
+def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS) -> tuple[SitePools, ...]:
+    """Build the pool rows by site; more tables than the maximum fold into shared rows."""
     names = {site.id: site.name for site in plan.sites}
     by_site: dict[str, list[PlacementTable]] = {}
     for table in tables:
         if table.total_count:
             by_site.setdefault(table.site_id, []).append(table)
-    is_folded = len(tables) > MAX_ROWS
+    is_folded = len(tables) > maximum
     sites = []
     for site_id, site_tables in by_site.items():
         rows = (
@@ -366,7 +369,7 @@ def build_site_pools(plan: Plan, tables: Sequence[PlacementTable]) -> tuple[Site
         visible_rows = rows[:MAX_ROWS]
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
         name, is_decided = names.get(site_id, site_id), is_fully_decided(site_tables)
-        sites.append(SitePools(name, tuple(visible_rows), hidden_pools, is_decided))
+        sites.append(SitePools(name, tuple(visible_rows), hidden_pools, is_decided, (name,)))
     return _fold_equal_sites(sites)
 
 
@@ -378,7 +381,7 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
     sites_by_rows: dict[SitePools, list[SitePools]] = {}
     for site in sites:
         rows = tuple(_normalize_row(row, site.site) for row in site.rows)
-        sites_by_rows.setdefault(replace(site, site="", rows=rows), []).append(site)
+        sites_by_rows.setdefault(replace(site, site="", names=(), rows=rows), []).append(site)
     folded_sites = []
     for general_site, members in sites_by_rows.items():
         if len(members) == 1:
@@ -386,7 +389,8 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
         else:
             name = f"{format_names(member.site for member in members)}, each"
             rows = _restore_common_racks(general_site.rows, members)
-            folded_sites.append(replace(general_site, site=name, rows=rows))
+            names = tuple(member.site for member in members)
+            folded_sites.append(replace(general_site, site=name, rows=rows, names=names))
     return tuple(folded_sites)
 
 
@@ -398,6 +402,7 @@ def _normalize_row(row: PoolRow, site: str) -> PoolRow:
         pool=_replace_site(row.pool, site),
         racks=format_count(row.rack_count, "rack"),
         note=_replace_site(row.note, site),
+        spread="",
     )
 
 
@@ -439,21 +444,27 @@ def _build_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         count=f"{first_table.total_count:,}" if is_single else f"{len(tables):,} x {first_table.total_count:,}",
         racks=format_names(racks) if is_single else format_count(len(racks), "rack"),
         per_rack=format_range(per_rack),
-        certain_vms=_format_certain_vms(tables, samples),
+        exact_counts=_format_exact(tables, [table.racks_certain for table in tables], samples),
+        exact_machines=_format_exact(tables, [table.machines_certain for table in tables], samples),
         note=_describe_expected(first_table) if is_single else _describe_expected_clusters(tables),
         pools=len(tables),
         rack_count=len(racks),
+        spread=_format_spread(first_table.actual_vms_per_rack) if is_single else "",
     )
 
 
-def _format_certain_vms(tables: Sequence[PlacementTable], samples: int) -> str:
-    """Format the number of VMs with a certain rack; "" without samples or placed VMs."""
+def _format_spread(actual: Mapping[str, int]) -> str:
+    """Format the VMs per rack: `12 on rack7,8`; `5 on rack3; 4 on rack1,2`."""
+    racks: dict[int, list[str]] = {}
+    for rack, number in actual.items():
+        racks.setdefault(number, []).append(rack)
+    return "; ".join(f"{number:,} on {format_names(racks[number])}" for number in sorted(racks, reverse=True))
+
+
+def _format_exact(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:
+    """Format a number of certain placed VMs; "" without samples or placed VMs."""
     placed = sum(table.placed for table in tables)
-    certain = sum(table.racks_certain for table in tables)
-    total = sum(table.total_count for table in tables)
-    if not samples or not placed:
-        return ""
-    return f"{certain:,}" if placed == total else f"{certain:,} of {placed:,}"
+    return f"{sum(certain):,} of {placed:,}" if samples and placed else ""
 
 
 def format_range(numbers: Iterable[int]) -> str:

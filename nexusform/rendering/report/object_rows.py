@@ -15,16 +15,17 @@ from nexusform.interfaces.plugins import UNFINISHED_KEY
 from nexusform.json_data.plain_data import Path
 from nexusform.placement_kinds.kinds import MAPS
 from nexusform.plans.plan import Action, Change, Drift, Plan
-from nexusform.rendering.notation.hcl_text import SENSITIVE, Marks, format_scalar
+from nexusform.rendering.notation.hcl_text import SENSITIVE, Marks, build_trie, format_scalar
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body_difference import compare_objects, sort_by_source_order
 from nexusform.rendering.report.difference_tree import CHANGED, CREATED, DELETED, Difference, NodeKind
 from nexusform.rendering.report.folding import fold_addresses, format_names
-from nexusform.rendering.report.plan_report import SchemaLookup, describe_placements, is_reported
+from nexusform.rendering.report.stanzas import SchemaLookup, describe_placements, is_reported
 from nexusform.resources.address import Address
 from nexusform.schemas.block_schema import BlockSchema, get_order_attribute
 
 _MAX_VALUE_LENGTH: Final = 40
+_MAX_PARTS_LENGTH: Final = 60
 _NO_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {}
 _Attributes = Mapping[str, Any]
 
@@ -329,7 +330,7 @@ def _describe_changes(
     marks = Marks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = compare_objects(change.before, change.after, schema, marks=marks)
     tree = sort_by_source_order(tree, change.configured_paths)
-    texts = _describe_manifest_changes(change, tree)
+    texts = _describe_manifest_changes(change, tree) | _describe_nested_changes(change, tree)
     machines = frozenset(change.after.get("machines") or ())
     clauses = tuple(_build_clauses(tree, schema, "", texts, machines)) or placement_clauses
     return clauses or _describe_unfinished(change) or _describe_computed(tree)
@@ -350,6 +351,28 @@ def _describe_manifest_changes(change: Change, tree: Difference) -> dict[str, tu
         attribute = "" if any(field.title for field in fields) else f"{name} "
         clauses[name] = tuple(f"{attribute}{clause}" for clause in describe_changes(fields))
     return clauses
+
+
+def _describe_nested_changes(change: Change, tree: Difference) -> dict[str, tuple[str, ...]]:
+    """Return clauses about the changed paths of few parts deep inside an argument, by attribute."""
+    clauses = {}
+    for child in tree.children:
+        changed = [part for part in child.children if part.symbol]
+        is_nested = any(part.symbol == CHANGED and part.kind is not NodeKind.LEAF for part in changed)
+        if child.symbol != CHANGED or child.kind not in _NESTED_KINDS or not is_nested or child.forces_replacement:
+            continue
+        from nexusform.rendering.report.changed_paths import describe_changed_paths
+
+        marks = build_trie((*change.sensitive_before, *change.sensitive_after))
+        old, new = (change.before or {})[child.name], (change.after or {})[child.name]
+        paths = describe_changed_paths(child.name, old, new, marks)
+        if len(paths) <= _MAX_PATHS:
+            clauses[child.name] = tuple(paths)
+    return clauses
+
+
+_NESTED_KINDS: Final = (NodeKind.LIST, NodeKind.MAP, NodeKind.OBJECT)
+_MAX_PATHS: Final = 4
 
 
 def _describe_unfinished(change: Change) -> tuple[str, ...]:
@@ -458,7 +481,7 @@ _PART_VERBS: Final = ((CREATED, "added"), (DELETED, "removed"), (CHANGED, "chang
 
 
 def _format_part_changes(node: Difference) -> str:
-    """Format changed parts by name: `"1" added, "8" removed`; beyond a line, by count."""
+    """Format changed parts by name: `"1" added, "8" removed`; with long values, by count."""
     names, counts = [], []
     for symbol, verb in _PART_VERBS:
         parts = [child for child in node.children if child.symbol == symbol]
@@ -475,7 +498,7 @@ def _format_part_changes(node: Difference) -> str:
     if not names:
         return "changed"
     text = ", ".join(names)
-    return text if len(text) <= _MAX_VALUE_LENGTH else ", ".join(counts)
+    return text if len(text) <= _MAX_PARTS_LENGTH else ", ".join(counts)
 
 
 def _format_changed_entries(changed: Sequence[Difference]) -> str:

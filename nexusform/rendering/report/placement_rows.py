@@ -59,7 +59,7 @@ _SYMBOLS = {
 class PlacementLine(Struct, frozen=True):
     """One line: symbol, objects (`cluster-d-pool1-0..23`), origin, target and trigger. `doubt` marks an uncertain
     target. `count` is the number of objects. `origin` and `target` are "" if there is none. Each effect has its
-    own line.
+    own line. `machine_share` is the share of samples with this machine.
     """
 
     symbol: str
@@ -72,6 +72,7 @@ class PlacementLine(Struct, frozen=True):
     count: int = 1
     state: str = ""
     doubt: str = ""
+    machine_share: float | None = None
 
     @property
     def remark(self) -> str:
@@ -480,6 +481,7 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
         trigger=describe_trigger(row),
         state=describe_state(row),
         doubt=describe_alternative(row),
+        machine_share=row.certainty.machine if row.certainty is not None else None,
     )
 
 

@@ -1,45 +1,144 @@
-"""Tree of a report: a verdict and sections of lines, commands, rows and pictures. Text, Markdown and HTML render
-the same tree and compute nothing.
+"""Tree of a report: a verdict and sections of lines, items, tables, code and pictures. Text, Markdown and HTML
+render the same tree and compute nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
 from msgspec import Struct
 
 from nexusform.diagnostics.levels import Impact
+from nexusform.diagnostics.source import SourceFile
+
+if TYPE_CHECKING:  # they build parts of the tree
+    from nexusform.rendering.notation.markup import Part
+    from nexusform.rendering.report.decision_lines import DecisionLine
+    from nexusform.rendering.report.entries import Entries, Finding
+
+
+class Style(StrEnum):
+    """Style of a part of a text. A LOCATION (`file:line`) and a SITE of the map are links if possible."""
+
+    ARROW = "arrow"
+    CODE = "code"
+    LOCATION = "location"
+    SITE = "site"
+    STRONG = "strong"
+
+
+class Span(Struct, frozen=True):
+    """A part of a text with a style."""
+
+    text: str
+    style: Style
+
+
+# A string is a sentence; its parts in backticks are code.
+Text: TypeAlias = "str | Span | tuple[str | Span, ...]"
+ARROW = Span("->", Style.ARROW)
+
+
+def list_spans(text: Text) -> tuple[str | Span, ...]:
+    """Return the parts of a text."""
+    return text if isinstance(text, tuple) else (text,)
+
+
+def get_plain_text(text: Text) -> str:
+    """Return a text without styles."""
+    return "".join(part.text if isinstance(part, Span) else part for part in list_spans(text))
 
 
 class Row(Struct, frozen=True):
-    """One row of a table; `is_finding` marks a part of the finding."""
+    """One row of a table; `is_finding` marks a part of the finding. The `note` is shown below the row."""
 
-    cells: tuple[str, ...]
+    cells: tuple[Text, ...]
     is_finding: bool = False
+    note: str = ""
 
 
 class Table(Struct, frozen=True):
-    """Headers, rows, and the columns with figures (aligned to the right)."""
+    """Headers, rows, and the columns with figures (aligned to the right). Narrow screens omit the columns
+    `details`; a comment shows `compact` with at most three columns instead, if there is one. Rows of an
+    `is_grouped` table share their first cell. Cells of an `is_firm` one stay on one line.
+    """
 
     headers: tuple[str, ...]
     rows: tuple[Row, ...]
     figures: frozenset[int] = frozenset()
+    caption: str = ""
+    details: frozenset[int] = frozenset()
+    compact: Table | None = None
+    is_grouped: bool = False
+    is_firm: bool = False
+
+
+class Item(Struct, frozen=True):
+    """An object, or `count` similar ones: the symbol of their change, their name, and text about them. The name
+    of an `is_strong` one is highlighted.
+    """
+
+    symbol: str
+    label: str
+    text: Text = ""
+    is_strong: bool = False
+    count: int = 1
+
+
+class ItemGroup(Struct, frozen=True):
+    """Items with a common name ("" = none)."""
+
+    name: str
+    items: tuple[Item, ...]
+
+
+class Code(Struct, frozen=True):
+    """Lines of fixed width. The `language` is "diff", "text", "hcl" or ""."""
+
+    text: str
+    language: str = ""
+
+
+class Findings(Struct, frozen=True):
+    """Findings with the source files of their locations."""
+
+    findings: tuple[Finding, ...]
+    sources: Mapping[str, SourceFile]
 
 
 class Section(Struct, frozen=True):
     """A section of a report. An `is_folded` one is detail: closed at first if the format allows. `commands`
-    are for copying.
+    are for copying. `notes` are pairs of heading and sentence. A comment shows items as a table with
+    `item_headers`, if there are any. `name` identifies the section on a page; `picture` is for pages only.
     """
 
     title: str
-    lines: tuple[str, ...] = ()
+    lines: tuple[Text, ...] = ()
     commands: tuple[str, ...] = ()
     table: Table | None = None
     is_folded: bool = False
     is_finding: bool = False
+    name: str = ""
+    tables: tuple[Table, ...] = ()
+    groups: tuple[ItemGroup, ...] = ()
+    item_headers: tuple[str, ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
+    code: Code | None = None
+    entries: Entries | None = None
+    findings: Findings | None = None
+    picture: Part = None
+
+    @property
+    def all_tables(self) -> tuple[Table, ...]:
+        """The tables of the section."""
+        return (self.table, *self.tables) if self.table is not None else self.tables
 
 
 class Report(Struct, frozen=True):
     """The whole report. `is_finding` means that the verdict is a finding; `impact` is set for reports about a
-    plan.
+    plan. A plan has a `decision` instead of one verdict.
     """
 
     title: str
@@ -48,6 +147,7 @@ class Report(Struct, frozen=True):
     facts: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
     impact: Impact | None = None
+    decision: tuple[DecisionLine, ...] = ()
 
     @property
     def alert_level(self) -> Impact | None:

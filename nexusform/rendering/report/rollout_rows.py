@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct
-
-from nexusform.diagnostics.phrases import format_count, format_duration
+from nexusform.diagnostics.phrases import format_duration
 from nexusform.plans.plan import Plan, Rollout, RolloutStep
+from nexusform.rendering.report.report_tree import Row, Table
 
-HEADERS: Final = ("from", "stage", "what")
 _MAX_CLUSTERS: Final = 6
 _STATUSES: Final = {"done": " (done before)", "stuck": " (fails there)", "later": " (later)"}
 
 
-class RolloutTable(Struct, frozen=True):
-    """One rollout: its title and its steps (start time, stage or wave, action)."""
-
-    title: str
-    rows: tuple[tuple[str, str, str], ...]
-
-    def limit_rows(self, maximum: int) -> tuple[Sequence[tuple[str, str, str]], str]:
-        """Return the first rows and a text about the omitted ones ("" = none)."""
-        hidden_count = len(self.rows) - maximum
-        return self.rows[:maximum], f"and {format_count(hidden_count, 'more step')}" if hidden_count > 0 else ""
-
-
-def build_rollout_tables(plan: Plan) -> tuple[RolloutTable, ...]:
-    """Return the rollouts of a plan in plan order."""
+def build_rollout_tables(plan: Plan) -> tuple[Table, ...]:
+    """Return a table of start time, stage or wave, and action per rollout, in plan order."""
     return tuple(_build_table(rollout) for rollout in plan.rollouts)
 
 
-def _build_table(rollout: Rollout) -> RolloutTable:
+def _build_table(rollout: Rollout) -> Table:
     snapshot = "" if rollout.resource_snapshot is None else f", resource snapshot {rollout.resource_snapshot}"
-    title = f"{rollout.address}: {rollout.cause}{snapshot}"
-    return RolloutTable(title, tuple(_build_row(step) for step in rollout.steps))
+    caption = f"{rollout.address}: {rollout.cause}{snapshot}"
+    return Table(("from", "stage", "what"), tuple(Row(_build_row(step)) for step in rollout.steps), caption=caption)
 
 
 def _build_row(step: RolloutStep) -> tuple[str, str, str]:

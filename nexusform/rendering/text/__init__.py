@@ -7,8 +7,8 @@ PUBLIC = {
         "format_apply_complete format_destroy_complete format_end_line format_more_refreshes "
         "format_nothing_sent render_outcomes format_progress_line format_refresh_line format_start_line"
     ),
-    "short_plan": "PlanTextOptions render_halves",
     "state_text": "render_object render_outputs render_state",
-    "plan_text": "render_plan",
+    "plan_text": "render_plan render_halves",
     "report_text": "render_report_text",
+    "plan_options": "PlanTextOptions",
 }

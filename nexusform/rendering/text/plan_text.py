@@ -1,72 +1,267 @@
-"""Plan as terminal text: short, or with every argument in OpenTofu's layout and the placements."""
+"""Plan as terminal text: short, or with every argument in OpenTofu's layout."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
+from nexusform.diagnostics.phrases import format_list
 from nexusform.diagnostics.source import SourceFile
-from nexusform.plans.plan import Mode, Plan, SeparationVerdict
-from nexusform.rendering.notation.colours import Painter, escape_control_characters, wrap_line, wrap_lines
-from nexusform.rendering.report import wording
+from nexusform.placement_kinds.kinds import get_title
+from nexusform.plans.plan import Action, Mode, Plan, is_fully_decided
+from nexusform.rendering.notation.colours import Painter, count_columns, escape_control_characters, wrap_lines
+from nexusform.rendering.notation.sample_text import describe_samples
+from nexusform.rendering.report import placement_sections, plan_sections, wording
 from nexusform.rendering.report.decision_lines import build_decision_lines
-from nexusform.rendering.report.plan_report import Report, build_report
+from nexusform.rendering.report.entries import list_destructive_renames
+from nexusform.rendering.report.placement_rows import PlacementSummary, build_count_clauses
+from nexusform.rendering.report.plan_view import PlanView
+from nexusform.rendering.report.summary_sentences import describe_scale_in
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
-from nexusform.rendering.text.placement_text import render_placements
-from nexusform.rendering.text.short_placements import render_rollouts
-from nexusform.rendering.text.short_plan import FAILED, PlanTextOptions, render_decision, render_short_plan
+from nexusform.rendering.text.entry_text import build_entry_hint, render_entries
+from nexusform.rendering.text.labelled_text import render_labelled_text
+from nexusform.rendering.text.output_text import render_short_outputs
+from nexusform.rendering.text.plan_options import PlanTextOptions
+from nexusform.rendering.text.report_text import render_decision, render_items, render_notes, render_plan_section
 from nexusform.rendering.text.stanza_text import render_outputs, render_stanza, render_symbol
+
+FAILED: Final = "Planning failed. nexusform encountered an error while generating this plan."
 
 
 def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions | None = None) -> str:
     """Render the whole text of a plan with a newline at the end. `sources` maps filenames to files."""
     options = options or PlanTextOptions()
-    if not options.details and not options.terraform:
-        return render_short_plan(plan, sources, options)
-    text = render_report(build_report(plan, options.registries, options.placements), sources, options)
-    if options.terraform or not plan.has_changes:
-        return text
-    decision = render_decision(build_decision_lines(plan), options.width, Painter(options.colour))
-    return "\n".join([text, *decision, ""])
+    if options.details or options.terraform:
+        return _render_full_plan(plan, sources, options)
+    before, after = render_halves(plan, sources, options)
+    errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
+    boxes = _render_boxes(errors, sources, options) if options.errors else ""
+    return f"{_join_parts([before, boxes, after])}\n"
 
 
-def render_report(report: Report, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
-    """Render every argument from an existing report."""
+def _join_parts(parts: Sequence[str]) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+def _render_boxes(
+    diagnostics: Sequence[Diagnostic], sources: Mapping[str, SourceFile], options: PlanTextOptions
+) -> str:
+    return render_diagnostics(
+        diagnostics, sources, colour=options.colour, width=options.width, terraform=options.terraform
+    ).rstrip("\n")
+
+
+# --- short -------------------------------------------------------------------------------------
+
+
+def render_halves(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> tuple[str, str]:
+    """Render the parts before and after the boxes of errors, without final newlines."""
+    view = PlanView(plan, sources, options.registries, options.placements)
     paint = Painter(options.colour)
-    width = options.width
-    titles = [] if options.terraform else ["\n".join(report.provider_titles)]
-    parts = [*titles, *_render_drift(report, paint, options), *_render_actions(report, paint, options)]
-    parts += _render_verdict(report, paint, width)
-    parts += [_wrap_paragraph(escape_control_characters(line), width) for line in report.conditions]
-    if not report.is_errored:
-        parts.append(render_rollouts(report.rollouts, width, paint))
-    parts.append(_render_separation(report.separations, paint, width))
-    parts += _render_output_changes(report, paint, width)
+    # Changes planned before an error may result from it and would hide it.
+    before = [FAILED]
+    if not plan.is_failed:
+        before = [_render_boxes(list_destructive_renames(plan), sources, options), "\n".join(plan.provider_titles)]
+        for render in _SHORT_PLAN:
+            before += render(view, options.width, paint)
+    after = [_render_entry_part(view, options, paint), *_render_closing(view, options, paint)]
+    return _join_parts(before), _join_parts(after)
+
+
+def _render_sites(view: PlanView, width: int, paint: Painter) -> list[str]:
+    return render_plan_section(plan_sections.build_site_section(view), width, paint)
+
+
+def _render_objects(view: PlanView, width: int, paint: Painter) -> list[str]:
+    """Render the changed objects, or the sentence for no changes."""
+    section = plan_sections.build_change_section(view)
+    if section is None:
+        return [] if view.plan.has_changes else _render_no_changes(view.plan, width, paint)
+    title, _, lines = "\n".join(render_plan_section(section, width, paint, hint="; -details shows each")).partition(
+        "\n"
+    )
+    return [plan_sections.CHANGES_TITLE, lines] if title else []
+
+
+def _render_no_changes(plan: Plan, width: int, paint: Painter) -> list[str]:
+    """Render the sentence for no changes and a description of the comparison."""
+    sentence, detail = wording.describe_no_changes(plan)
+    head, _, second_sentence = sentence.partition(". ")
+    return [f"{paint(f'{head}.', 'bold', 'green')} {paint(second_sentence, 'bold')}", _wrap_paragraph(detail, width)]
+
+
+def _render_changed_outputs(view: PlanView, width: int, paint: Painter) -> list[str]:
+    if not view.outputs:
+        return []
+    lines = [paint("Changes to Outputs:", "bold"), *render_short_outputs(view.outputs, width, paint)]
+    return ["\n".join(lines), *([] if view.objects else [_wrap_paragraph(wording.ONLY_OUTPUTS, width)])]
+
+
+def _render_conditions(view: PlanView, width: int, paint: Painter) -> list[str]:
+    return render_plan_section(plan_sections.build_condition_section(view), width, paint)
+
+
+def _render_drift_items(view: PlanView, width: int, paint: Painter) -> list[str]:
+    """Render changes made outside of nexusform, one object per line."""
+    section = plan_sections.build_drift_section(view)
+    if section is None:
+        return []
+    items = render_items(section.groups, width, paint, "; -details shows each")
+    note = [_wrap_paragraph(wording.ONLY_REFRESH, width)] if view.is_refresh_only else []
+    return ["\n".join([paint(wording.DRIFT_NOTE, "bold", "cyan"), *items]), *note]
+
+
+def render_placement_text(view: PlanView, width: int, paint: Painter, *, has_details: bool = True) -> list[str]:
+    """Render the tables of pools and the changes of placements, each as a part."""
+    pools = placement_sections.build_pool_section(view)
+    parts = render_plan_section(pools, width, paint, hint="; -details shows each", has_details=has_details)
+    changes = placement_sections.build_placement_section(view)
+    parts += render_plan_section(changes, width, paint, hint="; -details -placements=all lists each")
+    return [*parts, *_describe_certainty(view, width)]
+
+
+def _render_placements(view: PlanView, width: int, paint: Painter) -> list[str]:
+    """Render the placements with a hint about flags with more detail."""
+    pools = render_plan_section(placement_sections.build_pool_section(view), width, paint)
+    if pools and view.placed_vms:
+        certainty_hint = " Certainty per pool: -details." if view.plan.samples else ""
+        pools[-1] += f"\n  List every VM: -placements=all.{certainty_hint}"
+    hint = "; -details -placements=all lists each"
+    return [*pools, *render_plan_section(placement_sections.build_placement_section(view), width, paint, hint=hint)]
+
+
+def _render_rollouts(view: PlanView, width: int, paint: Painter) -> list[str]:
+    return render_plan_section(plan_sections.build_rollout_section(view), width, paint)
+
+
+_SHORT_PLAN: Final[tuple[Callable[[PlanView, int, Painter], list[str]], ...]] = (
+    _render_sites,
+    _render_objects,
+    _render_changed_outputs,
+    _render_conditions,
+    _render_drift_items,
+    _render_placements,
+    _render_rollouts,
+)
+
+
+def _render_entry_part(view: PlanView, options: PlanTextOptions, paint: Painter) -> str:
+    """Render the warnings and advice, and the command with more detail."""
+    lines = render_entries(view.entries, options.width, paint) if options.diagnostics else []
+    if lines and options.hints:
+        lines += render_labelled_text("", build_entry_hint(view.entries, options.saved_path), 2, options.width)
+    return "\n".join(lines)
+
+
+def _render_closing(view: PlanView, options: PlanTextOptions, paint: Painter) -> list[str]:
+    """Render the notes, the next step, the decision block, and the counts."""
+    plan, width = view.plan, options.width
+    # There is something to decide: a change, or a result that was requested.
+    has_decision = plan.has_changes or plan.is_rejected or plan.guard_rails or plan.since
+    lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
+    if plan.is_failed:
+        return ["\n".join(lines)]
+    notes = render_notes(plan_sections.build_note_section(view), width, paint) if plan.has_changes else []
+    lines += _render_summaries(view, width, paint)
+    lines += [_render_plan_line(plan, paint)] if plan.has_changes else []
+    return ["\n".join(notes), _build_next_step(plan, options), "\n".join(lines)]
+
+
+def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
+    """Return the path of the plan and the command to apply it; "" in automation without a saved plan."""
+    if options.saved_path:
+        name = escape_control_characters(options.saved_path)
+        if plan.is_rejected:
+            return f"Saved the plan to: {name}   (cannot be applied)"
+        hint = f'   (nexusform {options.apply_command} "{name}")' if options.hints else ""
+        return f"Saved the plan to: {name}{hint}"
+    if not options.hints or not options.next_step or not plan.has_changes or plan.is_rejected:
+        return ""
+    return _wrap_paragraph("Not saved. Use -out=FILE to apply exactly this plan.", options.width)
+
+
+# --- counts ------------------------------------------------------------------------------------
+
+
+def render_counts(view: PlanView, width: int, paint: Painter) -> list[str]:
+    """Render the counts of placements and of objects; nothing for a failed plan."""
+    plan = view.plan
+    if plan.is_failed:
+        return []
+    verdict = wording.format_plan_line(plan) if plan.has_changes else wording.describe_no_changes(plan)[0]
+    return [*_render_summaries(view, width, paint), wording.format_thousands(verdict)]
+
+
+def _render_plan_line(plan: Plan, paint: Painter) -> str:
+    title, _, counts = wording.format_plan_line(plan).partition(" ")
+    return f"{paint(title, 'bold')} {counts}"
+
+
+def _render_summaries(view: PlanView, width: int, paint: Painter) -> list[str]:
+    return render_placement_counts(view.summaries, paint, width) if view.summaries[0].has_objects else []
+
+
+def render_placement_counts(summaries: Sequence[PlacementSummary], paint: Painter, width: int) -> list[str]:
+    """Render `Placements: 215 to place, ...` and a line per kind, with notes below. Moves are highlighted."""
+    total = summaries[0]
+    lines = _wrap_clauses(paint("Placements:", "bold"), build_count_clauses(total, paint), width)
+    for kind in summaries[1:]:
+        lines += _wrap_clauses(f"  {get_title(kind.kind)}:", build_count_clauses(kind, paint), width)
+        lines += _render_effects(kind, "    ", width)
+    return lines if len(summaries) > 1 else [*lines, *_render_effects(total, "  ", width)]
+
+
+def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
+    """Join clauses after a label and wrap them to the width."""
+    lines = [f"{label} {clauses[0]}"]
+    for clause in clauses[1:]:
+        if count_columns(lines[-1]) + count_columns(clause) + 3 <= width:
+            lines[-1] += f", {clause}"
+        else:
+            lines[-1] += ","
+            lines.append(f"{' ' * count_columns(label)} {clause}")
+    lines[-1] += "."
+    return lines
+
+
+def _render_effects(summary: PlacementSummary, margin: str, width: int) -> list[str]:
+    text = f"Of these, {format_list(summary.notes)}."
+    return [f"{margin}{line}" for line in wrap_lines(text, width - len(margin))] if summary.notes else []
+
+
+# --- every argument ----------------------------------------------------------------------------
+
+
+def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
+    """Render every argument, the placements, the findings and the decision block."""
+    view = PlanView(plan, sources, options.registries, options.placements, is_long=True)
+    paint, width = Painter(options.colour), options.width
+    parts = [] if options.terraform else ["\n".join(plan.provider_titles)]
+    parts += [*_render_drift(view, paint, options), *_render_actions(view, paint, options)]
+    parts += [] if plan.is_failed else _render_verdict(view, paint, width)
+    parts += render_plan_section(plan_sections.build_condition_section(view), width, paint)
+    if not plan.is_failed:
+        parts += render_plan_section(plan_sections.build_rollout_section(view), width, paint)
+    parts += render_plan_section(plan_sections.build_rule_section(view), width, paint)
+    parts += _render_full_outputs(view, paint, width)
     if options.diagnostics:
-        parts += _render_findings(report, sources, options)
-    if options.hints and options.next_step and report.has_changes and not report.is_rejected:
+        parts += _render_findings(view, sources, options)
+    if options.hints and options.next_step and plan.has_changes and not plan.is_rejected:
         parts.append(render_next_step(options, paint))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    if plan.has_changes and not options.terraform:
+        parts.append("\n".join(render_decision(build_decision_lines(plan), width, paint)))
+    return f"{_join_parts(parts)}\n"
 
 
-def _render_findings(report: Report, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> list[str]:
+def _render_findings(view: PlanView, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> list[str]:
     """Render the boxes of findings; pre-existing ones come last under a title."""
-    # Terraform's text has errors and warnings only.
-
-    def render_boxes(diagnostics: Sequence[Diagnostic]) -> str:
-        return render_diagnostics(
-            diagnostics, sources, colour=options.colour, width=options.width, terraform=options.terraform
-        ).rstrip("\n")
-
-    if options.terraform:
-        return [render_boxes(report.diagnostics)]
-    existing = [finding.diagnostic for finding in report.findings if finding.is_preexisting]
-    parts = [render_boxes([finding.diagnostic for finding in report.findings if not finding.is_preexisting])]
-    if existing:
-        parts += [Painter(options.colour)("Not caused by this plan:", "bold"), render_boxes(existing)]
-    return parts
+    if options.terraform:  # Terraform's text has errors and warnings only.
+        return [_render_boxes(view.plan.diagnostics, sources, options)]
+    new = [finding.diagnostic for finding in view.findings if not finding.is_preexisting]
+    existing = [finding.diagnostic for finding in view.findings if finding.is_preexisting]
+    title = [Painter(options.colour)("Not caused by this plan:", "bold")] if existing else []
+    return [_render_boxes(new, sources, options), *title, _render_boxes(existing, sources, options)]
 
 
 def _wrap_paragraph(text: str, width: int) -> str:
@@ -77,101 +272,81 @@ def _draw_rule(paint: Painter, width: int) -> str:
     return paint("─" * max(20, min(width, 78)), "grey")
 
 
-def _render_drift(report: Report, paint: Painter, options: PlanTextOptions) -> list[str]:
+def _render_drift(view: PlanView, paint: Painter, options: PlanTextOptions) -> list[str]:
     """Render changes made outside of nexusform and their consequences."""
-    if not report.drift:
+    if not view.drift_stanzas:
         return []
     width = options.width
     note = wording.DRIFT_NOTE
     # Parsers of Terraform's text look for this note at the start of a part that ends with DRIFT_RESPONSE.
-    if options.terraform and report.stanzas and report.mode is not Mode.REFRESH_ONLY:
+    if options.terraform and view.stanzas and not view.is_refresh_only:
         note = note.replace("nexusform", "Terraform")
     parts = [paint(note, "bold", "cyan"), _wrap_paragraph(f"{wording.DRIFT_DETAIL}:", width)]
-    parts += [render_stanza(stanza, paint) for stanza in report.drift]
-    if report.mode is Mode.REFRESH_ONLY:
+    parts += [render_stanza(stanza, paint) for stanza in view.drift_stanzas]
+    if view.is_refresh_only:
         parts.append(_wrap_paragraph(wording.ONLY_REFRESH, width))
-    elif report.stanzas:
+    elif view.stanzas:
         parts += [_wrap_paragraph(wording.DRIFT_RESPONSE, width), _draw_rule(paint, width)]
     return parts
 
 
-def _render_actions(report: Report, paint: Painter, options: PlanTextOptions) -> list[str]:
+def _render_actions(view: PlanView, paint: Painter, options: PlanTextOptions) -> list[str]:
     """Render the legend and every stanza; one sentence for a failed plan."""
-    if report.is_errored:
+    if view.plan.is_failed:
         # Changes planned before an error may result from it and would hide it.
         return [FAILED]
-    if not report.stanzas:
+    if not view.stanzas:
         return []
     # Tools for Terraform look for its name.
-    tool = "Terraform" if options.terraform else "nexusform"
-    title = f"{tool} will perform the following actions:"
-    parts = [_render_legend(report, paint)] if report.actions else []
-    return [*parts, title, *(render_stanza(stanza, paint) for stanza in report.stanzas)]
+    title = plan_sections.CHANGES_TITLE
+    title = title.replace("nexusform", "Terraform") if options.terraform else title
+    return [*_render_legend(view.plan, paint), title, *(render_stanza(stanza, paint) for stanza in view.stanzas)]
 
 
-def _render_legend(report: Report, paint: Painter) -> str:
-    lines = ["Resource actions are indicated with the following symbols:"]
-    for action, text in wording.LEGEND:
-        if action in report.actions:
-            lines.append(f"{render_symbol(wording.SYMBOLS[action], paint)}{text}")
-    return "\n".join(lines)
-
-
-def _render_verdict(report: Report, paint: Painter, width: int) -> list[str]:
-    """Render the `Plan:` or `No changes.` line with the placements."""
-    placements = render_placements(report, paint, width)
-    if report.is_errored:
-        return []
-    if report.stanzas:
-        title, _, remainder = report.verdict.partition(" ")
-        line = f"{paint(title, 'bold')} {remainder}"
-        return [f"{line}\n{placements}" if placements else line]
-    if report.has_changes:
-        return [placements]
-    detail = report.comparison
-    head, _, remainder = report.verdict.partition(". ")
-    if report.drift and report.mode is Mode.NORMAL:
-        detail = wording.ONLY_DRIFT
-    return [
-        f"{paint(f'{head}.', 'bold', 'green')} {paint(remainder, 'bold')}",
-        _wrap_paragraph(detail, width),
-        placements,
+def _render_legend(plan: Plan, paint: Painter) -> list[str]:
+    actions = {change.action for change in plan.changes} - {Action.NO_OP}
+    lines = [
+        f"{render_symbol(wording.SYMBOLS[action], paint)}{text}" for action, text in wording.LEGEND if action in actions
     ]
+    return ["\n".join(["Resource actions are indicated with the following symbols:", *lines])] if lines else []
 
 
-_VERDICT_COLOURS: Final = {"always": "green", "sometimes": "yellow", "never": "red"}
+def _render_verdict(view: PlanView, paint: Painter, width: int) -> list[str]:
+    """Render the `Plan:` or `No changes.` line, then the placements."""
+    plan = view.plan
+    counts = _render_summaries(view, width, paint)
+    placements = render_placement_text(view, width, paint) if counts else []
+    placements += [_wrap_paragraph(describe_scale_in(plan), width)] if view.placed_vms or counts else []
+    if view.stanzas or plan.has_changes:
+        lines = [_render_plan_line(plan, paint)] if view.stanzas else []
+        return ["\n".join([*lines, *counts]), *placements]
+    title, comparison = _render_no_changes(plan, width, paint)
+    if view.drift_stanzas and plan.mode is Mode.NORMAL:
+        comparison = _wrap_paragraph(wording.ONLY_DRIFT, width)
+    return [title, comparison, "\n".join(counts), *placements]
 
 
-def _render_separation(verdicts: Sequence[SeparationVerdict], paint: Painter, width: int) -> str:
-    """Render `nexus_separation_rule.x (machine): holds always, in the plan and in 100 samples` per
-    rule.
-    """
-    if not verdicts:
-        return ""
-    lines = [paint("Separation rules:", "bold")]
-    for verdict in verdicts:
-        result = paint(f"holds {verdict.satisfied}", _VERDICT_COLOURS[verdict.satisfied])
-        rule = f"{verdict.address} ({verdict.scope}, {verdict.enforcement})"
-        lines += wrap_line(f"  {rule}: {result}{_describe_scope(verdict)}", 4, width)
-    return "\n".join(lines)
-
-
-def _describe_scope(verdict: SeparationVerdict) -> str:
-    if verdict.satisfied == "always":
-        return f", in the plan and in {verdict.sample_count:,} samples" if verdict.sample_count else ", in the plan"
-    runs = f", in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples" if verdict.sample_count else ""
-    violation_count = len(verdict.violations)
-    return f"{runs}; {violation_count} {select_form(violation_count, verdict.scope)} shared"
-
-
-def _render_output_changes(report: Report, paint: Painter, width: int) -> list[str]:
-    if not report.outputs or report.is_errored:
+def _describe_certainty(view: PlanView, width: int) -> list[str]:
+    """Return a sentence about the certainty of all VMs."""
+    plan, tables = view.plan, view.plan.placement_tables
+    if not view.placed_vms:
         return []
-    lines = [f"{paint('Changes to Outputs:', 'bold')}", *render_outputs(report.outputs, paint)]
-    parts = ["\n".join(lines)]
-    if not report.stanzas:
-        parts.append(_wrap_paragraph(wording.ONLY_OUTPUTS, width))
-    return parts
+    if is_fully_decided(tables):
+        return ["  Decided by nexusform and sent to the sites."]
+    if not plan.samples:
+        return ["  Predicted. Confidence not computed: no samples."]
+    racks, machines = sum(table.racks_certain for table in tables), sum(table.machines_certain for table in tables)
+    text = f"Predicted. Confidence over {plan.samples} samples: rack counts exact for {racks:,} of "
+    text += f"{view.placed_vms:,}, machines for {machines:,} of {view.placed_vms:,}."
+    text += f" NUMA cells: {describe_samples(plan.numa_sampling)}" if plan.numa_sampling is not None else ""
+    return ["\n".join(f"  {line}" for line in wrap_lines(text, width - 2))]
+
+
+def _render_full_outputs(view: PlanView, paint: Painter, width: int) -> list[str]:
+    if not view.outputs or view.plan.is_failed:
+        return []
+    lines = [paint("Changes to Outputs:", "bold"), *render_outputs(view.outputs, paint)]
+    return ["\n".join(lines), *([] if view.stanzas else [_wrap_paragraph(wording.ONLY_OUTPUTS, width)])]
 
 
 def render_next_step(options: PlanTextOptions, paint: Painter) -> str:

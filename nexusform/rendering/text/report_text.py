@@ -1,13 +1,15 @@
-"""Report as terminal text."""
+"""Report as terminal text: a whole answer, or sections of a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics.levels import Impact
 from nexusform.rendering.notation.colours import (
+    PLAIN,
     Painter,
     compute_column_widths,
     count_columns,
@@ -16,7 +18,10 @@ from nexusform.rendering.notation.colours import (
     wrap_line,
     wrap_lines,
 )
-from nexusform.rendering.report.report_tree import Report, Section, Table
+from nexusform.rendering.report.decision_lines import DecisionLine
+from nexusform.rendering.report.report_tree import Item, ItemGroup, Report, Row, Section, Table, Text, get_plain_text
+from nexusform.rendering.text.labelled_text import render_labelled_text, truncate_lines
+from nexusform.rendering.text.stanza_text import render_symbol
 
 _INDENT = "  "
 _IMPACT_COLOURS = {Impact.NONE: "green", Impact.MOVES: "yellow", Impact.LOSES: "red"}
@@ -55,7 +60,7 @@ def _render_section(section: Section, paint: Painter, width: int) -> Iterable[st
     yield from (paint(line, *styles) for line in _wrap_text(section.title, width))
     inner_width = width - len(_INDENT)
     for line in section.lines:
-        yield from (f"{_INDENT}{text}" for text in _wrap_text(line, inner_width))
+        yield from (f"{_INDENT}{text}" for text in _wrap_text(get_plain_text(line), inner_width))
     yield from (f"{_INDENT}{escape_control_characters(command)}" for command in section.commands)
     if section.table is None:
         return
@@ -74,22 +79,45 @@ def _truncate_table(table: Table) -> Table:
     return replace(table, rows=(finding_rows or table.rows)[:MAX_DETAIL_ROWS])
 
 
-def render_table(table: Table, paint: Painter, width: int) -> list[str]:
-    """Render a table; if wider than `width`, each row as lines of `header: value`."""
-    headers = _escape_cells(table.headers)
-    rows = [_escape_cells(row.cells) for row in table.rows]
+def render_table(table: Table, paint: Painter, width: int, *, has_details: bool = True) -> list[str]:
+    """Render a table; if wider than `width`, each row as lines of `header: value`. The columns `details` are
+    optional.
+    """
+    hidden = frozenset() if has_details else table.details
+    columns = [column for column in range(len(table.headers)) if column not in hidden]
+    headers = _escape_cells(table.headers[column] for column in columns)
+    rows = [_escape_cells(row.cells[column] for column in columns) for row in table.rows]
+    figures = frozenset(number for number, column in enumerate(columns) if column in table.figures)
     widths = compute_column_widths([headers, *rows])
-    if sum(widths) + 2 * (len(widths) - 1) > width:
+    is_too_wide = sum(widths) + 2 * (len(widths) - 1) > width
+    if is_too_wide and table.details and has_details:
+        rows_with_notes = tuple(_move_details(table, row) for row in table.rows)
+        return render_table(replace(table, rows=rows_with_notes), paint, width, has_details=False)
+    if is_too_wide:
         return _render_records(table, headers, rows, paint, width)
-    lines = [paint(_render_row(headers, widths, table.figures), "bold")]
+    lines = [paint(_render_row(headers, widths, figures), "bold")]
+    previous = ""
     for row, cells in zip(table.rows, rows, strict=True):
-        line = _render_row(cells, widths, table.figures)
+        is_repeated = table.is_grouped and cells[0] == previous
+        previous = cells[0]
+        line = _render_row(["", *cells[1:]] if is_repeated else cells, widths, figures)
         lines.append(paint(line, "red") if row.is_finding else line)
+        lines += render_labelled_text("", escape_control_characters(row.note), widths[0] + 4, width) if row.note else []
     return lines
 
 
-def _escape_cells(cells: Iterable[str]) -> list[str]:
-    return [escape_control_characters(cell) for cell in cells]
+def _move_details(table: Table, row: Row) -> Row:
+    """Return a row with the columns `details` in its note."""
+    details = [
+        f"{table.headers[column]}: {get_plain_text(row.cells[column])}"
+        for column in sorted(table.details)
+        if column < len(row.cells)
+    ]
+    return replace(row, note="; ".join([*filter(None, [row.note]), ", ".join(details)]))
+
+
+def _escape_cells(cells: Iterable[Text]) -> list[str]:
+    return [escape_control_characters(get_plain_text(cell)) for cell in cells]
 
 
 def _render_row(cells: Sequence[str], widths: Sequence[int], figures: frozenset[int]) -> str:
@@ -106,6 +134,7 @@ def _render_records(
     for row, cells in zip(table.rows, rows, strict=True):
         lines.append(paint(cells[0] or "-", "red" if row.is_finding else "bold"))
         clauses = [f"{header}: {cell}" for header, cell in zip(headers[1:], cells[1:], strict=True) if cell]
+        clauses += [row.note] if row.note else []
         lines += [f"{_INDENT}{clause}" for clause in _join_clauses(clauses, width - len(_INDENT))]
     return lines
 
@@ -133,3 +162,116 @@ def _render_fact(text: str, width: int) -> Iterable[str]:
     first_line, *further_lines = _wrap_text(text, width - 4)
     yield f"{_INDENT}- {first_line}"
     yield from (f"{_INDENT}  {line}" for line in further_lines)
+
+
+# --- sections of a plan ------------------------------------------------------------------------
+
+_MAX_STEPS: Final = 12  # rows of a table without figures, such as steps
+_MAX_ITEMS: Final = 80
+_MAX_ITEM_LINES: Final = 4
+_SYMBOL_WIDTH: Final = 6  # columns of a symbol and the gaps around a label
+_MIN_TEXT_WIDTH: Final = 30  # columns for text next to a label; with fewer it is put below
+_URGENT_SYMBOLS: Final = ("-", "-/+", "+/-", ".")
+_DECISION_COLUMN: Final = 13  # column of the texts of the decision block
+
+
+def render_plan_section(
+    section: Section | None, width: int, paint: Painter, *, hint: str = "", has_details: bool = False
+) -> list[str]:
+    """Render a section of a plan as parts with a blank line between them. The `hint` is the flag that lists
+    all items.
+    """
+    if section is None:
+        return []
+    parts: list[str] = []
+    tables = section.all_tables
+    is_titled = bool(section.groups) or any(not table.caption for table in tables) or "rollouts" in section.name
+    lines = [paint(f"{section.title.removesuffix(':')}:", "bold")] if section.title and is_titled else []
+    for table in tables:
+        lines += _render_captioned_table(table, width, paint, has_details=has_details)
+        if table.caption and not is_titled:
+            parts.append("\n".join(lines))
+            lines = []
+    lines += render_items(section.groups, width, paint, hint)
+    if parts:
+        parts[-1] += "".join(f"\n  {line}" for line in map(get_plain_text, section.lines))
+    elif lines:
+        for line in map(get_plain_text, section.lines):
+            lines += wrap_line(f"{_INDENT}{escape_control_characters(line)}", 4, width)
+    else:
+        lines += wrap_paragraphs(map(get_plain_text, section.lines), width)
+    return [*parts, "\n".join(lines)] if lines else parts
+
+
+def wrap_paragraphs(texts: Iterable[str], width: int) -> Iterable[str]:
+    """Yield the wrapped lines of paragraphs with blank lines between them."""
+    for number, text in enumerate(texts):
+        yield from [""] if number else []
+        yield from _wrap_text(text, width)
+
+
+def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
+    """Render a table below its caption; steps are limited."""
+    lines = [paint(line, "bold") for line in _wrap_text(f"{table.caption}:", width)] if table.caption else []
+    hidden_count = 0 if table.figures or has_details else len(table.rows) - _MAX_STEPS
+    visible_table = replace(table, rows=table.rows[:_MAX_STEPS]) if hidden_count > 0 else table
+    rows = render_table(visible_table, paint, width - len(_INDENT), has_details=has_details)
+    lines += [f"{_INDENT}{line}" for line in rows]
+    return (
+        [*lines, f"{_INDENT}and {hidden_count:,} more; -report=markdown:PATH shows each."]
+        if hidden_count > 0
+        else lines
+    )
+
+
+def render_items(groups: Sequence[ItemGroup], width: int, paint: Painter, hint: str = "") -> list[str]:
+    """Render a line per item under the names of their groups, with the texts in one column. With very many,
+    destroyed objects come first and the remaining ones are counted.
+    """
+    items = [item for group in groups for item in group.items]
+    visible = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS) if len(items) > _MAX_ITEMS else items
+    visible_ids = set(map(id, visible[:_MAX_ITEMS]))
+    label_widths = [count_columns(escape_control_characters(item.label)) for item in visible[:_MAX_ITEMS]]
+    fitting = [label_width for label_width in label_widths if label_width <= width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH]
+    column = max(fitting, default=0) + _SYMBOL_WIDTH
+    lines: list[str] = []
+    for group in groups:
+        group_items = [item for item in group.items if id(item) in visible_ids]
+        if group.name and group_items:
+            name, *further_lines = wrap_line(f"  {escape_control_characters(group.name)}:", 4, width)
+            lines += [f"  {paint(name[2:], 'bold')}", *(f"    {paint(text.strip(), 'bold')}" for text in further_lines)]
+        for item in group_items:
+            lines += _render_item(item, column, width, paint)
+    hidden_count = sum(item.count for item in items if id(item) not in visible_ids)
+    return [*lines, f"    and {hidden_count:,} more{hint}."] if hidden_count else lines
+
+
+def _render_item(item: Item, column: int, width: int, paint: Painter) -> list[str]:
+    """Render an item as `  + nexus_rack.rack["1".."8"]      rack1..8: 16 machines each, bom-1.7.3`."""
+    name = escape_control_characters(item.label)
+    label = f"{render_symbol(item.symbol, paint)}{paint(name, 'bold') if item.is_strong else name}"
+    text = escape_control_characters(get_plain_text(item.text))
+    return truncate_lines(render_labelled_text(label, text, column, width), _MAX_ITEM_LINES, width)
+
+
+def render_notes(section: Section | None, width: int, paint: Painter) -> list[str]:
+    """Render a line per note, with the headings in a column."""
+    notes = section.notes if section is not None else ()
+    heading_width = max((count_columns(heading) for heading, _ in notes), default=0)
+    lines: list[str] = []
+    for heading, sentence in notes:
+        label = paint(f"{escape_control_characters(heading)}:", "bold")
+        lines += render_labelled_text(label, escape_control_characters(sentence), heading_width + 2, width, gap=1)
+    return lines
+
+
+def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter = PLAIN) -> list[str]:
+    """Render the decision block; further texts of a line are below the first."""
+    lines: list[str] = []
+    for line in decision:
+        label = f"{line.label} " if line.texts[0].startswith("(") else f"{line.label}: "
+        for text in map(escape_control_characters, line.texts):
+            column = max(_DECISION_COLUMN, count_columns(label))
+            lines += render_labelled_text(paint(label.rstrip(), "bold"), text, column, width, gap=1)
+            label = ""
+    return lines

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import select_form
-from nexusform.placement_kinds.kinds import MAPS
 from nexusform.plans.plan import Change, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters, fill_to_width
 from nexusform.rendering.notation.hcl_text import SENSITIVE, format_attribute_name, format_scalar, quote_string
 from nexusform.rendering.report.difference_tree import REPLACED, Difference, NodeKind, measure_name
-from nexusform.rendering.report.plan_report import Report, Stanza
-from nexusform.rendering.report.wording import SYMBOLS, format_headline, format_headline_address
-from nexusform.schemas.block_schema import get_order_attribute
+from nexusform.rendering.report.stanzas import Stanza
+from nexusform.rendering.report.wording import format_headline, format_headline_address
 
-_SYMBOL_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "<=": "cyan", ".": "red"}
+_SYMBOL_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "<=": "cyan", ".": "red", "=": "grey"}
 _BLANK: Final = "    "
 
 _NOTES: Final = {
@@ -223,13 +221,6 @@ class _DifferenceRenderer:
         return "\n".join([f"<<-EOT{replacement_note}", *lines, end])
 
 
-class ChangeGroup(Struct, frozen=True):
-    """One change shown in full, and the addresses of similar changes."""
-
-    change: Change
-    other_addresses: tuple[str, ...]
-
-
 class StanzaGroup(Struct, frozen=True):
     """One rendered stanza, and the addresses of stanzas that differ in their own names only."""
 
@@ -237,50 +228,11 @@ class StanzaGroup(Struct, frozen=True):
     other_addresses: tuple[str, ...]
 
 
-def pair_stanzas(plan: Plan, report: Report) -> list[tuple[Change, Stanza | None]]:
+def pair_stanzas(plan: Plan, stanzas: Iterable[Stanza]) -> list[tuple[Change, Stanza | None]]:
     """Return every change with its stanza, or None without one."""
-    stanzas = {(stanza.address, stanza.headline): stanza for stanza in report.stanzas}
+    by_headline = {(stanza.address, stanza.headline): stanza for stanza in stanzas}
     keys = [(format_headline_address(change), format_headline(change)) for change in plan.changes]
-    return [(change, stanzas.get(key)) for change, key in zip(plan.changes, keys, strict=True)]
-
-
-def select_compared_attributes(side: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the attributes of an object for a list of changes. Placements and the order of labelled blocks
-    are omitted.
-    """
-    orders = {get_order_attribute(name) for name in side}
-    omitted = orders | MAPS.keys()
-    return {name: plain for name, plain in side.items() if name not in omitted}
-
-
-def group_changes(plan: Plan) -> list[ChangeGroup]:
-    """Group similar changes in plan order of the first of each group. Created and deleted objects are similar
-    by type, others if the same parts change in the same way.
-    """
-    groups: dict[tuple[Any, ...], list[Change]] = {}
-    for change in plan.changes:
-        if SYMBOLS[change.action]:
-            groups.setdefault(_build_group_key(change), []).append(change)
-    return [_build_group(first_change, other_changes) for first_change, *other_changes in groups.values()]
-
-
-def _build_group(change: Change, other_changes: Iterable[Change]) -> ChangeGroup:
-    return ChangeGroup(change, tuple(str(other_change.address) for other_change in other_changes))
-
-
-def _build_group_key(change: Change) -> tuple[Any, ...]:
-    """Return the common properties of the changes of one group."""
-    kind = (change.action, format_headline(change), change.address.type)
-    if change.before is None or change.after is None:
-        return kind
-    before, after = select_compared_attributes(change.before), select_compared_attributes(change.after)
-    own_names = _list_own_names(change)
-    parts = []
-    for name in sorted({**before, **after}):
-        old, new = before.get(name), after.get(name)
-        if old != new:
-            parts.append((name, _mask_names(repr(old), own_names), _mask_names(repr(new), own_names)))
-    return (*kind, tuple(parts))
+    return [(change, by_headline.get(key)) for change, key in zip(plan.changes, keys, strict=True)]
 
 
 def group_stanzas(pairs: Iterable[tuple[Change, Stanza | None]]) -> list[StanzaGroup]:

@@ -9,7 +9,7 @@ from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_
 from nexusform.rendering.notation.hcl_text import Marks, render_hcl_value
 from nexusform.rendering.report.body_difference import compare_objects
 from nexusform.rendering.report.difference_tree import DifferenceOptions
-from nexusform.rendering.report.plan_report import create_schema_lookup, format_block_header
+from nexusform.rendering.report.stanzas import create_schema_lookup, format_block_header
 from nexusform.rendering.text.stanza_text import render_body_lines
 from nexusform.resources.address import Address, compute_address_order
 from nexusform.schemas.block_schema import BlockSchema

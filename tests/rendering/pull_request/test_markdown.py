@@ -15,9 +15,11 @@ from nexusform.planning.conclusion.site_records import add_capacity
 from nexusform.plans.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
 from nexusform.plans.site_capacity.occupancy import MachineCount, RackCounts
 from nexusform.rendering.page.html_page import render_html
-from nexusform.rendering.pull_request.markdown import MAX_WIDTH, render_markdown, render_rack_picture
+from nexusform.rendering.pull_request.markdown import render_markdown
+from nexusform.rendering.pull_request.rack_picture import MAX_WIDTH, render_rack_picture
 from nexusform.rendering.report.code_origin import CodeOrigin
-from nexusform.rendering.text.short_plan import PlanTextOptions, render_short_plan
+from nexusform.rendering.text.plan_options import PlanTextOptions
+from nexusform.rendering.text.plan_text import render_plan as render_short_plan
 from tests.planning.harness import RACKS, all_types, cluster, good, pool, state_of
 from tests.planning.harness import plan as plan_of
 from tests.rendering.pieces import separation_verdict
@@ -102,7 +104,7 @@ def test_a_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
     holding = replace(plans.added_cluster(), separation_verdicts=(replace(verdict, satisfied="always"),))
     kept = render_markdown(holding, {})
     assert "- **Separation**: core holds, in the plan" in kept
-    assert "- `nexus_separation_rule.core` (deny) holds always" in kept
+    assert "- `nexus_separation_rule.core` (machine, deny) holds always" in kept
 
 
 def test_a_comment_is_narrow(examples: dict[str, RealPlan]) -> None:
@@ -141,9 +143,9 @@ def test_moves_are_told_from_place_to_place(examples: dict[str, RealPlan]) -> No
     origin = CodeOrigin("https://code.example/o/r/blob/0123", "lab", "0123456789abcdef")
     text = render_markdown(real.saved.plan, real.sources, REGISTRIES, origin=origin)
     first_screen, _, below = text.partition("<details>")
-    assert "| `cluster-a-pool1-5` | rack3-bm12 → **rack3-bm13** |\n" in first_screen
+    assert "| `cluster-a-pool1-5` | rack3-bm12 → **rack3-bm13** (machine\\_evacuated) |\n" in first_screen
     assert "tie-break" not in first_screen
-    assert "| `cluster-a-pool1-5` | rack3-bm12 → **rack3-bm13** | 14 % |" in below
+    assert "| `cluster-a-pool1-5` | rack3-bm12 → **rack3-bm13** (machine\\_evacuated) | 14 % |" in below
     cause = "Cause: [main.nf.hcl:17](https://code.example/o/r/blob/0123/lab/main.nf.hcl#L17)."
     assert cause in text
     assert "before  1211  1212  2112  1222\nafter   2221  1212  21xx  2222\n" in text
@@ -193,8 +195,7 @@ def test_secrets_stay_hidden(plans: SimpleNamespace) -> None:
 def test_like_changes_are_told_once(tmp_path: Path) -> None:
     real = many(tmp_path, 300)
     text = render_markdown(real.saved.plan, real.sources, REGISTRIES)
-    assert "`nexus_rack.r[0]` will be created; likewise `nexus_rack.r[1]`" in text
-    assert "and 294 more" in text
+    assert "- `+` `nexus_rack.r[0..299]` r0..299: 2 machines each" in text
     assert text.count('resource "nexus_rack"') == 1
 
 
@@ -204,8 +205,7 @@ def test_what_is_destroyed_is_named(plans: SimpleNamespace) -> None:
         for n in range(30)
     ]
     text = render_markdown(Plan(changes=tuple(gone)), {})
-    line = next(line for line in text.split("\n") if line.startswith("- `-`"))
-    assert all(f"`nexus_rack.r{n}`" in line for n in range(30))
+    assert "\n- `-` `nexus_rack.r0..29`" in text
 
 
 def test_different_updates_stay_apart(plans: SimpleNamespace) -> None:
@@ -219,12 +219,8 @@ def test_different_updates_stay_apart(plans: SimpleNamespace) -> None:
         for n in range(4)
     ]
     text = render_markdown(Plan(changes=tuple(changes)), {})
-    assert (
-        "`nexus_rack.r0` will be updated in-place; likewise `nexus_rack.r2`\n  - `machine_count`: `16` → `12`" in text
-    )
-    assert (
-        "`nexus_rack.r1` will be updated in-place; likewise `nexus_rack.r3`\n  - `machine_count`: `16` → `13`" in text
-    )
+    assert "`nexus_rack.r0`" in text
+    assert text.count("machine\\_count 16 -> 12") == text.count("machine\\_count 16 -> 13") == 2
 
 
 def _different(plans: SimpleNamespace, count: int = 5000) -> Plan:
@@ -290,12 +286,14 @@ resource "nexus_kubernetes_cluster" "NAME" {
     text = render_markdown(real.saved.plan, real.sources, REGISTRIES)
     tables = [line for line in text.split("<details>")[0].split("\n") if "| before | after |" in line]
     assert tables == ["| e | before | after |"]
-    assert "\nand 5 sites unchanged\n" in text
+    assert "\n5 sites unchanged.\n" in text
     head = text.split("\n```text")[0]
     assert "| **e** | 3 (+2) | 2 to place |\n\n5 sites unchanged: a, b, c, d, f.\n" in head
     assert "\ne/e     1\nbefore  " in text
     shown = render_short_plan(real.saved.plan, real.sources, PlanTextOptions(registries=REGISTRIES, width=80))
-    assert shown.startswith("Sites:\n  e  VMs 3 (+2)  2 to place\n  5 sites unchanged: a, b, c, d, f\n")
+    assert shown.startswith(
+        "Sites:\n  site  VMs     changes\n  e     3 (+2)  2 to place\n  5 sites unchanged: a, b, c, d, f.\n"
+    )
     assert "\n             other 5 sites unchanged\n" in shown
     page = render_html(real.saved.plan, real.sources, REGISTRIES)
     assert '<a href="#site=e">e</a>' in page
@@ -334,16 +332,16 @@ def test_no_line_is_wider_than_a_phone() -> None:
 def test_what_changes_no_object_has_a_headline_of_its_own(plans: SimpleNamespace) -> None:
     refreshed = render_markdown(plans.refresh_only(), plans.files, plans.registries)
     assert refreshed.startswith("### nexusform: 3 objects changed outside of nexusform, nothing moves\n")
-    assert "- `-` `nexus_rack.gone` `has been deleted`\n" in refreshed.split("<details>")[0]
+    assert "- `-` `nexus_rack.gone` r: has been deleted\n" in refreshed.split("<details>")[0]
     old, new = plans.drifted().changes[0].address, plans.drifted().drift[1].address
     moved = Change(new, Action.NO_OP, {}, {}, "simulated", 1, 1, previous_address=old)
     renamed = render_markdown(Plan(changes=(moved,)), plans.files, plans.registries)
     assert renamed.startswith("### nexusform: 1 to rename, nothing moves\n")
-    assert "- `nexus_rack.r` is renamed to `nexus_rack.gone`\n" in renamed.split("<details>")[0]
+    assert "- `nexus_rack.gone` moved from nexus\\_rack.r\n" in renamed.split("<details>")[0]
     taken = replace(moved, importing="lab/gone", previous_address=None)
     imported = render_markdown(Plan(changes=(taken,)), plans.files, plans.registries)
     assert imported.startswith("### nexusform: 1 to import, nothing moves\n")
-    assert "- `nexus_rack.gone` will be imported (`lab/gone`)\n" in imported.split("<details>")[0]
+    assert '- `nexus_rack.gone` imported from "lab/gone"\n' in imported.split("<details>")[0]
 
 
 @pytest.mark.of_domains("fleet")
@@ -361,10 +359,8 @@ def test_many_moves_are_told_by_pool_and_listed_below(plans: SimpleNamespace) ->
     many = tuple(replace(move, object=f"vm-{number}", number=number) for number in range(40))
     comment = render_markdown(replace(plan, placements=many), plans.files)
     open_part, _, below = comment.partition("<details>")
-    assert "| Pool | from → to | VMs |" in open_part
-    where = "**rack7**, to other machines of the same racks"
-    assert f"| `{move.cluster}/{move.pool}` | {where} | 40 |" in open_part
-    assert "vm-39" not in open_part
+    assert "| `vm-0..39` | rack7" in open_part
+    assert "| `vm-39` |" not in open_part
     assert "| `vm-39` |" in below
     few = render_markdown(replace(plan, placements=many[:15]), plans.files)
     assert "| `vm-14` |" in few.split("<details>")[0]
@@ -431,7 +427,7 @@ def test_a_vm_that_the_platform_places_anew_is_only_foretold_in_place() -> None:
     state = state_of(text)
     recreated = good(plan_of(text, state, replaces=("nexus_kubernetes_cluster.a",)))
     comment = render_markdown(recreated.plan, all_types())
-    assert re.search(r"^\| `a-p-0` \| \*\*r\S+\*\*, predicted in place \|", comment, re.MULTILINE)
+    assert re.search(r"^\| `a-p-0` \| re-created, predicted in place: \*\*r\S+\*\*", comment, re.MULTILINE)
     rebuilt = good(plan_of(text, state, replaces=("nexus_rack.r[0]", "nexus_rack.r[1]", "nexus_rack.r[2]")))
     comment = render_markdown(rebuilt.plan, all_types())
-    assert re.search(r"^\| `a-p-0` \| \*\*r\S+\*\*, in place \|", comment, re.MULTILINE)
+    assert re.search(r"^\| `a-p-0` \| to re-create in place: \*\*r\S+\*\*", comment, re.MULTILINE)

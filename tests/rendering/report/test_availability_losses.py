@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nexusform.rendering.report.availability_losses import find_availability_losses
-from nexusform.rendering.report.overview import build_headline
-from nexusform.rendering.report.plan_report import build_report
-from tests.planning.harness import RACKS, all_types, cluster, good, plan, pool, state_of
+from nexusform.rendering.report.plan_verdict import build_headline
+from tests.planning.harness import RACKS, cluster, good, plan, pool, state_of
 
 OLD, NEW = 'kubernetes_version = "1.29.4"', 'kubernetes_version = "1.30.1"'
 PAIRS = 'upgrade_settings {\n max_surge = "2"\n}'
@@ -98,10 +97,10 @@ def test_whoever_finds_no_other_node_is_not_said_to_move() -> None:
 @pytest.mark.of_domains("fleet")
 def test_the_title_of_an_upgrade_names_what_else_is_lost() -> None:
     upgraded = good(plan(text(NEW, shop(3)), state_of(text(OLD, shop(3))))).plan
-    assert build_headline(upgraded, build_report(upgraded, all_types())) == "a is upgraded to 1.30.1"
+    assert build_headline(upgraded) == "a is upgraded to 1.30.1"
     lost = text(NEW, shop(2)).replace('pool = "p"', 'pool = "other"')
     plan_with_loss = good(plan(lost, state_of(text(OLD, shop(2))))).plan
-    title = build_headline(plan_with_loss, build_report(plan_with_loss, all_types()))
+    title = build_headline(plan_with_loss)
     assert title == "a is upgraded to 1.30.1, 2 pods lose their nodes"
 
 

@@ -10,7 +10,8 @@ from nexusform.planning.conclusion.site_records import add_capacity
 from nexusform.plans.plan import Plan
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.markdown import render_markdown
-from nexusform.rendering.text.short_plan import PlanTextOptions, render_short_plan
+from nexusform.rendering.text.plan_options import PlanTextOptions
+from nexusform.rendering.text.plan_text import render_plan as render_short_plan
 from tests.planning.harness import all_types, good, plan
 
 SITE = """
@@ -55,7 +56,7 @@ def equal_sites() -> Plan:
 def test_the_terminal_has_one_row_for_equal_sites(equal_sites: Plan) -> None:
     text = render_text(equal_sites)
     assert len(text.splitlines()) < 30
-    assert "  site01..40  VMs 3 (+3) each  3 to place\n" in text
+    assert "  site01..40  3 (+3) each  3 to place\n" in text
     assert "  + nexus_rack.site01..40[0,1]" in text
     assert "VM placement on site01..40, each" in text
     assert re.search(r"^Capacity:    site01\.\.40: each \d+ x NC_G12_56_v1 \(", text, re.MULTILINE)
@@ -63,8 +64,8 @@ def test_the_terminal_has_one_row_for_equal_sites(equal_sites: Plan) -> None:
 
 def test_a_different_site_has_its_own_rows() -> None:
     text = render_text(make_plan(last_count=1))
-    assert "  site01..39  VMs 3 (+3) each  3 to place\n" in text
-    assert "  site40      VMs 1 (+1)       1 to place\n" in text
+    assert "  site01..39  3 (+3) each  3 to place\n" in text
+    assert "  site40      1 (+1)       1 to place\n" in text
     assert "VM placement on site01..39, each" in text
     assert "VM placement on site40" in text
 
@@ -80,11 +81,12 @@ def test_the_comment_is_not_cut(equal_sites: Plan) -> None:
     assert "Cut to stay" not in comment
     assert len(comment) < 10_000
     assert "| **site01..40** | 3 (+3) each | 3 to place |\n" in comment
-    assert "| site01..40 (each) | before | after |\n" in comment
+    assert "| site01..40, each | before | after |\n" in comment
 
 
 def test_the_capacity_table_of_the_page_has_few_columns(equal_sites: Plan) -> None:
     page = render_html(equal_sites, {}, all_types())
-    table = page.partition("Capacity before and after on site01..40 (each)</caption>")[2].partition("</table>")[0]
+    table = page.partition("Capacity before and after</caption>")[2].partition("</table>")[0]
+    assert "site01..40, each" in table
     assert table.count('<th scope="col"') == 3
     assert "-report=html" not in page

@@ -20,7 +20,7 @@ from nexusform.rendering.report.placement_rows import (
     get_departure_verb,
     get_line_verb,
 )
-from nexusform.rendering.text.placement_text import render_placement_counts
+from nexusform.rendering.text.plan_text import render_placement_counts
 from nexusform.scheduling.racks.vms import Placement
 
 

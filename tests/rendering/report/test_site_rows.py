@@ -5,8 +5,8 @@ from __future__ import annotations
 from nexusform.planning.conclusion.site_records import add_capacity
 from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.rendering.report.site_rows import SiteRow, describe_other_sites
+from nexusform.rendering.text.plan_options import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan
-from nexusform.rendering.text.short_plan import PlanTextOptions
 from tests.planning.harness import all_types, good, plan, state_of
 
 SITES = """
@@ -52,5 +52,5 @@ def test_sites_that_stay_are_folded_within_the_width_and_by_their_room() -> None
     _, _, rooms = render_markdown(made, {}, all_types()).partition("Spare capacity of every site")
     rooms = rooms.partition("</details>")[0]
     assert rooms.count("spare capacity for ") == 2
-    assert "location-3:" in rooms
-    assert "location-1,2,4..9 (unchanged):" in rooms
+    assert "| location-3: spare capacity" in rooms
+    assert "| location-1,2,4..9: spare capacity" in rooms

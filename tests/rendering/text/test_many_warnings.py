@@ -56,7 +56,7 @@ def test_comment_and_page_tell_the_first_few_too(
     said, comment, page = capsys.readouterr().out, Path("plan.md").read_text(), Path("plan.html").read_text()
     name = "fleet_cluster_resource_placement.p[0..39]"
     assert f"  {name}:\n  + m  -> Bound (placement_created)\n" in said
-    assert f"- `{name}` picks **m** (placement\\_created)\n" in comment
+    assert f"- `+` `{name}`: `m` → **Bound** (placement\\_created)\n" in comment
     told, _, rest = comment.partition("- 37 more empty-resource-selection: placement-3..39\n")
     assert told.count("**Warning** empty-resource-selection") == 3
     assert rest

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from nexusform.plans.plan import Action, Drift, Mode, OutputChange, PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.text.plan_options import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan
-from nexusform.rendering.text.short_plan import PlanTextOptions
 from nexusform.schemas.value_types import DYNAMIC
 
 Golden = Callable[[str, str], None]

@@ -20,7 +20,7 @@ from nexusform.placement_kinds.kinds import format_location_text
 from nexusform.plans.impact.effects import Effect, compute_effect, describe_state, format_verb
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_parts
-from nexusform.rendering.page.page_parts import build_section, build_table
+from nexusform.rendering.page.page_elements import build_section, build_table
 from nexusform.rendering.report.folding import fold_instances, format_instances
 
 _SIGNS: Final = {

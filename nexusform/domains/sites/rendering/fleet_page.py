@@ -12,7 +12,7 @@ from nexusform.domains.sites.rendering.fleet_summary import build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import SiteStatus
 from nexusform.rendering.notation.markup import Markup, build_element, build_svg_element
-from nexusform.rendering.page.page_parts import build_section
+from nexusform.rendering.page.page_elements import build_section
 from nexusform.rendering.page.report_page import render_report_page
 
 _SQUARE_SIZE: Final = 14  # of a square, including the gap

@@ -13,7 +13,7 @@ from nexusform.plans.impact.effects import Effect, count_effects, format_verb
 from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.report.object_rows import build_object_folds
-from nexusform.rendering.report.plan_report import create_schema_lookup
+from nexusform.rendering.report.stanzas import create_schema_lookup
 
 SITE_PLACEHOLDER: Final = "SITE"  # placeholder for the site's name
 _SYMBOLS: Final = {Action.CREATE: "+", Action.DELETE: "-"}

@@ -20,7 +20,7 @@ from nexusform.plans.impact.effects import LOSS_EFFECTS, count_effects
 from nexusform.plans.plan import Plan
 from nexusform.rendering.report.availability_losses import find_availability_losses, find_weakened_rules
 from nexusform.rendering.report.entries import Finding, collect_findings
-from nexusform.rendering.report.overview import compute_impact
+from nexusform.rendering.report.plan_verdict import compute_impact
 from nexusform.workflow.runs.run import Run
 
 LOCKED: Final = "state-lock-error"
@@ -42,7 +42,7 @@ def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[
         status=SiteStatus.PLANNED if plan.has_changes else SiteStatus.UNCHANGED,
         digest=compute_plan_digest(plan),
         rows=build_site_rows(plan, site.name, run.project.registries),
-        impact=compute_impact(plan, counts),
+        impact=compute_impact(plan),
         disruptions=tuple(item for item in counts if item.effect in LOSS_EFFECTS),
         availability_losses=(*find_weakened_rules(plan), *find_availability_losses(plan)),
         redundancy_lost=find_lost_redundancy(plan),

@@ -84,8 +84,8 @@ def _build_run_report(run: RunResult, details: str = "") -> RunReport:
 
 
 def _render_details(run: RunResult, sources: Mapping[str, SourceFile], screen: Screen) -> str:
+    from nexusform.rendering.text.plan_options import PlanTextOptions
     from nexusform.rendering.text.plan_text import render_plan
-    from nexusform.rendering.text.short_plan import PlanTextOptions
     from nexusform.rendering.text.state_text import render_state
     from nexusform.resource_types.registry import build_registries
 

@@ -24,7 +24,7 @@ from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation,
 from nexusform.domains.whatif.rendering.fleet_simulation_report import select_placements
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.notation.markup import Part, build_element
-from nexusform.rendering.page.page_parts import build_section
+from nexusform.rendering.page.page_elements import build_section
 from nexusform.rendering.page.report_page import render_report_page
 from nexusform.rendering.report.report_tree import Report
 

@@ -1,37 +1,23 @@
-"""Format-neutral report of a plan; renderers draw it and compute nothing."""
+"""Stanzas of a plan: the change of each object, with its header and its difference."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, select_form
 from nexusform.interfaces.plugins import Registries
 from nexusform.json_data.plain_data import Path
 from nexusform.placement_kinds.kinds import KINDS, MAPS, get_order
 from nexusform.plans.impact.effects import compute_effect, describe_state
-from nexusform.plans.plan import (
-    Action,
-    Change,
-    Drift,
-    Mode,
-    NumaSampling,
-    OutputChange,
-    PlacementAction,
-    PlacementTable,
-    Plan,
-    SeparationVerdict,
-    is_fully_decided,
-)
+from nexusform.plans.plan import Action, Change, Drift, Mode, OutputChange, PlacementAction, Plan
 from nexusform.rendering.notation.hcl_text import Marks
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body_difference import compare_objects
-from nexusform.rendering.report.conditions import describe_conditions
 from nexusform.rendering.report.difference_tree import (
     ABSENT,
     CHANGED,
@@ -40,21 +26,9 @@ from nexusform.rendering.report.difference_tree import (
     DifferenceOptions,
     compare_values,
 )
-from nexusform.rendering.report.entries import Finding, collect_findings
-from nexusform.rendering.report.placement_rows import (
-    OUTCOMES,
-    Detail,
-    PlacementGroup,
-    PlacementSummary,
-    build_placement_groups,
-    build_summaries,
-    describe_outcome,
-)
+from nexusform.rendering.report.placement_rows import OUTCOMES, Detail, describe_outcome
 from nexusform.resources.address import Address
 from nexusform.schemas.block_schema import BlockSchema
-
-if TYPE_CHECKING:  # few plans have rollouts
-    from nexusform.rendering.report.rollout_rows import RolloutTable
 
 # Machines follow from the arguments of a rack, so they are listed only if they change.
 _MACHINES: Final = "machines"
@@ -79,41 +53,6 @@ class Stanza(Struct, frozen=True):
     body: Difference
 
 
-class Report(Struct, frozen=True):
-    """All data for rendering a plan. `verdict` is the `Plan:` line or the `No changes.` sentence;
-    `comparison` then describes the comparison. `is_rejected` means that the plan may not be applied.
-    `summaries` starts with the total. `tables` are those of changed pools (all of them with the detail
-    `all`). `is_decided` means that no placed VM is predicted.
-    """
-
-    mode: Mode
-    is_errored: bool
-    is_rejected: bool
-    has_changes: bool
-    verdict: str
-    actions: frozenset[Action]
-    stanzas: tuple[Stanza, ...]
-    drift: tuple[Stanza, ...]
-    outputs: tuple[Difference, ...]
-    summaries: tuple[PlacementSummary, ...]
-    groups: tuple[PlacementGroup, ...]
-    tables: tuple[PlacementTable, ...]
-    samples: int
-    numa_sampling: NumaSampling | None
-    placed_vms: int
-    racks_certain: int
-    machines_certain: int
-    is_decided: bool
-    has_folded_lines: bool
-    diagnostics: tuple[Diagnostic, ...]
-    findings: tuple[Finding, ...] = ()
-    comparison: str = ""
-    conditions: tuple[str, ...] = ()
-    separations: tuple[SeparationVerdict, ...] = ()
-    rollouts: tuple[RolloutTable, ...] = ()
-    provider_titles: tuple[str, ...] = ()
-
-
 def create_schema_lookup(registries: Registries) -> SchemaLookup:
     """Return a function that finds the schema of an address."""
 
@@ -125,47 +64,23 @@ def create_schema_lookup(registries: Registries) -> SchemaLookup:
     return find_schema
 
 
-def build_report(plan: Plan, registries: Registries, detail: Detail = Detail.CHANGED) -> Report:
-    """Build the report of a plan. Linear in the size of the changes."""
+def build_stanzas(plan: Plan, registries: Registries, detail: Detail = Detail.CHANGED) -> tuple[Stanza, ...]:
+    """Build the stanzas of all reported changes. Linear in the size of the changes."""
     find_schema = create_schema_lookup(registries)
     placement_counts = _count_placements(plan)
-    placements_follow = detail is not Detail.NONE
     stanzas = []
-    for change in plan.changes:
-        if is_reported(change):
-            counts = placement_counts.get(change.address, _NO_PLACEMENTS)
-            stanza = _build_stanza(change, find_schema, counts, placements_follow=placements_follow)
-            is_rejected = str(change.address) in plan.rejected
-            stanzas.append(replace(stanza, headline=f"{stanza.headline} (rejected)") if is_rejected else stanza)
-    groups = build_placement_groups(plan, detail)
-    return Report(
-        provider_titles=plan.provider_titles,
-        mode=plan.mode,
-        is_errored=plan.is_failed,
-        is_rejected=plan.is_rejected,
-        has_changes=plan.has_changes,
-        verdict=wording.format_plan_line(plan) if plan.has_changes else wording.describe_no_changes(plan)[0],
-        comparison=wording.describe_no_changes(plan)[1],
-        conditions=describe_conditions(plan),
-        actions=frozenset(change.action for change in plan.changes) - {Action.NO_OP},
-        stanzas=tuple(stanzas),
-        drift=tuple(_build_drift_stanza(drift, find_schema) for drift in select_drift(plan)),
-        outputs=tuple(compare_output(output) for output in plan.outputs if output.action is not Action.NO_OP),
-        summaries=build_summaries(plan),
-        groups=groups,
-        tables=tuple(group.table for group in groups if group.table is not None),
-        samples=plan.samples,
-        numa_sampling=plan.numa_sampling,
-        placed_vms=sum(table.placed for table in plan.placement_tables) if placements_follow else 0,
-        racks_certain=sum(table.racks_certain for table in plan.placement_tables),
-        machines_certain=sum(table.machines_certain for table in plan.placement_tables),
-        is_decided=is_fully_decided(plan.placement_tables),
-        has_folded_lines=any(line.count > 1 for group in groups for line in group.lines),
-        diagnostics=plan.diagnostics,
-        findings=collect_findings(plan),
-        separations=plan.separation_verdicts,
-        rollouts=build_rollouts(plan) if placements_follow else (),
-    )
+    for change in filter(is_reported, plan.changes):
+        counts = placement_counts.get(change.address, _NO_PLACEMENTS)
+        stanza = _build_stanza(change, find_schema, counts, placements_follow=detail is not Detail.NONE)
+        is_rejected = str(change.address) in plan.rejected
+        stanzas.append(replace(stanza, headline=f"{stanza.headline} (rejected)") if is_rejected else stanza)
+    return tuple(stanzas)
+
+
+def build_drift_stanzas(plan: Plan, registries: Registries) -> tuple[Stanza, ...]:
+    """Build the stanzas of changes made outside of nexusform."""
+    find_schema = create_schema_lookup(registries)
+    return tuple(_build_drift_stanza(drift, find_schema) for drift in select_drift(plan))
 
 
 def select_drift(plan: Plan) -> tuple[Drift, ...]:
@@ -368,12 +283,3 @@ def _format_machines(before: _Side, after: _Side) -> dict[str, str]:
 def _get_map(side: _Side, name: str) -> dict[str, Any]:
     plain = (side or {}).get(name)
     return plain if plain.__class__ is dict else {}
-
-
-def build_rollouts(plan: Plan) -> tuple[RolloutTable, ...]:
-    """Return the rollouts of a plan as tables, in plan order."""
-    if not plan.rollouts:
-        return ()
-    from nexusform.rendering.report.rollout_rows import build_rollout_tables
-
-    return build_rollout_tables(plan)

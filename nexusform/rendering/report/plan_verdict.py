@@ -1,128 +1,46 @@
-"""Overview of a plan for reviewers: verdict, moves, certainty, inventory age and site capacity. The Markdown
-report and the HTML page start with it.
-"""
+"""Verdict of a plan: headline, rejection, impact, and age of its inventory."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from msgspec import Struct
-
 from nexusform.diagnostics.levels import Impact, Level
 from nexusform.diagnostics.phrases import format_count, format_list, select_form
-from nexusform.placement_kinds.kinds import get_order
 from nexusform.plans.impact.effects import (
     LOSS_EFFECTS,
     REMOVAL_EFFECTS,
     Effect,
-    EffectCount,
     count_effects,
     count_objects,
     format_effect_clauses,
     select_rows_outside_upgrades,
 )
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, list_broken_limits
-from nexusform.plans.plan import Action, Mode, PlacementAction, Plan, SeparationVerdict, SeparationViolation
+from nexusform.plans.plan import Mode, Plan, SeparationViolation
 from nexusform.rendering.report.availability_losses import (
     describe_lost_vms,
     find_availability_losses,
     find_weakened_rules,
 )
-from nexusform.rendering.report.capacity_table import (
-    CapacityRow,
-    build_capacity_rows,
-    build_other_rows,
-    fold_equal_sites,
-)
 from nexusform.rendering.report.decision_lines import format_title, is_denying, list_reasons, select_own_errors
-from nexusform.rendering.report.entries import Finding, collect_findings
-from nexusform.rendering.report.plan_report import Report
+from nexusform.rendering.report.entries import Finding
 from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 from nexusform.rendering.report.wording import count_changes
 
-_MAX_NAMES: Final = 3
 
-
-class ResourceCount(Struct, frozen=True):
-    """Numbers of objects of a type that the plan adds, changes and destroys. Replaced objects count as added
-    and destroyed.
-    """
-
-    type: str
-    add: int
-    change: int
-    destroy: int
-
-
-class TriggerCount(Struct, frozen=True):
-    """Number of placements with a kind, an action and a trigger."""
-
-    kind: str
-    action: PlacementAction
-    trigger: str
-    count: int
-
-
-class Overview(Struct, frozen=True):
-    """The first lines of a report. `rejection` lists the rules that block applying, or "". `checks` are results
-    of samples, separation rules and conditions. `risks` are the summaries of the `warning_count` warnings,
-    `finding_counts` the numbers of findings by level. `impact` is the level of impact. `inventory` is "" if
-    unknown; `has_stale_inventory` means that the inventory should be read again.
-    """
-
-    headline: str
-    rejection: str
-    checks: tuple[str, ...]
-    sites: tuple[str, ...]
-    capacity: tuple[CapacityRow, ...]
-    inventory: str
-    has_stale_inventory: bool
-    impact: Impact
-    warning_count: int
-    finding_counts: tuple[str, ...]
-    risks: tuple[str, ...]
-    resources: tuple[ResourceCount, ...]
-    triggers: tuple[TriggerCount, ...]
-
-
-def build_overview(plan: Plan, report: Report) -> Overview:
-    """Build the overview of a plan."""
-    findings = collect_findings(plan)
-    capacity = (*build_capacity_rows(plan.capacity), *build_other_rows(plan.capacity, plan.other_capacity))
-    sites, folded_capacity = fold_equal_sites(plan.capacity, capacity)
-    return Overview(
-        headline=build_headline(plan, report),
-        rejection=describe_rejection(plan),
-        checks=_collect_checks(plan),
-        sites=sites,
-        capacity=folded_capacity,
-        inventory=describe_inventory(plan),
-        has_stale_inventory=has_stale_inventory(plan),
-        impact=compute_impact(plan, report.summaries[0].effects),
-        warning_count=sum(finding.level is Level.WARNING and not finding.is_preexisting for finding in findings),
-        finding_counts=tuple(count_findings(findings)),
-        risks=_list_risks(findings),
-        resources=_count_resources(plan),
-        triggers=_count_triggers(plan),
-    )
-
-
-# --- verdict -----------------------------------------------------------------------------------
-
-
-def build_headline(plan: Plan, report: Report) -> str:
+def build_headline(plan: Plan) -> str:
     """Return `1 to add, nothing moves`; if objects move, only the moves and destroyed objects: `3 VMs are
     re-created on other machines`.
     """
-    if report.is_errored:
+    if plan.is_failed:
         return _describe_failure(plan)
-    if not report.has_changes:
+    if not plan.has_changes:
         is_empty = any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics)
         return "nothing to predict" if is_empty else "no changes"
-    counts = report.summaries[0].effects
+    counts = count_effects(plan.placements)
     waiting = format_effect_clauses(counts, [Effect.WAITING])
     moving = format_effect_clauses(counts, LOSS_EFFECTS)
     if plan.upgrades:
@@ -173,13 +91,6 @@ def _describe_failure(plan: Plan) -> str:
     return f"planning failed: {reasons[0]}{suffix}" if reasons else "planning failed"
 
 
-_RULE_RESULTS: Final = {
-    "always": "holds in every outcome",
-    "sometimes": "does not hold in every outcome",
-    "never": "does not hold",
-}
-
-
 def format_violation(violation: SeparationViolation) -> str:
     """Format a violation of a separation rule: `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`."""
     locations = (("machine", violation.machine), ("rack", violation.rack), ("site", violation.site_id))
@@ -187,23 +98,6 @@ def format_violation(violation: SeparationViolation) -> str:
     trigger_note = f" ({violation.trigger})" if violation.trigger else ""
     joined_note = f"; joined by {violation.violating_member}{trigger_note}" if violation.violating_member else ""
     return f"{location}: {', '.join(violation.members)}{joined_note}"
-
-
-def _collect_checks(plan: Plan) -> tuple[str, ...]:
-    """Return the results of samples of unknown NUMA cells, separation rules and conditions."""
-    reasons = list(_describe_samples(plan))
-    reasons += [_describe_separation(verdict) for verdict in plan.separation_verdicts]
-    counts = count_conditions(plan)
-    if any(check.status != "pass" for check in plan.checks):
-        reasons += [f"{format_count(count, 'condition')} {verb}" for count, verb in counts]
-    return tuple(reasons)
-
-
-def _describe_samples(plan: Plan) -> Iterator[str]:
-    sampling = plan.numa_sampling
-    if sampling is not None and not plan.errored and sampling.fitting_count < sampling.sample_count:
-        fitting = f"{sampling.fitting_count:,} of {sampling.sample_count:,}"
-        yield f"everything fits in {fitting} samples of unknown NUMA cells"
 
 
 def count_conditions(plan: Plan) -> list[tuple[int, str]]:
@@ -219,11 +113,6 @@ _CONDITION_VERBS: Final = {
     "error": ("cannot be evaluated", "cannot be evaluated"),
     "unknown": ("is not known yet", "are not known yet"),
 }
-
-
-def _describe_separation(verdict: SeparationVerdict) -> str:
-    enforcement_note = "" if verdict.satisfied == "always" else ", warned only"
-    return f"separation {verdict.address} {_RULE_RESULTS.get(verdict.satisfied, verdict.satisfied)}{enforcement_note}"
 
 
 # --- age and risks -----------------------------------------------------------------------------
@@ -267,13 +156,6 @@ def format_age(seconds: float) -> str:
     return f"{hours} h" if hours < 48 else f"{days} days"
 
 
-def _list_risks(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """Return the summaries of new warnings."""
-    warnings = (finding for finding in findings if finding.level is Level.WARNING and not finding.is_preexisting)
-    counts = Counter(finding.diagnostic.summary for finding in warnings)
-    return tuple(f"{text} ({count:,} times)" if count > 1 else text for text, count in counts.items())
-
-
 def count_findings(findings: Sequence[Finding]) -> list[str]:
     """Count findings by level: `2 errors`, `1 warning`, `1 piece of advice`, `3 not caused by this plan`."""
     existing = sum(finding.is_preexisting for finding in findings)
@@ -288,8 +170,9 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
     return [*texts, f"{existing:,} not caused by this plan"] if existing else texts
 
 
-def compute_impact(plan: Plan, counts: Sequence[EffectCount]) -> Impact:
-    """Compute the impact of a plan; `counts` are the effects of all placements."""
+def compute_impact(plan: Plan) -> Impact:
+    """Compute the impact of a plan."""
+    counts = count_effects(plan.placements)
     if plan.is_rejected or count_objects(counts, Effect.LOST, Effect.UNPLACED, *REMOVAL_EFFECTS) > 0:
         return Impact.LOSES
     if any(find_availability_losses(plan)) or any(find_weakened_rules(plan)):
@@ -302,37 +185,3 @@ def compute_impact(plan: Plan, counts: Sequence[EffectCount]) -> Impact:
         or any(check.status in ("fail", "error") for check in plan.checks)
     )
     return Impact.MOVES if has_risk else Impact.NONE
-
-
-# --- counts ------------------------------------------------------------------------------------
-
-_ADDING_ACTIONS: Final = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
-_DESTROYING_ACTIONS: Final = (Action.DELETE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
-
-
-def _count_resources(plan: Plan) -> tuple[ResourceCount, ...]:
-    """Count added, changed and destroyed objects by type; types without any are omitted."""
-    counts: dict[str, Counter[str]] = {}
-    for change in plan.changes:
-        count = counts.setdefault(change.address.type, Counter())
-        count["add"] += change.action in _ADDING_ACTIONS
-        count["change"] += change.action is Action.UPDATE
-        count["destroy"] += change.action in _DESTROYING_ACTIONS
-    return tuple(
-        ResourceCount(kind, count["add"], count["change"], count["destroy"])
-        for kind, count in sorted(counts.items())
-        if any(count.values())
-    )
-
-
-def _count_triggers(plan: Plan) -> tuple[TriggerCount, ...]:
-    counts = Counter((row.kind, row.action, row.trigger) for row in plan.placements if row.trigger)
-    triggers = [TriggerCount(*key, count) for key, count in counts.items()]
-    return tuple(sorted(triggers, key=_get_trigger_order))
-
-
-_ACTIONS: Final = tuple(PlacementAction)
-
-
-def _get_trigger_order(trigger: TriggerCount) -> tuple[int, int, str]:
-    return get_order(trigger.kind), _ACTIONS.index(trigger.action), trigger.trigger

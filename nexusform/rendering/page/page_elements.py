@@ -1,0 +1,173 @@
+"""Elements of pages: sections, tables, differences and findings with their source lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.levels import Level
+from nexusform.diagnostics.source import SourceFile
+from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_parts
+from nexusform.rendering.report.entries import Finding, limit_per_id
+from nexusform.rendering.report.folding import format_instances
+from nexusform.rendering.text.diagnostic_text import extract_snippet
+from nexusform.rendering.text.stanza_text import mark_text_lines
+
+
+def build_section(identifier: str, title: str, *parts: Part, **attributes: Any) -> Markup:
+    """Build a titled section."""
+    heading = build_element("h2", title, id=f"{identifier}-title")
+    return build_element("section", heading, *parts, id=identifier, aria_labelledby=f"{identifier}-title", **attributes)
+
+
+_MAX_ROWS: Final = 20  # rows
+_HIDDEN_HEADER: Final = build_element("span", "note", class_="unseen")
+_MAX_HEADER_LENGTH: Final = 40  # letters of all headers that fit on a phone
+_MAX_COLUMNS: Final = 5  # columns that fit on a phone, at most two of them with text
+
+
+def build_table(
+    caption: str, headers: Sequence[str], rows: Iterable[Sequence[Part]], figures: int = 0, *, is_firm: bool = False
+) -> Markup:
+    """Build a table with a caption; the last `figures` columns are numbers. With `is_firm` every cell stays
+    on one line.
+    """
+    columns = frozenset(range(len(headers) - figures, len(headers)))
+    head = build_element("caption", caption, class_="quiet")
+    lines = [build_row(headers, cells, columns) for cells in rows]
+    return build_framed_table(caption, headers, lines, columns, head, is_firm=is_firm)
+
+
+def build_framed_table(
+    title: str,
+    headers: Sequence[str],
+    rows: Sequence[Markup],
+    figures: AbstractSet[int],
+    caption: Part = None,
+    *,
+    is_firm: bool = False,
+) -> Markup:
+    """Build a table in a scrollable box. On a phone each row of a wide table becomes a few lines. A table of
+    many rows is at most one screen high.
+    """
+    is_wide = (
+        len(headers) > _MAX_COLUMNS or len(headers) - len(figures) > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
+    )
+    kinds = {
+        "scroll": True,
+        "firm": is_firm,
+        "stack": is_wide,
+        "grid": len(figures) > _MAX_COLUMNS,
+        "tall": len(rows) > _MAX_ROWS,
+    }
+    header_cells = [
+        build_element("th", head or _HIDDEN_HEADER, scope="col", class_=_get_cell_class(column, figures))
+        for column, head in enumerate(headers)
+    ]
+    table_element = build_element(
+        "table", caption, build_element("thead", build_element("tr", header_cells)), build_element("tbody", rows)
+    )
+    return build_element(
+        "div",
+        table_element,
+        class_=" ".join(kind for kind, is_active in kinds.items() if is_active),
+        tabindex="0",
+        role="region",
+        aria_label=title,
+    )
+
+
+def build_row(
+    headers: Sequence[str], cells: Sequence[Part], figures: AbstractSet[int], kind: str | None = None
+) -> Markup:
+    """Build a row with its first cell as header. `data-head` is the column name for cells shown as lines."""
+    row_head, *other_cells = cells
+    data_cells = [
+        build_element("td", cell, class_=_get_cell_class(column, figures), data_head=headers[column] or None)
+        for column, cell in enumerate(other_cells, start=1)
+    ]
+    return build_element("tr", build_element("th", row_head, scope="row"), data_cells, class_=kind)
+
+
+def _get_cell_class(column: int, figures: AbstractSet[int]) -> str | None:
+    """Return the class of a cell: "n" for figures."""
+    return "n" if column in figures else None
+
+
+def render_diff(text: str, label: str) -> Markup:
+    """Render lines coloured by their sign."""
+    spans = []
+    for line, is_text in mark_text_lines(text):
+        sign = "" if is_text else line.lstrip()[:1]
+        kind = {"+": "added", "-": "removed", "~": "changed"}.get(sign)
+        spans.append(build_element("span", f"{line}\n", class_=kind) if kind else join_parts(f"{line}\n"))
+    return build_element("pre", spans, class_="diff", tabindex="0", role="group", aria_label=label)
+
+
+def build_findings(findings: Sequence[Finding], sources: Mapping[str, SourceFile]) -> list[Markup]:
+    """Build every finding with its source lines; of very many of one kind only the first."""
+    errors = [finding for finding in findings if finding.level is Level.ERROR]
+    listed_findings, remaining_findings = limit_per_id(
+        finding for finding in findings if finding.level is not Level.ERROR
+    )
+    articles = [_build_finding(finding, sources) for finding in (*errors, *listed_findings)]
+    return [*articles, *map(_build_remaining_findings, remaining_findings.values())]
+
+
+def _build_remaining_findings(findings: Sequence[Finding]) -> Markup:
+    """Build a folded list of the subjects of further findings of one kind."""
+    diagnostic = findings[0].diagnostic
+    summary = f"{_LEVEL_TAGS[findings[0].level]} {diagnostic.summary}: {len(findings):,} more"
+    names = format_instances((finding.diagnostic.address for finding in findings), len(findings))
+    hint = ["Details: ", build_element("code", "nexusform plan -details"), "."]
+    name_list = build_element("p", build_element("code", build_breakable_name(names))) if names else None
+    return build_element(
+        "details", build_element("summary", summary), name_list, build_element("p", hint), class_="reasons"
+    )
+
+
+_LEVEL_TAGS: Final = {Level.ERROR: "Error", Level.WARNING: "Warning", Level.ADVICE: "Advice", Level.NOTE: "Note"}
+
+
+def _build_finding(finding: Finding, sources: Mapping[str, SourceFile]) -> Markup:
+    """Build one finding: title, location, source lines and detail."""
+    diagnostic = finding.diagnostic
+    subject = diagnostic.subject
+    line = f"{subject.filename}:{subject.start.line}" if subject else ""
+    location = " \N{MIDDLE DOT} ".join(text for text in (diagnostic.address, line) if text)
+    existing_note = ", not caused by this plan" if finding.is_preexisting else ""
+    tag = build_element("span", f"{_LEVEL_TAGS[finding.level]}{existing_note}", class_="tag")
+    return build_element(
+        "article",
+        build_element("h3", tag, " ", diagnostic.summary),
+        build_element("p", build_element("code", build_breakable_name(location)), class_="quiet") if location else None,
+        _build_source_lines(diagnostic, sources),
+        [build_element("p", split_code(text)) for text in diagnostic.detail.split("\n") if text.strip()],
+        class_=f"finding {finding.level.value}",
+    )
+
+
+_CODE: Final = re.compile(r"`([^`]+)`")
+
+
+def split_code(text: str) -> list[Part]:
+    """Split a sentence and mark text in backticks as code."""
+    # Splitting by a group gives the matches at odd positions.
+    parts = _CODE.split(text)
+    return [build_element("code", part) if number % 2 else part for number, part in enumerate(parts)]
+
+
+def _build_source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> Part:
+    """Build numbered source lines with the subject highlighted."""
+    snippet = extract_snippet(diagnostic, sources)
+    if snippet is None:
+        return None
+    lines: list[Markup] = []
+    for number, (before, highlight, after) in enumerate(snippet.split_lines(), start=snippet.start_line):
+        margin = build_element("span", f"{number:>4} ", class_="line-number")
+        mark = build_element("mark", highlight) if highlight else None
+        lines.append(join_parts(margin, before, mark, after, "\n"))
+    return build_element("pre", lines, class_="source", tabindex="0", role="group", aria_label="Source lines")

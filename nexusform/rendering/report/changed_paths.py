@@ -1,0 +1,99 @@
+"""Changed paths inside a nested argument. deepdiff is slow, so it is imported here only and used for arguments
+known to differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics.phrases import select_form
+from nexusform.json_data.plain_data import Path
+from nexusform.rendering.notation.hcl_text import (
+    KNOWN_AFTER_APPLY,
+    SENSITIVE,
+    format_attribute_name,
+    format_scalar,
+    quote_string,
+)
+from nexusform.values.value import UNKNOWN
+
+_ABSENT: Final = object()
+_MAX_VALUE_LENGTH: Final = 60
+
+
+def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[str]:
+    """Return clauses such as `labels.team "a" -> "b"` or `zones[1] removed`, by path. `marks` is a trie of
+    sensitive paths.
+    """
+    from deepdiff import DeepDiff
+    from deepdiff.helper import notpresent
+
+    tree = DeepDiff(old, new, view="tree", ignore_numeric_type_changes=True, threshold_to_diff_deeper=0)
+    parts: list[tuple[Path, Any, Any]] = []
+    for levels in tree.values():
+        for level in levels:
+            old_part = _ABSENT if level.t1 is notpresent else level.t1
+            new_part = _ABSENT if level.t2 is notpresent else level.t2
+            parts.append(((name, *level.path(output_format="list")), old_part, new_part))
+    return [_describe_part(*part, is_hidden=_is_marked(part[0], marks)) for part in sorted(parts, key=_get_order)]
+
+
+def _get_order(part: tuple[Path, Any, Any]) -> list[tuple[bool, str]]:
+    """Return the sort key of a path: indexes by number before keys by text."""
+    return [(isinstance(step, str), step if isinstance(step, str) else f"{step:09}") for step in part[0]]
+
+
+def _is_marked(path: Path, marks: Any) -> bool:
+    """Return whether a mark at the path, above it or below it hides the value."""
+    node = marks
+    for step in path:
+        if node.__class__ is not dict:
+            return node is True
+        node = node.get(step)
+    return node is not None
+
+
+def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
+    """Return the change of a part: added, removed, or old and new value."""
+    text = format_path(path)
+    if is_hidden:
+        return f"{text} {SENSITIVE}"
+    if old is _ABSENT:
+        return f"{text} = {_format_value(new)}"
+    return f"{text} removed" if new is _ABSENT else f"{text} {_format_value(old)} -> {_format_value(new)}"
+
+
+def _format_value(plain: Any) -> str:
+    """Format a value on one line, truncated if long; containers as their size."""
+    if plain is UNKNOWN:
+        return KNOWN_AFTER_APPLY
+    if plain.__class__ is dict:
+        return _format_mapping(plain)
+    if plain.__class__ is list:
+        return f"[{len(plain):,} {select_form(len(plain), 'element')}]" if plain else "[]"
+    text = format_scalar(plain)
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 4]}..."
+
+
+def _format_mapping(plain: Mapping[str, Any]) -> str:
+    """Format a mapping with short values, else its size."""
+    entries = {name: value for name, value in plain.items() if value is not None}
+    if not any(value.__class__ in (dict, list) for value in entries.values()):
+        text = f"{{{', '.join(f'{name} = {format_scalar(value)}' for name, value in entries.items())}}}"
+        if len(text) <= _MAX_VALUE_LENGTH:
+            return text
+    return f"{{{len(plain):,} {select_form(len(plain), 'attribute')}}}"
+
+
+def format_path(path: Path) -> str:
+    """Format a path as in a configuration: `labels.team`, `zones[0]`."""
+    text = str(path[0]) if path else ""
+    for step in path[1:]:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif format_attribute_name(step) == step and "-" not in step:
+            text += f".{step}"
+        else:
+            text += f"[{quote_string(step)}]"
+    return text

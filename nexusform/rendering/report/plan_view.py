@@ -1,0 +1,143 @@
+"""A plan with the rows of its report, each computed once on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from nexusform.diagnostics.source import SourceFile
+from nexusform.interfaces.plugins import Registries
+from nexusform.placement_kinds.kinds import format_location_briefly, format_location_text
+from nexusform.plans.plan import Action, Mode, Plan
+from nexusform.rendering.report.decision_lines import build_decision_lines
+from nexusform.rendering.report.difference_tree import Difference
+from nexusform.rendering.report.entries import Entries, Finding, build_entries, collect_findings
+from nexusform.rendering.report.object_rows import ObjectFold, build_drift_folds, build_object_folds
+from nexusform.rendering.report.placement_rows import (
+    Detail,
+    LocationFormatter,
+    PlacementGroup,
+    PlacementSummary,
+    build_placement_groups,
+    build_summaries,
+)
+from nexusform.rendering.report.plan_verdict import build_headline, compute_impact, describe_rejection
+from nexusform.rendering.report.report_tree import Report, Section
+from nexusform.rendering.report.site_rows import SiteRow, build_site_rows
+from nexusform.rendering.report.stanzas import (
+    SchemaLookup,
+    Stanza,
+    build_drift_stanzas,
+    build_stanzas,
+    compare_output,
+    create_schema_lookup,
+    select_drift,
+)
+
+_NO_REGISTRIES = Registries()
+_NO_SOURCES: Mapping[str, SourceFile] = {}
+
+
+class PlanView:
+    """The rows of a plan. `detail` is the flag -placements; `is_long` names NUMA cells and racks, too."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        sources: Mapping[str, SourceFile] = _NO_SOURCES,
+        registries: Registries = _NO_REGISTRIES,
+        detail: Detail = Detail.CHANGED,
+        *,
+        is_long: bool = False,
+    ) -> None:
+        self.plan = plan
+        self.sources = sources
+        self.registries = registries
+        self.detail = detail
+        self.is_long = is_long
+
+    @cached_property
+    def find_schema(self) -> SchemaLookup:
+        """The schema of each address."""
+        return create_schema_lookup(self.registries)
+
+    @cached_property
+    def objects(self) -> tuple[ObjectFold, ...]:
+        """The changed objects, similar ones together."""
+        return build_object_folds(self.plan, self.find_schema)
+
+    @cached_property
+    def stanzas(self) -> tuple[Stanza, ...]:
+        """The changed objects with their differences."""
+        return build_stanzas(self.plan, self.registries, self.detail)
+
+    @cached_property
+    def drift(self) -> tuple[ObjectFold, ...]:
+        """The objects changed outside of nexusform."""
+        return build_drift_folds(select_drift(self.plan), self.find_schema)
+
+    @cached_property
+    def drift_stanzas(self) -> tuple[Stanza, ...]:
+        """The objects changed outside of nexusform, with their differences."""
+        return build_drift_stanzas(self.plan, self.registries)
+
+    @cached_property
+    def outputs(self) -> tuple[Difference, ...]:
+        """The changed outputs."""
+        changed = (output for output in self.plan.outputs if output.action is not Action.NO_OP)
+        return tuple(map(compare_output, changed))
+
+    @cached_property
+    def groups(self) -> tuple[PlacementGroup, ...]:
+        """The changed placements by pool, placement or workload."""
+        return build_placement_groups(self.plan, self.detail, self.location_formatter)
+
+    @property
+    def location_formatter(self) -> LocationFormatter:
+        """The form of the location of a single object."""
+        return format_location_text if self.is_long else format_location_briefly
+
+    @property
+    def placed_vms(self) -> int:
+        """The number of VMs with a new location."""
+        tables = self.plan.placement_tables if self.detail is not Detail.NONE else ()
+        return sum(table.placed for table in tables)
+
+    @cached_property
+    def summaries(self) -> tuple[PlacementSummary, ...]:
+        """The numbers of placements."""
+        return build_summaries(self.plan)
+
+    @cached_property
+    def sites(self) -> tuple[SiteRow, ...]:
+        """The sites of a plan over several sites."""
+        return build_site_rows(self.plan)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """The diagnostics by level."""
+        return collect_findings(self.plan)
+
+    @cached_property
+    def entries(self) -> Entries:
+        """The warnings and advice in short form."""
+        return build_entries(self.plan)
+
+    @property
+    def is_refresh_only(self) -> bool:
+        """Whether the plan records drift only."""
+        return self.plan.mode is Mode.REFRESH_ONLY
+
+
+def build_plan_report(view: PlanView, sections: tuple[Section, ...]) -> Report:
+    """Build the report of a plan with these sections."""
+    plan = view.plan
+    return Report(
+        build_headline(plan),
+        describe_rejection(plan),
+        plan.is_rejected,
+        plan.provider_titles,
+        sections,
+        compute_impact(plan),
+        build_decision_lines(plan),
+    )

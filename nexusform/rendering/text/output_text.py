@@ -1,0 +1,63 @@
+"""Changes of outputs in the short plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.rendering.notation.colours import Painter, count_columns, fill_to_width
+from nexusform.rendering.notation.hcl_text import format_attribute_name
+from nexusform.rendering.report.difference_tree import Difference, NodeKind
+from nexusform.rendering.text.stanza_text import render_outputs, render_symbol
+
+_MAX_OUTPUTS: Final = 20
+_MAX_OUTPUT_LINES: Final = 3
+
+
+def render_short_outputs(outputs: Sequence[Difference], width: int, paint: Painter) -> list[str]:
+    """Render changes of outputs; long values become counts."""
+    visible_outputs = outputs[:_MAX_OUTPUTS]
+    name_width = max((count_columns(format_attribute_name(output.name)) for output in visible_outputs), default=0)
+    lines: list[str] = []
+    for output in visible_outputs:
+        value_lines = "\n".join(render_outputs([output], paint)).split("\n")
+        name = fill_to_width(format_attribute_name(output.name), name_width)
+        front = f"{render_symbol(output.symbol, paint)}{name} ="
+        if len(value_lines) > _MAX_OUTPUT_LINES or max(map(count_columns, value_lines)) > width:
+            lines.append(f"{front} {_summarize_value(output)}")
+        elif len(value_lines) == 1:
+            lines.append(f"{front}{value_lines[0].partition(' =')[2]}")
+        else:
+            lines += value_lines
+    if len(outputs) > len(visible_outputs):
+        lines.append(
+            f"    and {format_count(len(outputs) - len(visible_outputs), 'more output')}; -details shows each."
+        )
+    return lines
+
+
+def _summarize_value(output: Difference) -> str:
+    """Return a summary of a long value: `{5 keys}`, `[12 elements, 2 of them change]`, `{3 keys, 1 of them
+    new, 2 are gone}`. A deleted value shows its old content.
+    """
+    symbols = Counter(child.symbol for child in output.children)
+    total = symbols.total() + output.hidden
+    note = ""
+    if output.symbol == "~":
+        removed, added, changed = symbols["-"], symbols["+"], symbols.total() - symbols[""]
+        total -= removed
+        changed -= removed + added
+        note += f", {added} of them new" if added else ""
+        note += f", {changed} of them {select_form(changed, 'changes', 'change')}" if 0 < changed < total else ""
+        note += f", {removed} removed" if removed else ""
+    match output.kind:
+        case NodeKind.MAP | NodeKind.OBJECT:
+            return f"{{{format_count(total, 'key')}{note}}}"
+        case NodeKind.LIST | NodeKind.SET:
+            return f"[{format_count(total, 'element')}{note}]"
+        case NodeKind.TEXT:
+            return f"({format_count(total, 'line')}{note})"
+        case _:
+            return "(a long value)"

@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from nexusform.rendering.notation.hcl_text import build_trie
+from nexusform.rendering.report.changed_paths import describe_changed_paths
+from nexusform.values.value import UNKNOWN
+
+
+def test_paths_are_named_as_users_write_them() -> None:
+    before = {"np1": {"count": 3, "labels": {"a b": "x"}}, "np-2": {"count": 1}, "zones": ["1", "2"]}
+    after = {"np1": {"count": UNKNOWN, "labels": {}}, "np-2": {"count": 1}, "np3": {"count": 1}, "zones": ["1", "3"]}
+    assert describe_changed_paths("pools", before, after, None) == [
+        "pools.np1.count 3 -> (known after apply)",
+        'pools.np1.labels["a b"] removed',
+        "pools.np3 = {count = 1}",
+        'pools.zones[1] "2" -> "3"',
+    ]
+
+
+def test_secrets_are_hidden_at_above_and_below_their_path() -> None:
+    marks = build_trie([("a", "token"), ("a", "x", "inner")])
+    before, after = {"token": "s1", "other": 1}, {"token": "s3", "other": 2, "x": {"inner": "s"}}
+    assert describe_changed_paths("a", before, after, marks) == [
+        "a.other 1 -> 2",
+        "a.token (sensitive value)",
+        "a.x (sensitive value)",
+    ]
