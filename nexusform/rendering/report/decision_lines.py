@@ -64,7 +64,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
     lines = (
         DecisionLine("Partial plan", tuple(_describe_selection(plan))),
         DecisionLine("Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))),
-        DecisionLine("Risk", (*find_weakened_rules(plan), *find_availability_losses(plan))),
+        DecisionLine("Risk", (*find_weakened_rules(plan), *_find_further_losses(plan))),
         DecisionLine("Blocked", tuple(list_reasons(plan))),
         DecisionLine("Capacity", tuple(_describe_capacity(decision.capacity))),
         DecisionLine("Upgrades", tuple(_describe_upgrade_capacity(decision))),
@@ -73,6 +73,12 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         *_build_since_line(plan.since),
     )
     return tuple(line for line in lines if line.texts)
+
+
+def _find_further_losses(plan: Plan) -> Iterator[str]:
+    """Yield the losses without those of the line Impact."""
+    known = describe_lost_vms(plan)
+    yield from (loss for loss in find_availability_losses(plan) if loss not in known)
 
 
 def _build_failure_line(plan: Plan) -> DecisionLine:
