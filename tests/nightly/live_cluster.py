@@ -98,7 +98,7 @@ class LiveCluster:
             state = json.dumps(sorted(_describe(pod) for pod in pods))
             if state != last:
                 last, since = state, time.monotonic()
-            is_decided = pods and all(pod["spec"].get("nodeName") or _is_rejected(pod) for pod in pods)
+            is_decided = pods and all(map(_is_decided, pods))
             if time.monotonic() - since > (seconds if is_decided else 4 * seconds):
                 return pods
             time.sleep(0.05)
@@ -146,6 +146,13 @@ def _get_time() -> str:
 def _describe(pod: Body) -> str:
     ready = [item["status"] for item in pod["status"].get("conditions", []) if item["type"] == "Ready"]
     return f"{pod['metadata']['name']} {pod['spec'].get('nodeName')} {pod['metadata'].get('deletionTimestamp')} {ready}"
+
+
+def _is_decided(pod: Body) -> bool:
+    """Return whether a pod has a node or waits without one; evicted pods and their preemptors are neither."""
+    if pod["metadata"].get("deletionTimestamp"):
+        return False
+    return bool(pod["spec"].get("nodeName")) or (_is_rejected(pod) and not pod["status"].get("nominatedNodeName"))
 
 
 def _is_rejected(pod: Body) -> bool:

@@ -16,6 +16,8 @@ _HOPS: Final[Mapping[str, int]] = {"Pod": 0, "Deployment": 2}
 _START_TIME: Final = 100
 # Longest times of a hop and of the creation of one pod, likewise: a controller may be busy.
 _SLOWNESS: Final = (0.7, 2)
+# Every third sample mixes the pods of all workloads at random, as busy controllers do.
+_MIXED_SAMPLES: Final = 3
 
 
 def has_distinct_pods(workload: Workload) -> bool:
@@ -42,8 +44,13 @@ class ArrivalOrder(Struct, frozen=True):
 
     def select_next(self, counts: Mapping[str, int]) -> str:
         """Return the workload of the next pod by the numbers of arrived pods (-1 before the first step)."""
+        # The next pod of an ordered set waits until the one before runs.
+        ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
         if not self.sample:
-            return min(counts, key=self.ranks.index)
+            return min(ready_keys, key=self.ranks.index)
+        if self.sample % _MIXED_SAMPLES == 0:
+            step = sum(counts.values())
+            return min(ready_keys, key=lambda key: self._draw(f"{step}|{key}"))
         return min(counts, key=lambda key: self._compute_time(key, counts[key]))
 
     def _compute_time(self, key: str, count: int) -> float:

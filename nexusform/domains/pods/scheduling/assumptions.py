@@ -5,7 +5,7 @@ certain if it keeps its node under all of them; otherwise its first difference n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -16,16 +16,18 @@ from nexusform.domains.pods.scheduling.arrival_order import ArrivalOrder, count_
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
+from nexusform.domains.pods.scheduling.scheduler_versions import BALANCE_CHANGE
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodCondition, Strategy, Workload
 from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
 
 PodKey = tuple[str, int]
 ARRIVAL_ORDER: Final = "arrival order"
 TIES: Final = "ties"
+VERSION: Final = "the Kubernetes version"
 # Pods to place, over all repetitions: a limit of processor time.
 _MOST_PLACEMENTS: Final = 4_000
 _FEWEST_SAMPLES: Final = 8
-_MOST_SAMPLES: Final = 40
+_MOST_SAMPLES: Final = 60
 # Up to this number of nodes, samples show every frequent result of random choices.
 _MOST_SAMPLED_NODES: Final = 12
 _MOST_LATE_WORKLOADS: Final = 16
@@ -105,9 +107,21 @@ def find_doubts(scene: Scene, outcomes: Sequence[PodOutcome]) -> dict[PodKey, Do
                     doubts[key] = Doubt(name, f"{node or 'no node'} {condition}".strip())
             open_keys -= found.keys()
             ties -= found.keys()
-    if samples < _FEWEST_SAMPLES and len(scene.workloads) > 1:
-        doubts |= {key: Doubt(ARRIVAL_ORDER) for key in open_keys}
+    if samples < _FEWEST_SAMPLES:
+        doubts |= _list_unsampled(scene, placed_pods, open_keys)
     return doubts | dict.fromkeys(ties)
+
+
+def _list_unsampled(
+    scene: Scene, placed_pods: Iterable[PodOutcome], open_keys: Collection[PodKey]
+) -> Iterator[tuple[PodKey, Doubt]]:
+    """Yield the doubts about pods of plans too large for samples."""
+    has_choice = {_get_key(outcome) for outcome in placed_pods if (outcome.feasible_nodes or 0) > 1}
+    for key in open_keys:
+        if len(scene.workloads) > 1:
+            yield key, Doubt(ARRIVAL_ORDER)
+        elif not scene.cluster.version and key in has_choice:
+            yield key, Doubt(VERSION)
 
 
 def _has_other_doubt(outcome: PodOutcome) -> bool:
@@ -187,15 +201,16 @@ def _list_arrivals(scene: Scene, samples: int) -> Iterator[tuple[str, Scene]]:
         return
     keys = [workload.key for workload in scene.workloads]
     ranked = [keys, sorted(keys, key=count_hops)]
-    # The controller of any workload may be late.
-    ranked += [sorted(keys, key=key.__eq__) for key in keys[:_MOST_LATE_WORKLOADS] if count_hops(key)]
+    # The controller of any workload may be late, or faster than all others.
+    for key in keys[:_MOST_LATE_WORKLOADS]:
+        ranked += [sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)] if count_hops(key) else []
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
     for number in range(samples):
         seed = scene.seed + 1 + number
         if number < len(ranked):
             first, last = (key.rpartition("/")[2] for key in (ranked[number][0], ranked[number][-1]))
-            arrival = ArrivalOrder(ranks=tuple(ranked[number]))
-            condition = f"if {last} arrives last" if number > 1 else f"if {first} arrives first"
+            arrival = ArrivalOrder(ranks=tuple(ranked[number]), ordered_keys=ordered_keys)
+            condition = f"if {last} arrives last" if number % 2 and number > 1 else f"if {first} arrives first"
         else:
             arrival = ArrivalOrder(number, tuple(keys), ordered_keys, has_slow_victims=number % 4 > 1)
             condition = "if the pods arrive in another order"
@@ -273,6 +288,13 @@ def _list_times(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
         yield "in another order of start", replace(scene, existing_pods=reversed_pods)
 
 
+def _list_versions(scene: Scene, samples: int) -> Iterator[tuple[str, Scene]]:
+    """Yield the scene with a newer version, if the version is unknown."""
+    if not scene.cluster.version and samples >= _FEWEST_SAMPLES:
+        cluster = replace(scene.cluster, version=BALANCE_CHANGE)
+        yield f"from Kubernetes {'.'.join(map(str, BALANCE_CHANGE))} on", replace(scene, cluster=cluster)
+
+
 # In order: the first difference of a pod is reported.
 ASSUMPTIONS: Final[tuple[Assumption, ...]] = (
     Assumption("Pending pods of others", _list_waiting),
@@ -280,6 +302,7 @@ ASSUMPTIONS: Final[tuple[Assumption, ...]] = (
     Assumption("nodes that are not ready", _list_taints),
     Assumption("pods that are not ready", _list_conditions),
     Assumption("start times", _list_times),
+    Assumption(VERSION, _list_versions),
     Assumption(ARRIVAL_ORDER, _list_arrivals),
     Assumption(TIES, _list_seeds),
 )

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.rules import disks, inter_pod_affinity
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
@@ -38,6 +39,8 @@ TEMPLATE_CHANGED = "template_changed"
 WORKLOAD_REMOVED = "workload_removed"
 PREEMPTED = "preempted"
 NO_EXECUTE = "no_execute"
+# Start of the reason of an evicted pod.
+EVICTED = "evicted"
 
 
 class PodOutcome(Struct, frozen=True):
@@ -147,6 +150,32 @@ class Prediction(Struct, frozen=True):
     def list_outcomes(self, workload: str) -> tuple[PodOutcome, ...]:
         """Return the outcomes of one workload (key) by number, removed pods included."""
         return tuple(sorted((o for o in self.outcomes if o.workload == workload), key=lambda o: o.number))
+
+
+def mark_evicted(outcome: PodOutcome, preemptor: str, *, is_certain: bool) -> PodOutcome:
+    """Return the outcome of a placed pod after its eviction; it may be placed again later."""
+    return replace(
+        outcome,
+        node="",
+        feasible_nodes=0,
+        victims=(),
+        is_certain=outcome.is_certain and is_certain,
+        reason=f"{EVICTED} by {preemptor}.",
+    )
+
+
+def build_removal(pod: ExistingPod, trigger: str) -> PodOutcome:
+    """Return the outcome of an existing pod to remove."""
+    return PodOutcome(
+        workload=pod.workload,
+        number=pod.number,
+        name=pod.name,
+        action=REMOVE,
+        node="",
+        previous=pod.node,
+        trigger=trigger,
+        age=pod.age,
+    )
 
 
 def describe_condition(condition: PodCondition | None) -> str:

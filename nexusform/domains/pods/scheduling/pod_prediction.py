@@ -148,6 +148,7 @@ class Predictor:
         for pod in self.unmanaged_pods:
             if pod.node in self.nodes and not self._is_running(pod):
                 self._evict_unmanaged(pod, self._find_loss_trigger(pod))
+        self.session.has_random_ages = arrival is not None
         self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
         self._place_workloads(progress_list, arrival)
         self.session.remove_victims()
@@ -159,7 +160,7 @@ class Predictor:
             if all(outcome.node for outcome in progress.outcomes.values()):
                 self._remove_deferred(progress)
 
-        removed_outcomes = [_build_removal(pod, pod_outcomes.WORKLOAD_REMOVED) for pod in self.removed_pods]
+        removed_outcomes = [pod_outcomes.build_removal(pod, pod_outcomes.WORKLOAD_REMOVED) for pod in self.removed_pods]
         forecasts = {progress.workload.key: build_forecast(progress, self.nodes) for progress in progress_list}
         displaced_outcomes = self._collect_outcomes(self.displaced_workloads.values())
         kept_pods = [pod for pod in self.unmanaged_pods if (pod.workload, pod.number) not in self.displaced_pods]
@@ -172,7 +173,7 @@ class Predictor:
         removed_outcomes: list[PodOutcome] = []
         for progress in progress_list:
             outcomes += self._list_outcomes(progress)
-            removed_outcomes += [_build_removal(pod, trigger) for pod, trigger in progress.removals]
+            removed_outcomes += [pod_outcomes.build_removal(pod, trigger) for pod, trigger in progress.removals]
         return outcomes + removed_outcomes
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
@@ -383,7 +384,9 @@ class Predictor:
         outcome = progress.outcomes.get(pod.number)
         if outcome is not None and outcome.node == pod.node:
             # It was placed by this prediction, and is placed again.
-            progress.outcomes[pod.number] = replace(outcome, node="", feasible_nodes=0, victims=())
+            progress.outcomes[pod.number] = pod_outcomes.mark_evicted(
+                outcome, format_pod_name(*eviction.preemptor), is_certain=eviction.is_certain
+            )
             return
         pod_list = next((pods for pods in (progress.kept_pods, progress.outdated_pods) if pod in pods), None)
         if pod_list is None:
@@ -534,7 +537,10 @@ class Predictor:
         waiting_numbers = [
             number
             for number, outcome in progress.outcomes.items()
-            if outcome.is_pending or (outcome.is_failed and is_retried_after_failure)
+            if (
+                outcome.is_pending and (is_retried_after_failure or not outcome.reason.startswith(pod_outcomes.EVICTED))
+            )
+            or (outcome.is_failed and is_retried_after_failure)
         ]
         for number in sorted(waiting_numbers):
             pin = pod_by_number[number].required_node
@@ -584,16 +590,3 @@ class Predictor:
             return outcome
         is_certain, trigger = placement
         return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
-
-
-def _build_removal(pod: ExistingPod, trigger: str) -> PodOutcome:
-    return PodOutcome(
-        workload=pod.workload,
-        number=pod.number,
-        name=pod.name,
-        action=pod_outcomes.REMOVE,
-        node="",
-        previous=pod.node,
-        trigger=trigger,
-        age=pod.age,
-    )

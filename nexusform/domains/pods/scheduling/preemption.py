@@ -33,10 +33,13 @@ TieBreak = Callable[[Sequence[int]], int]
 
 
 class Eviction(Struct, frozen=True):
-    """Pod evicted for another one: `preemptor` is its workload and number."""
+    """Pod evicted for another one: `preemptor` is its workload and number. `is_certain`: no other pod may be evicted
+    instead.
+    """
 
     pod: ExistingPod
     preemptor: tuple[str, int]
+    is_certain: bool = True
 
 
 class Preemption(Struct, frozen=True):

@@ -19,6 +19,8 @@ from nexusform.kubernetes.matching import LabelSelector, is_selected
 Version = tuple[int, ...]
 # The newest version in this table; its source was read.
 NEWEST_KNOWN: Final = (1, 37)
+# From this version on, BalancedAllocation compares the balance of a node before and after the new pod.
+BALANCE_CHANGE: Final = (1, 36)
 
 
 _VERSION: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})")
@@ -33,7 +35,8 @@ def parse_version(text: str) -> tuple[int, ...]:
 class Quirk(Struct, frozen=True):
     """Deviation of the versions from `since` on, before `until` (None: all known ones). `is_affected`: new
     pods affected by it. `apply`: such a pod as read by these versions. `affects_scores_only`: it only affects
-    the choice among several nodes.
+    the choice among several nodes. `is_repeated`: the prediction is repeated with and without it where the version
+    is unknown.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Quirk(Struct, frozen=True):
     is_affected: Callable[[PodSpec], bool]
     apply: Callable[[PodSpec], PodSpec]
     affects_scores_only: bool = False
+    is_repeated: bool = False
 
     def is_in(self, version: Version) -> bool | None:
         """Return whether a version has the deviation; None if unknown."""
@@ -67,6 +71,8 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
     if spec.has_unknown_rules:
         return True
     for quirk in QUIRKS:
+        if quirk.is_repeated and not version:
+            continue
         is_relevant = feasible_nodes > 1 or not quirk.affects_scores_only
         if is_relevant and quirk.is_affected(spec) and quirk.is_in(version) is None:
             return True
@@ -83,6 +89,14 @@ def _apply_container_scores(spec: PodSpec) -> PodSpec:
         if spec.container_scored_requests is None
         else replace(spec, scored_requests=spec.container_scored_requests)
     )
+
+
+def _has_basic_requests(spec: PodSpec) -> bool:
+    return bool(spec.requests.cpu or spec.requests.memory)
+
+
+def _compare_balance(spec: PodSpec) -> PodSpec:
+    return replace(spec, compares_balance=True)
 
 
 def _has_negative_selector(term: PodTerm) -> bool:
@@ -119,4 +133,14 @@ QUIRKS: Final[tuple[Quirk, ...]] = (
     ),
     # A negative namespaceSelector of the new pod selects every namespace (kubernetes#141526).
     Quirk("negative_namespace_selectors", (1, 34), (1, 37), _has_negative_namespace_term, _apply_all_namespaces),
+    # BalancedAllocation compares the balance of a node before and after the new pod.
+    Quirk(
+        "balance_change",
+        BALANCE_CHANGE,
+        None,
+        _has_basic_requests,
+        _compare_balance,
+        affects_scores_only=True,
+        is_repeated=True,
+    ),
 )

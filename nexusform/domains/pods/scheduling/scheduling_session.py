@@ -6,6 +6,7 @@ could have affected it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -86,6 +87,7 @@ class SchedulingSession:
         self._nominated_groups: dict[int, list[PodGroup]] = {}
         # Evicted pods hold their capacity until `remove_victims`, and their preemptors wait for it.
         self.has_slow_victims = False
+        self.has_random_ages = False
         self._slow_evictions: list[tuple[Eviction, int]] = []
         self._nominations: dict[tuple[str, int], tuple[int, PodGroup]] = {}
         self._scheduler: SpecScheduler | None = None
@@ -171,7 +173,7 @@ class SchedulingSession:
             self._observer(workload, number, scheduler)
         if spec.gates:
             return build_gated_verdict(spec)
-        pod = ExistingPod(workload, number, "", spec, self.age)
+        pod = ExistingPod(workload, number, "", spec, self._draw_age(workload, number))
         if spec.node_name:
             return self._start_bound_pod(scheduler, pod)
         if nomination is not None and scheduler.find_rejection(nomination) is None:
@@ -189,6 +191,13 @@ class SchedulingSession:
                 for node in choice.tied_nodes:
                     self._uncertain_nodes |= 1 << node
         return self._name_doubt(self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice)
+
+    def _draw_age(self, workload: str, number: int) -> int:
+        """Return the age of a new pod; kubelets start pods in any order."""
+        if not self.has_random_ages:
+            return self.age
+        digest = blake2b(f"{self.seed}|{workload}|{number}".encode(), digest_size=1).digest()
+        return self.age + digest[0]
 
     def _name_doubt(self, verdict: Verdict, scheduler: SpecScheduler, choice: NodeChoice | None = None) -> Verdict:
         return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice))
@@ -335,7 +344,7 @@ class SchedulingSession:
             self._nominations[preemptor] = (choice.node, scheduler.group)
             for victim in choice.victims:
                 del self._pods_by_node[choice.node][_get_identity(victim)]  # evicted only once
-                self._slow_evictions.append((Eviction(victim, preemptor), choice.node))
+                self._slow_evictions.append((Eviction(victim, preemptor, is_certain), choice.node))
             self.cache.version += 1
             return Verdict("", is_certain, 0, "waits for the end of the pods evicted for it.")
         for victim in choice.victims:
@@ -349,7 +358,7 @@ class SchedulingSession:
                 self._register_pod(victim, choice.node)
             self.assign_cells()
             return _build_failed_verdict(name, rejection_text, is_certain, 0)
-        self.evictions += [Eviction(victim, preemptor) for victim in choice.victims]
+        self.evictions += [Eviction(victim, preemptor, is_certain) for victim in choice.victims]
         return Verdict(name, is_certain, 0, victims=choice.victims)
 
     def _release_nomination(self, workload: str, number: int) -> int | None:

@@ -232,7 +232,8 @@ class PodSpec(Struct, frozen=True):
     volume, each with its CSI driver. `claim_count` counts all its claims. `images` are those of its containers, one
     each. `missing_objects` are reasons why no node is checked. `container_scored_requests` are the scored requests
     of the containers alone, if the pod has requests of its own. `has_unknown_rules`: another scheduler, or
-    uncounted devices, also affect the decision.
+    uncounted devices, also affect the decision. `compares_balance`: BalancedAllocation also scores a node before
+    the pod.
     """
 
     namespace: str = "default"
@@ -268,6 +269,7 @@ class PodSpec(Struct, frozen=True):
     missing_objects: tuple[str, ...] = ()
     container_scored_requests: Requests | None = None
     has_unknown_rules: bool = False
+    compares_balance: bool = False
 
 
 class Strategy(StrEnum):

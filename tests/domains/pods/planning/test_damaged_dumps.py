@@ -1,0 +1,121 @@
+"""Ten dumps, each damaged in ten ways: no certain pod of a damaged dump has another node than in the whole one."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+
+from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
+from nexusform.planning.plan_request import DataOverride
+from tests.domains.pods.importers.cluster_objects import node, pod, printed
+from tests.domains.pods.planning.test_cluster_observation import OF_A
+from tests.domains.pods.planning.test_pods import deployment, manifest, workers
+from tests.planning.harness import RACKS, good, plan
+
+pytestmark = pytest.mark.of_domains("fleet")
+Body = dict[str, Any]
+Dump = list[Body]
+NOW, OLD = "2026-01-01T00:00:00Z", "2025-12-31T20:00:00Z"
+NAMES: Final = [f"a-np-{index}" for index in range(4)]
+
+
+def build_dump(seed: int) -> Dump:
+    """Four nodes with pods of others, a webhook, a quota, and an autoscaler in some dumps."""
+    draw = random.Random(seed)
+    dump: Dump = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}},
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10},
+    ]
+    for name, cpu in zip(NAMES, draw.sample(("4", "6", "7", "24"), 4), strict=True):
+        body = node(name, cpu)
+        body["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": NOW}]
+        dump.append(body)
+    for index in range(draw.randint(2, 6)):
+        labels = {"app": "old"}
+        dump.append(pod(f"old-{index}", draw.choice(NAMES), str(draw.choice((1, 2, 3))), labels=labels))
+    quota = {"hard": {"requests.cpu": str(draw.choice((40, 100)))}}
+    dump.append(
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "default"}, "spec": quota}
+    )
+    return dump
+
+
+def without(kind: str) -> Callable[[Dump, random.Random], Dump]:
+    return lambda dump, _: [body for body in dump if body["kind"] != kind]
+
+
+def make_old(dump: Dump, _: random.Random) -> Dump:
+    text = json.dumps(dump).replace(NOW, OLD)
+    result: Dump = json.loads(text)
+    return result
+
+
+def change_node(dump: Dump, draw: random.Random, condition: Mapping[str, str]) -> Dump:
+    damaged: Dump = json.loads(json.dumps(dump))
+    body = draw.choice([body for body in damaged if body["kind"] == "Node"])
+    body["status"]["conditions"][0].update(condition)
+    return damaged
+
+
+def list_twice(dump: Dump, draw: random.Random) -> Dump:
+    """Add an older copy of a node, with other resources."""
+    body = json.loads(json.dumps(draw.choice([body for body in dump if body["kind"] == "Node"])))
+    body["status"]["allocatable"] = {**body["status"]["allocatable"], "cpu": "1"}
+    return [*dump, body]
+
+
+def add_pod(dump: Dump, draw: random.Random, **fields: Any) -> Dump:
+    return [*dump, pod("new", fields.pop("on", draw.choice(NAMES)), "3", **fields)]
+
+
+# Kinds that the directory has no file for.
+UNREAD: Final[Mapping[str, list[str]]] = {
+    "unread quotas": ["ResourceQuota"],
+    "unread webhooks": ["MutatingWebhookConfiguration"],
+}
+DAMAGES: Final[Mapping[str, Callable[[Dump, random.Random], Dump]]] = {
+    "no pods": without("Pod"),
+    "old": make_old,
+    "unread quotas": without("ResourceQuota"),
+    "unread webhooks": lambda dump, _: dump,
+    "a node is not ready": lambda dump, draw: change_node(dump, draw, {"status": "Unknown"}),
+    "a node listed twice": list_twice,
+    "a terminating pod": lambda dump, draw: add_pod(dump, draw, terminating=True),
+    "a Pending pod": lambda dump, draw: add_pod(dump, draw, on="", phase="Pending"),
+    "an autoscaler": lambda dump, draw: add_pod(dump, draw, owner=("Deployment", "cluster-autoscaler")),
+    "a descheduler": lambda dump, draw: add_pod(dump, draw, owner=("Deployment", "descheduler")),
+}
+# Facts of the cluster, not gaps of the files: a certain pod may have another node there.
+FACTS: Final = ("an autoscaler", "a Pending pod", "a terminating pod")
+
+
+def predict(dump: Dump, unread_kinds: list[str]) -> dict[str, tuple[str | None, bool]]:
+    """Return node and certainty of each pod."""
+    reading = parse_kubectl_files([("n.json", printed(*dump))])
+    reading.unread_kinds = list(unread_kinds)
+    values = DataOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
+    text = RACKS + workers(4) + OF_A + manifest("m", deployment("web", 1, cpu="8"))
+    result = good(plan(text, data_overrides=(values,)))
+    rows = [row for row in result.plan.placements if row.kind == "pod" and "certain" in row.scores]
+    return {row.object: (row.target.node if row.target else None, bool(row.scores["certain"])) for row in rows}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("seed", range(10))
+def test_no_certain_pod_depends_on_what_is_missing(seed: int, damage: str) -> None:
+    dump = build_dump(seed)
+    whole = predict(dump, [])
+    assert any(is_certain for _, is_certain in whole.values())
+    damaged = predict(DAMAGES[damage](dump, random.Random(seed)), UNREAD.get(damage, []))
+    wrong = {
+        name: (node, whole.get(name))
+        for name, (node, is_certain) in damaged.items()
+        if is_certain and whole.get(name, ("", False))[0] != node
+    }
+    assert damage in FACTS or not wrong
+    if damage in ("no pods", "old", "unread quotas", "unread webhooks", "a node listed twice", "a descheduler"):
+        assert not any(is_certain for _, is_certain in damaged.values())
