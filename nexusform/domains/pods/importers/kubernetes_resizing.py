@@ -20,13 +20,18 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     containers, statuses = get_value(pod, "spec", section), list_mappings(status, _STATUSES[section])
     if not isinstance(containers, list) or not statuses:
         return containers
+    # Without status.resources the scheduler reads the spec alone.
     allocated_by_name = {
-        container_status.get("name"): _compute_allocated(container_status) for container_status in statuses
+        container_status.get("name"): _compute_allocated(container_status)
+        for container_status in statuses
+        if isinstance(container_status.get("resources"), Mapping)
     }
     is_infeasible = _is_infeasible(status)
     changed_containers = []
     for container in containers:
-        amounts = allocated_by_name.get(container.get("name")) if isinstance(container, dict) else None
+        amounts = None
+        if isinstance(container, dict) and (section == "containers" or container.get("restartPolicy") == "Always"):
+            amounts = allocated_by_name.get(container.get("name"))
         changed_containers.append(
             _replace_requests(container, amounts, replaces=is_infeasible) if amounts else container
         )

@@ -12,6 +12,7 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_form
 from nexusform.documents.field_shapes import get_list, list_mappings
 from nexusform.documents.yaml_documents import build_problem
+from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
 
 NOT_PREDICTED: Final = "pods-not-predicted"
@@ -113,4 +114,5 @@ def _build_warning(objects: list[Manifest], effect: str) -> Problem:
     further_text = f" and {count - 1} more {select_form(count - 1, 'object')} of this kind" if count > 1 else ""
     detail = f"{first.title}{further_text} ({first.group or first.version}): {effect}."
     summary = f"{first.title}{further_text}: {effect}"
-    return build_problem(first.file, first.position, NOT_PREDICTED, detail, Severity.WARNING, summary)
+    problem_id = DEVICE_CLAIMS if effect == _DEVICES else NOT_PREDICTED
+    return build_problem(first.file, first.position, problem_id, detail, Severity.WARNING, summary)

@@ -35,8 +35,7 @@ def parse_version(text: str) -> tuple[int, ...]:
 class Quirk(Struct, frozen=True):
     """Deviation of the versions from `since` on, before `until` (None: all known ones). `is_affected`: new
     pods affected by it. `apply`: such a pod as read by these versions. `affects_scores_only`: it only affects
-    the choice among several nodes. `is_repeated`: the prediction is repeated with and without it where the version
-    is unknown.
+    the choice among several nodes. `is_repeated`: an unknown version repeats the prediction with and without it.
     """
 
     name: str

@@ -107,7 +107,7 @@ class VolumeBinder:
         return tuple(need for need in needs if need is not None)
 
     def find_driver(self, claim: Claim, name: str) -> str:
-        """Return the CSI driver of a claim: that of its volume, else of its class."""
+        """Return the CSI driver of a claim by its volume, else by its class."""
         volume = self._volumes.get(self._volume_by_claim.get(name, _PROVISIONED))
         return claim.driver if volume is None else volume.driver
 
@@ -178,7 +178,7 @@ class VolumeBinder:
         return VolumeNeed(claim.provisioning_terms, is_bound=True)
 
     def _compute_shared_needs(self, claims: Sequence[Claim]) -> Iterator[VolumeNeed]:
-        """Yield the nodes where each of these claims finds or gets a volume of its own."""
+        """Yield the nodes with a separate volume for each of these claims, found or provisioned."""
         claims_by_size = sorted(claims, key=lambda claim: claim.size)
         shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
         for reason in sorted({*shortages} - {""}):

@@ -83,7 +83,7 @@ class VolumeNeed(Struct, frozen=True):
     """Nodes from which a volume is reachable (any of the terms, None = all). `is_bound`: the volume exists,
     or (without terms) must exist before its pod is scheduled; else it is found or provisioned there. `zones`
     are the zone requirements for nodes with a zone or region label. `error`: why no node is checked with its
-    claim. `reason`: the scheduler's reason for other nodes, "" = that of a missing volume.
+    claim. `reason`: the scheduler's reason for other nodes, "" if the volume is missing there.
     """
 
     terms: tuple[NodeTerm, ...] | None

@@ -448,7 +448,7 @@ def test_kinds_whose_pods_nobody_forecasts_are_named_once() -> None:
     assert [(finding.id, finding.detail.partition(":")[0]) for finding in reading.findings] == [
         ("pods-not-predicted", "Rollout a and 1 more object of this kind (argoproj.io)"),
         ("pods-not-predicted", "VirtualMachine x (kubevirt.io)"),
-        ("pods-not-predicted", "ResourceClaim default/x (resource.k8s.io)"),
+        ("device-claims", "ResourceClaim default/x (resource.k8s.io)"),
         ("pods-not-predicted", "Cluster x (database.example.com)"),
     ]
 

@@ -162,8 +162,16 @@ def test_room_that_is_promised_to_a_pod_is_kept_for_it() -> None:
 
 def test_a_pod_that_is_being_resized_holds_the_larger_amount() -> None:
     smaller = pod("other", "a-np-0", "1")
-    smaller["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}}]
+    smaller["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}, "resources": {}}]
     assert places(good(seen(web(1), *NODES, smaller))) == {"web-0": "a-np-1"}
+
+
+def test_an_allocation_without_actual_resources_does_not_count() -> None:
+    """kube-scheduler reads the spec of such a container."""
+    smaller = pod("other", "a-np-0", "1")
+    without = places(good(seen(web(1), *NODES, smaller)))
+    smaller["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}}]
+    assert places(good(seen(web(1), *NODES, smaller))) == without
 
 
 def test_quotas_and_priorities_of_the_cluster_count() -> None:
@@ -290,7 +298,7 @@ def test_a_rollout_of_what_was_seen_that_hangs_keeps_what_those_pods_hold() -> N
 
 def test_a_pod_that_was_resized_or_has_a_sidecar_of_others_is_no_rollout() -> None:
     resized = of_template("5d", "web:2", "1", "a-np-0", "web-5d-0")
-    resized["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}}]
+    resized["status"]["containerStatuses"] = [{"name": "c", "allocatedResources": {"cpu": "7500m"}, "resources": {}}]
     sidecar = of_template("5d", "web:2", "1", "a-np-1", "web-5d-1")
     sidecar["spec"]["containers"].append({"name": "mesh", "image": "mesh:1", "resources": {"requests": {"cpu": "6"}}})
     there = [resized, sidecar]
