@@ -14,6 +14,7 @@ from nexusform.diagnostics.diagnostic import Severity, has_errors
 from nexusform.interfaces.plugins import Registries, ResourceType
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_key
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
+from nexusform.planning.conclusion.network_references import check_network_references
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.version_changes import check_version_changes
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
@@ -64,7 +65,7 @@ def add_capacity(result: PlanResult, registries: Registries) -> PlanResult:
     errors has the current VMs and no capacity; if only placement failed, also the VMs that it would have
     placed.
     """
-    result = _check_versions(result, registries)
+    result = _check_sites(result, registries)
     plan = result.plan
     order = {change.address: position for position, change in enumerate(plan.changes)}
     before = build_occupied_sites(plan, result.objects, registries, Side.BEFORE, result.prior_notes)
@@ -81,10 +82,10 @@ def add_capacity(result: PlanResult, registries: Registries) -> PlanResult:
     return replace(result, plan=_add_shortage_warnings(plan))
 
 
-def _check_versions(result: PlanResult, registries: Registries) -> PlanResult:
-    """Add the problems of Kubernetes versions."""
+def _check_sites(result: PlanResult, registries: Registries) -> PlanResult:
+    """Add the problems of Kubernetes versions and networks."""
     plan = result.plan
-    problems = tuple(check_version_changes(result, registries))
+    problems = (*check_version_changes(result, registries), *check_network_references(result))
     return replace(
         result,
         plan=replace(plan, diagnostics=(*plan.diagnostics, *problems), errored=plan.errored or has_errors(problems)),

@@ -8,6 +8,7 @@ PUBLIC = {
         "Capacity select_without_new_sharing SiteMachine SiteRack SiteCapacity SiteVms add_recorded_vms"
     ),
     "other_capacity": (
+        "AttachableNetworks "
         "ClusterNetworks find_declared_network format_shortage format_spare NetworkSupply NodeCounts "
         "count_nodes build_supplies_note read_recorded_supplies compute_other_capacity OtherResourceKind "
         "OtherCapacity POD_BLOCK RuntimeUpgradeOffer RuntimeVersion StorageSupply Supplies find_tightest "

@@ -104,6 +104,15 @@ class RuntimeVersion(Struct, frozen=True, array_like=True):
     offers: tuple[RuntimeUpgradeOffer, ...] = ()
 
 
+class AttachableNetworks(Struct, frozen=True):
+    """Networks of a site for nodes. `types` are the completely listed resource types; `networks` are lowered
+    ids with the reason against an unusable one ("" for none).
+    """
+
+    types: tuple[str, ...]
+    networks: tuple[tuple[str, str], ...]
+
+
 class Supplies(Struct, frozen=True):
     """Supplies of a site; None if not captured. `volumes`: their number and MiB; `volume_sizes`: the number
     of volumes of each MiB. `versions`: the Kubernetes versions available to clusters there;
@@ -121,6 +130,7 @@ class Supplies(Struct, frozen=True):
     volume_sizes: tuple[tuple[int, int], ...] = ()
     available_until: tuple[tuple[str, str], ...] = ()
     upgrades: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    attachable: AttachableNetworks | None = None
 
 
 class OtherCapacity(Struct, frozen=True):
@@ -194,7 +204,7 @@ def build_supplies_note(supplies: Supplies) -> Mapping[str, Any]:
     document = json.decode(json.encode(supplies))  # lists, as in a state that was read
     if supplies.runtime is None:  # notes of sites without a known runtime stay unchanged
         del document["runtime"]
-    for name in ("supported_until", "volume_sizes", "available_until", "upgrades"):
+    for name in ("supported_until", "volume_sizes", "available_until", "upgrades", "attachable"):
         if not document[name]:
             del document[name]
     return {SUPPLIES: document}

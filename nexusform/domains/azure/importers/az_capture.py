@@ -43,6 +43,8 @@ az networkcloud racksku list --output json > rack_skus.json
 
 # Addresses, storage and versions.
 az networkcloud l3network list --query "$(kept)" --output json > l3_networks.json
+az networkcloud l2network list --query "$(kept)" --output json > l2_networks.json
+az networkcloud trunkednetwork list --query "$(kept)" --output json > trunked_networks.json
 az networkcloud storageappliance list --query "$(kept)" --output json > storage_appliances.json
 az networkcloud volume list --query "$(kept)" --output json > volumes.json
 az networkcloud kubernetesversion list --query "$(kept)" --output json > kubernetes_versions.json

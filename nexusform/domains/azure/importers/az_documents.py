@@ -43,6 +43,8 @@ KIND_OF_TYPE: Final[Mapping[str, str]] = {
     "clusters": "clusters",
     "rackskus": "rack_skus",
     "l3networks": "l3_networks",
+    "l2networks": "l2_networks",
+    "trunkednetworks": "trunked_networks",
     "storageappliances": "storage_appliances",
     "volumes": "volumes",
     "kubernetesversions": "kubernetes_versions",

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.plans.site_capacity.other_capacity import RuntimeVersion
+from nexusform.plans.site_capacity.other_capacity import AttachableNetworks, RuntimeVersion
 from nexusform.scheduling.racks.vms import MachineSku, VmSku
 
 
@@ -195,6 +195,7 @@ class AzSupplies(Struct, frozen=True):
     MiB. `volume_sizes`: count by MiB. `versions`: available Kubernetes versions with ends of
     support and availability ("" if unknown). `attached`: number of VMs by network id key.
     `runtime`: runtime version of the machines. `upgrades`: versions offered to a cluster, by name.
+    `attachable`: networks to attach to pools.
     """
 
     networks: tuple[AzNetwork, ...] | None = None
@@ -206,6 +207,7 @@ class AzSupplies(Struct, frozen=True):
     runtime: RuntimeVersion | None = None
     volume_sizes: tuple[tuple[int, int], ...] = ()
     upgrades: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    attachable: AttachableNetworks | None = None
 
 
 class AzInventory(Struct, frozen=True):
@@ -277,6 +279,8 @@ STANDARD_FILES: Final[tuple[StandardFile, ...]] = (
     StandardFile("clusters", "clusters.json", "az networkcloud cluster list --output json"),
     StandardFile("rack_skus", "rack_skus.json", "az networkcloud racksku list --output json"),
     StandardFile("l3_networks", "l3_networks.json", "az networkcloud l3network list --output json"),
+    StandardFile("l2_networks", "l2_networks.json", "az networkcloud l2network list --output json"),
+    StandardFile("trunked_networks", "trunked_networks.json", "az networkcloud trunkednetwork list --output json"),
     StandardFile(
         "storage_appliances", "storage_appliances.json", "az networkcloud storageappliance list --output json"
     ),

@@ -16,6 +16,7 @@ from nexusform.domains.azure.importers.arm import Item, extract_name, normalize_
 from nexusform.domains.azure.importers.az_documents import AzItems
 from nexusform.domains.azure.importers.az_model import AzAppliance, AzClusterNetwork, AzNetwork, AzSupplies
 from nexusform.plans.site_capacity.other_capacity import (
+    AttachableNetworks,
     ClusterNetworks,
     NetworkSupply,
     RuntimeUpgradeOffer,
@@ -27,6 +28,8 @@ from nexusform.plans.site_capacity.other_capacity import (
 NETWORKS: Final = "l3_networks"
 APPLIANCES: Final = "storage_appliances"
 VOLUMES: Final = "volumes"
+_NETWORK_KINDS: Final = (NETWORKS, "l2_networks", "trunked_networks")
+_UNUSABLE_STATES: Final = frozenset({"Failed", "Canceled", "Error"})
 VERSIONS: Final = "kubernetes_versions"
 _INVALID: Final = "invalid-addresses"
 _IPV6: Final = ":"
@@ -60,6 +63,7 @@ def read_supplies(items: AzItems) -> AzSupplies:
         attachments=tuple(sorted(_count_attachments(items.list_resources("virtual_machines")).items())),
         runtime=_read_runtime(items.list_resources("clusters")),
         upgrades=tuple(_read_upgrades(items.list_resources("kubernetes_clusters"))),
+        attachable=_read_attachable_networks(items),
     )
 
 
@@ -111,6 +115,23 @@ def _read_networks(items: Iterable[Item]) -> Iterator[AzNetwork]:
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
         usable = None if size is None else max(size - 2, 1) if size > 1 else size
         yield AzNetwork(name, normalize_id(item.read_text("id") or name), usable)
+
+
+def _read_attachable_networks(items: AzItems) -> AttachableNetworks | None:
+    """Read the networks of a site, and the reason against each unusable one; None without a complete list."""
+    kinds = tuple(kind for kind in _NETWORK_KINDS if _is_listed(items, kind))
+    networks = (item for kind in kinds for item in items.list_resources(kind))
+    entries = ((normalize_id(item.read_text("id") or ""), _describe_unusable(item)) for item in networks)
+    types = tuple(kind.replace("_", "") for kind in kinds)
+    return AttachableNetworks(types, tuple(sorted(entries))) if kinds else None
+
+
+def _describe_unusable(network: Item) -> str:
+    """Describe the state of a network without success, "" if it is usable or unknown."""
+    states = (network.read_text(name) for name in ("provisioningState", "detailedStatus"))
+    failures = [state for state in states if state in _UNUSABLE_STATES]
+    message = network.read_text("detailedStatusMessage") if failures else None
+    return f"{failures[0]}: {message}" if message else "".join(failures[:1])
 
 
 def _read_appliances(items: Iterable[Item]) -> Iterator[AzAppliance]:
@@ -209,6 +230,7 @@ def build_supplies(supplies: AzSupplies) -> Supplies:
         supported_until=tuple((version, until) for version, until, _ in supplies.versions or () if until),
         available_until=tuple((version, until) for version, _, until in supplies.versions or () if until),
         upgrades=supplies.upgrades,
+        attachable=supplies.attachable,
         runtime=supplies.runtime,
         clusters=tuple(
             ClusterNetworks(

@@ -46,7 +46,14 @@ VMS: Final = "virtual_machines"
 # Kinds of documents that are lists of a subscription.
 _LISTED_KINDS: Final = ("clusters", "racks", MACHINES, VMS, CLUSTERS, "rack_skus")
 # Supplies besides machines; unknown if the subscription does not list them.
-_SUPPLY_KINDS: Final = ("l3_networks", "storage_appliances", "volumes", "kubernetes_versions")
+_SUPPLY_KINDS: Final = (
+    "l3_networks",
+    "l2_networks",
+    "trunked_networks",
+    "storage_appliances",
+    "volumes",
+    "kubernetes_versions",
+)
 _MAX_PARALLEL: Final = 8  # requests at a time
 _FIRST_ERROR: Final = 300  # the first status without success
 _MAX_RETRIES: Final = 3

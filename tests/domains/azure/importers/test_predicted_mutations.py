@@ -42,7 +42,7 @@ def errors_of(document: Any) -> list[str]:
     changes, problems = read_terraform_plan("terraform_plan.json", json.dumps(document).encode())
     if not any(problem.severity is Severity.ERROR for problem in problems):
         site = read_files(str(EXAMPLES / "inventory" / "export"), UNCONFINED).documents
-        problems = [*problems, *read_changed_sites(site, changes)[2]]
+        problems = [*problems, *read_changed_sites(site, changes, {})[2]]
     return [str(problem) for problem in problems if problem.severity is Severity.ERROR]
 
 

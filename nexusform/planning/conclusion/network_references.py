@@ -1,0 +1,73 @@
+"""Networks of clusters and pools missing on their site. Azure reports them an hour after the start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
+from nexusform.diagnostics.phrases import format_first
+from nexusform.json_data.plain_data import Path
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.plans.plan import Action, Change
+from nexusform.plans.site_capacity.other_capacity import AttachableNetworks, read_recorded_supplies
+
+_NETWORK_ID: Final = re.compile(
+    r"/subscriptions/\S*/providers/microsoft\.networkcloud/(l2networks|l3networks|trunkednetworks)/[^/\s]+/?"
+)
+_MAX_NAMES: Final = 4
+
+
+def check_network_references(result: PlanResult) -> Iterator[Diagnostic]:
+    """Yield a warning for each network in the azure block of a changed cluster, pool or VM without this network
+    on its site. Sites without a list of networks are not checked.
+    """
+    networks_by_site = {
+        str((change.after or change.before or {}).get("id")): supplies.attachable
+        for change in result.plan.changes
+        if (supplies := read_recorded_supplies(change.private)) is not None
+    }
+    for change in result.plan.changes:
+        vms = result.objects.get(change.address)
+        if vms is None or vms.request.demand is None or change.action in (Action.NO_OP, Action.DELETE):
+            continue
+        networks = networks_by_site.get(vms.request.demand.site_id)
+        if networks is not None:
+            yield from _check_change(change, vms, networks)
+
+
+def _check_change(change: Change, vms: VmObject, networks: AttachableNetworks) -> Iterator[Diagnostic]:
+    states = dict(networks.networks)
+    for path, network_id in dict(_list_network_ids(change.after, ())).items():
+        match = _NETWORK_ID.fullmatch(network_id.lower())
+        is_secret = any(path[: len(secret)] == secret for secret in change.sensitive_after)
+        if match is None or match[1] not in networks.types or is_secret:
+            continue
+        name = network_id.rstrip("/").rpartition("/")[2]
+        state = states.get(network_id.lower().rstrip("/"))
+        if state == "":
+            continue
+        available = [other.rpartition("/")[2] for other, reason in networks.networks if not reason]
+        reason = f"is in the state {state}" if state else "is not on this site"
+        remedy = f"Usable networks: {format_first(available, _MAX_NAMES)}." if available else "No network is usable."
+        detail = (
+            f"The network {name} {reason}. Azure accepts the request, and fails it after about an hour. {remedy} "
+            "Create the network first, or set another one."
+        )
+        problem = Problem(path[:1], "network-not-on-site", detail, Severity.WARNING, brief=f"{name} {reason}")
+        yield vms.instance.build_diagnostic(problem)
+
+
+def _list_network_ids(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    """List the texts in azure blocks by path; others refer to no network."""
+    if isinstance(value, str):
+        if "azure" in path and "/providers/" in value:
+            yield path, value
+    elif isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _list_network_ids(part, (*path, name))
+    elif isinstance(value, list | tuple):
+        for number, part in enumerate(value):
+            yield from _list_network_ids(part, (*path, number))

@@ -1,0 +1,61 @@
+"""Networks of pools that are not on the site, or not usable: said by the plan."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.domains.azure.providers.arm_server import GROUP, LOCATION, PROVIDER, ArmServer
+from tests.domains.azure.providers.azure_sites import NEW, Told, write
+
+TRUNKS = f"{GROUP}/{PROVIDER}/trunkedNetworks"
+L3 = f"{GROUP}/{PROVIDER}/l3Networks"
+
+
+def attach(network: str) -> str:
+    """A new pool with its own trunked network, over the configuration of a new cluster."""
+    block = f"""
+  azure {{
+    body = {{
+      properties = {{
+        attachedNetworkConfiguration = {{
+          trunkedNetworks = [{{ networkId = "{network}", pluginType = "SRIOV" }}]
+        }}
+      }}
+    }}
+  }}
+}}"""
+    line = '  vm_sku_name           = "NC_P22_112_v1"\n}'
+    assert line in NEW
+    return NEW.replace(line, line.removesuffix("}") + block)
+
+
+@pytest.fixture
+def trunks(server: ArmServer, nexusform: Told) -> Told:
+    """A site with one usable trunked network and one that failed."""
+    place = {"extendedLocation": LOCATION, "location": "eastus"}
+    fabric = {"isolationDomainIds": ["/fabric/domain"], "vlans": [7]}
+    for name, state in (("good", "Succeeded"), ("bad", "Failed")):
+        properties = {**fabric, "provisioningState": state, "detailedStatusMessage": "the fabric rejected it"}
+        server.site.put(f"{TRUNKS}/{name}", {**place, "properties": properties})
+    return nexusform
+
+
+def test_a_network_of_the_site_is_no_finding(trunks: Told) -> None:
+    write(attach(f"{TRUNKS}/good"))
+    assert trunks("plan", "-details") == 0, trunks.said
+    assert "network-not-on-site" not in trunks.text
+
+
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [
+        (f"{TRUNKS}/other", "The network other is not on this site. Azure accepts the request, and fails it after"),
+        (f"{TRUNKS}/bad", "The network bad is in the state Failed: the fabric rejected it."),
+    ],
+)
+def test_a_missing_or_failed_network_is_said_with_its_line(trunks: Told, network: str, reason: str) -> None:
+    write(attach(network))
+    assert trunks("plan", "-details") == 0, trunks.said
+    assert reason in trunks.said
+    assert "Usable networks: good." in trunks.said
+    assert 'resource "nexus_agent_pool" "more"' in trunks.said
