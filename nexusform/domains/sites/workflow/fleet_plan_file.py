@@ -1,10 +1,12 @@
-"""File of a fleet's plan: a ZIP with one document and a plan file per changed site. Plans of sites are
-readable by `nexusform show`. The file has the form of a plan file (stored members in fixed order and time),
+"""File of a fleet's plan: a ZIP with one document and a compressed plan file per changed site. Decompressed, plans
+of sites are readable by `nexusform show`. The file has the form of a plan file (members in fixed order and time),
 including sensitive values.
 """
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from os import fstat
@@ -37,6 +39,8 @@ _OF_DEVELOPMENT: Final = "nexusform-sites-plan"  # the format of plans before th
 _VERSION: Final = 1
 _MANIFEST: Final = plan_file.MULTI_SITE_PLAN
 _FOLDER: Final = "plans/"
+_GZIP: Final = ".gz"
+_MAX_PART_BYTES: Final = 1 << 30  # bytes of the plan of one site
 
 
 class _Head(Struct, frozen=True):
@@ -73,7 +77,7 @@ def _build_members(plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer 
     for site in plan.sites:
         if site.result.plan_digest:
             name = f"{site.name}{PLAN_SUFFIX}"
-            yield f"{_FOLDER}{name}", read_regular(spool / name, max_bytes, follow=False)
+            yield _compress_part(f"{_FOLDER}{name}", read_regular(spool / name, max_bytes, follow=False))
             digests[f"{_FOLDER}{name}"] = site.result.plan_digest
     if signer is not None:
         yield plan_file.build_signature_member(digests, signer)
@@ -104,7 +108,7 @@ def sign_fleet_plan(
         digests = _read_content(path, location).digests
         signature = plan_file.build_signature_member(_select_signed_parts(digests), signer)
         with open_limited_file(path, location) as file:
-            parts = (part for part in _read_parts(file) if part[0] in _select_signed_parts(digests))
+            parts = (_compress_part(*part) for part in _read_parts(file) if part[0] in _select_signed_parts(digests))
             return write_signed_plan(path, plan_file.stream_archive(chain(parts, (signature,))))
     except DiagnosticsError as rejection:
         return list(rejection.diagnostics)
@@ -155,8 +159,25 @@ def _read_content(path: str, location: CommandContext) -> _FileContent:
     return _FileContent(plan, digests, signature, digest)
 
 
+def _compress_part(name: str, content: bytes) -> tuple[str, bytes]:
+    """Return the member of a part: a site's plan is a gzip file. Digests are those of the content."""
+    return (f"{name}{_GZIP}", gzip.compress(content, mtime=0)) if name.startswith(_FOLDER) else (name, content)
+
+
 def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
-    return plan_file.iterate_members(file, fstat(file.fileno()).st_size)
+    """Yield the decompressed parts. Raises plan_file.CorruptArchiveError."""
+    for name, content in plan_file.iterate_members(file, fstat(file.fileno()).st_size):
+        if not name.endswith(_GZIP):
+            yield name, content
+            continue
+        decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        try:
+            part = decoder.decompress(content, _MAX_PART_BYTES)
+        except zlib.error:
+            raise plan_file.CorruptArchiveError from None
+        if not decoder.eof or decoder.unused_data:
+            raise plan_file.CorruptArchiveError
+        yield name.removesuffix(_GZIP), part
 
 
 def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
