@@ -10,6 +10,7 @@ from nexusform.configuration.declarations.configuration import ProviderBlock
 from nexusform.configuration.declarations.constants import evaluate_required_text, evaluate_text
 from nexusform.configuration.resource_blocks import read_repetition, remove_decoded
 from nexusform.configuration.static_arguments import check_name, is_name, parse_references
+from nexusform.configuration.unsupported_words import PROVIDER_WORDS
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.source import Span
 from nexusform.language.bodies import BodySchema, decode_attributes, decode_body
@@ -107,7 +108,8 @@ def decode_provider(block: Block, problems: list[Diagnostic]) -> ProviderBlock |
     problems.extend(new_problems)
     for name in _RESERVED_FOR_PROVIDERS:
         if name in parts.attributes:
-            detail = f'The provider argument name "{name}" is reserved and has no meaning. Remove it.'
+            advice = PROVIDER_WORDS.get(name, "Remove it.")
+            detail = f'The provider argument name "{name}" is reserved and has no meaning. {advice}'
             span = parts.attributes[name].name_span
             problems.append(build_error("reserved-argument-name-in-provider-block", detail, span))
     attribute = parts.attributes.get("alias")

@@ -23,8 +23,8 @@ ROOT_WORDS: Final[Mapping[str, str]] = {
 VARIABLE_WORDS: Final[Mapping[str, str]] = {
     "const": ("Constant variables (Terraform 1.15, OpenTofu 1.12) are not supported. Write module sources as literals.")
 }
-OUTPUT_WORDS: Final[Mapping[str, str]] = {
-    "type": "Types of outputs (Terraform 1.15) are not supported. Convert the value, for example with tolist()."
+PROVIDER_WORDS: Final[Mapping[str, str]] = {
+    "for_each": "Several providers in one block (OpenTofu 1.9) are not supported. Write one block with an alias each."
 }
 LIFECYCLE_WORDS: Final[Mapping[str, str]] = {
     "action_trigger": ROOT_WORDS["action"],

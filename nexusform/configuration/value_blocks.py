@@ -14,7 +14,7 @@ from nexusform.configuration.static_arguments import (
     parse_references,
     parse_static_expression,
 )
-from nexusform.configuration.unsupported_words import OUTPUT_WORDS, VARIABLE_WORDS
+from nexusform.configuration.unsupported_words import VARIABLE_WORDS
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
 from nexusform.diagnostics.source import Span
 from nexusform.json_data.plain_data import ConversionProblem
@@ -36,10 +36,9 @@ VARIABLE_SCHEMA = BodySchema(
 OUTPUT_SCHEMA = BodySchema(
     attributes={
         "value": True,
-        **dict.fromkeys(("description", "sensitive", "ephemeral", "depends_on", "deprecated"), False),
+        **dict.fromkeys(("description", "type", "sensitive", "ephemeral", "depends_on", "deprecated"), False),
     },
     blocks={"precondition": ()},
-    unsupported=OUTPUT_WORDS,
 )
 _RESERVED = ("source", "version", "providers", "count", "for_each", "lifecycle", "depends_on", "locals")
 
@@ -166,6 +165,7 @@ def decode_output(block: Block, problems: list[Diagnostic]) -> Output | None:
         span=block.header_span,
         deprecated=deprecated,
         ephemeral=evaluate_flag(arguments.get("ephemeral"), problems, default=False),
+        type=_decode_type(arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody)),
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from msgspec.structs import replace
+
 from nexusform.diagnostics.diagnostic import Diagnostic, get_text_line, suggest_name
 from nexusform.language.evaluation_run import CALL_UNITS, ExpressionRun
 from nexusform.language.functions.function import (
@@ -30,6 +32,8 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         return run.report_problem("call-to-unknown-function", detail, node.name_span, node)
     if function.is_lazy:
         return _call_lazily(node, function, run)
+    if function.takes_type:
+        return _call_with_type(node, function, run)
     before = len(run.diagnostics)
     argument_nodes: list[Expression] = list(node.arguments)
     arguments = [run.evaluate(a) for a in node.arguments]
@@ -108,6 +112,22 @@ def _invoke_function(
 def _return_value(value: Value) -> tuple[Value, list[Diagnostic]]:
     """Return an argument that is already a value."""
     return value, []
+
+
+def _call_with_type(node: Call, function: Function, run: ExpressionRun) -> Value:
+    """Call a function with a type expression as its last argument."""
+    from nexusform.language.type_expressions import parse_type  # imported on demand
+
+    if not _check_count(node, function, len(node.arguments), run):
+        return DYNAMIC_UNKNOWN
+    target, problems = parse_type(node.arguments[-1])
+    before = len(run.diagnostics)
+    value = run.evaluate(node.arguments[0])
+    run.diagnostics += problems
+    if target is None or run.has_failed_since(before):
+        return DYNAMIC_UNKNOWN
+    typed = replace(function, parameters=function.parameters[:1], returns=target, body=partial(function.body, target))
+    return _invoke_function(node, typed, [value], [node.arguments[0]], run)
 
 
 def _call_lazily(node: Call, function: Function, run: ExpressionRun) -> Value:

@@ -86,7 +86,7 @@ def list_children(expression: syntax.Expression) -> tuple[syntax.Expression, ...
     if isinstance(expression, syntax.TupleCons):
         return expression.items
     if isinstance(expression, syntax.Call):
-        return expression.arguments
+        return expression.value_arguments
     if isinstance(expression, syntax.ObjectCons):
         parts: list[syntax.Expression] = []
         for key, value in expression.items:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import ValueNote
 from nexusform.diagnostics.source import Span
 from nexusform.language.syntax.syntax_nodes import (
+    Call,
     Expression,
     ForObject,
     ForTuple,
@@ -101,8 +102,8 @@ def _list_traversals(node: Any, inner: frozenset[str] = frozenset()) -> Iterable
     if isinstance(node, Traversal):
         if node.root.name not in inner:
             yield node
-    elif isinstance(node, tuple):
-        for item in node:
+    elif isinstance(node, tuple | Call):
+        for item in node.value_arguments if isinstance(node, Call) else node:
             yield from _list_traversals(item, inner)
     elif isinstance(node, Struct) and not isinstance(node, Span):
         if getattr(node, "bare", False):

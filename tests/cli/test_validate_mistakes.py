@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS, OUTPUT_WORDS, ROOT_WORDS, VARIABLE_WORDS
+from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS, ROOT_WORDS, VARIABLE_WORDS
 
 
 def _found(
@@ -235,8 +235,7 @@ def test_what_only_looks_like_another_language(
 
 @pytest.mark.parametrize("json_syntax", [False, True])
 @pytest.mark.parametrize(
-    ("place", "words"),
-    [("", ROOT_WORDS), ("variable", VARIABLE_WORDS), ("output", OUTPUT_WORDS), ("lifecycle", LIFECYCLE_WORDS)],
+    ("place", "words"), [("", ROOT_WORDS), ("variable", VARIABLE_WORDS), ("lifecycle", LIFECYCLE_WORDS)]
 )
 def test_words_of_newer_versions_say_what_to_do(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, place: str, words: dict[str, str], *, json_syntax: bool

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, JsonBody, Traversal
 from nexusform.resources.address import AddressPattern, ConfigAddress, Mode
-from nexusform.schemas.value_types import Type
+from nexusform.schemas.value_types import DYNAMIC, Type
 from nexusform.values.value import EPHEMERAL, NO_MARKS, SENSITIVE, Value
 
 AnyBody: TypeAlias = Body | JsonBody
@@ -75,6 +75,7 @@ class Output(Struct, frozen=True):
     span: Span
     deprecated: str = ""
     ephemeral: bool = False
+    type: Type = DYNAMIC
 
     @property
     def marks(self) -> frozenset[str]:

@@ -58,6 +58,10 @@ def _build_converter(target: Type) -> Callable[[Value], Value]:
     return convert_argument
 
 
+def _convert_to_type(target: Type, value: Value) -> Value:
+    return _build_converter(target)(value)
+
+
 def _build_conversion(name: str, target: Type, description: str, *examples: Example) -> Function:
     parameter = build_any_parameter("v", "a value", allow_marked=True)
     return Function(name, description, (parameter,), target, _build_converter(target), examples, may_be_null=True)
@@ -181,6 +185,19 @@ FUNCTIONS: Final = (
         MapType(DYNAMIC),
         "The value as a map with one element type.",
         Example('tomap({ a = 1, b = "x" }).a', '"1"'),
+    ),
+    Function(
+        "convert",
+        "The value as the type of a type expression.",
+        (
+            build_any_parameter("value", "a value", allow_marked=True),
+            build_any_parameter("type", "a type, such as list(string)"),
+        ),
+        DYNAMIC,
+        _convert_to_type,
+        (Example("convert([1, 2], list(string))", 'tolist(["1", "2"])'),),
+        may_be_null=True,
+        takes_type=True,
     ),
     Function(
         "try",

@@ -282,18 +282,17 @@ class _Reader:
 
         _require_tag(event.tag, "map")
         items: dict[str, Value] = {}
-        merged_items: dict[str, Value] = {}
         while not isinstance(self.events[self.index], yaml.MappingEndEvent):
             key_event = self.events[self.index]
             is_merge = isinstance(key_event, yaml.ScalarEvent) and key_event.value == "<<" and key_event.implicit[0]
             key = self._parse_key(depth + 1)
             value = self._parse_node(depth + 1)
             if is_merge:
-                merged_items = {**_collect_merged_entries(value), **merged_items}
+                items |= _collect_merged_entries(value)  # the last of equal keys counts, as in Terraform
             else:
                 items[_convert_key(key)] = value
         self.index += 1
-        return build_object({**merged_items, **items})
+        return build_object(items)
 
     def _parse_key(self, depth: int) -> Value:
         # Aliases cannot refer to an anchor of a key, and a key cannot be an alias.
@@ -308,13 +307,13 @@ class _Reader:
 
 
 def _collect_merged_entries(value: Value) -> dict[str, Value]:
-    """Return the entries merged by <<: those of a mapping, or of several; the first wins."""
+    """Return the entries merged by <<: those of a mapping, or of several; the last wins."""
     if isinstance(value.raw, dict):
         return value.raw
     if isinstance(value.raw, tuple) and all(isinstance(v.raw, dict) for v in value.raw):
         entries: dict[str, Value] = {}
         for part in value.raw:
-            entries = {**part.raw, **entries}
+            entries |= part.raw
         return entries
     raise FixedProblem("cannot merge a value that is not a mapping", 0)
 

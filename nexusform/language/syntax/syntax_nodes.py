@@ -189,6 +189,11 @@ class Call(Node, frozen=True):
     span: Span
     name_span: Span
 
+    @property
+    def value_arguments(self) -> tuple[Expression, ...]:
+        """Arguments without the type of `convert(value, type)`."""
+        return self.arguments[:1] if self.name.removeprefix("core::") == "convert" else self.arguments
+
 
 class TupleCons(Node, frozen=True):
     """`[a, b]`."""

@@ -17,7 +17,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.source import Span
 from nexusform.interfaces.plugins import DataResult
 from nexusform.json_data.plain_data import ConversionProblem, Path
-from nexusform.language.conversion import convert_value
+from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.evaluator import Scope, evaluate_expression
 from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.planning.name_resolution.repetition import (
@@ -287,10 +287,14 @@ class Evaluation:
             diagnostic if diagnostic.block else replace(diagnostic, block=header)
             for diagnostic in self.diagnostics[before:]
         ]
+        if value is not None and named_value.kind == "output":
+            output = named_value.instance.module.outputs[named_value.name]
+            value, problems = convert_output(output, value)
+            if named_value.instance.parent is not None:
+                problems += check_ephemeral_output(output, value)
+            self.diagnostics += problems
         if value is not None:
             self._cache[named_value.key] = value
-            if named_value.kind == "output" and named_value.instance.parent is not None:
-                self.diagnostics += check_ephemeral_output(named_value.instance.module.outputs[named_value.name], value)
 
     # --- modules and resources as values ---
 
@@ -397,6 +401,19 @@ def _build_ephemeral_input_error(declared: Variable, call: ModuleCall, span: Spa
         "the variable."
     )
     return build_error("ephemeral-value-not-allowed", detail, span, block=get_header(call))
+
+
+def convert_output(output: Output, value: Value) -> tuple[Value, list[Diagnostic]]:
+    """Convert the value of an output to its declared type; unknown if it does not fit."""
+    try:
+        return convert_value(value, output.type), []
+    except ConversionProblem as problem:
+        reason = describe_problem(problem)
+        detail = f'The value of output "{output.name}" is not suitable for its type: {reason}.'
+        header = f'output "{output.name}"'
+        return build_unknown(output.type), [
+            build_error("invalid-output-value", detail, output.expression.span, block=header)
+        ]
 
 
 def check_ephemeral_output(output: Output, value: Value) -> list[Diagnostic]:

@@ -24,6 +24,7 @@ _PAGE = Path(__file__).parents[3] / "docs" / "reference" / "functions.md"
 _EXPECTED = """
 abs abspath alltrue anytrue base64decode base64encode base64gzip base64sha256 base64sha512 basename can ceil
 chomp chunklist cidrhost cidrnetmask cidrsubnet cidrsubnets coalesce coalescelist compact concat contains
+convert
 csvdecode dirname distinct element endswith ephemeralasnull file filebase64 filebase64sha256 filebase64sha512
 fileexists filemd5 fileset filesha1 filesha256 filesha512 flatten floor format formatdate formatlist indent
 index issensitive join jsondecode jsonencode keys length log lookup lower matchkeys max md5 merge min

@@ -1,11 +1,30 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from nexusform.cli.main import run_command_line
 from nexusform.planning.modules.outputs import build_inventory_read
 from nexusform.plans.plan import InventoryRead, Plan
 from nexusform.plans.saved import plan_file
 from tests.rendering.real_plans import RealPlan, copied, planned
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> tuple[int, str]:
+        code = run_command_line([*words])
+        captured = capsys.readouterr()
+        return code, captured.out + captured.err
+
+    return call
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +73,15 @@ def test_a_plan_without_inventories_says_nothing_of_them() -> None:
     assert not problems
     assert saved is not None
     assert saved.plan.inventories == ()
+
+
+def test_an_output_has_its_declared_type(tmp_path: Path, run: Callable[..., tuple[int, str]]) -> None:
+    output = 'output "o" {{\n  value = ["1"]\n  type  = {kind}\n}}\noutput "p" {{\n  value = convert("2", number)\n}}\n'
+    (tmp_path / "main.nf.hcl").write_text(output.format(kind="set(number)"))
+    assert run("apply", "-auto-approve")[0] == 0
+    written = json.loads(run("output", "-json")[1])
+    assert written["o"] == {"sensitive": False, "type": ["set", "number"], "value": [1]}
+    assert written["p"]["value"] == 2
+    (tmp_path / "main.nf.hcl").write_text(output.format(kind="bool"))
+    code, said = run("plan")
+    assert (code, "Invalid output value" in said, "bool required" in said) == (1, True, True), said
