@@ -32,7 +32,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         return run.report_problem("call-to-unknown-function", detail, node.name_span, node)
     if function.is_lazy:
         return _call_lazily(node, function, run)
-    if function.takes_type:
+    if function.parse_type is not None:
         return _call_with_type(node, function, run)
     before = len(run.diagnostics)
     argument_nodes: list[Expression] = list(node.arguments)
@@ -116,11 +116,10 @@ def _return_value(value: Value) -> tuple[Value, list[Diagnostic]]:
 
 def _call_with_type(node: Call, function: Function, run: ExpressionRun) -> Value:
     """Call a function with a type expression as its last argument."""
-    from nexusform.language.type_expressions import parse_type  # imported on demand
-
     if not _check_count(node, function, len(node.arguments), run):
         return DYNAMIC_UNKNOWN
-    target, problems = parse_type(node.arguments[-1])
+    assert function.parse_type is not None
+    target, problems = function.parse_type(node.arguments[-1])
     before = len(run.diagnostics)
     value = run.evaluate(node.arguments[0])
     run.diagnostics += problems

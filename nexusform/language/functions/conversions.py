@@ -17,6 +17,7 @@ from nexusform.language.functions.function import (
     Thunk,
     build_any_parameter,
 )
+from nexusform.language.type_expressions import parse_type
 from nexusform.language.value_notes import quote_text
 from nexusform.schemas.value_types import (
     BOOL,
@@ -197,7 +198,7 @@ FUNCTIONS: Final = (
         _convert_to_type,
         (Example("convert([1, 2], list(string))", 'tolist(["1", "2"])'),),
         may_be_null=True,
-        takes_type=True,
+        parse_type=parse_type,
     ),
     Function(
         "try",

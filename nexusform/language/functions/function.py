@@ -89,7 +89,7 @@ class Function(Struct, frozen=True):
 
     `returns` is the result's type, or computes it from the arguments (which may be unknown); both may raise
     FunctionProblem. With `is_lazy` the body takes unevaluated arguments (Thunk) instead. `may_be_null`: the
-    result may be null although no argument is. With `takes_type` the last argument is a type expression, and the
+    result may be null although no argument is. With `parse_type` the last argument is a type expression, and the
     body takes the Type instead.
     """
 
@@ -102,7 +102,7 @@ class Function(Struct, frozen=True):
     variadic: Parameter | None = None
     is_lazy: bool = False
     may_be_null: bool = False
-    takes_type: bool = False
+    parse_type: Callable[[Any], tuple[Type | None, list[Diagnostic]]] | None = None
 
     def get_parameter(self, position: int) -> Parameter:
         """Return the parameter of the argument at a position."""
