@@ -141,7 +141,7 @@ def _build_content_key(group: PlacementGroup) -> object:
     if KINDS[group.kind].by_resource:
         return group.kind, group.lines
     if group.table is not None and group.lines:
-        return group.kind, _normalize_lines(group), group.certainty
+        return group.kind, _normalize_lines(group)
     return id(group)
 
 

@@ -19,8 +19,6 @@ from nexusform.plans.impact.effects import (
     describe_state,
     format_verb,
     get_host_noun,
-    is_upgrade_row,
-    list_upgrade_pools,
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
@@ -83,15 +81,13 @@ class PlacementLine(Struct, frozen=True):
 
 class PlacementGroup(Struct, frozen=True):
     """The lines of one pool, placement or workload; `table` is None without one. `name` is `cluster/pool`, or
-    the address of the placement for a binding. `certainty` is a clause such as `VMs per rack certain for 24
-    of 24, machines for 4 of 24`; "" without placed VMs or samples. `sites` are those of merged groups with equal lines.
+    the address of the placement for a binding. `sites` are those of merged groups with equal lines.
     """
 
     name: str
     kind: str
     lines: tuple[PlacementLine, ...]
     table: PlacementTable | None = None
-    certainty: str = ""
     sites: tuple[str, ...] = ()
 
 
@@ -107,7 +103,6 @@ class PlacementSummary(Struct, frozen=True):
     lose: int = 0
     forget: int = 0
     effects: tuple[EffectCount, ...] = ()
-    recreations: int = 0  # moved VMs of pools that an upgrade re-creates
 
     @property
     def has_objects(self) -> bool:
@@ -123,24 +118,6 @@ class PlacementSummary(Struct, frozen=True):
             if effect_count.effect is Effect.LOST:
                 host_counts[get_host_noun(effect_count.kind)] += effect_count.count
         return list(host_counts.items())
-
-    @property
-    def outcomes(self) -> list[tuple[int, str]]:
-        """Numbers of objects by outcome: (3, "placed"), (2, "re-created in place")."""
-        outcomes: Counter[str] = Counter()
-        for effect_count in self.effects:
-            outcomes[_describe_count_outcome(effect_count)] += effect_count.count
-        if self.recreations:
-            outcomes = self._split_recreations(outcomes)
-        return [(count, outcome) for outcome, count in outcomes.items()]
-
-    def _split_recreations(self, outcomes: Counter[str]) -> Counter[str]:
-        """Return the counts with VMs of re-created pools as an outcome of their own."""
-        moved = min(self.recreations, outcomes[OUTCOMES[Effect.MOVED]])
-        other_outcomes = outcomes - Counter(
-            {OUTCOMES[Effect.MOVED]: moved, OUTCOMES[Effect.RECREATED]: self.recreations - moved}
-        )
-        return Counter({_RECREATED_BY_POOL: self.recreations}) + other_outcomes
 
     @property
     def notes(self) -> list[str]:
@@ -169,7 +146,6 @@ OUTCOMES: Mapping[Effect, str] = {
     Effect.NOT_CREATED: "not created",
     Effect.UNCHANGED: "kept",
 }
-_RECREATED_BY_POOL = "to re-create pool by pool"
 
 
 def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> list[str]:
@@ -194,13 +170,6 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
     return [*clauses, f"{rejected:,} not created"] if rejected else clauses
 
 
-def _describe_count_outcome(effect_count: EffectCount) -> str:
-    """Return the outcome of counted objects: `moved`, `without their node`."""
-    if effect_count.effect is Effect.LOST:
-        return f"without their {get_host_noun(effect_count.kind)}"
-    return describe_outcome(effect_count.effect, effect_count.state)
-
-
 def describe_outcome(effect: Effect, state: str) -> str:
     """Return the outcome of an effect in a word or two."""
     if effect is Effect.RECREATED and state:
@@ -223,25 +192,16 @@ def build_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     effects = count_effects(plan.placements)
     if unlisted:
         effects = (*effects, EffectCount(VM, Effect.UNCHANGED, "", unlisted))
-    total = _build_summary("", sum(counts.values(), Counter()), effects, _count_recreations(plan))
+    total = _build_summary("", sum(counts.values(), Counter()), effects)
     by_kind = []
     for kind in sorted(counts, key=get_order):
         if counts[kind].total():
             of_kind = tuple(effect_count for effect_count in effects if effect_count.kind == kind)
-            by_kind.append(_build_summary(kind, counts[kind], of_kind, total.recreations if kind == VM else 0))
+            by_kind.append(_build_summary(kind, counts[kind], of_kind))
     return (total, *by_kind) if len(by_kind) > 1 else (total,)
 
 
-def _count_recreations(plan: Plan) -> int:
-    """Count the VMs that are re-created with their pool, on their machine or another one."""
-    recreated_pools = list_upgrade_pools(plan)
-    moves = (row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE)
-    return sum(is_upgrade_row(row, recreated_pools) for row in moves) if recreated_pools else 0
-
-
-def _build_summary(
-    kind: str, actions: Counter[PlacementAction], effects: tuple[EffectCount, ...], recreations: int
-) -> PlacementSummary:
+def _build_summary(kind: str, actions: Counter[PlacementAction], effects: tuple[EffectCount, ...]) -> PlacementSummary:
     return PlacementSummary(
         kind,
         place=actions[PlacementAction.PLACE],
@@ -252,7 +212,6 @@ def _build_summary(
         lose=actions[PlacementAction.LOSE],
         forget=actions[PlacementAction.FORGET],
         effects=effects,
-        recreations=recreations,
     )
 
 
@@ -278,7 +237,7 @@ def build_placement_groups(
     pools = dict.fromkeys([*tables, *rows])
     simultaneous_pools = find_simultaneous_pools(plan)
     groups = [
-        _build_group(rows.get(pool, []), tables.get(pool), plan.samples, detail, location_formatter, simultaneous_pools)
+        _build_group(rows.get(pool, []), tables.get(pool), detail, location_formatter, simultaneous_pools)
         for pool in pools
     ]
     # VM lines have no group name, so they precede those of bindings and pods.
@@ -306,7 +265,6 @@ def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, poo
 def _build_group(
     rows: Sequence[PlacementChange],
     table: PlacementTable | None,
-    samples: int,
     detail: Detail,
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
@@ -332,8 +290,7 @@ def _build_group(
         )
     kind = rows[0].kind if rows else VM
     name = f"{table.cluster}/{table.pool}" if table else _get_group_name(rows[0])
-    certainty = format_certainty(table) if table and table.placed and samples else ""
-    return PlacementGroup(name=name, kind=kind, lines=tuple(lines), table=table, certainty=certainty)
+    return PlacementGroup(name=name, kind=kind, lines=tuple(lines), table=table)
 
 
 def _get_group_name(row: PlacementChange) -> str:
@@ -342,12 +299,6 @@ def _get_group_name(row: PlacementChange) -> str:
         return str(row.address)
     names = [name for name in (row.cluster, row.pool) if name]
     return "/".join(names) or str(row.address)
-
-
-def format_certainty(table: PlacementTable) -> str:
-    """Return `VMs per rack certain for 24 of 24, machines for 4 of 24`."""
-    racks = f"rack count exact for {table.racks_certain:,} of {table.placed:,}"
-    return f"{racks}, machine for {table.machines_certain:,} of {table.placed:,}"
 
 
 def _build_lines(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-from msgspec import Struct
-
 from nexusform.diagnostics.phrases import format_count
-from nexusform.placement_kinds.kinds import KINDS, format_location_briefly
+from nexusform.placement_kinds.kinds import KINDS
 from nexusform.placements.prediction_scores import RecordScore
-from nexusform.plans.impact.effects import Effect, compute_effect, describe_state
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT
 from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
 from nexusform.resources.address import format_module
@@ -277,37 +274,3 @@ def describe_alternative(row: PlacementChange) -> str:
     """Return `or n0 if b arrives first` for an uncertain location with a known alternative."""
     alternative = row.scores.get("otherwise")
     return f"or {alternative}" if alternative else describe_doubt(row)
-
-
-class VmMove(Struct, frozen=True):
-    """A created or moved VM: its old machine ("" = none) and its new one. `machine_share` is the share of
-    samples with this machine, None without samples. A VM re-created in place has no `origin`; `in_place` is
-    the text for it, marked if predicted.
-    """
-
-    vm: str
-    origin: str
-    target: str
-    trigger: str
-    machine_share: float | None
-    in_place: str = ""
-
-
-def list_vm_moves(rows: Iterable[PlacementChange], samples: int) -> list[VmMove]:
-    """Return the moves of the VMs of rows, in order; `samples` is the number of samples behind their
-    certainty.
-    """
-    return [_build_vm_move(row, samples) for row in rows]
-
-
-def _build_vm_move(row: PlacementChange, samples: int) -> VmMove:
-    certainty = row.certainty if samples else None
-    effect = compute_effect(row)
-    return VmMove(
-        vm=row.object,
-        origin=format_location_briefly(row.source) if effect is Effect.MOVED and row.source is not None else "",
-        target=format_location_briefly(row.target) if row.target is not None else "",
-        trigger=row.trigger,
-        machine_share=certainty.machine if certainty is not None else None,
-        in_place=f"{describe_state(row)} in place".lstrip() if effect is Effect.RECREATED else "",
-    )

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
 from nexusform.plans.impact.effects import Effect
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.json.json_stream import create_placement_summary_event
@@ -211,20 +210,6 @@ def test_what_is_lost_is_said_by_kind(plans: SimpleNamespace) -> None:
     assert total.losses == [("member", 3), ("node", 4)]
     (line, *_) = render_placement_counts((total,), Painter(colour=False), 200)
     assert line.endswith(", 3 lose their member, 4 lose their node.")
-    assert (3, "without their member") in total.outcomes
-
-
-def test_nodes_that_an_upgrade_tells_of_are_no_moves(plans: SimpleNamespace) -> None:
-    plan = plans.changed_placements()
-    moves = [row for row in plan.placements if row.action is PlacementAction.MOVE]
-    row = moves[0]
-    pool = PoolUpgrade(row.pool, "NC_G6_28_v1", 1, 1, 1, surges=True, minimum_up=1)
-    upgrade = Upgrade(row.address, row.cluster, row.site_id, "1.29.4", "1.30.1", (pool,), trigger=row.trigger)
-    told = [(count, words) for count, words in build_summaries(plan)[0].outcomes if words == "to move"]
-    now = build_summaries(replace(plan, upgrades=(upgrade,)))[0].outcomes
-    assert told == [(1, "to move")]
-    assert (1, "to re-create pool by pool") in now
-    assert not [words for _, words in now if words == "to move"]
 
 
 @pytest.mark.of_domains("fleet")
