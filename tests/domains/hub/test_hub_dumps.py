@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.domains.hub.conftest import Told
+from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_server import HubServer
 from tests.domains.hub.test_fleet_provider import write
 
@@ -76,3 +77,15 @@ def test_without_a_hub_a_plan_starts_from_the_state(
     code, said = told("apply", "-auto-approve")
     assert (code, "No kubeconfig found" in said) == (1, True), said
     assert hub.log == []
+
+
+@pytest.mark.our_hub_alone
+def test_a_cluster_moved_between_plans_is_an_observed_row(hub: HubServer, controller: Controller, told: Told) -> None:
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    controller.picks["web"] = ["ams1", "lon1"]
+    hub.act()
+    said = told("plan", "-out=x.nfplan")[1]
+    assert "= ams1 stays: Bound (moved on the hub: par1 -> ams1)" in said, said
+    (row,) = json.loads(told("show", "-json", "x.nfplan")[1])["placement_changes"]
+    assert (row["object"], row["action"], row["provenance"]) == ("ams1", "keep", "observed")

@@ -33,6 +33,7 @@ from nexusform.domains.fleet.planning.outcome import (
 )
 from nexusform.domains.fleet.planning.outside_targets import find_missing_members
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan, create_placement_plan
+from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec, build_placement_spec
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub, build_planned_hub
 from nexusform.domains.fleet.planning.planned_members import build_members, record_members
@@ -172,6 +173,9 @@ def _build_spec(
         return None, []
     blocks.predict_action(instance, evaluation)
     spec = build_placement_spec(instance, configuration, observed.get_placement(instance))
+    recorded = blocks.request.state.instances.get(instance.address)
+    if recorded is not None and recorded.current is not None:
+        spec = replace(spec, recorded_bindings=read_bindings(recorded.current.attributes))
     problems = list(_check_immutable_changes(spec))
     if has_errors(problems):
         instance.is_invalid = True

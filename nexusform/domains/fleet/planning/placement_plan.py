@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, WAITING
 from nexusform.domains.fleet.planning.overrides import RenderedResources, expand_envelopes, get_identity
 from nexusform.domains.fleet.planning.placement_decisions import ObjectOwnership, RolloutResult, SchedulingResult
-from nexusform.domains.fleet.planning.placement_records import is_availability_tracked, read_bindings
+from nexusform.domains.fleet.planning.placement_records import is_availability_tracked
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
 from nexusform.domains.fleet.planning.resource_selection import CurrentResources, ResourceSelection, SnapshotStore
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType
@@ -346,7 +346,7 @@ class PlacementPlan(Struct):
             if not self.spec.observed_attributes or instance.prior is None or instance.before is None:
                 self._hub_moves = {}, ()
             else:
-                predicted = _collect_scheduled_clusters(read_bindings(instance.before))
+                predicted = _collect_scheduled_clusters(self.spec.recorded_bindings)
                 observed = _collect_scheduled_clusters(self.spec.prior_bindings)
                 removed, added = sorted(predicted - observed), sorted(observed - predicted)
                 replaced = [*removed, *([""] * len(added))]

@@ -24,7 +24,8 @@ class PlacementSpec(Struct, frozen=True):
     """Specification of one placement. `previous_configuration` is None for a new placement. `prior_bindings`
     are empty for a new or replaced object; `deleting_clusters` have a binding in deletion. `policy_snapshot`
     may be one newer than the last. `was_fulfilled`: all requested clusters were bound before the plan.
-    `observed_attributes` come from a hub and take precedence over state.
+    `observed_attributes` come from a hub and take precedence over state. `recorded_bindings` are those of the
+    last apply.
     """
 
     instance: Instance
@@ -38,6 +39,7 @@ class PlacementSpec(Struct, frozen=True):
     number_increased: bool
     was_fulfilled: bool
     observed_attributes: Mapping[str, Any] = NOT_OBSERVED
+    recorded_bindings: tuple[Binding, ...] = ()
 
     @property
     def address(self) -> str:

@@ -22,6 +22,7 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.decision import Rejection
 
 KIND: Final = "binding"
+_OBSERVED, _PREDICTED = "observed", "predicted"
 REAPPLIED_REASON: Final = "the apply strategy changed: all clusters are updated at once, regardless of max_unavailable"
 KEPT_REASONS: Final[Mapping[PlacementType, str]] = {
     PlacementType.PICK_N: "a fulfilled PickN is not re-evaluated",
@@ -161,6 +162,7 @@ def _build_present_row(
         reason=reason,
         scores=_get_scores(binding),
         rejections=rejected,
+        provenance=_OBSERVED if trigger == Trigger.MOVED_ON_THE_HUB else _PREDICTED,
     )
     return _add_step(row, step)
 
