@@ -166,6 +166,8 @@ class ReadContext(Struct, frozen=True):
     `managed_names` are the names managed by the configuration (prior state and import blocks): clusters and
     VMs by name, separate pools as `<cluster>/<pool>`. `types` are the resource types by name. `read_state`
     reads the state of another configuration. `query_server` queries a server, once in a run.
+    `list_configured(type)` returns the literal arguments of the configured blocks of a type, with nested blocks
+    as lists.
     """
 
     files: Files
@@ -174,6 +176,7 @@ class ReadContext(Struct, frozen=True):
     types: Mapping[str, ResourceType] = field(default_factory=dict)
     read_state: StateReader = _reject_state_query
     query_server: ServerReader = _reject_server_query
+    list_configured: Callable[[str], Sequence[Mapping[str, Any]]] = lambda _type: ()
 
 
 class DataResult(Struct, frozen=True):

@@ -12,7 +12,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nexusform.configuration.body_evaluation import PreparedBody, prepare_resource
-from nexusform.configuration.declarations.configuration import ResourceBlock
+from nexusform.configuration.declarations.configuration import AnyBody, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic, has_errors
 from nexusform.interfaces.plugins import (
     DataResult,
@@ -25,10 +25,12 @@ from nexusform.interfaces.plugins import (
     StateReader,
 )
 from nexusform.json_data.plain_data import list_unknown_paths
+from nexusform.language.syntax.syntax_nodes import Body, Literal, StringLiteral
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import ObjectView, ResourceView
 from nexusform.planning.name_resolution.scope import EvaluationSettings, ModuleInstance, RecordedReads
 from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.resources.address import Address, ConfigAddress, Mode, parse_address
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import State
@@ -78,7 +80,13 @@ def build_settings(request: PlanRequest, bodies: PreparedBodies, state: State) -
             return DataResult(override), []
         managed_names = _list_managed_names(request, state)
         files = RecordedFiles(request.files, reads.data_files)
-        context = ReadContext(files, request.now, managed_names, registries.resource_types)
+        context = ReadContext(
+            files,
+            request.now,
+            managed_names,
+            registries.resource_types,
+            list_configured=partial(_list_configured, request),
+        )
         if request.read_state is not None:
             read_state = partial(_read_recorded_state, request.read_state, block.name, address, reads.states)
             context = replace(context, read_state=read_state)
@@ -102,6 +110,26 @@ def build_settings(request: PlanRequest, bodies: PreparedBodies, state: State) -
         files=RecordedFiles(request.files, reads.files),
         maximum_instances=request.limits.instances,
     )
+
+
+def _list_configured(request: PlanRequest, type_name: str) -> list[dict[str, Any]]:
+    """Return the literal arguments of the managed blocks of a type."""
+    blocks = iterate_resource_blocks(request.configuration)
+    return [_read_literals(block.body) for block in blocks if (block.mode, block.type) == ("managed", type_name)]
+
+
+def _read_literals(body: AnyBody) -> dict[str, Any]:
+    """Return the literal arguments of a body, and nested blocks as lists; {} for JSON."""
+    if not isinstance(body, Body):
+        return {}
+    values: dict[str, Any] = {
+        attribute.name: attribute.expression.value
+        for attribute in body.attributes
+        if isinstance(attribute.expression, Literal | StringLiteral)
+    }
+    for block in body.blocks:
+        values.setdefault(block.type, []).append(_read_literals(block.body))
+    return values
 
 
 def _read_recorded_state(

@@ -89,3 +89,46 @@ def test_a_cluster_moved_between_plans_is_an_observed_row(hub: HubServer, contro
     assert "= ams1 stays: Bound (moved on the hub: par1 -> ams1)" in said, said
     (row,) = json.loads(told("show", "-json", "x.nfplan")[1])["placement_changes"]
     assert (row["object"], row["action"], row["provenance"]) == ("ams1", "keep", "observed")
+
+
+_OTHERS = """
+provider "fleet" {}
+data "fleet_hub" "hub" {}
+
+resource "fleet_cluster_resource_placement" "shop" {
+  provider = fleet
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "shop"
+  }
+  policy {
+    placement_type     = "PickN"
+    number_of_clusters = 1
+  }
+}
+"""
+
+
+@pytest.mark.our_hub_alone
+def test_a_new_placement_selects_existing_objects_of_others(hub: HubServer, told: Told) -> None:
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "kubectl")
+    for name, kind, data in (("settings", "ConfigMap", {"a": "1"}), ("password", "Secret", {"p": "c2VjcmV0"})):
+        metadata = {"name": name, "namespace": "shop"}
+        hub.put({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data}, "kubectl")
+    Path("main.nf.hcl").write_text(_OTHERS)
+    hub.log.clear()
+    code, said = told("plan", "-out=x.nfplan")
+    assert (code, "empty-resource-selection" in said) == (0, False), said
+    asked = [path for _, path, _, _ in hub.log]
+    assert asked.count("/api/v1/namespaces/shop/configmaps") == 1
+    document = told("show", "-json", "x.nfplan")[1]
+    (change,) = (each["change"] for each in json.loads(document)["resource_changes"])
+    kinds = sorted(each["kind"] for each in change["after"]["selected_resources"])
+    assert kinds == ["ConfigMap", "Namespace", "Secret"]
+    assert "c2VjcmV0" not in document
+    assert told("apply", "x.nfplan")[0] == 0
+    hub.log.clear()
+    code, said = told("plan", "-detailed-exitcode")
+    assert code == 0, said
+    assert "/api/v1/namespaces/shop/configmaps" not in [path for _, path, _, _ in hub.log]

@@ -293,6 +293,17 @@ class HubClient:
             raise ApiError(code if isinstance(code, int) else 500, body)
         return kind, body
 
+    def list_group_versions(self) -> list[str]:
+        """Return the preferred version of each API group. Raises ApiError and HubProblem."""
+        try:
+            response = self._request_object("GET", "/apis", {})
+        except ApiError as api_error:
+            if api_error.status != 404:
+                raise
+            return []
+        preferred = (group.get("preferredVersion") for group in list_mappings(response, "groups"))
+        return [str(item["groupVersion"]) for item in preferred if isinstance(item, dict) and "groupVersion" in item]
+
     def get_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
         """Return the kinds of a group and version with plural and whether they are namespaced; empty if not
         served. Raises ApiError and HubProblem.

@@ -14,6 +14,7 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient, HubProblem, resolve_location
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind
+from nexusform.domains.hub.api.selected_objects import read_selected_objects
 from nexusform.files.log import log_event
 from nexusform.interfaces.plugins import ExternalProblem
 from nexusform.providers.kubeconfig import KubeconfigTrust
@@ -24,16 +25,29 @@ _EXPIRED_STATUSES: Final = frozenset({400, 410, 422})  # status codes for an exp
 
 
 def read_dump(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
-    """Return all objects as JSON: `server`, `read_at` by the hub's clock, `clock_skew` in seconds, `items`.
-    Raises ExternalProblem.
+    """Return all objects as JSON: `server`, `read_at` by the hub's clock, `clock_skew` in seconds, `items`,
+    `unlisted` kinds without permission. `selectors` of the arguments are those of configured placements. Raises
+    ExternalProblem.
     """
     try:
         with closing(HubClient(resolve_location(arguments, trust))) as hub:
             items = _read_objects(hub)
+            selected = read_selected_objects(hub, arguments.get("selectors") or (), items)
     except HubProblem as problem:
         raise ExternalProblem(Problem((), CANNOT_READ, str(problem))) from None
+    except ApiError as api_error:
+        detail = f"{hub.server} does not list the selected objects ({api_error.status}): {api_error.server_message}"
+        raise ExternalProblem(Problem((), CANNOT_READ, detail)) from None
     read_at = hub.read_time().isoformat(timespec="seconds").replace("+00:00", "Z")
-    return json.dumps({"server": hub.server, "read_at": read_at, "clock_skew": round(hub.clock_skew), "items": items})
+    return json.dumps(
+        {
+            "server": hub.server,
+            "read_at": read_at,
+            "clock_skew": round(hub.clock_skew),
+            "items": [*items, *selected.items],
+            "unlisted": sorted(set(selected.forbidden)),
+        }
+    )
 
 
 def _read_objects(hub: HubClient) -> list[dict[str, Any]]:

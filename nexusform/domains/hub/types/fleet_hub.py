@@ -16,6 +16,7 @@ from nexusform.schemas.value_types import STRING
 
 READER: Final = "nexusform.domains.hub.api.hub_dump:read_dump"
 _MAX_SKEW: Final = 30  # seconds
+_PLACEMENT_TYPES: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
 _FILE_ARGUMENTS: Final = frozenset({"id", "directory", "files", "lenient", "observed_at"})
 
 KUBECONFIG: Final = AttributeSchema(
@@ -51,6 +52,8 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     import json
 
     arguments = {name: attributes.get(name) for name in ("kubeconfig", "context")}
+    if selectors := _list_selectors(context):
+        arguments["selectors"] = selectors
     try:
         dump = json.loads(context.query_server(ServerQuery(READER, arguments)))
     except ExternalProblem as problem:
@@ -64,8 +67,36 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         return answer
     if abs(dump.get("clock_skew", 0)) > _MAX_SKEW:
         answer = replace(answer, problems=(*answer.problems, _build_skew_warning(dump)))
+    if dump.get("unlisted"):
+        answer = replace(answer, problems=(*answer.problems, _build_unlisted_warning(dump)))
     source_attributes = {"id": dump["server"], "read_at": dump["read_at"]}
     return replace(answer, attributes={**answer.attributes, **source_attributes})
+
+
+def _list_selectors(context: ReadContext) -> list[dict[str, str]]:
+    """Return the literal selectors of the configured placements, each once."""
+    selectors = [
+        {
+            "group": str(selector.get("group") or ""),
+            "version": str(selector.get("version") or ""),
+            "kind": str(selector.get("kind") or ""),
+            "name": str(selector.get("name") or ""),
+            "namespace": str(placement.get("namespace") or ""),
+            "scope": str(selector.get("selection_scope") or ""),
+        }
+        for type_name in _PLACEMENT_TYPES
+        for placement in context.list_configured(type_name)
+        for selector in placement.get("resource_selector") or ()
+    ]
+    return sorted({tuple(item.items()): item for item in selectors}.values(), key=lambda item: tuple(item.values()))
+
+
+def _build_unlisted_warning(dump: Mapping[str, Any]) -> Problem:
+    detail = (
+        f"{dump['server']} does not list {', '.join(dump['unlisted'])} in selected namespaces. Placements may select "
+        "more objects than this plan shows. Allow get and list of these kinds."
+    )
+    return Problem((), "not-captured", detail, Severity.WARNING)
 
 
 def _build_skew_warning(dump: Mapping[str, Any]) -> Problem:
