@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
+from tests.domains.hub.hub_front import Refuse
 from tests.domains.hub.hub_server import HubServer
 from tests.domains.hub.test_fleet_provider import write
 
@@ -132,3 +134,75 @@ def test_a_new_placement_selects_existing_objects_of_others(hub: HubServer, told
     code, said = told("plan", "-detailed-exitcode")
     assert code == 0, said
     assert "/api/v1/namespaces/shop/configmaps" not in [path for _, path, _, _ in hub.log]
+
+
+_TENANT = """
+data "fleet_hub" "hub" {}
+
+resource "fleet_resource_placement" "api" {
+  name      = "api"
+  namespace = "team"
+  resource_selector {
+    version = "v1"
+    kind    = "ConfigMap"
+    name    = "settings"
+  }
+  policy {
+    placement_type     = "PickN"
+    number_of_clusters = 1
+  }
+}
+"""
+_API = "placement.kubernetes-fleet.io/v1beta1"
+
+
+def put_placement_of_tenant(hub: HubServer) -> None:
+    content = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "team"}}
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}, "kubectl")
+    hub.put({**content, "data": {"a": "1"}}, "kubectl")
+    fleet = "kubernetes-fleet.io"
+    labels = {f"{fleet}/parent-CRP": "api", f"{fleet}/is-latest-snapshot": "true"}
+    policy = {"placementType": "PickN", "numberOfClusters": 1}
+    selector = {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
+    scheduled = {"type": "ResourcePlacementScheduled", "status": "True", "observedGeneration": 1}
+    spec_of = {
+        "ResourcePlacement": ("api", {"resourceSelectors": [selector], "policy": policy}),
+        "SchedulingPolicySnapshot": ("api-0", {"policy": {"placementType": "PickN"}, "policyHash": "bm9uZQ=="}),
+        "ResourceSnapshot": ("api-0-snapshot", {"selectedResources": [{**content, "data": {"a": "1"}}]}),
+        "ResourceBinding": (
+            "api-lon1",
+            {
+                "targetCluster": "lon1",
+                "state": "Bound",
+                "resourceSnapshotName": "api-0-snapshot",
+                "schedulingPolicySnapshotName": "api-0",
+            },
+        ),
+    }
+    for kind, (name, spec) in spec_of.items():
+        numbers = {f"{fleet}/policy-index": "0", f"{fleet}/resource-index": "0"}
+        metadata = {"name": name, "namespace": "team", "annotations": {f"{fleet}/number-of-clusters": "1"}}
+        metadata |= {"labels": {**labels, **numbers}} if kind != "ResourcePlacement" else {}
+        status = {"status": {"conditions": [scheduled]}} if kind == "ResourcePlacement" else {}
+        hub.put({"apiVersion": _API, "kind": kind, "metadata": metadata, "spec": spec, **status}, "hubagent")
+
+
+@pytest.mark.our_hub_alone
+def test_a_tenant_plans_with_rights_in_one_namespace(hub: HubServer, told: Told) -> None:
+    put_placement_of_tenant(hub)
+    respond = hub.respond
+
+    def refuse(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
+        if "/namespaces/team/" not in path and path.startswith("/apis/"):
+            plural = path.rpartition("/")[2]
+            raise Refuse(403, f'{plural} is forbidden: User "bob" cannot list resource "{plural}" at the cluster scope')
+        return respond(method, path, query, token, content)
+
+    hub.respond = refuse  # type: ignore[method-assign]
+    Path("main.nf.hcl").write_text(_TENANT)
+    code, said = told("plan")
+    assert code == 0, said
+    assert "1 kept" in said, said
+    assert "leaves" not in said
+    assert "count as removed" not in said
+    assert "not-captured" in said

@@ -287,7 +287,7 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
         current_overrides=tuple(current_overrides),
         budgets=budgets,
         is_unread=any(
-            read is None or read.get("placements") is None
+            read is None or read.get("placements") is None or read.get("member_clusters") is None
             for _, read in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)
         ),
     )
@@ -297,7 +297,8 @@ def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState])
     """Return an unread hub with the members bound in state; only their names are known."""
     if not observed.is_unread or observed.members:
         return observed
-    bindings = (item.current.attributes.get("bindings") for item in instances if item.current is not None)
+    recorded = [item.current.attributes for item in instances if item.current is not None]
+    bindings = [values.get("bindings") for values in (*recorded, *observed.placements.values())]
     names = sorted({name for by_cluster in bindings if isinstance(by_cluster, Mapping) for name in by_cluster})
     return replace(observed, members={name: FleetMember(name) for name in names})
 

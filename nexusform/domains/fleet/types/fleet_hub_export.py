@@ -156,9 +156,11 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
     return replace(answer, attributes={"id": identify(attributes), **answer.attributes})
 
 
-def build_hub_answer(reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]) -> DataResult:
+def build_hub_answer(
+    reader: ManifestReader, argument: Path, attributes: Mapping[str, Any], *, expects_members: bool = True
+) -> DataResult:
     """Build the attributes of a hub from its objects; empty if they have errors. Problems are reported at the
-    argument.
+    argument. `expects_members`: a hub without members was not captured completely.
     """
     manifests = reader.manifests
     missing = [*find_missing_snapshots(manifests), *find_missing_overrides(manifests)]
@@ -175,7 +177,13 @@ def build_hub_answer(reader: ManifestReader, argument: Path, attributes: Mapping
             prefix = f"{manifest.namespace}/" if manifest.namespace else ""
             managers[f"{manifest.kind} {prefix}{manifest.name}"] = manager
     managers = dict(sorted(managers.items()))
-    problems = [*reader.problems, *_find_warnings(manifests, placements, managers, argument)]
+    problems = [*reader.problems, *_find_warnings(placements, managers, argument)]
+    if expects_members and placements and MEMBER not in {item.kind for item in manifests}:
+        text = (
+            "No MemberCluster was captured. Clusters that are not in the configuration count as "
+            f"removed. Capture all with: {COMMAND}"
+        )
+        problems.append(Problem(argument, "not-captured", text, Severity.WARNING))
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult({}, problems)
     overrides = _read_override_snapshots(manifests)
@@ -421,11 +429,10 @@ def _read_conditions(values: Any) -> list[dict[str, Any]]:
 
 
 def _find_warnings(
-    manifests: list[Manifest], placements: Mapping[str, ObservedPlacement], managers: Mapping[str, str], argument: Path
+    placements: Mapping[str, ObservedPlacement], managers: Mapping[str, str], argument: Path
 ) -> list[Problem]:
     """Return problems about uncaptured objects and other managers."""
     problems = []
-    kinds = {item.kind for item in manifests}
     uncaptured = [
         key
         for key, placement in placements.items()
@@ -442,12 +449,6 @@ def _find_warnings(
             f"{pronoun} was captured. A plan would pick clusters again. Capture all with: {COMMAND}"
         )
         problems.append(Problem(argument, "not-captured", text))
-    if placements and MEMBER not in kinds:
-        text = (
-            "No MemberCluster was captured. Clusters that are not in the configuration count as "
-            f"removed. Capture all with: {COMMAND}"
-        )
-        problems.append(Problem(argument, "not-captured", text, Severity.WARNING))
     if managers:
         manager_counts = Counter(managers.values())
         summary = format_first([f"{name}: {count:,}" for name, count in sorted(manager_counts.items())], _MAX_NAMES)

@@ -6,7 +6,7 @@ request it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ def read_dump(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
     """
     try:
         with closing(HubClient(resolve_location(arguments, trust))) as hub:
-            items = _read_objects(hub)
+            items = _read_objects(hub, arguments.get("namespaces") or ())
             selected = read_selected_objects(hub, arguments.get("selectors") or (), items)
     except HubProblem as problem:
         raise ExternalProblem(Problem((), CANNOT_READ, str(problem))) from None
@@ -50,16 +50,16 @@ def read_dump(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
     )
 
 
-def _read_objects(hub: HubClient) -> list[dict[str, Any]]:
-    """Return all objects at one version; if the hub keeps none that long, each kind at its latest. Raises
-    OutsideProblem and HubProblem.
+def _read_objects(hub: HubClient, namespaces: Sequence[str]) -> list[dict[str, Any]]:
+    """Return all objects at one version; if the hub keeps none that long, each kind at its latest. Without
+    permission for all namespaces, those of `namespaces`. Raises OutsideProblem and HubProblem.
     """
     for _ in range(_MAX_ATTEMPTS):
         try:
-            return _list_kinds(hub, is_fixed=True)
+            return _list_kinds(hub, namespaces, is_fixed=True)
         except _VersionExpired as expired:
             log_event("debug", "hub read again", why=str(expired))
-    return _list_kinds(hub, is_fixed=False)
+    return _list_kinds(hub, namespaces, is_fixed=False)
 
 
 class _VersionExpired(Exception):
@@ -70,9 +70,10 @@ class _ListForbidden(Exception):
     """Missing permission to list a kind, as text."""
 
 
-def _list_kinds(hub: HubClient, *, is_fixed: bool) -> list[dict[str, Any]]:
-    """Return all objects, at one version with `is_fixed`; all missing permissions are one problem. Raises
-    _VersionExpired, ExternalProblem and HubProblem.
+def _list_kinds(hub: HubClient, namespaces: Sequence[str], *, is_fixed: bool) -> list[dict[str, Any]]:
+    """Return all objects, at one version with `is_fixed`; all missing permissions are one problem. Namespaced
+    kinds suffice for a tenant with placements in `namespaces` only. Raises _VersionExpired, ExternalProblem and
+    HubProblem.
     """
     items: list[dict[str, Any]] = []
     forbidden: list[str] = []
@@ -81,7 +82,15 @@ def _list_kinds(hub: HubClient, *, is_fixed: bool) -> list[dict[str, Any]]:
         try:
             objects, list_version = _list_kind(hub, kind, fixed_version)
         except _ListForbidden as problem:
-            forbidden.append(str(problem))
+            if not namespaces:
+                forbidden.append(str(problem))
+                continue
+            try:
+                objects = _list_in_namespaces(hub, kind, namespaces)
+            except _ListForbidden as namespace_problem:
+                forbidden.append(str(namespace_problem))
+                continue
+            items += objects
             continue
         fixed_version = fixed_version or (list_version if is_fixed else "")
         items += objects
@@ -91,12 +100,25 @@ def _list_kinds(hub: HubClient, *, is_fixed: bool) -> list[dict[str, Any]]:
     return items
 
 
-def _list_kind(hub: HubClient, kind: HubKind, version: str) -> tuple[list[dict[str, Any]], str]:
+def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the objects of a kind in these namespaces; cluster-scoped kinds are not needed. Raises
+    _ListForbidden.
+    """
+    if not kind.is_namespaced:
+        return []
+    head, _, plural = kind.collection.rpartition("/")
+    items: list[dict[str, Any]] = []
+    for namespace in namespaces:
+        items += _list_kind(hub, kind, "", f"{head}/namespaces/{namespace}/{plural}")[0]
+    return items
+
+
+def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = "") -> tuple[list[dict[str, Any]], str]:
     """Return all objects of a kind and their version. Raises _VersionExpired, OutsideProblem and
     HubProblem.
     """
     try:
-        object_list = hub.list_at_version(kind.collection, version)
+        object_list = hub.list_at_version(collection or kind.collection, version)
     except ApiError as api_error:
         if version and api_error.status in _EXPIRED_STATUSES:
             raise _VersionExpired(str(api_error)) from None

@@ -137,7 +137,8 @@ def _read_object(
     if key.type in PLACEMENT_TYPES:
         placement = reader.read_placement(*get_identity(key.type, recorded))
         if placement is not None:
-            attributes = {**attributes, **_build_observed(placement, attributes, reader.list_evictions())}
+            evictions = () if recorded.get("namespace") else reader.list_evictions()
+            attributes = {**attributes, **_build_observed(placement, attributes, evictions)}
     pending = describe_pending(key.type, bodies[0]) if placement is None else find_pending_rollout(placement)
     if isinstance(pending, BlockedRollout):
         findings.blocked[request.address] = replace(pending.build_problem(), address=request.address)

@@ -54,6 +54,8 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     arguments = {name: attributes.get(name) for name in ("kubeconfig", "context")}
     if selectors := _list_selectors(context):
         arguments["selectors"] = selectors
+    if namespaces := _list_tenant_namespaces(context):
+        arguments["namespaces"] = namespaces
     try:
         dump = json.loads(context.query_server(ServerQuery(READER, arguments)))
     except ExternalProblem as problem:
@@ -62,13 +64,16 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     items = {"apiVersion": "v1", "kind": "List", "items": dump["items"]}
     reader.read_file(dump["server"], json.dumps(items).encode(), ())
     times = {"observed_at": dump["read_at"]}
-    answer = build_hub_answer(reader, (), times)
+    answer = build_hub_answer(reader, (), times, expects_members="namespaces" not in arguments)
     if not answer.attributes:
         return answer
     if abs(dump.get("clock_skew", 0)) > _MAX_SKEW:
         answer = replace(answer, problems=(*answer.problems, _build_skew_warning(dump)))
     if dump.get("unlisted"):
         answer = replace(answer, problems=(*answer.problems, _build_unlisted_warning(dump)))
+    if "namespaces" in arguments and not answer.attributes["member_clusters"]:
+        attributes_read = {**answer.attributes, "member_clusters": None}
+        answer = replace(answer, attributes=attributes_read, problems=(*answer.problems, _UNKNOWN_MEMBERS))
     source_attributes = {"id": dump["server"], "read_at": dump["read_at"]}
     return replace(answer, attributes={**answer.attributes, **source_attributes})
 
@@ -89,6 +94,23 @@ def _list_selectors(context: ReadContext) -> list[dict[str, str]]:
         for selector in placement.get("resource_selector") or ()
     ]
     return sorted({tuple(item.items()): item for item in selectors}.values(), key=lambda item: tuple(item.values()))
+
+
+def _list_tenant_namespaces(context: ReadContext) -> list[str]:
+    """Return the namespaces of the configured placements; none with a cluster-scoped one."""
+    if context.list_configured("fleet_cluster_resource_placement"):
+        return []
+    placements = context.list_configured("fleet_resource_placement")
+    return sorted({str(placement["namespace"]) for placement in placements if placement.get("namespace")})
+
+
+_UNKNOWN_MEMBERS: Final = Problem(
+    (),
+    "not-captured",
+    "No members of the hub may be listed. Only clusters with bindings are known, so new clusters are not predicted. "
+    "Allow get and list of memberclusters.",
+    Severity.WARNING,
+)
 
 
 def _build_unlisted_warning(dump: Mapping[str, Any]) -> Problem:
