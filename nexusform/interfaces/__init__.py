@@ -6,7 +6,7 @@ PUBLIC = {
         "CaptureProvider ChangeRequest ChangeResult ChangeValidator Clock DataResult "
         "DryRunReporter "
         "ExternalProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey PermissionUser "
-        "PlanFollower PlanningKind Provider ProviderProblem ProviderUnreachable ReadContext ReadRequest ReadResult "
+        "PlanFollower PlanningKind Provider ProviderProblem ReadContext ReadRequest ReadResult "
         "Registries "
         "ResourceContext ResourceType ServerQuery ServerReader StateQuery StateReader StateUser "
         "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UnplacedVms VmHandlers"

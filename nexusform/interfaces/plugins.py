@@ -41,7 +41,6 @@ __all__ = [
     "PlanningKind",
     "Provider",
     "ProviderProblem",
-    "ProviderUnreachable",
     "ReadContext",
     "ReadRequest",
     "ReadResult",
@@ -398,6 +397,7 @@ class ProviderProblem(Exception):
     `attributes` are then its attributes.
 
     `unfinished_change` is recorded for an existing object: the change is pending until it is completed.
+    `is_unreachable`: the system has no usable answer, and a plan may start from the state instead.
     """
 
     def __init__(
@@ -407,15 +407,13 @@ class ProviderProblem(Exception):
         object_exists: bool = False,
         attributes: Mapping[str, Any] | None = None,
         unfinished_change: Mapping[str, Any] | None = None,
+        is_unreachable: bool = False,
     ) -> None:
         super().__init__(message)
+        self.is_unreachable = is_unreachable
         self.object_exists = object_exists
         self.attributes = attributes
         self.unfinished_change = unfinished_change
-
-
-class ProviderUnreachable(ProviderProblem):
-    """System without a usable answer. A plan may start from the state instead."""
 
 
 class StepPending(ProviderProblem):

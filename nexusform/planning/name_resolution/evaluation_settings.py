@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache, partial
 from hashlib import sha256
@@ -12,7 +12,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nexusform.configuration.body_evaluation import PreparedBody, prepare_resource
-from nexusform.configuration.declarations.configuration import AnyBody, ResourceBlock
+from nexusform.configuration.declarations.configuration import AnyBody, Module, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic, has_errors
 from nexusform.interfaces.plugins import (
     DataResult,
@@ -30,7 +30,6 @@ from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import ObjectView, ResourceView
 from nexusform.planning.name_resolution.scope import EvaluationSettings, ModuleInstance, RecordedReads
 from nexusform.planning.plan_request import PlanRequest
-from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.resources.address import Address, ConfigAddress, Mode, parse_address
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import State
@@ -114,8 +113,15 @@ def build_settings(request: PlanRequest, bodies: PreparedBodies, state: State) -
 
 def _list_configured(request: PlanRequest, type_name: str) -> list[dict[str, Any]]:
     """Return the literal arguments of the managed blocks of a type."""
-    blocks = iterate_resource_blocks(request.configuration)
+    blocks = _iterate_blocks(request.configuration.root)
     return [_read_literals(block.body) for block in blocks if (block.mode, block.type) == ("managed", type_name)]
+
+
+def _iterate_blocks(module: Module) -> Iterator[ResourceBlock]:
+    """Yield the blocks of a module and of all below it."""
+    yield from module.resources.values()
+    for call in module.calls.values():
+        yield from _iterate_blocks(call.module)
 
 
 def _read_literals(body: AnyBody) -> dict[str, Any]:

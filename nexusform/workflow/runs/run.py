@@ -31,7 +31,6 @@ from nexusform.interfaces.plugins import (
     ExternalProblem,
     Provider,
     ProviderProblem,
-    ProviderUnreachable,
     ServerQuery,
     ServerReader,
 )
@@ -130,7 +129,7 @@ class Run(Struct):
         try:
             check = check_identities(self.providers, state, records, self.project.context.allow_other_hub)
         except ProviderProblem as problem:
-            self.unreachable = str(problem) if isinstance(problem, ProviderUnreachable) else ""
+            self.unreachable = str(problem) if problem.is_unreachable else ""
             return [build_error("refresh-failed", str(problem))]
         self.identities = check
         self._record_identities(check.confirmed)

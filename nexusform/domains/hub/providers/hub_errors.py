@@ -11,7 +11,7 @@ from nexusform.domains.hub.api.hub_client import HubProblem
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE, HubObject
 from nexusform.domains.hub.providers.hub_options import HubOptions
 from nexusform.domains.hub.providers.object_access import find_tool_manager
-from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, ProviderUnreachable, StepPending
+from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, StepPending
 
 
 def reject_managed(options: HubOptions, body: Mapping[str, Any], command: str) -> None:
@@ -123,14 +123,14 @@ def handle_unanswered(address: str) -> Iterator[None]:
 @contextmanager
 def handle_errors(*, requires_hub: bool = True) -> Iterator[None]:
     """Convert errors of a hub to problems of a provider; without `requires_hub`, a plan may do without it."""
-    kind = ProviderProblem if requires_hub else ProviderUnreachable
     try:
         yield
     except HubProblem as problem:
-        raise kind(str(problem)) from None
+        raise ProviderProblem(str(problem), is_unreachable=not requires_hub) from None
     except ApiError as api_error:
         if api_error.kind is ErrorKind.UNAUTHENTICATED:
-            raise kind("The hub rejected the credentials (401). Sign in again.") from None
+            detail = "The hub rejected the credentials (401). Sign in again."
+            raise ProviderProblem(detail, is_unreachable=not requires_hub) from None
         raise ProviderProblem(
             f"The hub refuses ({api_error.status}): {api_error.missing_permission or api_error.server_message}"
         ) from None
