@@ -406,6 +406,7 @@ class _Decoder:
             module=self._decode_called_module(header, location, block),
             inputs=header.inputs,
             count=header.count,
+            enabled=header.enabled,
             for_each=header.for_each,
             depends_on=header.depends_on,
             span=header.span,

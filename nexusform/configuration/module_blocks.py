@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import ProviderBlock
 from nexusform.configuration.declarations.constants import evaluate_required_text, evaluate_text
-from nexusform.configuration.resource_blocks import read_repetition, remove_decoded
-from nexusform.configuration.static_arguments import check_name, is_name, parse_references
+from nexusform.configuration.resource_blocks import read_repetition, remove_decoded, report_enabled_repetition
+from nexusform.configuration.static_arguments import check_name, find_single_block, is_name, parse_references
 from nexusform.configuration.unsupported_words import PROVIDER_WORDS
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.source import Span
@@ -44,6 +44,7 @@ class CallHeader(Struct, frozen=True):
     depends_on: tuple[Traversal, ...]
     span: Span
     header_span: Span
+    enabled: Expression | None = None
 
 
 def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
@@ -61,10 +62,9 @@ def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
     if "providers" in arguments:
         detail = "Every module uses the provider configurations of the root module. Remove the argument."
         problems.append(build_error("unsupported-argument", detail, arguments["providers"].name_span))
-    for lifecycle in parts.blocks:
-        detail = 'Modules have no "lifecycle" block. Write it in the resources of the module.'
-        problems.append(build_error("unsupported-block-type", detail, lifecycle.type_span))
     count, for_each = read_repetition(arguments, "module", problems)
+    enabled = _decode_enabled(parts.blocks, problems)
+    problems.extend(report_enabled_repetition(enabled, count, for_each))
     depends_on = parse_references(arguments.get("depends_on"), problems)
     source_span = arguments["source"].expression.span if "source" in arguments else block.header_span
     source = evaluate_required_text(arguments.get("source"), problems)
@@ -82,7 +82,22 @@ def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
         depends_on=depends_on,
         span=block.span,
         header_span=block.header_span,
+        enabled=enabled,
     )
+
+
+def _decode_enabled(blocks: Sequence[Block], problems: list[Diagnostic]) -> Expression | None:
+    """Decode the lifecycle block of a module: `enabled` is its only argument."""
+    block = find_single_block(blocks, "lifecycle", problems)
+    if block is None:
+        return None
+    attributes, new_problems = decode_attributes(block.body)
+    problems.extend(new_problems)
+    for name, attribute in attributes.items():
+        if name != "enabled":
+            detail = f'The lifecycle of a module has "enabled" alone. Write "{name}" in the resources of the module.'
+            problems.append(build_error("unsupported-argument", detail, attribute.name_span))
+    return attributes["enabled"].expression if "enabled" in attributes else None
 
 
 def is_local(source: str, span: Span, problems: list[Diagnostic]) -> bool:

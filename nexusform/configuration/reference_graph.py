@@ -149,7 +149,8 @@ def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterato
     """List the references of a resource or data block."""
     header = block.header
     body_scope = ReferenceScope(has_count=block.count is not None, has_each=block.for_each is not None, block=block)
-    yield from _list_expression_references(node, [block.count, block.for_each], ReferenceScope(block=block), header)
+    repetition = [block.count, block.for_each, block.enabled]
+    yield from _list_expression_references(node, repetition, ReferenceScope(block=block), header)
     for traversal in list_body_traversals(block.body):
         yield ReferenceUse(node, traversal, body_scope, header)
     yield from _list_expression_references(
@@ -171,7 +172,7 @@ def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterato
 
 def _list_call_references(node: Declaration, call: ModuleCall) -> Iterator[ReferenceUse]:
     header = f'module "{call.name}"'
-    yield from _list_expression_references(node, [call.count, call.for_each], _MODULE_SCOPE, header)
+    yield from _list_expression_references(node, [call.count, call.for_each, call.enabled], _MODULE_SCOPE, header)
     yield from _list_expression_references(node, call.depends_on, _WHOLE_OBJECT_SCOPE, header)
     # List the references of a call's inputs, owned by the variables of the called module.
     path = (*node.module, call.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct, field
@@ -41,12 +41,12 @@ _CONDITIONS = {"precondition": (), "postcondition": ()}
 _LIFECYCLES: Mapping[Mode, BodySchema] = {
     "managed": BodySchema(
         attributes=dict.fromkeys(
-            ("create_before_destroy", "prevent_destroy", "ignore_changes", "replace_triggered_by"), False
+            ("create_before_destroy", "enabled", "prevent_destroy", "ignore_changes", "replace_triggered_by"), False
         ),
         blocks=_CONDITIONS,
         unsupported=LIFECYCLE_WORDS,
     ),
-    "data": BodySchema(blocks=_CONDITIONS, unsupported=LIFECYCLE_WORDS),
+    "data": BodySchema(attributes={"enabled": False}, blocks=_CONDITIONS, unsupported=LIFECYCLE_WORDS),
 }
 
 
@@ -86,6 +86,8 @@ def decode_resource(
     problems.extend(new_problems)
     problems.extend(_report_provisioner(nested) for nested in parts.blocks if nested.type != "lifecycle")
     count, for_each = read_repetition(parts.attributes, "resource", problems)
+    lifecycle = _decode_lifecycle(parts, mode, problems)
+    problems.extend(report_enabled_repetition(lifecycle.enabled, count, for_each))
     start = block.span.start
     return ResourceBlock(
         address=ConfigAddress(location.module, mode, kind.value, name.value),
@@ -97,7 +99,7 @@ def decode_resource(
         for_each=for_each,
         depends_on=parse_references(parts.attributes.get("depends_on"), problems),
         provider=read_provider_key(parts.attributes.get("provider"), problems),
-        lifecycle=_decode_lifecycle(parts, mode, problems),
+        lifecycle=lifecycle,
         span=block.span,
         header_span=block.header_span,
         position=(*location.prefix, (location.file, start.byte)),
@@ -228,7 +230,18 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
         preconditions=decode_conditions(inner.blocks, "precondition", problems),
         postconditions=decode_conditions(inner.blocks, "postcondition", problems),
         span=block.span,
+        enabled=arguments["enabled"].expression if "enabled" in arguments else None,
     )
+
+
+def report_enabled_repetition(
+    enabled: syntax.Expression | None, count: object, for_each: object
+) -> Iterator[Diagnostic]:
+    """Report `enabled` in a block with count or for_each."""
+    name = "count" if count is not None else "for_each"
+    if enabled is not None and not (count is None and for_each is None):
+        detail = f'"{name}" and "enabled" are mutually exclusive. Use one of them.'
+        yield build_error("conflicting-arguments", detail, enabled.span)
 
 
 def _decode_ignore_changes(

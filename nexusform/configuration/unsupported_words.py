@@ -32,5 +32,4 @@ LIFECYCLE_WORDS: Final[Mapping[str, str]] = {
         "destroy in a resource (OpenTofu 1.12) is not supported. Remove the resource with a removed block and "
         "lifecycle { destroy = false }."
     ),
-    "enabled": "enabled (OpenTofu 1.11) is not supported. Use count = condition ? 1 : 0.",
 }

@@ -286,7 +286,10 @@ def test_a_lifecycle_block_of_a_module(capfd: pytest.CaptureFixture[str], tmp_pa
     (tmp_path / "m" / "main.nf.hcl").write_text("")
     text = 'module "m" {\n  source = "./m"\n  lifecycle {\n    prevent_destroy = true\n  }\n}\n'
     assert _found(capfd, tmp_path, text) == [
-        ("unsupported-block-type", 'Modules have no "lifecycle" block. Write it in the resources of the module.')
+        (
+            "unsupported-argument",
+            'The lifecycle of a module has "enabled" alone. Write "prevent_destroy" in the resources of the module.',
+        )
     ]
 
 

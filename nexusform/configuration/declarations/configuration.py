@@ -98,6 +98,7 @@ class Lifecycle(Struct, frozen=True):
     preconditions: tuple[Condition, ...] = ()
     postconditions: tuple[Condition, ...] = ()
     span: Span | None = None
+    enabled: Expression | None = None
 
 
 class ResourceBlock(Struct, frozen=True):
@@ -125,6 +126,11 @@ class ResourceBlock(Struct, frozen=True):
     ignored_rules: frozenset[str] = frozenset()
 
     @property
+    def enabled(self) -> Expression | None:
+        """Condition for its only instance; None: enabled."""
+        return self.lifecycle.enabled
+
+    @property
     def header(self) -> str:
         """`resource "type" "name"`, as displayed by diagnostics."""
         return f'{"data" if self.mode == "data" else "resource"} "{self.type}" "{self.name}"'
@@ -142,6 +148,7 @@ class ModuleCall(Struct, frozen=True):
     depends_on: tuple[Traversal, ...]
     span: Span
     header_span: Span
+    enabled: Expression | None = None
 
 
 DEFAULT_PROVIDER: Final = "simulated"  # used for blocks without a provider

@@ -393,6 +393,8 @@ def _find_deletion_reason(block: ResourceBlock, key: Key) -> str:
         return "delete_because_count_index"
     if block.for_each is not None and isinstance(key, str):
         return "delete_because_each_key"
+    if block.enabled is not None and key is None:
+        return "delete_because_enabled_false"
     return "delete_because_wrong_repetition"
 
 

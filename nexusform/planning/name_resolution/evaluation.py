@@ -21,6 +21,7 @@ from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.evaluator import Scope, evaluate_expression
 from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.planning.name_resolution.repetition import (
+    DISABLED,
     LIST,
     MAP,
     SINGLE,
@@ -35,11 +36,15 @@ from nexusform.planning.name_resolution.scope import EvaluationSettings, Instanc
 from nexusform.resources.address import ROOT_MODULE, Address, ConfigAddress, Key, ModulePath, ModuleStep
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import DYNAMIC
-from nexusform.values.value import Value, build_null, build_object, build_tuple, build_unknown
+from nexusform.values.value import NULL, Value, build_null, build_object, build_tuple, build_unknown
 
 # Problem ids of the repetition argument. They are separate ids so that consequences of unread data can be
 # filtered by them.
-UNKNOWN_REPETITION = {"count": "unknown-count-argument", "for_each": "unknown-for-each-argument"}
+UNKNOWN_REPETITION = {
+    "count": "unknown-count-argument",
+    "for_each": "unknown-for-each-argument",
+    "enabled": "unknown-enabled-argument",
+}
 
 ResourceKey = tuple[ModulePath, str, str, str]
 
@@ -167,6 +172,7 @@ class Evaluation:
             lambda expression: self.evaluate_expression(expression, scope),
             get_header(block),
             maximum,
+            enabled=block.enabled,
         )
 
     def get_variable(self, instance: ModuleInstance, declared: Variable) -> Value:
@@ -308,6 +314,8 @@ class Evaluation:
         expansion = self.get_module_expansion(parent, call)
         if not expansion.shape or expansion.unknown:
             return build_unknown(DYNAMIC)
+        if expansion.shape == DISABLED:
+            return NULL
         if expansion.shape == SINGLE:
             return self._build_outputs(parent, call, None)
         keys = [repetition.key for repetition in expansion.repetitions]
@@ -434,7 +442,7 @@ def check_ephemeral_output(output: Output, value: Value) -> list[Diagnostic]:
 
 def build_unknown_repetition_error(argument: str, block: ModuleCall | ResourceBlock) -> Diagnostic:
     """Build the error for a count or for_each that stays unknown."""
-    expression = block.count if argument == "count" else block.for_each
+    expression = block.count or block.for_each or block.enabled
     return build_error(
         UNKNOWN_REPETITION[argument],
         f'The "{argument}" value is known only after apply, so the instances cannot be planned. Use '

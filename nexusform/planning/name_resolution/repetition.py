@@ -18,7 +18,7 @@ from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.resources.address import Key, compute_key_order
 from nexusform.schemas.block_schema import BlockSchema, compute_implied_type
 from nexusform.schemas.value_types import DYNAMIC, MapType, ObjectType, SetType, describe_type, has_dynamic
-from nexusform.values.value import Value, build_object, build_string, build_tuple, build_unknown
+from nexusform.values.value import NULL, Value, build_object, build_string, build_tuple, build_unknown
 
 
 class Repetition(Struct, frozen=True):
@@ -31,12 +31,13 @@ class Repetition(Struct, frozen=True):
 SINGLE_INSTANCE = Repetition()
 
 # Shape of a block as a value: one object, a tuple by index, an object by key.
-SINGLE, LIST, MAP = "single", "list", "map"
+# A disabled block has no instance, and is null.
+SINGLE, LIST, MAP, DISABLED = "single", "list", "map", "disabled"
 
 
 class Expansion(Struct, frozen=True):
-    """Instances of a block, in planning order; `shape` is SINGLE, LIST or MAP. `unknown` names the argument
-    ("count", "for_each") that is unknown in this pass.
+    """Instances of a block, in planning order; `shape` is SINGLE, LIST, MAP or DISABLED. `unknown` names the
+    argument ("count", "for_each", "enabled") that is unknown in this pass.
     """
 
     shape: str
@@ -57,6 +58,8 @@ def expand_repetition(
     evaluate: Evaluate,
     header: str,
     maximum: int = DEFAULT.instances,
+    *,
+    enabled: Expression | None = None,
 ) -> tuple[Expansion | None, list[Diagnostic]]:
     """Expand a block with these meta-arguments into its instances; None on errors. `evaluate` returns None if
     the expression itself has errors (already reported). `maximum` is the maximum number of instances.
@@ -67,7 +70,27 @@ def expand_repetition(
     if for_each is not None:
         value = evaluate(for_each)
         return _expand_for_each(for_each, value, header) if value is not None else (None, [])
+    if enabled is not None:
+        value = evaluate(enabled)
+        return _expand_enabled(enabled, value, header) if value is not None else (None, [])
     return Expansion(SINGLE, (SINGLE_INSTANCE,)), []
+
+
+def _expand_enabled(expression: Expression, value: Value, header: str) -> tuple[Expansion | None, list[Diagnostic]]:
+    """Expand a block with `enabled` into its only instance, or none."""
+    if value.has_ephemeral:
+        reason = _EPHEMERAL_REPETITION.format("enabled")
+    elif value.has_marks:
+        reason = "Sensitive values, or values derived from them, cannot be used as enabled: it would show them."
+    elif not value.is_known:
+        return Expansion(DISABLED, (), "enabled"), []
+    elif value.raw in (True, "true"):
+        return Expansion(SINGLE, (SINGLE_INSTANCE,)), []
+    elif value.raw in (False, "false"):
+        return Expansion(DISABLED, ()), []
+    else:
+        reason = 'The given "enabled" argument value is unsuitable: true or false is required.'
+    return None, [build_error("invalid-enabled-argument", reason, expression.span, block=header)]
 
 
 def _expand_count(
@@ -217,6 +240,8 @@ class ResourceView(Struct):
             elif self.shape == LIST:
                 keys = sorted(self.items, key=compute_key_order)
                 self._value = build_tuple([self.items[key].get_value() for key in keys])
+            elif self.shape == DISABLED:
+                self._value = NULL
             elif self.shape == MAP:
                 self._value = build_object({str(key): item.get_value() for key, item in self.items.items()})
             else:
