@@ -112,6 +112,7 @@ _ALL: Final = (
     Domain(
         name="azure",
         description="A site in Azure: import, read, change",
+        dependencies=("openstack",),
         io_layer=("providers", "workflow", "cli"),
         data_sources=("nexus_inventory",),
         providers={"azure": "providers.azure:PROVIDER", "azure_export": "providers.azure_export:PROVIDER"},
@@ -138,6 +139,13 @@ _ALL: Final = (
         resource_types=("tacker_vnf",),
         exports={"sol003": "rendering.exports:export_sol003"},
         diagnostic_traits={"corrected-document": DiagnosticTraits("note", "document"), "not-read-for-placement": _NOTE},
+    ),
+    Domain(
+        name="openstack",
+        description="Compute hosts of OpenStack, with placement as Nova decides it",
+        resource_types=("openstack_site",),
+        data_sources=("openstack_inventory",),
+        diagnostic_traits={"incomplete-openstack-inventory": DiagnosticTraits(hides_capacity=True)},
     ),
     Domain(
         name="fleet",

@@ -128,7 +128,7 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
         site_id,
         RackSpread(settings.get("rack_spread") or RackSpread.POOL),
         int(settings.get("tie_break_seed", DEFAULT_SEED)),
-        _build_update_strategy(attributes.get("update_strategy")),
+        update_strategy=_build_update_strategy(attributes.get("update_strategy")),
     )
     return []
 

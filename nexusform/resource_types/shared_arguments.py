@@ -37,15 +37,17 @@ def build_id_attribute(form: str) -> AttributeSchema:
     return AttributeSchema(STRING, f"The id: `{form}`.", computed=True)
 
 
-def build_parent_attribute(parent_type: str, addition: str = "") -> AttributeSchema:
-    """Build the id of the permanent parent object; `addition` extends its description."""
+def build_parent_attribute(parent_type: str, addition: str = "", other_types: tuple[str, ...] = ()) -> AttributeSchema:
+    """Build the id of the permanent parent object, of `parent_type` or another type; `addition` extends its
+    description.
+    """
     return AttributeSchema(
         STRING,
         f"Id of the {parent_type}{addition}.",
         required=True,
         on_change=OnChange.REPLACE,
         decides_placement=True,
-        refers_to=ObjectReference((parent_type,)),
+        refers_to=ObjectReference((parent_type, *other_types)),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from nexusform.scheduling.racks.profile import Profile
 from nexusform.scheduling.racks.vms import DEFAULT_SEED, Machine, RackSpread, VmSku
 
 # Key of the observed facts of machines in the note of a rack (by machine name) or machine.
@@ -39,6 +40,7 @@ class InventorySite(Struct, frozen=True):
     name: str
     spread: RackSpread = RackSpread.POOL
     seed: int = DEFAULT_SEED
+    profile: Profile | None = None
     update_strategy: UpdateStrategy | None = None
 
 
@@ -63,7 +65,7 @@ class OccupiedCapacity(Struct, frozen=True):
     machine: str
     name: str
     cpu_cores: int
-    memory_gib: int
+    memory_gib: float
     disk_gib: int = 0
     cells: int = 1
     cell_numbers: tuple[int, ...] = ()

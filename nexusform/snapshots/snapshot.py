@@ -164,7 +164,9 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
             replace(machine, unschedulable_reason=reason) if machine.name in machines else machine
             for machine in self.scheduler.machines
         ]
-        scheduler = RackScheduler(all_machines, self.scheduler.spread, self.scheduler.seed)
+        scheduler = RackScheduler(
+            all_machines, self.scheduler.spread, self.scheduler.seed, profile=self.scheduler.profile
+        )
         handles = {
             vm.handle: scheduler.add_existing(vm.vm, vm.sku, vm.placement)
             for vm in self.scheduler.list_vms()

@@ -188,7 +188,7 @@ def build_sites(
         sites[site.id] = SitePlan(
             id=site.id,
             name=site.name,
-            scheduler=RackScheduler(machines, site.spread, site.seed, split_choice=split_choice),
+            scheduler=RackScheduler(machines, site.spread, site.seed, split_choice=split_choice, profile=site.profile),
             machines=by_name,
             racks=tuple(all_racks),
             evacuating_machines=_find_evacuating_machines(active, offers.values()),

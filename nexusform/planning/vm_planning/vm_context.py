@@ -250,6 +250,9 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, 
     if instance.is_removed or instance.is_invalid or attributes is None or family is None:
         return None, []
     demand, problems = family.build_demand(attributes, context.current_context, instance.address)
+    site = context.sites.get(demand.site_id) if demand is not None else None
+    if demand is not None and site is not None and site.scheduler.profile.platform_decides:
+        demand = replace(demand, provenance="predicted")
     if demand is not None and instance.block is not None:
         demand_problems = list(_check_demand(demand, vms, context))
         problems = [*problems, *demand_problems]

@@ -316,4 +316,5 @@ def _build_group_hint(group: GroupRule, placements: list[Placement]) -> Hint:
         frozenset(name for name, count in machines.items() if count >= threshold),
         frozenset(name for name, count in racks.items() if count >= threshold),
         group.name,
+        tuple(sorted(machines.items())),
     )

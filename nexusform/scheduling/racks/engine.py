@@ -18,6 +18,7 @@ from nexusform.scheduling.racks.explanation import (
 )
 from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Counts, Share
 from nexusform.scheduling.racks.ledger import Ledger, Record
+from nexusform.scheduling.racks.profile import Profile
 from nexusform.scheduling.racks.queues import Queues
 from nexusform.scheduling.racks.rule import CountFilter, Filter, Item
 from nexusform.scheduling.racks.session import NOWHERE, PoolSession
@@ -59,13 +60,14 @@ class RackScheduler:
         is_sample: bool = False,
         split_choice: SplitChoice = 0,
         ledger: Ledger | None = None,
+        profile: Profile | None = None,
     ) -> None:
         self.spread = spread
         self.seed = seed
         self.is_sample = is_sample
         self.split_choice = split_choice
         # A copy passes its ledger, and with it the site.
-        self._ledger = Ledger(Site(machines)) if ledger is None else ledger
+        self._ledger = Ledger(Site(machines, profile)) if ledger is None else ledger
         self._site = self._ledger.site
         self._queues = Queues(self._ledger)
         self._session: PoolSession | None = None
@@ -286,6 +288,11 @@ class RackScheduler:
         )
 
     @property
+    def profile(self) -> Profile:
+        """Placement rule of the site."""
+        return self._site.profile
+
+    @property
     def machines(self) -> tuple[Machine, ...]:
         """Machines, in the order given."""
         return self._site.machines
@@ -321,7 +328,7 @@ class RackScheduler:
 
     def _open_session(self, demand: Demand) -> PoolSession | None:
         """Open a session for the pool of the demand; None if a scan of every machine is needed."""
-        if demand.last_resort is not None:
+        if demand.last_resort is not None or self.profile.weigh is not None:
             return None
         usage = self._ledger.get_live_usage(demand.vm.owner, demand.vm.pool)
         rules = open_rules.OpenRules(self._ledger, usage, demand, self.spread)
@@ -334,6 +341,7 @@ class RackScheduler:
         record = open_rules.choose_placement(self._ledger, demand, self.spread, self.seed, is_sample=self.is_sample)
         if record is None:
             return None
+        self._ledger.new_vms[record.machine] = self._ledger.new_vms.get(record.machine, 0) + 1
         if record.machine not in self._ledger.unknown_cells:
             return self._add(record), self._site.get_placement(record.machine, record.cells)
         handle = self._ledger.add_sampled(record)

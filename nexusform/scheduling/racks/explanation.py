@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.scheduling.decision import Rejection
-from nexusform.scheduling.racks import open_rules, profile
+from nexusform.scheduling.racks import open_rules
 from nexusform.scheduling.racks.layout import MachineCapacity, Share
 from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.open_rules import OpenKey, exclude_last_resort
@@ -21,6 +21,7 @@ from nexusform.scheduling.racks.rule import CapacityFilter, Filter, KeyPart, Mac
 from nexusform.scheduling.racks.rules.tie_break import compute_digest
 from nexusform.scheduling.racks.site import Site, rank_cells
 from nexusform.scheduling.racks.vms import Demand, Interval, Placement, RackSpread
+from nexusform.scheduling.racks.weighing import select_heaviest, weigh_machines
 
 NO_MACHINE: Final = "no_machine"
 
@@ -168,15 +169,10 @@ def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: 
     explanation = Explanation(demand, seed, len(site.machines), filters, rejections)
     if not candidates:
         return explanation
-    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
-    rack_numbers = dict.fromkeys(site.rack_by_machine[machine] for machine in candidates)
-    rack_keys = open_rules.open_keys(profile.RACK_KEYS[spread], usage, demand)
-    racks = _rank_candidates(rack_numbers, site.rack_name, rack_keys, demand, seed)
-    rack = site.rack_index[racks[0].name]
-    rack_machines = [machine for machine in candidates if site.rack_by_machine[machine] == rack]
-    machine_names = [machine.name for machine in site.machines]
-    machine_keys = open_rules.open_keys(profile.MACHINE_KEYS, usage, demand)
-    machines = _rank_candidates(rack_machines, machine_names, machine_keys, demand, seed)
+    if site.profile.weigh is not None:
+        racks, machines = _rank_by_weight(ledger, demand, candidates, seed)
+    else:
+        racks, machines = _rank_by_keys(ledger, demand, candidates, spread, seed)
     chosen = site.machine_index[machines[0].name]
     fitting_cells = rank_cells(
         Share.compute(demand.sku), site.capacity_table.get_free_capacity(ledger.capacities[chosen])
@@ -193,6 +189,42 @@ def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: 
         placement=placement,
         rack_machines=frozenset(machine.name for machine in site.machines if machine.rack == racks[0].name),
     )
+
+
+_Ranking = tuple[tuple["RankedCandidate", ...], tuple["RankedCandidate", ...]]
+
+
+def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread: RackSpread, seed: int) -> _Ranking:
+    """Rank the racks, and the machines of the best one."""
+    site = ledger.site
+    usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
+    rack_numbers = dict.fromkeys(site.rack_by_machine[machine] for machine in candidates)
+    rack_keys = open_rules.open_keys(site.profile.rack_keys[spread], usage, demand)
+    racks = _rank_candidates(rack_numbers, site.rack_name, rack_keys, demand, seed)
+    rack = site.rack_index[racks[0].name]
+    rack_machines = [machine for machine in candidates if site.rack_by_machine[machine] == rack]
+    machine_names = [machine.name for machine in site.machines]
+    machine_keys = open_rules.open_keys(site.profile.machine_keys, usage, demand)
+    return racks, _rank_candidates(rack_machines, machine_names, machine_keys, demand, seed)
+
+
+def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed: int) -> _Ranking:
+    """Rank the machines of all racks by weight; the only rack is that of the chosen machine."""
+    weights = weigh_machines(ledger, demand, candidates)
+    names = [machine.name for machine in ledger.site.machines]
+    tied = set(select_heaviest(ledger, demand, candidates))
+    digests = {machine: compute_digest(seed, demand.vm, names[machine]) for machine in candidates}
+    ranked = sorted(candidates, key=lambda machine: (machine not in tied, digests[machine]))
+    ranked.sort(key=lambda machine: (machine not in tied, 0 if machine in tied else -weights[machine]))
+    machines = tuple(
+        RankedCandidate(
+            names[machine],
+            (KeyPart("weight", -weights[machine], f"weight {weights[machine]:g}"),),
+            digests[machine].hex() if machine in tied and len(tied) > 1 else "",
+        )
+        for machine in ranked
+    )
+    return (RankedCandidate(ledger.site.machines[ranked[0]].rack, machines[0].keys),), machines
 
 
 class BestMachines(Struct, frozen=True):
@@ -216,10 +248,12 @@ class MachineRanking:
 
     def __init__(self, ledger: Ledger, demand: Demand, spread: RackSpread) -> None:
         self._site = ledger.site
+        self._ledger = ledger
+        self._demand = demand
         self._fitting, self._always_fitting = _find_fitting_machines(ledger, demand)
         usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
-        self._racks = _FigureCache(open_rules.open_keys(profile.RACK_KEYS[spread], usage, demand))
-        self._machines = _FigureCache(open_rules.open_keys(profile.MACHINE_KEYS, usage, demand))
+        self._racks = _FigureCache(open_rules.open_keys(self._site.profile.rack_keys[spread], usage, demand))
+        self._machines = _FigureCache(open_rules.open_keys(self._site.profile.machine_keys, usage, demand))
 
     def find_best(self, excluded: Collection[str] = ()) -> BestMachines:
         """Return the best machines except the excluded ones."""
@@ -236,6 +270,9 @@ class MachineRanking:
 
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
         """Return the names of the candidates that no rival outranks."""
+        if self._site.profile.weigh is not None:
+            heaviest = select_heaviest(self._ledger, self._demand, candidates)
+            return frozenset(self._site.machines[machine].name for machine in heaviest)
         by_rack: dict[int, list[int]] = {}
         for machine in rivals:
             by_rack.setdefault(self._site.rack_by_machine[machine], []).append(machine)

@@ -81,7 +81,9 @@ class Ledger:
         "capacities",
         "clusters",
         "extra_large",
+        "machine_vms",
         "memory",
+        "new_vms",
         "numbers",
         "pools",
         "rack_memory",
@@ -97,6 +99,9 @@ class Ledger:
         self.capacities = site.start_capacities.copy()
         self.memory = [0] * len(site.machines)
         self.extra_large = [0] * len(site.machines)
+        # VMs by machine for weighers, and those placed by this plan: sessions do not count them.
+        self.machine_vms = Counts()
+        self.new_vms = Counts()
         self.rack_vms = [0] * racks
         self.rack_memory = [0] * racks
         self.clusters: dict[str, Tally] = {}
@@ -125,6 +130,8 @@ class Ledger:
         ledger.capacities = self.capacities.copy()
         ledger.memory = self.memory.copy()
         ledger.extra_large = self.extra_large.copy()
+        ledger.machine_vms = self.machine_vms.copy()
+        ledger.new_vms = self.new_vms.copy()
         ledger.rack_vms = self.rack_vms.copy()
         ledger.rack_memory = self.rack_memory.copy()
         ledger.clusters = self.clusters.copy()
@@ -317,6 +324,7 @@ class Ledger:
                 unknown_vms.known_capacity, shape.share, cells, -sign
             )
             unknown_vms.is_stale |= unknown_vms.cells is None
+        self.machine_vms[machine] = self.machine_vms.get(machine, 0) + sign
         self.memory[machine] += sign * shape.memory
         self.rack_memory[rack] += sign * shape.memory
         self.rack_vms[rack] += sign

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
-from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.layout import NO_COUNTS, Counts, Figure, Figures, Usage
 from nexusform.scheduling.racks.ledger import Ledger, Record
 from nexusform.scheduling.racks.rule import (
@@ -25,6 +24,7 @@ from nexusform.scheduling.racks.rule import (
 )
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.vms import Demand, RackSpread
+from nexusform.scheduling.racks.weighing import select_heaviest
 
 Passes = Callable[[int], bool]
 
@@ -125,7 +125,7 @@ def build_machine_checks(ledger: Ledger, usage: Usage, demand: Demand) -> list[t
     """Build the check of every filter by machine number, in profile order; None if it rejects none."""
     by_rule = {id(rule): find_rejection for rule, find_rejection in open_filters(ledger, usage, demand)}
     filters: list[tuple[Filter, RejectionCheck | None]] = []
-    for rule in profile.FILTERS:
+    for rule in ledger.site.profile.filters:
         find_rejection: RejectionCheck | None = None
         if isinstance(rule, MachineFilter):
             find_rejection = _build_machine_check(ledger, rule)
@@ -174,8 +174,9 @@ class OpenRules:
         self.demand = demand
         self.usage = usage
         self.filters = open_filters(ledger, usage, demand)
-        self.rack_keys = pack_keys(profile.RACK_KEYS[spread], usage, demand)
-        self.machine_keys = pack_keys(profile.MACHINE_KEYS, usage, demand)
+        profile = ledger.site.profile
+        self.rack_keys = pack_keys(profile.rack_keys[spread], usage, demand)
+        self.machine_keys = pack_keys(profile.machine_keys, usage, demand)
 
     def keep_promises(self) -> bool:
         """Check whether all of them promise the conditions of a session (CountFilter, KeyDependence)."""
@@ -233,16 +234,19 @@ def choose_placement(
     if not passing:
         return None
     usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
-    rack_key = pack_keys(profile.RACK_KEYS[spread], usage, demand).figure
-    machine_key = pack_keys(profile.MACHINE_KEYS, usage, demand).figure
     vm_text = tie_break.build_vm_digest(seed, demand.vm)
-    tied_racks = _find_best({site.rack_by_machine[machine] for machine in passing}, rack_key)
-    if is_sample:
-        rack = tied_racks[tie_break.index_rack(tie_break.draw_number(vm_text), len(tied_racks))]
+    if site.profile.weigh is not None:
+        tied_machines = select_heaviest(ledger, demand, passing)
     else:
-        rack = tied_racks[tie_break.find_lowest(vm_text, site.encoded_rack_names, tied_racks)]
-    machines = [machine for machine in passing if site.rack_by_machine[machine] == rack]
-    tied_machines = _find_best(machines, machine_key)
+        rack_key = pack_keys(site.profile.rack_keys[spread], usage, demand).figure
+        machine_key = pack_keys(site.profile.machine_keys, usage, demand).figure
+        tied_racks = _find_best({site.rack_by_machine[machine] for machine in passing}, rack_key)
+        if is_sample:
+            rack = tied_racks[tie_break.index_rack(tie_break.draw_number(vm_text), len(tied_racks))]
+        else:
+            rack = tied_racks[tie_break.find_lowest(vm_text, site.encoded_rack_names, tied_racks)]
+        machines = [machine for machine in passing if site.rack_by_machine[machine] == rack]
+        tied_machines = _find_best(machines, machine_key)
     if is_sample:
         machine = tied_machines[tie_break.index_machine(tie_break.draw_number(vm_text), len(tied_machines))]
     else:

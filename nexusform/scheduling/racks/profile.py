@@ -11,8 +11,11 @@ Placement, counts of free capacity, shortages and explanations all use these tab
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from nexusform.scheduling.racks.rule import CellKey, Filter, Key
+from msgspec import Struct
+
+from nexusform.scheduling.racks.rule import CellKey, Filter, Key, Weigh
 from nexusform.scheduling.racks.rules import (
     cells,
     disk,
@@ -58,3 +61,22 @@ MACHINE_KEYS: tuple[Key, ...] = (
 )
 
 CELL_KEYS: tuple[CellKey, ...] = (cells.get_free_memory,)
+
+
+class Profile(Struct, frozen=True, kw_only=True):
+    """Placement rule of a site.
+
+    With `weigh` the machines with the highest weights win, whatever their racks: those of the best
+    `subset_size` tie. `platform_decides`: the site's platform chooses the machine of every VM, so that all
+    placements are predictions.
+    """
+
+    filters: tuple[Filter, ...] = FILTERS
+    rack_keys: Mapping[RackSpread, tuple[Key, ...]]
+    machine_keys: tuple[Key, ...]
+    weigh: Weigh | None = None
+    subset_size: int = 1
+    platform_decides: bool = False
+
+
+NEXUS: Final = Profile(rack_keys=RACK_KEYS, machine_keys=MACHINE_KEYS)

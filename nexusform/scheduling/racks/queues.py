@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from nexusform.scheduling.racks import open_rules, profile
+from nexusform.scheduling.racks import open_rules
 from nexusform.scheduling.racks.layout import Counts, Figure
 from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.open_rules import OpenFilter, PackedKeys
@@ -89,8 +89,8 @@ class Queues:
         keys = self._neutral_keys.get(key)
         if keys is None:
             keys = self._neutral_keys[key] = NeutralKeys(
-                open_rules.pack_keys(profile.RACK_KEYS[spread], self._neutral_usage, demand),
-                open_rules.pack_keys(profile.MACHINE_KEYS, self._neutral_usage, demand),
+                open_rules.pack_keys(self.ledger.site.profile.rack_keys[spread], self._neutral_usage, demand),
+                open_rules.pack_keys(self.ledger.site.profile.machine_keys, self._neutral_usage, demand),
             )
         return keys
 

@@ -178,3 +178,18 @@ class KeyPart(Struct, frozen=True):
     rule: str
     value: float
     text: str
+
+
+class MachineLoad(NamedTuple):
+    """Machine with the totals of its VMs, for a weigher. `new_vms` are the VMs placed by this plan."""
+
+    machine: Machine
+    vcpus: int
+    memory_mib: int
+    disk_gib: int
+    vms: int
+    new_vms: int
+
+
+# Weights of the machines for a demand, in the same order: the highest wins.
+Weigh = Callable[[Demand, Sequence[MachineLoad]], Sequence[float]]

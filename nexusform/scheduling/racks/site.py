@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nexusform.scheduling.racks import profile
+from nexusform.scheduling.racks import profile as profiles
 from nexusform.scheduling.racks.layout import CapacityTable, Layout, MachineCapacity, Share
-from nexusform.scheduling.racks.rule import CapacityFilter, CountFilter, DemandFilter, MachineFilter, PoolKey
+from nexusform.scheduling.racks.rule import CapacityFilter, CountFilter, DemandFilter, Filter, MachineFilter, PoolKey
 from nexusform.scheduling.racks.rules import cells as cell_rules
 from nexusform.scheduling.racks.uncertainty.splits import Cells, FreeCells, Splits, compute_bounds
 from nexusform.scheduling.racks.vms import NONE_FITS, Interval, Machine, Placement, VmName, VmSku
@@ -35,11 +35,11 @@ class Steps(dict[int, Step | None]):
 
     __slots__ = ("_capacity_table", "_checks", "_share")
 
-    def __init__(self, capacity_table: CapacityTable, sku: VmSku) -> None:
+    def __init__(self, capacity_table: CapacityTable, sku: VmSku, filters: Sequence[Filter]) -> None:
         super().__init__()
         self._capacity_table = capacity_table
         self._share = Share.compute(sku)
-        self._checks = [rule.build_check(sku) for rule in profile.FILTERS if isinstance(rule, CapacityFilter)]
+        self._checks = [rule.build_check(sku) for rule in filters if isinstance(rule, CapacityFilter)]
 
     def __missing__(self, number: int) -> Step | None:
         step = self[number] = self._compute(number)
@@ -72,7 +72,7 @@ def rank_cells(share: Share, capacity: MachineCapacity) -> list[int]:
         fitting = cell_rules.select_cells_with_vfs(share, capacity, fitting) or fitting
     if len(fitting) == 1:
         return fitting
-    return sorted(fitting, key=lambda cell: (*(key(capacity, cell) for key in profile.CELL_KEYS), cell))
+    return sorted(fitting, key=lambda cell: (*(key(capacity, cell) for key in profiles.CELL_KEYS), cell))
 
 
 class SplitCapacities:
@@ -176,14 +176,16 @@ class Site(Layout):
         "is_open",
         "open_machines_by_rack",
         "pools",
+        "profile",
         "shapes",
         "start_capacities",
     )
 
-    def __init__(self, machines: Sequence[Machine]) -> None:
+    def __init__(self, machines: Sequence[Machine], profile: profiles.Profile | None = None) -> None:
         super().__init__(machines)
-        self.demand_filters = [rule for rule in profile.FILTERS if isinstance(rule, DemandFilter | CountFilter)]
-        self.is_open = [_is_open(machine) for machine in self.machines]
+        self.profile = profile or profiles.NEXUS
+        self.demand_filters = [rule for rule in self.profile.filters if isinstance(rule, DemandFilter | CountFilter)]
+        self.is_open = [_is_open(machine, self.profile) for machine in self.machines]
         self.open_machines_by_rack = [list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack]
         self.capacity_table = CapacityTable()
         self.start_capacities = [self.capacity_table.add_machine(machine) for machine in self.machines]
@@ -204,7 +206,7 @@ class Site(Layout):
             return sku_and_shape[1]
         shape = self._shape_by_sku.get(sku)
         if shape is None:
-            shape = Shape(len(self.shapes), sku, Steps(self.capacity_table, sku))
+            shape = Shape(len(self.shapes), sku, Steps(self.capacity_table, sku, self.profile.filters))
             self._shape_by_sku[sku] = shape
             self.shapes.append(shape)
         self._shape_by_id[id(sku)] = (sku, shape)
@@ -246,7 +248,7 @@ class Site(Layout):
         return placement
 
 
-def _is_open(machine: Machine) -> bool:
+def _is_open(machine: Machine, profile: profiles.Profile) -> bool:
     """Check whether no machine filter rejects the machine."""
-    checks = [rule.find_rejection for rule in profile.FILTERS if isinstance(rule, MachineFilter)]
+    checks = [rule.find_rejection for rule in profile.filters if isinstance(rule, MachineFilter)]
     return all(find_rejection(machine) is None for find_rejection in checks)

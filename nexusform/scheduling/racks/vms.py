@@ -144,7 +144,7 @@ class Machine(Struct, frozen=True):
     machine_sku: str | None
     cells: int
     cpus_per_cell: int
-    memory_gib_per_cell: int
+    memory_gib_per_cell: float
     disk_gib: int
     unschedulable_reason: str = ""
     vfs_per_cell: int = VFS_PER_CELL
@@ -178,6 +178,7 @@ class Hint(Struct, frozen=True):
 
     Hard hints filter between steps 2 and 3; soft ones count as violated or not, first key of step 3 (rack
     scope) or step 4 (machine scope). `target` is the name given by the user, for the reason.
+    `vms_by_machine` are the VMs of a placement group, by machine.
     """
 
     is_affinity: bool
@@ -186,6 +187,7 @@ class Hint(Struct, frozen=True):
     machines: frozenset[str]
     racks: frozenset[str]
     target: str
+    vms_by_machine: tuple[tuple[str, int], ...] = ()
 
 
 class PlacementConstraints(Struct, frozen=True):

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks import rules as rules_package
@@ -99,8 +100,15 @@ def usual() -> list[list[Any]]:
 def test_every_entry_decides_something(
     table: str, changed: Any, usual: list[list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profile, table, changed)
+    change_profile(monkeypatch, table, changed)
     assert any(decided_otherwise(seed, usual[seed]) for seed in SEEDS)
+
+
+def change_profile(monkeypatch: pytest.MonkeyPatch, table: str, changed: Any) -> None:
+    """Change one table of the profile for all sites."""
+    monkeypatch.setattr(profile, table, changed)
+    if table != "CELL_KEYS":
+        monkeypatch.setattr(profile, "NEXUS", replace(profile.NEXUS, **{table.lower(): changed}))
 
 
 def decided_otherwise(seed: int, usual: list[Any]) -> bool:
@@ -170,7 +178,7 @@ def figures(key: Key, usage: Usage, vm: Demand) -> Figure:
 def limited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most two VMs of pool p on a rack; with the promise of a session and without."""
     rule = limit(2, closing=request.param == "closing")
-    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
+    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, rule))
 
 
 def three_racks() -> list[Machine]:
@@ -247,7 +255,7 @@ class TestAddedFilter:
 
 
 def test_an_added_filter_of_machines_leaves_the_room_of_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, limit(1, Item.MACHINE)))
+    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, limit(1, Item.MACHINE)))
     scheduler = RackScheduler(rack("r1", 2))
     assert [scheduler.try_place(demand(n)) is None for n in range(3)] == [False, False, True]
     # That the rack is full for pool p says nothing of other pools with the same SKU.
@@ -258,8 +266,8 @@ def test_an_added_filter_of_machines_leaves_the_room_of_others_alone(monkeypatch
 @pytest.mark.parametrize("spread", list(RackSpread))
 def test_an_added_key_is_obeyed_and_explained(spread: RackSpread, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {which: (last_first(), *keys) for which, keys in profile.RACK_KEYS.items()}
-    monkeypatch.setattr(profile, "RACK_KEYS", keys)
-    monkeypatch.setattr(profile, "MACHINE_KEYS", (last_first(), *profile.MACHINE_KEYS))
+    change_profile(monkeypatch, "RACK_KEYS", keys)
+    change_profile(monkeypatch, "MACHINE_KEYS", (last_first(), *profile.MACHINE_KEYS))
     scheduler = RackScheduler(three_racks()[:5], spread)
     for number in range(3):
         explained = scheduler.explain(demand(number))
@@ -277,7 +285,7 @@ def test_an_added_filter_that_opens_again_is_asked_for_every_vm(monkeypatch: pyt
         return lambda number: "r1 has its two first" if number and usage.pool.racks[0] < 2 else None
 
     rule = CountFilter(name="first", item=Item.RACK, build_check=opens, describe_shortage=lambda _scene: "none")
-    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
+    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, rule))
     scheduler = RackScheduler([*rack("r1", 1), *rack("r2", 1)])
     placed = [scheduler.try_place(demand(number)) for number in range(4)]
     assert [place and place[1].rack for place in placed] == ["r1", "r1", "r2", "r2"]

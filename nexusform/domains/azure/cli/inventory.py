@@ -14,14 +14,14 @@ from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import convert_problem, has_errors
 from nexusform.kubernetes.dump_script import CLUSTER_KINDS, FLEET_KINDS, build_dump_script
 
-_TARGETS: Final = ("azure", "kubernetes", "fleet")
+_TARGETS: Final = ("azure", "kubernetes", "fleet", "openstack")
 
 
 class ScriptArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `inventory script`."""
 
     directory: str = declare_text("Write the files to DIR", metavar="DIR", default="export")
-    target: str = declare_choice("What to export: a site, a cluster or a hub", _TARGETS, flag="for")
+    target: str = declare_choice("What to export: a site, a cluster, a hub, an OpenStack", _TARGETS, flag="for")
     location: str = declare_text("Use only this extended location (custom location)")
     view: ViewFlags = declare_group(ViewFlags)
 
@@ -32,11 +32,16 @@ def script(arguments: ScriptArguments) -> int:
 
     Read the script, then run it after signing in: `nexusform inventory script | bash`. It needs the
     az extension networkcloud, and kubectl for the creation times of nodes. With -for=kubernetes or
-    -for=fleet it lists a cluster or a hub with kubectl, one file per kind.
+    -for=fleet it lists a cluster or a hub with kubectl, one file per kind. With -for=openstack it
+    lists compute hosts, flavors, servers and Placement with the openstack command line.
     """
     from nexusform.domains.azure.importers.az_capture import build_capture_script
 
-    if arguments.target == "azure":
+    if arguments.target == "openstack":
+        from nexusform.domains.openstack.importers.capture_script import build_openstack_script
+
+        text = build_openstack_script(arguments.directory)
+    elif arguments.target == "azure":
         text = build_capture_script(arguments.directory, arguments.location)
     else:
         kinds = CLUSTER_KINDS.values() if arguments.target == "kubernetes" else FLEET_KINDS

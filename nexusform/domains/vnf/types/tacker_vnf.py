@@ -108,7 +108,7 @@ def _create_argument(kind: Any, description: str) -> AttributeSchema:
 _SCHEMA: Final = BlockSchema(
     {
         "id": build_id_attribute("<site>/<name>"),
-        "site_id": build_parent_attribute("nexus_site"),
+        "site_id": build_parent_attribute("nexus_site", " or openstack_site", ("openstack_site",)),
         "name": build_name_attribute("VNF"),
         "vnfd": _create_argument(STRING, "Text of the VNFD (ETSI SOL001 or SOL006). Required: vnfd or base_hot."),
         "base_hot": _create_argument(STRING, "Text of the HOT file with the VMs."),

@@ -237,7 +237,11 @@ def _apply_upgrade(site: SiteSnapshot, cluster: ClusterSnapshot, upgrade: Kubern
     }
     old_scheduler = site.scheduler
     scheduler = RackScheduler(
-        old_scheduler.machines, old_scheduler.spread, old_scheduler.seed, split_choice=old_scheduler.split_choice
+        old_scheduler.machines,
+        old_scheduler.spread,
+        old_scheduler.seed,
+        split_choice=old_scheduler.split_choice,
+        profile=old_scheduler.profile,
     )
     handles: dict[int, int] = {}
     for vm in old_scheduler.list_vms():

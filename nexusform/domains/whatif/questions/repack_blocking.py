@@ -143,7 +143,11 @@ def _has_solution(context: RepackContext, request: RepackRequest, time_budget: T
 def fix_sampled_cells(site: SiteSnapshot) -> SiteSnapshot:
     """Return the site with unknown cells fixed as in the reported sample."""
     scheduler = RackScheduler(
-        site.scheduler.machines, site.scheduler.spread, site.scheduler.seed, split_choice=site.scheduler.split_choice
+        site.scheduler.machines,
+        site.scheduler.spread,
+        site.scheduler.seed,
+        split_choice=site.scheduler.split_choice,
+        profile=site.scheduler.profile,
     )
     for vm in site.scheduler.list_sampled_vms():
         scheduler.add_existing(vm.vm, vm.sku, vm.placement)

@@ -238,7 +238,9 @@ def rebuild_scheduler(scheduler: RackScheduler, machines: Iterable[Machine]) -> 
     """Return a scheduler with the same VMs on other machines. No VM was released before, so handles stay the
     same.
     """
-    new = RackScheduler(list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice)
+    new = RackScheduler(
+        list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice, profile=scheduler.profile
+    )
     for vm in scheduler.list_vms():
         new.add_existing(vm.vm, vm.sku, vm.placement)
     return new
@@ -356,7 +358,7 @@ def _build_machines(
     scheduler: RackScheduler, sources: Mapping[int, MovableVm], kinds: Sequence[VmClass], demand: Demand
 ) -> tuple[RepackMachine, ...]:
     """Build the machines feasible for some class or for the demand."""
-    empty = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed)
+    empty = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
     demands = [build_standalone_demand(kind.sku, kind.constraints) for kind in kinds]
     by_machine: dict[str, list[CurrentVm]] = {}
     for existing in scheduler.list_vms():

@@ -514,7 +514,11 @@ def verify_sequence(
             for machine in context.scheduler.machines
         ]
         base = RackScheduler(
-            machines, context.scheduler.spread, context.scheduler.seed, split_choice=context.scheduler.split_choice
+            machines,
+            context.scheduler.spread,
+            context.scheduler.seed,
+            split_choice=context.scheduler.split_choice,
+            profile=context.scheduler.profile,
         )
         leaving = {step.source.handle for step in window.steps}
         for handle, vm in existing.items():

@@ -1,0 +1,51 @@
+"""Shell script that writes the files of data openstack_inventory."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+# File to the arguments of `openstack` that print it.
+COMMANDS: Final = {
+    "hypervisors": "hypervisor list --long",
+    "compute_services": "compute service list --service nova-compute",
+    "availability_zones": "availability zone list --compute --long",
+    "aggregates": "aggregate list --long",
+    "flavors": "flavor list --all --long",
+    "servers": "server list --all-projects --long",
+    "server_groups": "--os-compute-api-version 2.64 server group list --all-projects --long",
+    "resource_providers": "resource provider list",
+}
+# Files per resource provider: `inventory-UUID.json`.
+INVENTORY, TRAITS = "inventory", "traits"
+
+
+def build_openstack_script(directory: str) -> str:
+    """Return the script. It changes nothing in OpenStack."""
+    lines = [f"run {name} {command}" for name, command in COMMANDS.items()]
+    return f"""#!/bin/sh
+# Lists compute hosts with the openstack command line (as an administrator; it needs osc-placement). Changes nothing.
+set -u
+directory={shlex.quote(directory)}
+mkdir -p "$directory"
+run() {{ # FILE ARGUMENT...
+    file=$directory/$1
+    shift
+    if openstack "$@" -f json >"$file.json.part" 2>"$file.error"; then
+        mv "$file.json.part" "$file.json"
+        rm -f "$file.error"
+    else
+        rm -f "$file.json.part" "$file.json"
+        echo "not listed: openstack $*: $(head -1 "$file.error")" >&2
+    fi
+}}
+{chr(10).join(lines)}
+for uuid in $(openstack resource provider list -f value -c uuid); do
+    run "{INVENTORY}-$uuid" resource provider inventory list "$uuid"
+    run "{TRAITS}-$uuid" --os-placement-api-version 1.6 resource provider trait list "$uuid"
+done
+for id in $(openstack hypervisor list -f value -c ID); do
+    run "hypervisor-$id" hypervisor show "$id"
+done
+date -u +%Y-%m-%dT%H:%M:%SZ >"$directory/exported_at"
+"""

@@ -1,0 +1,206 @@
+"""Files of `openstack ... -f json`: compute hosts, flavors, servers and server groups."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.domains.openstack.importers.capture_script import COMMANDS, INVENTORY, TRAITS
+from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, VCPU
+
+INVALID: Final = "invalid-openstack-file"
+INCOMPLETE: Final = "incomplete-openstack-inventory"
+_DEFAULT_ZONE: Final = "nova"
+# Files without which hosts would be missing or misjudged.
+_REQUIRED: Final = ("hypervisors", "compute_services", "servers", "flavors", "resource_providers")
+_FIGURES: Final = ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size")
+# Hosts of servers that take no capacity.
+_STATES_WITHOUT_CAPACITY: Final = ("DELETED", "SHELVED_OFFLOADED", "SOFT_DELETED")
+
+Rows = list[dict[str, Any]]
+
+
+class OpenstackReading(Struct):
+    """Contents of the files as plain data by name, and the problems found."""
+
+    hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    flavors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    servers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    server_groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackReading:
+    """Read the files of one directory by name without suffix."""
+    reading = OpenstackReading()
+    tables = {name: _parse_table(name, text, reading.problems) for name, text in contents.items()}
+    missing = [name for name in _REQUIRED if name not in tables]
+    if missing:
+        commands = "; ".join(f"{name}.json: openstack {COMMANDS[name]} -f json" for name in missing)
+        reading.problems.append(_build_problem(f"Files are missing. {commands}."))
+    if reading.problems:
+        return reading
+    try:
+        _fill(reading, tables)
+    except (KeyError, TypeError, ValueError, OverflowError) as problem:
+        detail = f"A column is missing or has an unexpected value: {problem}. Capture the files again."
+        reading.problems.append(_build_problem(detail))
+    return reading
+
+
+def _build_problem(detail: str, kind: str = INVALID, severity: Severity = Severity.ERROR) -> Problem:
+    return Problem(("directory",), kind, detail, severity)
+
+
+def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
+    """Return the rows with normalized column names: lower case without spaces."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        problems.append(_build_problem(f"{name}.json is not JSON: {problem}. Capture it again."))
+        return []
+    rows = document if isinstance(document, list) else [document]
+    if not all(isinstance(row, dict) for row in rows):
+        problems.append(_build_problem(f"{name}.json is not a list of objects. Print it with -f json."))
+        return []
+    return [{_normalize_column(key): value for key, value in row.items()} for row in rows]
+
+
+def _normalize_column(name: str) -> str:
+    return name.lower().replace(" ", "_").replace("-", "_")
+
+
+def _fill(reading: OpenstackReading, tables: Mapping[str, Rows]) -> None:
+    reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
+    reading.servers = dict(_iterate_servers(tables["servers"], reading))
+    reading.server_groups = {
+        str(row["name"]): {"policy": _read_policy(row), "members": sorted(_split(row.get("members")))}
+        for row in tables.get("server_groups", [])
+    }
+    providers = {str(row["name"]): str(row["uuid"]) for row in tables["resource_providers"]}
+    services = {str(row["host"]): row for row in tables["compute_services"]}
+    for row in tables["hypervisors"]:
+        hostname = str(row["hypervisor_hostname"])
+        host = _find_service_host(hostname, services)
+        uuid = providers.get(hostname)
+        if host is None or uuid is None:
+            missing = "nova-compute service" if host is None else "resource provider"
+            detail = f'The hypervisor "{hostname}" has no {missing}: its host is left out.'
+            reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+            continue
+        values = _build_host(uuid, services[host], host, tables)
+        if VCPU in values["resources"]:
+            details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
+            reading.hosts[host] = {**values, "hypervisor_version": int(details.get("hypervisor_version") or 0)}
+        else:
+            detail = f'Placement has no VCPU inventory of the host "{host}" (inventory-{uuid}.json): it is left out.'
+            reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+    if not reading.hosts:
+        reading.problems.append(_build_problem("No compute host has a service and an inventory in Placement."))
+    _add_hidden_usage(reading, tables, providers, services)
+
+
+def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None:
+    """Return the host of a hypervisor: of the same name, or with its first label."""
+    if hostname in services:
+        return hostname
+    labels = [host for host in services if host.split(".")[0] == hostname.split(".", maxsplit=1)[0]]
+    return labels[0] if len(labels) == 1 else None
+
+
+def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mapping[str, Rows]) -> dict[str, Any]:
+    aggregates = [row for row in tables.get("aggregates", []) if host in _split(row.get("hosts"))]
+    return {
+        "availability_zone": str(service.get("zone") or _DEFAULT_ZONE),
+        "unschedulable_reason": _read_service(service),
+        "resources": {
+            str(row["resource_class"]): {name: _read_figure(row, name) for name in _FIGURES}
+            for row in tables.get(f"{INVENTORY}-{uuid}", [])
+        },
+        "traits": sorted(str(row["name"]) for row in tables.get(f"{TRAITS}-{uuid}", [])),
+        "aggregates": {str(row["name"]): _read_properties(row.get("properties")) for row in aggregates},
+    }
+
+
+def _read_service(service: Mapping[str, Any]) -> str:
+    """Return why a compute service takes no VMs, or ""."""
+    if str(service["status"]).lower() != "enabled":
+        return f"its compute service is disabled{_format_reason(service.get('disabled_reason'))}"
+    return "" if str(service["state"]).lower() == "up" else "its compute service is down"
+
+
+def _format_reason(reason: Any) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def _read_figure(row: Mapping[str, Any], name: str) -> float:
+    figure = float(row[name])
+    if not math.isfinite(figure) or figure < 0:
+        raise ValueError(f"{name} is {row[name]}")
+    return figure if name == "allocation_ratio" else int(figure)
+
+
+def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
+    swap = int(row.get("swap") or 0)
+    return {
+        "vcpus": int(row["vcpus"]),
+        "memory_mib": int(row["ram"]),
+        "disk_gib": int(row["disk"]) + int(row.get("ephemeral") or 0) + -(-swap // 1024),
+        "properties": _read_properties(row.get("properties")),
+    }
+
+
+def _iterate_servers(rows: Rows, reading: OpenstackReading) -> Iterator[tuple[str, dict[str, Any]]]:
+    for row in rows:
+        if not row.get("host") or str(row.get("status")).upper() in _STATES_WITHOUT_CAPACITY:
+            continue
+        flavor = str(row.get("flavor_name") or row.get("flavor") or "")
+        if flavor not in reading.flavors:
+            detail = f'The flavor "{flavor}" of the server "{row["name"]}" is not in flavors.json. It counts as 0.'
+            reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
+        size = reading.flavors.get(flavor, {"vcpus": 0, "memory_mib": 0, "disk_gib": 0})
+        figures = {name: size[name] for name in ("vcpus", "memory_mib", "disk_gib")}
+        yield str(row["id"]), {"name": str(row["name"]), "host": str(row["host"]), **figures}
+
+
+def _add_hidden_usage(
+    reading: OpenstackReading, tables: Mapping[str, Rows], providers: Mapping[str, str], services: Mapping[str, Any]
+) -> None:
+    """Add an entry per host for allocations of Placement that no listed server explains."""
+    for hostname, uuid in providers.items():
+        host = _find_service_host(hostname, services)
+        if host not in reading.hosts:
+            continue
+        used = {str(row["resource_class"]): int(row.get("used") or 0) for row in tables.get(f"{INVENTORY}-{uuid}", [])}
+        listed = [server for server in reading.servers.values() if server["host"] == host]
+        hidden = {
+            name: max(used.get(resource_class, 0) - sum(server[name] for server in listed), 0)
+            for name, resource_class in (("vcpus", VCPU), ("memory_mib", MEMORY), ("disk_gib", DISK))
+        }
+        if any(hidden.values()):
+            reading.servers[f"allocations on {host}"] = {"name": f"allocations on {host}", "host": host, **hidden}
+
+
+def _read_policy(row: Mapping[str, Any]) -> str:
+    policies = _split(row.get("policy") or row.get("policies"))
+    return policies[0] if policies else ""
+
+
+def _split(value: Any) -> Sequence[str]:
+    """Return a list of names: a list, or a text with commas (older clients)."""
+    if isinstance(value, list):
+        return [str(item) for item in value]
+    return [part.strip() for part in str(value or "").split(",") if part.strip()]
+
+
+def _read_properties(value: Any) -> dict[str, str]:
+    """Return properties: an object, or a text such as `a='b', c='d'` (older clients)."""
+    if isinstance(value, Mapping):
+        return {str(key): str(item) for key, item in sorted(value.items())}
+    pairs = (part.partition("=") for part in _split(value))
+    return {key.strip(): item.strip().strip("'\"") for key, _, item in pairs}

@@ -1,0 +1,1 @@
+"""Resource type openstack_site, and data openstack_inventory."""

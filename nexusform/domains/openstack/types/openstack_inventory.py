@@ -1,0 +1,85 @@
+"""data openstack_inventory: compute hosts and servers from the output of the openstack command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nexusform.diagnostics.diagnostic import Problem
+from nexusform.interfaces.plugins import DataResult, FileProblem, ReadContext, ResourceType
+from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
+from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType, Type
+
+_FIGURES: Final[dict[str, Type]] = {"vcpus": NUMBER, "memory_mib": NUMBER, "disk_gib": NUMBER}
+_RESOURCE: Final = ObjectType.create(
+    dict.fromkeys(("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size"), NUMBER)
+)
+_HOST: Final = ObjectType.create(
+    {
+        "availability_zone": STRING,
+        "unschedulable_reason": STRING,
+        "resources": MapType(_RESOURCE),
+        "traits": ListType(STRING),
+        "aggregates": MapType(MapType(STRING)),
+        "hypervisor_version": NUMBER,
+    }
+)
+
+
+def _create_computed(value_type: Type, description: str) -> AttributeSchema:
+    return AttributeSchema(value_type, description, computed=True)
+
+
+_SCHEMA: Final = BlockSchema(
+    {
+        "directory": AttributeSchema(
+            STRING, "Directory with the files of `nexusform inventory script -for=openstack`.", required=True
+        ),
+        "id": _create_computed(STRING, "The directory."),
+        "exported_at": _create_computed(STRING, "Time of the export, from the file exported_at."),
+        "hosts": _create_computed(MapType(_HOST), "Compute hosts by name, with their inventories in Placement."),
+        "flavors": _create_computed(
+            MapType(ObjectType.create({**_FIGURES, "properties": MapType(STRING)})), "Flavors by name."
+        ),
+        "servers": _create_computed(
+            MapType(ObjectType.create({"name": STRING, "host": STRING, **_FIGURES})),
+            "Servers on hosts by id. Allocations without a listed server are one entry per host.",
+        ),
+        "server_groups": _create_computed(
+            MapType(ObjectType.create({"policy": STRING, "members": ListType(STRING)})), "Server groups by name."
+        ),
+    },
+    description="Compute hosts, flavors and servers of an OpenStack, from `openstack ... -f json`.",
+)
+
+
+def identify(attributes: Mapping[str, Any]) -> str:
+    """Return the directory as id."""
+    return str(attributes.get("directory") or "")
+
+
+def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
+    """Read the files of the directory."""
+    from nexusform.domains.openstack.importers.openstack_files import parse_openstack_files
+
+    directory = identify(attributes).rstrip("/") or "/"
+    try:
+        names = context.files.find_files(directory, "*.json")
+        contents = {name.removesuffix(".json"): context.files.read(f"{directory}/{name}") for name in names}
+        has_time = context.files.is_file(f"{directory}/exported_at")
+        time = context.files.read(f"{directory}/exported_at").decode("utf-8", "replace").strip() if has_time else ""
+    except FileProblem as problem:
+        return DataResult({}, [Problem(("directory",), "unreadable-file", str(problem))])
+    reading = parse_openstack_files(contents)
+    values = {
+        "id": identify(attributes),
+        "exported_at": time,
+        "hosts": reading.hosts,
+        "flavors": reading.flavors,
+        "servers": reading.servers,
+        "server_groups": reading.server_groups,
+    }
+    return DataResult(values, reading.problems)
+
+
+OPENSTACK_INVENTORY: Final = ResourceType("openstack_inventory", 0, _SCHEMA, identify, mode="data", read=read)
