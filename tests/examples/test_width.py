@@ -162,7 +162,7 @@ def test_every_object_of_every_type_fits_a_terminal(
     run_command_line(["apply", "-auto-approve", *FIRST, "-samples=0"])
     run_command_line(["state", "list"])
     addresses = capfd.readouterr().out.splitlines()
-    addresses = [line for line in addresses if line.startswith(("nexus_", "fleet_", "tacker_"))]
+    addresses = [line for line in addresses if line.startswith(("nexus_", "fleet_", "tacker_", "openstack_"))]
     assert {line.partition(".")[0] for line in addresses} == {*RESOURCE_TYPES} - {"fleet_placement_eviction"}
     commands = [f"{verb} {address}" for address in addresses for verb in ("show", "state show", "explain")]
     assert typed(commands, capfd) == []

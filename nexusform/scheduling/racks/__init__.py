@@ -4,11 +4,16 @@
 PUBLIC = {
     "engine": "RackScheduler",
     "explanation": "Explanation RankedCandidate MachineRanking Shortage",
-    "layout": "Share",
-    "rule": "KeyPart MachineFilter CapacityFilter",
+    "layout": "Share MachineCapacity Layout",
+    "rule": (
+        "KeyPart MachineFilter CapacityFilter Filter Item MachineLoad RejectionCheck Weigh "
+        "ShortageContext CapacityCheck DemandFilter"
+    ),
     "vms": (
         "build_standalone_demand NO_CONSTRAINTS find_common_constraints CONTROL_PLANE DEFAULT_SEED Demand "
-        "convert_to_gib Hint HintScope Interval Machine MachineStatus MachineSku MIB_PER_GIB Placement RackSpread "
-        "CurrentVm PlacementConstraints sum_intervals VFS_PER_CELL VmName VmSku round_up_to_mib"
+        "convert_to_gib Hint HintScope Interval Machine MachineStatus MachineSku MIB_PER_GIB Placement "
+        "RackSpread CurrentVm PlacementConstraints sum_intervals VFS_PER_CELL VmName VmSku "
+        "round_up_to_mib"
     ),
+    "profile": "RACK_KEYS MACHINE_KEYS Profile",
 }

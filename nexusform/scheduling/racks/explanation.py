@@ -209,7 +209,7 @@ def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread:
 
 
 def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed: int) -> _Ranking:
-    """Rank the machines of all racks by weight; the only rack is that of the chosen machine."""
+    """Rank the machines of all racks by weight; the only rack belongs to the chosen machine."""
     weights = weigh_machines(ledger, demand, candidates)
     names = [machine.name for machine in ledger.site.machines]
     tied = set(select_heaviest(ledger, demand, candidates))

@@ -66,9 +66,9 @@ CELL_KEYS: tuple[CellKey, ...] = (cells.get_free_memory,)
 class Profile(Struct, frozen=True, kw_only=True):
     """Placement rule of a site.
 
-    With `weigh` the machines with the highest weights win, whatever their racks: those of the best
-    `subset_size` tie. `platform_decides`: the site's platform chooses the machine of every VM, so that all
-    placements are predictions.
+    With `weigh` the machines with the highest weights win, in any rack: the best
+    `subset_size` tie. `platform_decides`: the site's platform chooses the machine of every VM: all placements are
+    predictions.
     """
 
     filters: tuple[Filter, ...] = FILTERS

@@ -144,7 +144,7 @@ class Machine(Struct, frozen=True):
     machine_sku: str | None
     cells: int
     cpus_per_cell: int
-    memory_gib_per_cell: float
+    memory_gib_per_cell: int
     disk_gib: int
     unschedulable_reason: str = ""
     vfs_per_cell: int = VFS_PER_CELL

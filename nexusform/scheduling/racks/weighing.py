@@ -20,7 +20,7 @@ def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> d
 
 
 def select_heaviest(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> list[int]:
-    """Return the machines that tie: the heaviest ones, as many as the profile's subset."""
+    """Return the tied machines: the heaviest ones, as many as the profile's subset."""
     weights = weigh_machines(ledger, demand, list(machines))
     ranked = sorted(weights.values(), reverse=True)
     if not ranked:

@@ -1,4 +1,4 @@
 """Output of the `openstack` command line."""
 
 # Public names of the package, by module.
-PUBLIC = {"capture_script": "build_openstack_script", "openstack_files": "OpenstackReading parse_openstack_files"}
+PUBLIC = {"capture_script": "build_openstack_script"}

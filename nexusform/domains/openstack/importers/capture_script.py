@@ -1,4 +1,4 @@
-"""Shell script that writes the files of data openstack_inventory."""
+"""Shell script for the files of data openstack_inventory."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def _iterate_servers(rows: Rows, reading: OpenstackReading) -> Iterator[tuple[st
 def _add_hidden_usage(
     reading: OpenstackReading, tables: Mapping[str, Rows], providers: Mapping[str, str], services: Mapping[str, Any]
 ) -> None:
-    """Add an entry per host for allocations of Placement that no listed server explains."""
+    """Add an entry per host for allocations of Placement without a listed server."""
     for hostname, uuid in providers.items():
         host = _find_service_host(hostname, services)
         if host not in reading.hosts:

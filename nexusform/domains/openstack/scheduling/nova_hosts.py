@@ -21,7 +21,7 @@ class Resource(Struct, frozen=True):
 
     @property
     def capacity(self) -> int:
-        """Amount that can be allocated in total."""
+        """Total amount for allocations."""
         return max(int((self.total - self.reserved) * self.allocation_ratio), 0)
 
     def find_unit_problem(self, amount: int) -> str:
@@ -34,7 +34,7 @@ class Resource(Struct, frozen=True):
 class NovaHost(Struct, frozen=True):
     """Compute host. `resources` by class; `aggregates` are the metadata of its aggregates, by name.
 
-    `unschedulable_reason` is "" for a host with a service that is up and enabled.
+    `unschedulable_reason` is "" for a host with an enabled service in state up.
     """
 
     name: str
@@ -47,7 +47,7 @@ class NovaHost(Struct, frozen=True):
 
 
 class Flavor(Struct, frozen=True):
-    """Flavor. `disk_gib` is what Placement allocates: root, ephemeral and swap disk."""
+    """Flavor. `disk_gib` is the amount allocated by Placement: root, ephemeral and swap disk."""
 
     name: str
     vcpus: int

@@ -6,7 +6,7 @@ Source: nova/scheduler and nova/weights.py of Nova 34.0, placement/objects/alloc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, VCPU, Flavor, NovaHost, Resource
 from nexusform.scheduling.racks.layout import Layout, MachineCapacity
@@ -80,7 +80,8 @@ def build_machine(host: NovaHost, slot: int) -> Machine:
         machine_sku=None,
         cells=1,
         cpus_per_cell=_get_resource(host, VCPU).capacity,
-        memory_gib_per_cell=convert_to_gib(_get_resource(host, MEMORY).capacity),
+        # Whole MiB as a fraction of GiB: the only machines with less than a GiB of difference.
+        memory_gib_per_cell=cast("int", convert_to_gib(_get_resource(host, MEMORY).capacity)),
         disk_gib=_get_resource(host, DISK).capacity,
         unschedulable_reason=host.unschedulable_reason,
     )
@@ -97,7 +98,7 @@ def _get_resource(host: NovaHost, resource_class: str) -> Resource:
 
 
 def _list_amounts(sku: VmSku) -> list[tuple[str, int]]:
-    """Return the amounts that Placement allocates for one VM."""
+    """Return the amounts allocated by Placement for one VM."""
     amounts = [(VCPU, sku.host_vcpus), (MEMORY, sku.memory_mib), (DISK, sku.disk_gib)]
     return [(name, amount) for name, amount in amounts if amount]
 
@@ -237,7 +238,7 @@ _WEIGHERS: Final = (
     _Weigher("cpu", lambda _demand, host, load: _compute_free_vcpus(host, load.vcpus), 0),
     _Weigher("disk", lambda _demand, host, load: _compute_free(host, DISK, load.disk_gib) * MIB_PER_GIB, 0),
     _Weigher("hypervisor_version", lambda _demand, host, _load: host.hypervisor_version),
-    _Weigher("io_ops", lambda _demand, _host, load: load.new_vms),
+    _Weigher("io_ops", lambda _demand, _host, load: load.new_vms, 0),
     _Weigher("num_instances", lambda _demand, _host, load: load.vms),
     _Weigher("ram", lambda _demand, host, load: _compute_free(host, MEMORY, load.memory_mib), 0),
     _Weigher("soft_affinity", lambda demand, host, _load: _count_group(demand, host.name, is_affinity=True)),

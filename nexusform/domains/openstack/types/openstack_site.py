@@ -78,6 +78,11 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         problems += _check_names("enabled_filters", filters, FILTERS)
     if isinstance(multipliers, Mapping):
         problems += _check_names("weight_multipliers", multipliers, DEFAULT_MULTIPLIERS)
+        problems += [
+            Problem(("weight_multipliers", name), "invalid-number", f"Nova accepts no {name} multiplier below 0.")
+            for name, value in multipliers.items()
+            if name.startswith("soft_") and isinstance(value, int | float) and value < 0
+        ]
     inventory = attributes.get("inventory")
     if is_known(inventory) and not (isinstance(inventory, Mapping) and _has_hosts(inventory)):
         problems.append(_build_inventory_problem())
