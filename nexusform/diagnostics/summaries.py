@@ -84,6 +84,8 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "unmanaged-vms": "VMs that belong to no resource",
     "unsatisfiable-anti-affinity": "Unsatisfiable anti-affinity",
     "unsatisfiable-pod-anti-affinity": "Unsatisfiable pod anti-affinity",
+    "anti-affinity-below-two-instances": "Anti-affinity over a VDU with fewer than 2 instances",
+    "rules-left-out-by-tacker": "Placement rules left out by Tacker",
     "unsatisfiable-scaled-anti-affinity": "Unsatisfiable anti-affinity at the largest scale",
     "unsupported-state-flag": "Unsupported -state flag",
     "unterminated-constructor": "Unterminated constructor expression",

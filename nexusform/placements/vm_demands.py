@@ -39,7 +39,7 @@ class PoolDemand(Struct, frozen=True):
     configured texts ("1", "33%"). `pinned_machine` is the machine set by the user, or "". `rule_pool` and
     `rule_number` replace pool and number in the placement rule if they differ (plain VMs). `count_path` is
     the path of the number of VMs (empty for plain VMs and VNFs). `drain_timeout` is the maximum drain time of
-    a node in seconds.
+    a node in seconds. `removes_newest`: fewer VMs remove those created last, not the highest numbers.
     """
 
     pool: str
@@ -59,6 +59,7 @@ class PoolDemand(Struct, frozen=True):
     is_system: bool = False
     is_control_plane: bool = False
     drain_timeout: int = 1800
+    removes_newest: bool = False
 
     @property
     def surge_size(self) -> int:

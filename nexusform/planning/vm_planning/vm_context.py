@@ -26,7 +26,7 @@ from nexusform.planning.vm_planning.site_plans import (
     collect_vm_skus,
     list_machines,
 )
-from nexusform.planning.vm_planning.vm_object import HardHint, VmObject, find_changed_argument
+from nexusform.planning.vm_planning.vm_object import HardHint, VmObject, find_changed_argument, list_names_by_age
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, HintScope
@@ -253,6 +253,8 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, 
     site = context.sites.get(demand.site_id) if demand is not None else None
     if demand is not None and site is not None and site.scheduler.profile.platform_decides:
         demand = replace(demand, provenance="predicted")
+    if demand is not None and any(pool.removes_newest for pool in demand.pools):
+        demand = replace(demand, pools=tuple(_keep_oldest(pool, demand.cluster, vms) for pool in demand.pools))
     if demand is not None and instance.block is not None:
         demand_problems = list(_check_demand(demand, vms, context))
         problems = [*problems, *demand_problems]
@@ -260,6 +262,19 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, 
             demand = None
     instance.is_invalid |= demand is None
     return demand, [instance.build_diagnostic(problem) for problem in problems]
+
+
+def _keep_oldest(pool: PoolDemand, cluster: str, vms: VmObject) -> PoolDemand:
+    """Return the pool with the numbers of its oldest VMs, then the lowest free ones."""
+    ages = list_names_by_age(vms.instance.prior.private if vms.instance.prior is not None else None)
+    existing = [vm for vm in vms.prior.existing.values() if vm.pool == pool.pool and isinstance(vm.number, int)]
+    if not pool.removes_newest or vms.instance.is_replaced:
+        return pool
+    existing.sort(key=lambda vm: (ages.get(vm.name, -1), vm.number))
+    kept_numbers = [vm.number for vm in existing[: len(pool.numbers)]]
+    free_numbers = [number for number in pool.numbers if number not in kept_numbers]
+    numbers = sorted([*kept_numbers, *free_numbers[: len(pool.numbers) - len(kept_numbers)]])
+    return replace(pool, numbers=tuple(numbers), names=tuple(f"{cluster}-{pool.pool}-{number}" for number in numbers))
 
 
 def _check_demand(demand: VmDemand, vms: VmObject, context: VmContext) -> Iterator[Problem]:

@@ -305,7 +305,7 @@ def compute_actions(
     for pool in pools.values():
         prior = prior_pools.get(pool.pool)
         changed_trigger = find_changed_argument(prior, pool)
-        prior_numbers = set(prior.numbers) if prior else set()
+        prior_numbers = set(prior.numbers) if prior and not pool.removes_newest else set()
         for number in pool.numbers:
             key = (pool.pool, number)
             existing_vm = existing_by_key.get(key)
@@ -433,6 +433,14 @@ def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple
         if name in names:
             return trigger, serial
     return None
+
+
+def list_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
+    """Return the recorded names with their ranks, the oldest first."""
+    entries = _read_entries(private.get(PLACED_KEY, ()) if isinstance(private, Mapping) else ())
+    ordered = sorted(entries, key=lambda entry: entry[0])
+    names = dict.fromkeys(chain.from_iterable(names for _, _, names in ordered))
+    return {name: rank for rank, name in enumerate(names)}
 
 
 def _read_entries(entries: Any) -> list[tuple[int, str, list[str]]]:

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import uuid
+from pathlib import Path
 
 os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
 
@@ -221,7 +222,7 @@ class Site:
 def main() -> None:
     objects.register_all()
     CONF([], project="nova", default_config_files=[])
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as directory:
         placement = PlacementService(directory)
         for line in sys.stdin:
             document = json.loads(line)

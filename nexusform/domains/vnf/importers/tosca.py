@@ -25,6 +25,7 @@ from nexusform.domains.vnf.importers.vnf_model import (
     MACHINE,
     RACK,
     SITE,
+    SMALL_MINIMUM,
     Origin,
     PlacementRule,
     Vdu,
@@ -39,6 +40,7 @@ _CONTAINER: Final = "vdu.oscontainerdeployableunit"
 _SCOPES: Final[Mapping[str, str]] = {"nfvi_node": MACHINE, "zone": RACK, "zone_group": SITE, "nfvi_pop": SITE}
 _RULES: Final[Mapping[str, bool]] = {"AffinityRule": True, "AntiAffinityRule": False}
 _GROUP: Final = "PlacementGroup"
+_MINIMUM_OF_TARGETS: Final = 2
 
 
 def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings) -> Vnf:
@@ -56,8 +58,19 @@ def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes:
     groups = _collect_groups(topology, names, notes)
     rules = tuple(_list_rules(topology, names, groups, notes))
     return Vnf(
-        vdus=vdus, rules=rules, aspects=scaling.aspects, levels=scaling.levels, default_level=scaling.default_level
+        vdus=vdus,
+        rules=rules,
+        aspects=scaling.aspects,
+        levels=scaling.levels,
+        default_level=scaling.default_level,
+        descriptor_id=_find_descriptor_id(topology),
     )
+
+
+def _find_descriptor_id(topology: Topology) -> str:
+    """Return the descriptor_id of the VNF node; "" without one."""
+    nodes = (topology.resolve_value(body.get_node("properties", "descriptor_id")) for _, body in topology.nodes)
+    return next((node.text for node in nodes if node.text), "")
 
 
 def _report_other_kind(documents: list[Node], notes: DocumentFindings) -> None:
@@ -236,6 +249,8 @@ def _list_rules(
             scope, label = MACHINE, "tacker.Placement"
         else:
             scope, label = _parse_scope(name, body, topology, notes)
+        if targets and not is_affinity:
+            _report_small_minimums(name, targets, topology, notes)
         if not targets:
             notes.add_warning(body, IGNORED, f'the rule "{name}" applies to no VDU; it is ignored.')
         elif scope:
@@ -249,6 +264,18 @@ def _list_rules(
                 origin=origin,
                 label=label,
             )
+
+
+def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topology, notes: DocumentFindings) -> None:
+    """Report targets of an anti-affinity rule with a min_number_of_instances below 2."""
+    for vdu, body in topology.nodes:
+        node = topology.resolve_value(body.get_node("properties", "vdu_profile", "min_number_of_instances"))
+        if vdu in targets and node.number is not None and node.number < _MINIMUM_OF_TARGETS:
+            detail = (
+                f'the rule "{name}" separates the VMs of "{vdu}", and its min_number_of_instances is {node.number}. '
+                "Tacker asks for 2 or more."
+            )
+            notes.add_warning(node, SMALL_MINIMUM, detail)
 
 
 def _collect_targets(

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.diagnostic import Problem, suggest_name
+from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 
 MACHINE: Final = "machine"
 RACK: Final = "rack"
@@ -26,6 +26,7 @@ NOT_GIVEN: Final = "nested-template-not-given"
 CONTRADICTORY: Final = "contradictory-documents"
 WITHOUT_A_NUMBER: Final = "unknown-server-count"
 INVALID_DOCUMENT: Final = "invalid-vnf-document"
+SMALL_MINIMUM: Final = "anti-affinity-below-two-instances"
 
 
 class Origin(Struct, frozen=True):
@@ -118,13 +119,14 @@ class Level(Struct, frozen=True):
 
 
 class Vnf(Struct, frozen=True):
-    """Placement data of a VNF. VDUs in source order."""
+    """Placement data of a VNF. VDUs in source order. `descriptor_id` is that of the VNFD, "" without one."""
 
     vdus: tuple[Vdu, ...] = ()
     rules: tuple[PlacementRule, ...] = ()
     aspects: tuple[Aspect, ...] = ()
     levels: tuple[Level, ...] = ()
     default_level: str = ""
+    descriptor_id: str = ""
 
     def find_vdu(self, name: str) -> Vdu | None:
         """Return a VDU by name."""
@@ -235,6 +237,26 @@ def _list_increments(vnf: Vnf, vdu: str, levels: Mapping[str, int]) -> Iterator[
         for steps in aspect.steps:
             if steps.vdu == vdu:
                 yield steps.sum_increments(min(levels.get(aspect.name, 0), aspect.max_level))
+
+
+# --- rules in Tacker ----------------------------------------------------------------------------
+
+
+def list_dropped_rules(vnf: Vnf, numbers: Mapping[str, int]) -> Iterator[Problem]:
+    """Yield a warning per kind of rules of the VNFD if Tacker ends its list at a rule with fewer than two VMs."""
+    for is_affinity in (True, False):
+        rules = [rule for rule in vnf.rules if rule.is_affinity == is_affinity and rule.origin.file == "vnfd"]
+        small = next((rule for rule in rules if sum(numbers.get(vdu, 0) for vdu in rule.vdus) < 2), None)
+        if small is None:
+            continue
+        later = [rule for rule in rules[rules.index(small) + 1 :] if sum(numbers.get(vdu, 0) for vdu in rule.vdus) > 1]
+        if later:
+            names = ", ".join(f'"{rule.name}"' for rule in later)
+            detail = (
+                f'{small.origin}: the rule "{small.name}" has fewer than 2 VMs. Tacker then leaves all later rules of '
+                f"its kind out of the grant request: {names}. Move it to the end of the policies."
+            )
+            yield Problem(("vnfd",), "rules-left-out-by-tacker", detail, Severity.WARNING, line=small.origin.line)
 
 
 # --- unmet rules -------------------------------------------------------------------------------

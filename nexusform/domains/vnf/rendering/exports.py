@@ -20,6 +20,12 @@ def export_sol003(plan: Plan) -> tuple[str, list[Diagnostic]]:
             f"stricter than the plan: {format_first(grants.inexact_rules, 5)}."
         )
         problems.append(build_warning("missing-in-export", detail))
+    without_id = [address for address, request in grants.requests.items() if "vnfdId" not in request]
+    if without_id:
+        detail = (
+            f"SOL003 requires vnfdId, and these VNFs have no VNFD with a descriptor_id: {format_first(without_id, 5)}."
+        )
+        problems.append(build_warning("missing-in-export", detail))
     if not grants.requests:
         return "", problems
     return json.dumps(grants.requests, indent=2, ensure_ascii=False) + "\n", problems

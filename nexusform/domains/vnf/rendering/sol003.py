@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
+from uuid import NAMESPACE_URL, uuid5
 
 from msgspec import Struct
 
-from nexusform.domains.vnf.importers.vnf_model import MACHINE, RACK, SITE, PlacementRule
+from nexusform.domains.vnf.importers.vnf_model import MACHINE, RACK, SITE, PlacementRule, Vnf
 from nexusform.domains.vnf.types.vnf_documents import has_known_documents, read_documents
 from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.plan import Change, PlacementAction, Plan
@@ -54,16 +56,23 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
     planned_values, prior_values = change.after or {}, change.before or {}
     attributes = planned_values or prior_values
     vnfcs = {**(prior_values.get("vnfcs") or {}), **(planned_values.get("vnfcs") or {})}
+    added_names = [name for name in vnfcs if actions.get(name) in _ADDING_ACTIONS]
+    removed_names = [name for name in vnfcs if actions.get(name) in _REMOVING_ACTIONS]
+    operation = _get_operation(change, actions)
+    instance_id = str(attributes["id"])
+    occurrence_id = str(uuid5(NAMESPACE_URL, f"{instance_id}/{operation}/{','.join((*added_names, *removed_names))}"))
     optional = {
+        "vnfdId": _read_vnf(attributes).descriptor_id,
         "flavourId": attributes.get("flavour_id"),
         "instantiationLevelId": attributes.get("instantiation_level"),
     }
-    added_names = [name for name in vnfcs if actions.get(name) in _ADDING_ACTIONS]
-    removed_names = [name for name in vnfcs if actions.get(name) in _REMOVING_ACTIONS]
+    # Tacker sends constraints only with new VMs, and none with a replacement of VMs.
+    has_constraints = operation == "INSTANTIATE" or (operation == "SCALE" and bool(added_names))
     return {
-        "vnfInstanceId": attributes["id"],
+        "vnfInstanceId": instance_id,
+        "vnfLcmOpOccId": occurrence_id,
         **{name: value for name, value in optional.items() if value},
-        "operation": _get_operation(change, actions),
+        "operation": operation,
         "isAutomaticInvocation": False,
         "addResources": [
             {"id": name, "type": "COMPUTE", "vduId": vnfcs[name]["vdu"], "resourceTemplateId": vnfcs[name]["vdu"]}
@@ -78,7 +87,11 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
             }
             for name in removed_names
         ],
-        "placementConstraints": list(_list_constraints(planned_values, set(added_names))),
+        "placementConstraints": list(_list_constraints(planned_values, set(added_names))) if has_constraints else [],
+        "_links": {
+            "vnfLcmOpOcc": {"href": f"/vnflcm/v2/vnf_lcm_op_occs/{occurrence_id}"},
+            "vnfInstance": {"href": f"/vnflcm/v2/vnf_instances/{quote(instance_id, safe='')}"},
+        },
     }
 
 
@@ -98,7 +111,8 @@ def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> I
     vnfcs: Mapping[str, Mapping[str, Any]] = attributes.get("vnfcs") or {}
     for rule in _get_rules(attributes):
         members = [name for name, vnfc in vnfcs.items() if vnfc["vdu"] in rule.vdus]
-        if len(members) > 1:
+        members.sort(key=lambda name: name not in added_names)  # new ones first, as Tacker lists them
+        if len(members) > 1 and members[0] in added_names:
             yield {
                 "affinityOrAntiAffinity": "AFFINITY" if rule.is_affinity else "ANTI_AFFINITY",
                 "scope": "ZONE_GROUP" if rule.label == _ZONE_GROUP else _SCOPES[rule.scope],
@@ -111,4 +125,9 @@ def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> I
 
 def _get_rules(attributes: Mapping[str, Any]) -> Sequence[PlacementRule]:
     """Return the placement rules of a VNF; none while its documents are unknown."""
-    return read_documents(attributes).vnf.rules if has_known_documents(attributes) else ()
+    return _read_vnf(attributes).rules
+
+
+def _read_vnf(attributes: Mapping[str, Any]) -> Vnf:
+    """Return the VNF; an empty one while its documents are unknown."""
+    return read_documents(attributes).vnf if has_known_documents(attributes) else Vnf()

@@ -17,6 +17,7 @@ from nexusform.domains.vnf.importers.vnf_model import (
     compute_counts,
     compute_maximum_counts,
     find_unmet_rules,
+    list_dropped_rules,
     list_size_problems,
 )
 from nexusform.domains.vnf.types.vnf_documents import (
@@ -282,6 +283,7 @@ def compute_demand(
     name, blocks = str(attributes["name"]), attributes.get("vdu") or {}
     numbers = _compute_numbers(vnf, attributes)
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
+    problems += list_dropped_rules(vnf, numbers)
     pools = []
     for vdu in vnf.vdus:
         block = blocks.get(vdu.name) or {}
@@ -304,6 +306,7 @@ def compute_demand(
                 path=("vdu", vdu.name),
                 groups=tuple(_build_group_rule(rule) for rule in vnf.rules if vdu.name in rule.vdus),
                 is_control_plane=is_plane,
+                removes_newest=True,
             )
         )
     if any(problem.severity is Severity.ERROR for problem in problems):

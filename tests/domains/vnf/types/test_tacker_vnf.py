@@ -562,3 +562,72 @@ def test_a_vnf_has_its_control_plane_by_role() -> None:
         OwnerKind.GROUP,
         [("masterNode", True, 3), ("workerNode", False, 3)],
     )
+
+
+def rules_of(*policies: tuple[str, list[str]]) -> str:
+    """A VNFD with two VDUs and anti-affinity rules over them."""
+    compute = {"capabilities": {"virtual_compute": {"properties": {"virtual_memory": {"virtual_mem_size": "4 GB"}}}}}
+    nodes = {
+        name: {
+            "type": "tosca.nodes.nfv.Vdu.Compute",
+            "properties": {"vdu_profile": {"min_number_of_instances": least, "max_number_of_instances": 4}},
+            **compute,
+        }
+        for name, least in (("one", 1), ("three", 3))
+    }
+    listed = [
+        {
+            name: {
+                "type": "tosca.policies.nfv.AntiAffinityRule",
+                "targets": targets,
+                "properties": {"scope": "nfvi_node"},
+            }
+        }
+        for name, targets in policies
+    ]
+    return yaml.safe_dump({"topology_template": {"node_templates": nodes, "policies": listed}}, sort_keys=False)
+
+
+def of_rules(*policies: tuple[str, list[str]]) -> dict[str, Any]:
+    blocks = dict.fromkeys(("one", "three"), SMALL)
+    return {"vnfd": rules_of(*policies), "vdu": blocks}
+
+
+def test_a_rule_with_one_vm_ends_the_rules_of_tacker() -> None:
+    result = planned(of_rules(("alone", ["one"]), ("apart", ["three"])))
+    [warning] = [found for found in warnings(result) if found.id == "rules-left-out-by-tacker"]
+    assert '"alone" has fewer than 2 VMs' in warning.detail
+    assert '"apart"' in warning.detail
+    last = planned(of_rules(("apart", ["three"]), ("alone", ["one"])))
+    assert "rules-left-out-by-tacker" not in {found.id for found in warnings(last)}
+
+
+def test_a_separated_vdu_with_a_minimum_below_two_is_a_warning() -> None:
+    found = [each for each in warnings(planned(of_rules(("apart", ["one", "three"])))) if "below-two" in each.id]
+    assert ["its min_number_of_instances is 1" in each.detail for each in found] == [True]
+
+
+HOT = """heat_template_version: 2018-08-31
+resources:
+  worker:
+    type: OS::Heat::ResourceGroup
+    properties:
+      count: 3
+      resource_def: {type: OS::Nova::Server, properties: {flavor: small}}
+"""
+
+
+def test_scale_in_after_heal_removes_the_healed_vm() -> None:
+    """Tacker removes the VNFCs created last."""
+
+    def sized(count: int) -> dict[str, Any]:
+        return {"base_hot": HOT.replace("count: 3", f"count: {count}"), "vdu": {"worker": SMALL}}
+
+    state = applied(good(planned(sized(3))))
+    healed = applied(good(planned(sized(3), state, replaces=("tacker_vnf.v:v-worker-1",))), state)
+    smaller = applied(good(planned(sized(2), healed)), healed)
+    assert set(vnfcs(smaller)) == {"v-worker-0", "v-worker-2"}
+    assert is_empty(planned(sized(2), smaller))
+    larger = applied(good(planned(sized(3), smaller)), smaller)
+    assert set(vnfcs(larger)) == {"v-worker-0", "v-worker-1", "v-worker-2"}
+    assert {name: each.get("came") for name, each in vnfcs(larger).items()}["v-worker-1"] == "scaled"
