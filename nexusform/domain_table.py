@@ -136,6 +136,7 @@ _ALL: Final = (
     Domain(
         name="vnf",
         description="VNFs from TOSCA and HOT files",
+        io_layer=("serving", "cli"),
         resource_types=("tacker_vnf",),
         exports={"sol003": "rendering.exports:export_sol003"},
         diagnostic_traits={"corrected-document": DiagnosticTraits("note", "document"), "not-read-for-placement": _NOTE},

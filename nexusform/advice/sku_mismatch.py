@@ -62,7 +62,7 @@ def _format_unlisted(pool: PoolFacts, unlisted_machines: Sequence[Machine], mach
 def _format_uneven(pool: PoolFacts, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
     """Format a SKU that another of its type and size beats on all hardware; "" otherwise."""
     kinds = Counter((m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku) for m in machines)
-    better: dict[str, tuple[VmSku, int, int]] = {}
+    better: dict[str, tuple[VmSku, int, float]] = {}
     for cpus, memory, machine_sku in sorted(kinds, key=str):
         same_hardware = next(m for m in machines if m.machine_sku == machine_sku and m.cpus_per_cell == cpus)
         best = _find_nearest(pool.sku, same_hardware, skus)
@@ -80,7 +80,7 @@ def _format_uneven(pool: PoolFacts, machines: Sequence[Machine], skus: Sequence[
     )
 
 
-def _format_remainder(sku: VmSku, cpus: int, memory: int) -> str:
+def _format_remainder(sku: VmSku, cpus: int, memory: float) -> str:
     number = _count_per_cell(sku, cpus, memory)
     return f"{cpus - number * sku.cpus_in_cell} vCPUs and {memory - number * sku.memory_in_cell} GiB"
 
@@ -111,5 +111,5 @@ def _has_capacity(machine: Machine, sku: VmSku) -> bool:
     return _is_accepted(machine, sku) and per_cell > 0
 
 
-def _count_per_cell(sku: VmSku, cpus: int, memory: int) -> int:
-    return min(cpus // max(sku.cpus_in_cell, 1), memory * MIB_PER_GIB // max(sku.mib_in_cell, 1))
+def _count_per_cell(sku: VmSku, cpus: int, memory: float) -> int:
+    return min(cpus // max(sku.cpus_in_cell, 1), int(memory * MIB_PER_GIB) // max(sku.mib_in_cell, 1))

@@ -59,6 +59,7 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "conformance": CommandEntry(
         "nexusform.domains.conformance.cli.conformance:score_predictions", "Score predictions against real decisions"
     ),
+    "serve": CommandEntry("nexusform.domains.vnf.cli.serve:serve", "Answer requests of a VNFM from a plan"),
     "lsp": CommandEntry("nexusform.domains.editor.cli.lsp:lsp", "Start the language server"),
     "completion": CommandEntry("nexusform.cli.completion:completion", "Print a shell completion script"),
     "version": CommandEntry("nexusform.cli.version:version", "Show the version"),
@@ -92,7 +93,7 @@ _COMMAND_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Analysis": ("explain", "simulate", "advise", "predict", "explore", "graph", "console"),
     "Sites": ("sites", "import", "inventory", "reconcile"),
     "State": ("state", "workspace", "untaint", "force-unlock"),
-    "Other tools": ("sign", "export", "test", "conformance", "lsp", "completion"),
+    "Other tools": ("sign", "export", "serve", "test", "conformance", "lsp", "completion"),
 }
 # Terraform commands without an equivalent, and their replacements.
 _HINTS: Final[dict[str, str]] = {

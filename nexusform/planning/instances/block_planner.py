@@ -353,7 +353,7 @@ class BlockPlanner:
                 instance, "memory_gib_per_cell", first_machine.memory_gib_per_cell, limits.memory_gib_per_cell
             )
 
-    def _check_cell(self, instance: Instance, name: str, figure: int, maximum: int) -> None:
+    def _check_cell(self, instance: Instance, name: str, figure: float, maximum: int) -> None:
         if figure > maximum:
             detail = f'"{name}" must be between 1 and {maximum}, not {figure} (-limit={name}=N raises it).'
             problem = Problem(("machine", name), "invalid-value-for-argument", detail)

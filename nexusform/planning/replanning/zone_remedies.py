@@ -23,7 +23,7 @@ from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED, GroupMem
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.vms import MIB_PER_GIB, VmSku
+from nexusform.scheduling.racks.vms import VmSku
 
 # Each trial is a whole plan.
 MAXIMUM_TRIALS: Final = 40
@@ -240,7 +240,7 @@ def _compute_minimum_zones(skus: Sequence[VmSku], site: SitePlan) -> int:
     memory: Counter[str] = Counter()
     for machine in site.machines.values():
         cpus[machine.availability_zone] += machine.cells * machine.cpus_per_cell
-        memory[machine.availability_zone] += machine.cells * machine.memory_gib_per_cell * MIB_PER_GIB
+        memory[machine.availability_zone] += machine.cells * machine.memory_mib_per_cell
     needs = [(sum(sku.host_vcpus for sku in skus), cpus), (sum(sku.memory_mib for sku in skus), memory)]
     return max(1, *(_count_covering_zones(need, offered) for need, offered in needs))
 

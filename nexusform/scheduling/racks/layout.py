@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from nexusform.scheduling.racks.vms import MIB_PER_GIB, Machine, VmSku
+from nexusform.scheduling.racks.vms import Machine, VmSku
 
 
 class Layout:
@@ -177,7 +177,7 @@ class CapacityTable:
     def add_machine(self, machine: Machine) -> int:
         """Return the capacity number of an empty machine."""
         cpus = (machine.cpus_per_cell,) * machine.cells
-        memory = (int(machine.memory_gib_per_cell * MIB_PER_GIB),) * machine.cells
+        memory = (machine.memory_mib_per_cell,) * machine.cells
         vfs = (machine.vfs_per_cell,) * machine.cells
         return self.add(MachineCapacity(machine.machine_sku, machine.disk_gib, cpus, memory, vfs))
 

@@ -144,13 +144,18 @@ class Machine(Struct, frozen=True):
     machine_sku: str | None
     cells: int
     cpus_per_cell: int
-    memory_gib_per_cell: int
+    memory_gib_per_cell: int | float
     disk_gib: int
     unschedulable_reason: str = ""
     vfs_per_cell: int = VFS_PER_CELL
     status: MachineStatus | None = None
     roles: tuple[str, ...] = ()
     is_healthy: bool = True
+
+    @property
+    def memory_mib_per_cell(self) -> int:
+        """MiB of memory per cell."""
+        return int(self.memory_gib_per_cell * MIB_PER_GIB)
 
 
 class VmName(Struct, frozen=True):

@@ -37,7 +37,7 @@ MISSING = (
     "Nova is not installed (pip install nova==34.0.0 openstack-placement==16.0.0 into an environment of its own, "
     "NEXUSFORM_NOVA=its python)"
 )
-SITES = int(os.environ.get("NEXUSFORM_NOVA_SITES", "12"))
+SITES = int(os.environ.get("NEXUSFORM_NOVA_SITES", "6"))
 AGGREGATES = "AggregateInstanceExtraSpecsFilter"
 
 

@@ -6,7 +6,7 @@ Source: nova/scheduler and nova/weights.py of Nova 34.0, placement/objects/alloc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, VCPU, Flavor, NovaHost, Resource
 from nexusform.scheduling.racks.layout import Layout, MachineCapacity
@@ -80,8 +80,7 @@ def build_machine(host: NovaHost, slot: int) -> Machine:
         machine_sku=None,
         cells=1,
         cpus_per_cell=_get_resource(host, VCPU).capacity,
-        # Whole MiB as a fraction of GiB: the only machines with less than a GiB of difference.
-        memory_gib_per_cell=cast("int", convert_to_gib(_get_resource(host, MEMORY).capacity)),
+        memory_gib_per_cell=convert_to_gib(_get_resource(host, MEMORY).capacity),
         disk_gib=_get_resource(host, DISK).capacity,
         unschedulable_reason=host.unschedulable_reason,
     )

@@ -29,6 +29,7 @@ from nexusform.scheduling.racks.vms import (
     VmName,
     VmSku,
     build_standalone_demand,
+    convert_to_gib,
     find_common_constraints,
     sum_intervals,
 )
@@ -84,7 +85,7 @@ class Totals(Struct, frozen=True):
 
     machines: int
     vcpus: int
-    memory_gib: int
+    memory_gib: float
     free_vcpus: int
     free_memory_gib: float
 
@@ -161,7 +162,7 @@ def _compute_totals(machines: Iterable[Machine], fragmentation: Fragmentation) -
     return Totals(
         machines=len(open_machines),
         vcpus=sum(machine.cells * machine.cpus_per_cell for machine in open_machines),
-        memory_gib=sum(machine.cells * machine.memory_gib_per_cell for machine in open_machines),
+        memory_gib=convert_to_gib(sum(machine.cells * machine.memory_mib_per_cell for machine in open_machines)),
         free_vcpus=fragmentation.free_vcpus,
         free_memory_gib=fragmentation.free_memory_gib,
     )

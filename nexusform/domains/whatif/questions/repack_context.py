@@ -386,7 +386,7 @@ def _build_machine(
     has_unknown_cells: bool,
 ) -> RepackMachine:
     """Build one machine with its free capacity and movable VMs."""
-    empty_cell = FreeCell(machine.cpus_per_cell, machine.memory_gib_per_cell * 1024, machine.vfs_per_cell)
+    empty_cell = FreeCell(machine.cpus_per_cell, machine.memory_mib_per_cell, machine.vfs_per_cell)
     cells = [empty_cell] * machine.cells
     leaving: list[list[MovableVm]] = [[] for _ in cells]
     loose: list[CurrentVm] = []

@@ -99,7 +99,7 @@ def _build_unknown_facts(answer: CapacityAnswer) -> Iterable[str]:
         yield f"{len(answer.unplaced):,} {verb} no machine; their capacity is not counted: {names}."
 
 
-def _format_share(free: float, total: int, unit: str) -> str:
+def _format_share(free: float, total: float, unit: str) -> str:
     """Format a share: `1,200 of 4,800 vCPUs (25 %)`."""
     percent = f" ({100 * free / total:.0f} %)" if total else ""
     return f"{free:,} of {total:,} {unit}{percent}"

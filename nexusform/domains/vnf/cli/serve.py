@@ -1,0 +1,127 @@
+"""`nexusform serve sol003`: answers of an NFVO from a plan."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+import ssl
+from pathlib import Path
+from threading import Thread
+from typing import Final
+
+import click
+from msgspec import Struct
+
+from nexusform.cli.arguments import declare_group, declare_text
+from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
+from nexusform.cli.shared_flags import ViewFlags, create_context
+from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.files.regular_files import read_regular
+
+_MAX_TOKEN_BYTES: Final = 4096
+_LAST_PORT: Final = 65_535
+
+
+class ServeArguments(Struct, frozen=True, kw_only=True):
+    """Arguments of `serve sol003`."""
+
+    plan: str = declare_text("Answer from this saved plan", metavar="FILE")
+    listen: str = declare_text("Listen on this address", metavar="HOST:PORT", default="127.0.0.1:9990")
+    tls_cert: str = declare_text("Use this certificate (PEM)", metavar="FILE")
+    tls_key: str = declare_text("Use this private key (PEM)", metavar="FILE")
+    token_file: str = declare_text("Require the token in this file", metavar="FILE")
+    packages: str = declare_text("Serve the CSAR files of DIR", metavar="DIR")
+    view: ViewFlags = declare_group(ViewFlags)
+
+
+@define_command("sol003", ServeArguments)
+def serve_sol003(arguments: ServeArguments) -> int:
+    """Answer grant requests of a VNFM (ETSI SOL003) from a saved plan.
+
+    A request that the plan contains is granted with the zone of each VNFC; any other is rejected
+    with the reason. Granted requests are written to FILE.grants before the answer, so a restart
+    gives the same answers. Without a certificate and a token only loopback addresses are allowed.
+    SIGTERM and Ctrl-C end the server.
+    """
+    from nexusform.domains.vnf.serving.grant_journal import GrantJournal
+    from nexusform.domains.vnf.serving.grant_server import GrantServer
+    from nexusform.domains.vnf.serving.grants import list_planned_grants
+    from nexusform.domains.vnf.serving.vnf_packages import list_packages
+    from nexusform.workflow.opening.system_io import RealFiles
+    from nexusform.workflow.plan_files.saved_plans import read_plan
+
+    host, port = _parse_address(arguments.listen)
+    token = _read_token(arguments.token_file)
+    tls = _build_tls_context(arguments)
+    if not arguments.plan:
+        raise click.UsageError("-plan: name a saved plan, for example -plan=p.nfplan.")
+    if not (tls and token) and not ipaddress.ip_address(host).is_loopback:
+        raise click.UsageError("-listen: other than loopback addresses need -tls-cert, -tls-key and -token-file.")
+    screen = arguments.view.create_screen()
+    context = create_context()
+    saved, diagnostics = read_plan(arguments.plan, context)
+    screen.print_diagnostics(tuple(diagnostics), {})
+    if saved is None or has_errors(diagnostics):
+        return 1
+    planned = list_planned_grants(saved.plan)
+    try:
+        packages, problems = list_packages(arguments.packages, RealFiles()) if arguments.packages else ({}, [])
+        journal = GrantJournal(arguments.plan, saved.digest)
+        server = GrantServer((host, port), planned, journal, packages, token, tls)
+    except OSError as problem:
+        screen.print_error(f"Error: {problem.filename or arguments.listen}: {problem.strerror}.")
+        return 1
+    for text in problems:
+        screen.print_error(f"Warning: package left out: {text}")
+    operations = ", ".join(f"{grant.operation} {grant.address}" for grant in planned.grants) or "none"
+    screen.print_text(f"Listening on {server.url}\nOperations in the plan: {operations}\nPackages: {len(packages)}")
+    # shutdown() waits for serve_forever(), so it runs in a thread of its own.
+    stop = lambda *_: Thread(target=server.shutdown, daemon=True).start()  # noqa: E731
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    with server:
+        server.serve_forever()
+    screen.print_text("Ended.")
+    return 0
+
+
+def _parse_address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = {"localhost": "127.0.0.1"}.get(host, host.strip("[]"))
+    is_port = port.isascii() and port.isdigit() and int(port) <= _LAST_PORT
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        is_port = False
+    if not is_port:
+        raise click.UsageError(f'-listen: "{text}" is not an IPv4 address and port, such as 127.0.0.1:9990.')
+    return host, int(port)
+
+
+def _read_token(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        token = read_regular(Path(path), _MAX_TOKEN_BYTES).decode("ascii").strip()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise click.UsageError(f"-token-file: {problem}") from None
+    if not token:
+        raise click.UsageError("-token-file: the file is empty.")
+    return token
+
+
+def _build_tls_context(arguments: ServeArguments) -> ssl.SSLContext | None:
+    if not arguments.tls_cert and not arguments.tls_key:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(arguments.tls_cert, arguments.tls_key or None)
+    except (OSError, ssl.SSLError) as problem:
+        raise click.UsageError(f"-tls-cert, -tls-key: {problem}") from None
+    return context
+
+
+_TABLE: Final = {
+    "sol003": CommandEntry("nexusform.domains.vnf.cli.serve:serve_sol003", "Answer grant requests of a VNFM")
+}
+serve = LazyGroup("serve", _TABLE, summary="Answer requests from a plan")

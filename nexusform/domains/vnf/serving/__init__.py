@@ -1,0 +1,1 @@
+"""Server of the NFVO interfaces of ETSI SOL003: grants from a plan, and VNF packages."""

@@ -1,0 +1,167 @@
+"""HTTP server of the NFVO interfaces: grants, packages, and the token endpoint of Tacker's client."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+import ssl
+from collections.abc import Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from nexusform.domains.vnf.serving.grant_journal import GrantJournal
+from nexusform.domains.vnf.serving.grants import PlannedGrants, build_problem, decide_grant
+from nexusform.domains.vnf.serving.vnf_packages import VnfPackageFile
+from nexusform.files.log import log_event
+
+_MAX_REQUEST_BYTES: Final = 4 << 20
+_TIMEOUT_SECONDS: Final = 30
+_GRANTS: Final = ("/grant/v1/grants", "/grant/v2/grants")
+_PACKAGES: Final = ("/vnfpkgm/v1/onboarded_vnf_packages", "/vnfpkgm/v2/onboarded_vnf_packages")
+_JSON: Final = "application/json"
+
+
+class GrantServer(ThreadingHTTPServer):
+    """Server of one plan. `token` "" accepts every request."""
+
+    daemon_threads = True
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        planned: PlannedGrants,
+        journal: GrantJournal,
+        packages: Mapping[str, VnfPackageFile],
+        token: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(address, _Handler)
+        self.planned = planned
+        self.journal = journal
+        self.packages = packages
+        self.token = token
+        self.lock = Lock()
+        self.scheme = "https" if tls is not None else "http"
+        if tls is not None:
+            # The handshake belongs to the thread of the request: a silent client must not block others.
+            self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+
+    @property
+    def url(self) -> str:
+        """Address for `[v2_nfvo] endpoint` of Tacker."""
+        return f"{self.scheme}://{self.server_address[0]!s}:{self.server_port}"
+
+    def answer_grant(self, request: Any) -> tuple[int, Mapping[str, Any]]:
+        """Decide on a request, and write a new grant to the journal first."""
+        with self.lock:
+            decision = decide_grant(request, self.planned, self.journal.records)
+            if decision.record is not None:
+                self.journal.add(decision.record)
+        return decision.status, decision.body
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: GrantServer
+    protocol_version = "HTTP/1.1"
+    timeout = _TIMEOUT_SECONDS
+
+    def do_GET(self) -> None:
+        """Send packages and their contents."""
+        if not self._has_access():
+            return
+        path = urlsplit(self.path).path.rstrip("/")
+        base = next((base for base in _PACKAGES if path == base or path.startswith(f"{base}/")), None)
+        if base is None:
+            self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
+            return
+        if path == base:
+            self._send_json(HTTPStatus.OK, [package.build_info() for package in self.server.packages.values()])
+            return
+        descriptor_id, _, part = path.removeprefix(f"{base}/").partition("/")
+        package = self.server.packages.get(unquote(descriptor_id))
+        if package is None or part not in ("", "vnfd", "package_content"):
+            self._reject(HTTPStatus.NOT_FOUND, f"No package has the vnfdId {unquote(descriptor_id)}.")
+        elif part:
+            content = package.read_definitions() if part == "vnfd" else package.read_content()
+            self._send(HTTPStatus.OK, content, "application/zip")
+        else:
+            self._send_json(HTTPStatus.OK, package.build_info())
+
+    def do_POST(self) -> None:
+        """Decide on a grant request, or send the token."""
+        path = urlsplit(self.path).path.rstrip("/")
+        length = self.headers.get("Content-Length", "")
+        if not length.isdigit() or int(length) > _MAX_REQUEST_BYTES:
+            self._reject(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request has no valid length, or is too large.")
+            return
+        body = self.rfile.read(int(length))
+        if path == "/token":
+            self._send_token()
+        elif not self._has_access():
+            return
+        elif path not in _GRANTS:
+            self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
+        else:
+            self._answer_grant(body)
+
+    def _answer_grant(self, body: bytes) -> None:
+        try:
+            request = json.loads(body)
+        except (ValueError, RecursionError) as problem:
+            self._reject(HTTPStatus.BAD_REQUEST, f"The body is not JSON: {problem}.")
+            return
+        try:
+            status, answer = self.server.answer_grant(request)
+        except OSError as problem:
+            detail = f"The journal cannot be written: {problem.strerror}. Nothing was granted."
+            self._reject(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+            return
+        log_event("info", "grant request", status=status, detail=str(answer.get("detail", answer.get("id"))))
+        location = {"Location": f"{self.server.url}{_GRANTS[0]}/{answer['id']}"} if "id" in answer else {}
+        self._send_json(HTTPStatus(status), answer, location)
+
+    def _send_token(self) -> None:
+        """Send the token to a client with the token as its password (OAuth 2 client credentials)."""
+        token = self.server.token
+        kind, _, credentials = self.headers.get("Authorization", "").partition(" ")
+        try:
+            password = base64.b64decode(credentials, validate=True).partition(b":")[2] if kind == "Basic" else b""
+        except binascii.Error:
+            password = b""
+        if token and not hmac.compare_digest(password, token.encode()):
+            self._reject(HTTPStatus.UNAUTHORIZED, "The client password is not the token of -token-file.")
+            return
+        self._send_json(HTTPStatus.OK, {"access_token": token or "none", "token_type": "Bearer", "expires_in": 86400})
+
+    def _has_access(self) -> bool:
+        """Return whether a request has the token; otherwise reject it."""
+        expected = f"Bearer {self.server.token}"
+        given = self.headers.get("Authorization", "")
+        if self.server.token and not hmac.compare_digest(given.encode(), expected.encode()):
+            self._reject(HTTPStatus.UNAUTHORIZED, "The token is missing or wrong.")
+            return False
+        return True
+
+    def _reject(self, status: HTTPStatus, detail: str) -> None:
+        self.close_connection = True
+        body = build_problem(status, status.phrase, detail).body
+        self._send(status, json.dumps(body).encode(), "application/problem+json")
+
+    def _send_json(self, status: HTTPStatus, document: Any, headers: Mapping[str, str] | None = None) -> None:
+        kind = _JSON if status < HTTPStatus.BAD_REQUEST else "application/problem+json"
+        self._send(status, json.dumps(document).encode(), kind, headers)
+
+    def _send(self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the name it has in the library
+        """Skip the log of the library: decisions are logged."""
