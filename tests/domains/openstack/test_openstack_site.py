@@ -11,6 +11,8 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 
+pytestmark = pytest.mark.of_domains("vnf")
+
 EXPORT = Path(__file__).parents[3] / "examples" / "every-type" / "documents" / "openstack"
 CONFIGURATION = """
 data "openstack_inventory" "o" { directory = "export" }

@@ -36,10 +36,10 @@ class ServeArguments(Struct, frozen=True, kw_only=True):
 
 @define_command("sol003", ServeArguments)
 def serve_sol003(arguments: ServeArguments) -> int:
-    """Answer grant requests of a VNFM (ETSI SOL003) from a saved plan.
+    """Decide grant requests of a VNFM (ETSI SOL003) from a saved plan.
 
-    A request that the plan contains is granted with the zone of each VNFC; any other is rejected
-    with the reason. Granted requests are written to FILE.grants before the answer, so a restart
+    A request of the plan is granted with the zone of each VNFC; any other is rejected with the
+    reason. Granted requests are written to FILE.grants before the answer, so a restart
     gives the same answers. Without a certificate and a token only loopback addresses are allowed.
     SIGTERM and Ctrl-C end the server.
     """

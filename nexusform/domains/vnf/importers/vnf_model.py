@@ -119,7 +119,7 @@ class Level(Struct, frozen=True):
 
 
 class Vnf(Struct, frozen=True):
-    """Placement data of a VNF. VDUs in source order. `descriptor_id` is that of the VNFD, "" without one."""
+    """Placement data of a VNF. VDUs in source order. `descriptor_id` belongs to the VNFD, "" without one."""
 
     vdus: tuple[Vdu, ...] = ()
     rules: tuple[PlacementRule, ...] = ()

@@ -56,7 +56,7 @@ class GrantServer(ThreadingHTTPServer):
         """Address for `[v2_nfvo] endpoint` of Tacker."""
         return f"{self.scheme}://{self.server_address[0]!s}:{self.server_port}"
 
-    def answer_grant(self, request: Any) -> tuple[int, Mapping[str, Any]]:
+    def decide_request(self, request: Any) -> tuple[int, Mapping[str, Any]]:
         """Decide on a request, and write a new grant to the journal first."""
         with self.lock:
             decision = decide_grant(request, self.planned, self.journal.records)
@@ -70,7 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = _TIMEOUT_SECONDS
 
-    def do_GET(self) -> None:
+    def handle_get(self) -> None:
         """Send packages and their contents."""
         if not self._has_access():
             return
@@ -92,7 +92,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send_json(HTTPStatus.OK, package.build_info())
 
-    def do_POST(self) -> None:
+    def handle_post(self) -> None:
         """Decide on a grant request, or send the token."""
         path = urlsplit(self.path).path.rstrip("/")
         length = self.headers.get("Content-Length", "")
@@ -107,16 +107,16 @@ class _Handler(BaseHTTPRequestHandler):
         elif path not in _GRANTS:
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
         else:
-            self._answer_grant(body)
+            self._handle_grant(body)
 
-    def _answer_grant(self, body: bytes) -> None:
+    def _handle_grant(self, body: bytes) -> None:
         try:
             request = json.loads(body)
         except (ValueError, RecursionError) as problem:
             self._reject(HTTPStatus.BAD_REQUEST, f"The body is not JSON: {problem}.")
             return
         try:
-            status, answer = self.server.answer_grant(request)
+            status, answer = self.server.decide_request(request)
         except OSError as problem:
             detail = f"The journal cannot be written: {problem.strerror}. Nothing was granted."
             self._reject(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
@@ -162,6 +162,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+    do_GET = handle_get  # noqa: N815 - the names called by the library
+    do_POST = handle_post  # noqa: N815 - as above
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the name it has in the library
         """Skip the log of the library: decisions are logged."""
