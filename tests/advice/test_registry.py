@@ -19,6 +19,7 @@ from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Usage
 from nexusform.scheduling.racks.rule import CountFilter, Item, RejectionCheck
 from nexusform.scheduling.racks.vms import Demand, Machine, PlacementConstraints, VmName
+from tests.scheduling.racks.samples import change_profile
 
 SKUS = CATALOGUES[NEWEST].vm_skus
 HARDWARE = CATALOGUES[NEWEST].machine_skus
@@ -347,7 +348,7 @@ def test_room_that_is_left_is_counted_with_what_all_pools_of_the_sku_ask(monkeyp
     rule = CountFilter(
         name="at_most", item=Item.RACK, build_check=opens, describe_shortage=lambda _: "full", is_monotonic=True
     )
-    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
+    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, rule))
     limited = replace(pool("cluster-a", "pool1", "NC_P46_224_v1", 2), constraints=_AtMost(most_on_rack=3))
     outcome = build_simulator(RackScheduler(machines(2, 4)))([limited])
     assert outcome.free_largest == 6

@@ -10,7 +10,7 @@ from nexusform.scheduling.racks.vms import Demand, PlacementConstraints, VmName
 from nexusform.snapshots.machine_alternatives import MachineAlternative, Requirement, find_alternatives
 from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.planning.harness import cluster, plan, pool
-from tests.scheduling.racks.samples import limit
+from tests.scheduling.racks.samples import change_profile, limit
 from tests.worlds.small_worlds import racks, site_of, standing
 
 SKUS = CATALOGUES[NEWEST].vm_skus
@@ -94,7 +94,7 @@ def test_zones_cordons_and_hardware_stand_in_the_way() -> None:
 
 
 def test_a_rule_about_the_vms_that_stand_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, limit(1)))
+    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, limit(1)))
     site = site_of(standing(racks(2, 1) + cluster("a", pools=pool("p", 1))))
     stands = next(vm for vm in site.scheduler.list_vms() if vm.vm.pool == "p")
     asked = Demand(VmName(stands.vm.owner, "a", "p", 7), stands.sku)

@@ -15,7 +15,7 @@ from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks import profile
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import RACKS, all_types, cluster, good, plan, pool, state_of
-from tests.scheduling.racks.samples import limit
+from tests.scheduling.racks.samples import change_profile, limit
 
 VIRTUAL = """
 resource "nexus_virtual_machine" "{name}" {{
@@ -97,11 +97,11 @@ def test_vms_stand_in_the_zones_of_their_pools() -> None:
 def test_a_filter_that_somebody_adds_is_asked_of_what_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     zoned = pool("p", 3, more='availability_zones = ["r0"]') + pool("q", 3)
     state = state_of(RACKS + cluster("a", pools=zoned))
-    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, limit(2)))
+    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, limit(2)))
     # Each of the three stands beside two others, and those of q are not counted.
     (detail,) = told(state)
     assert detail.startswith("p in nexus_kubernetes_cluster.a: 2 VMs of p already. Violated by a-p-0 on r0-bm")
-    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS[:-1], limit(3)))
+    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS[:-1], limit(3)))
     assert told(state) == []
 
 

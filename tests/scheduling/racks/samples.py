@@ -5,7 +5,11 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
 from nexusform.scheduling.catalogue import CATALOGUES
+from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Figures, Usage
 from nexusform.scheduling.racks.rule import CountFilter, Item, Key, RejectionCheck, ShortageContext
@@ -121,3 +125,10 @@ def last_first() -> Key:
         return lambda item: 1000 - item
 
     return Key(rule="last_first", build_figures=opens, describe=lambda _demand, figure: f"{figure}", bits=10)
+
+
+def change_profile(monkeypatch: pytest.MonkeyPatch, table: str, changed: Any) -> None:
+    """Change one table of the profile for all sites."""
+    monkeypatch.setattr(profile, table, changed)
+    if table != "CELL_KEYS":
+        monkeypatch.setattr(profile, "NEXUS", replace(profile.NEXUS, **{table.lower(): changed}))

@@ -10,7 +10,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks import rules as rules_package
@@ -34,7 +33,7 @@ from nexusform.scheduling.racks.vms import (
     VmName,
     VmSku,
 )
-from tests.scheduling.racks.samples import demand, last_first, limit, outcomes, rack
+from tests.scheduling.racks.samples import change_profile, demand, last_first, limit, outcomes, rack
 
 RULES = Path(rules_package.__path__[0])
 ROOM = RULES.parent
@@ -102,13 +101,6 @@ def test_every_entry_decides_something(
 ) -> None:
     change_profile(monkeypatch, table, changed)
     assert any(decided_otherwise(seed, usual[seed]) for seed in SEEDS)
-
-
-def change_profile(monkeypatch: pytest.MonkeyPatch, table: str, changed: Any) -> None:
-    """Change one table of the profile for all sites."""
-    monkeypatch.setattr(profile, table, changed)
-    if table != "CELL_KEYS":
-        monkeypatch.setattr(profile, "NEXUS", replace(profile.NEXUS, **{table.lower(): changed}))
 
 
 def decided_otherwise(seed: int, usual: list[Any]) -> bool:

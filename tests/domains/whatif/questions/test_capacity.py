@@ -15,6 +15,7 @@ from nexusform.scheduling.racks.rule import CountFilter, Item, RejectionCheck
 from nexusform.scheduling.racks.vms import Demand, Interval, PlacementConstraints, VmSku, sum_intervals
 from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.planning.harness import agent_pool, cluster, plan, pool
+from tests.scheduling.racks.samples import change_profile
 from tests.worlds.small_worlds import document, racks, site_of, standing
 
 SKUS = CATALOGUES[NEWEST].vm_skus
@@ -221,7 +222,7 @@ def test_a_mix_obeys_what_all_pools_of_a_sku_ask_as_single_skus_do(monkeypatch: 
     rule = CountFilter(
         name="at_most", item=Item.RACK, build_check=_opens, describe_shortage=lambda _: "full", is_monotonic=True
     )
-    monkeypatch.setattr(profile, "FILTERS", (*profile.FILTERS, rule))
+    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, rule))
     monkeypatch.setattr(nks_pools, "build_constraints", lambda values: _AtMost(get_zones(values), most_on_rack=2))
     site = site_of(standing(racks(4, 4) + cluster("a", plane=G12.name, pools=pool("p", 4, P46.name))))
     assert room(site, P46) == 4

@@ -32,6 +32,7 @@ from nexusform.scheduling.racks.vms import CurrentVm, Demand, Hint, HintScope, M
 from nexusform.snapshots.snapshot import SiteSnapshot, list_state_objects
 from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history, view
 from tests.planning.harness import cluster
+from tests.scheduling.racks.samples import change_profile
 from tests.worlds.small_worlds import racks, site_of
 from tests.worlds.small_worlds import standing as standing_state
 
@@ -472,7 +473,7 @@ def test_each_filter_of_the_profile_decides(name: str, monkeypatch: pytest.Monke
     site = view(RackScheduler([machine]), {})
     assert plan_repack(site, asked).status is RepackStatus.IMPOSSIBLE
     left = tuple(rule for rule in profile.FILTERS if rule.name != name)
-    monkeypatch.setattr(profile, "FILTERS", left)
+    change_profile(monkeypatch, "FILTERS", left)
     if name == "fits":  # whoever fits everywhere fits without end
         assert not RackScheduler([machine]).find_rejection("m", asked.demand)
         return
