@@ -71,14 +71,14 @@ def serve_sol003(arguments: ServeArguments) -> int:
     except OSError as problem:
         screen.print_error(f"Error: {problem.filename or arguments.listen}: {problem.strerror}.")
         return 1
-    for text in problems:
-        screen.print_error(f"Warning: package left out: {text}")
-    operations = ", ".join(f"{grant.operation} {grant.address}" for grant in planned.grants) or "none"
-    screen.print_text(f"Listening on {server.url}\nOperations in the plan: {operations}\nPackages: {len(packages)}")
     # shutdown() waits for serve_forever(), so it runs in a thread of its own.
     stop = lambda *_: Thread(target=server.shutdown, daemon=True).start()  # noqa: E731
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
+    for text in problems:
+        screen.print_error(f"Warning: package left out: {text}")
+    operations = ", ".join(f"{grant.operation} {grant.address}" for grant in planned.grants) or "none"
+    screen.print_text(f"Listening on {server.url}\nOperations in the plan: {operations}\nPackages: {len(packages)}")
     with server:
         server.serve_forever()
     screen.print_text("Ended.")
