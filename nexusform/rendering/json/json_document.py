@@ -90,7 +90,6 @@ def build_plan_document(
     `show_sensitive`; the marks remain.
     """
     known_files = files or (configuration.files if configuration else _NO_FILES)
-    is_sensitive_shown = show_sensitive
     changes = _select_changes(plan)
     return LazyObject(
         format_version=FORMAT_VERSION,
@@ -99,16 +98,16 @@ def build_plan_document(
         variables={
             name: {
                 "value": build_visible_value(
-                    variable.value, _get_sensitive_paths(variable.sensitive), show_sensitive=is_sensitive_shown
+                    variable.value, _get_sensitive_paths(variable.sensitive), show_sensitive=show_sensitive
                 )
             }
             for name, variable in sorted(plan.variables.items())
         },
-        planned_values=_build_planned_values(plan, is_sensitive_shown),
-        resource_drift=LazyArray(lambda: _build_drifts(plan, is_sensitive_shown)),
-        resource_changes=LazyArray(lambda: (_build_resource_change(change, is_sensitive_shown) for change in changes)),
-        output_changes={output.name: _build_output_change(output, is_sensitive_shown) for output in plan.outputs},
-        prior_state=_build_state(prior, is_sensitive_shown),
+        planned_values=_build_planned_values(plan, show_sensitive),
+        resource_drift=LazyArray(lambda: _build_drifts(plan, show_sensitive)),
+        resource_changes=LazyArray(lambda: (_build_resource_change(change, show_sensitive) for change in changes)),
+        output_changes={output.name: _build_output_change(output, show_sensitive) for output in plan.outputs},
+        prior_state=_build_state(prior, show_sensitive),
         configuration=build_configuration_document(configuration, registries) if configuration else {},
         relevant_attributes=_collect_relevant(plan, changes, configuration, prior),
         checks=_build_checks(plan.checks, _list_unchecked(plan, configuration)),

@@ -5,12 +5,14 @@ PUBLIC = {
     "backend_choice": "BackendChoice open_choice explain_rejected_settings",
     "remote_sources": "RemoteStates Servers",
     "command_context": (
-        "parse_confinement detect_confinement_source ENCRYPTION_VARIABLE "
-        "load_project_configuration CommandContext create_editor_context"
+        "parse_confinement detect_confinement_source ENCRYPTION_VARIABLE load_project_configuration "
+        "CommandContext create_editor_context"
     ),
     "project": "find_backend prepare_backend open_project OpenResult Project create_project select_values",
     "provider_setup": "list_managed_objects list_objects check_addresses",
     "stored_state": "read_stored_state compute_state_digest StoredState",
-    "system_io": "get_plan_time read_file RealFiles SystemClock explain_unwritable write_output remove_older_output",
+    "system_io": (
+        "get_plan_time read_file RealFiles SystemClock explain_unwritable write_output remove_older_output SIZE_CAP"
+    ),
     "directory_validation": "TEST_DIRECTORY validate_directory Validation",
 }

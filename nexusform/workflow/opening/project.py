@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -60,9 +60,9 @@ class OpenResult(Struct, frozen=True):
     sources: Mapping[str, SourceFile]
 
 
-def open_project(context: CommandContext) -> OpenResult:
-    """Read all inputs of a plan except the state."""
-    configuration, problems = load_project_configuration(context)
+def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> OpenResult:
+    """Read all inputs of a plan except the state, with further texts of the root module."""
+    configuration, problems = load_project_configuration(context, extra)
     sources: dict[str, SourceFile] = dict(configuration.files) if configuration else {}
     if configuration is None:
         return OpenResult(None, tuple(problems), sources)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from nexusform.domains.fleet.planning.outcome import FleetOutcome
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.planning.feasibility import find_feasibility
+from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Feasibility, FeasibilityResult
@@ -19,9 +23,29 @@ _NO_NODES: Final = "the nodes of the cluster are not known"
 _UNKNOWN: Final = "unknown"
 
 
+class _Addition(Struct, frozen=True):
+    """Additional nodes of a pool on a site. `free`: number of such VMs with capacity after the plan."""
+
+    site: str
+    cluster_id: str
+    pool: str
+    sku: str
+    free: Interval
+    count: int
+
+
 def list_feasibility(outcome: FleetOutcome, pods: PodPhase, vms: Iterable[VmObject]) -> Iterator[Feasibility]:
     """Yield a row per binding of a placement with pods, in the order of the plan."""
-    vms = tuple(vms)
+    rows = list(_list_rows(outcome, pods))
+    vms = tuple(vms) if any(row.missing_nodes for row in rows) else ()
+    additions = [_find_addition(vms, row, outcome.clusters.get(row.cluster)) for row in rows]
+    known = [addition for addition in additions if addition is not None]
+    for row, addition in zip(rows, additions, strict=True):
+        yield row if addition is None else replace(row, site_capacity=_compare_with_site(addition, known))
+
+
+def _list_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
+    """Yield the rows without the capacity of sites."""
     for address, placement in outcome.placements.items():
         bindings = [binding for binding in placement.bindings if _is_selected(binding)]
         requested = _count_requested(placement) if bindings else None
@@ -30,20 +54,16 @@ def list_feasibility(outcome: FleetOutcome, pods: PodPhase, vms: Iterable[VmObje
         for binding in bindings:
             cluster = outcome.clusters.get(binding.cluster)
             assessment = find_feasibility(pods, placement.address, cluster) if cluster is not None else None
-            if cluster is None or assessment is None:
+            if assessment is None:
                 result = FeasibilityResult.UNKNOWN
                 yield Feasibility(address, binding.cluster, result, reason=_NO_NODES, replicas_requested=requested)
                 continue
-            capacity = _UNKNOWN
-            if assessment.missing_nodes is not None:
-                capacity = _find_site_capacity(vms, cluster.id, assessment.pool, assessment.missing_nodes)
             yield Feasibility(
                 address,
                 binding.cluster,
                 assessment.result,
                 missing_nodes=assessment.missing_nodes,
                 pool=assessment.pool,
-                site_capacity=capacity,
                 reason=assessment.reason,
                 replicas_requested=assessment.replicas_requested,
                 replicas_max=assessment.replicas_max,
@@ -61,21 +81,35 @@ def _count_requested(placement: PlacementPlan) -> int | None:
     return sum(workload.replicas for workload in workloads) if workloads else None
 
 
-def _find_site_capacity(vms: Iterable[VmObject], cluster_id: str, pool: str, count: int) -> str:
-    """Return "yes" if the site has capacity for this many VMs of a pool after the plan, "no" or "unknown"."""
+def _find_addition(vms: Iterable[VmObject], row: Feasibility, cluster: NodeCluster | None) -> _Addition | None:
+    """Find the additional nodes of a row on its site; None without a known site and pool."""
+    if cluster is None or not row.missing_nodes:
+        return None
     for vm_object in vms:
         demand, site = vm_object.request.demand, vm_object.request.site
-        if demand is None or site is None or demand.owner.partition(":")[2] != cluster_id:
+        if demand is None or site is None or demand.owner.partition(":")[2] != cluster.id:
             continue
         for pool_demand in demand.pools:
-            if pool_demand.pool == pool:
-                constraints = pool_demand.constraints
-                free = site.scheduler.count_free_slots(build_standalone_demand(pool_demand.sku, constraints))
-                return _compare(free, count)
-    return _UNKNOWN
+            if pool_demand.pool == row.pool:
+                standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)
+                free = site.scheduler.count_free_slots(standalone)
+                names = (demand.site_id, cluster.id, row.pool, pool_demand.sku.title)
+                return _Addition(*names, free, row.missing_nodes)
+    return None
 
 
-def _compare(free: Interval, count: int) -> str:
-    if free.minimum >= count:
-        return "yes"
-    return "no" if free.maximum < count else _UNKNOWN
+def _compare_with_site(addition: _Addition, additions: Iterable[_Addition]) -> str:
+    """Return "yes" if a site has capacity for an addition beside those of other bindings, "no" or "unknown".
+
+    Bindings of one pool may share new nodes: at least the largest addition is needed, at most the sum.
+    """
+    on_site = [other for other in additions if other.site == addition.site]
+    same_sku = [other for other in on_site if other.sku == addition.sku]
+    largest: dict[tuple[str, str], int] = {}
+    for other in same_sku:
+        key = other.cluster_id, other.pool
+        largest[key] = max(largest.get(key, 0), other.count)
+    if sum(largest.values()) > addition.free.maximum:
+        return "no"
+    is_enough = sum(other.count for other in same_sku) <= addition.free.minimum
+    return "yes" if is_enough and len(same_sku) == len(on_site) else _UNKNOWN

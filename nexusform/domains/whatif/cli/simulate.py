@@ -56,6 +56,9 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
     "repack": CommandEntry(
         "nexusform.domains.whatif.cli.repack:repack", "Find the fewest re-creations to free capacity"
     ),
+    "placement": CommandEntry(
+        "nexusform.domains.whatif.cli.placement:simulate_placement", "Predict if a new placement runs, and where"
+    ),
     "fleet": CommandEntry("nexusform.domains.whatif.cli.simulate:fleet", "Simulate changes of fleet members"),
 }
 

@@ -146,3 +146,41 @@ def test_a_cluster_without_known_nodes_is_unknown_and_passes_no_guard_rail(plan:
     assert [(row["cluster"], row["result"]) for row in rows] == [("south", "unknown"), ("west", "runs")]
     assert "south is unknown (the nodes of the cluster are not known)" in text
     assert code == 1
+
+
+EAST = """
+resource "nexus_kubernetes_cluster" "east" {
+  name    = "east"
+  site_id = nexus_site.lab.id
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "workers" {
+    count       = 2
+    vm_sku_name = "NC_P10_56_v1"
+  }
+  depends_on = [nexus_rack.rack]
+}
+resource "fleet_member_cluster" "east" {
+  name                  = "east"
+  kubernetes_cluster_id = nexus_kubernetes_cluster.east.id
+}
+"""
+
+
+def test_bindings_of_one_site_share_its_capacity(plan: Callable[..., Answer], tmp_path: Path) -> None:
+    (tmp_path / "east.nf.hcl").write_text(EAST)
+    _, _, rows = plan(replicas=9, clusters='"east", "west"', machines=3)
+    assert {row["site_capacity"] for row in rows} == {"yes"}
+    replicas = next(count for count in range(12, 80, 4) if has_shortage(plan, count))
+    (tmp_path / "east.nf.hcl").write_text(
+        EAST.replace('"fleet_member_cluster" "east"', '"fleet_member_cluster" "idle"')
+    )
+    _, _, (west,) = plan(replicas=replicas, clusters='"west"', machines=3)
+    assert west["site_capacity"] == "yes"  # alone it fits
+
+
+def has_shortage(plan: Callable[..., Answer], replicas: int) -> bool:
+    _, _, rows = plan(replicas=replicas, clusters='"east", "west"', machines=3)
+    return {row["site_capacity"] for row in rows} == {"no"}

@@ -1,0 +1,94 @@
+"""Report of `simulate placement`, as text and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import format_count
+from nexusform.plans.plan import Feasibility, FeasibilityResult, PlacementAction, Plan, RejectedCluster
+from nexusform.rendering.json.json_placements import build_feasibility_documents
+from nexusform.rendering.report.conditions import describe_feasibility
+from nexusform.rendering.report.report_tree import Report, Row, Section, Table
+
+_COLUMNS = ("cluster", "result", "missing nodes", "pool", "site capacity", "replicas", "at most", "reason")
+
+
+class PlacementFeasibility(Struct, frozen=True):
+    """Bindings of a simulated placement, its rejected clusters, and the bindings of other placements unable to
+    run beside it.
+    """
+
+    plan: Plan
+    bindings: Sequence[Feasibility]
+    rejected: Sequence[RejectedCluster]
+    others: Sequence[Feasibility]
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether the placement runs on fewer clusters than selected, or on none."""
+        return not self.bindings or any(row.result is not FeasibilityResult.RUNS for row in self.bindings)
+
+
+def select_placement(plan: Plan, name: str) -> PlacementFeasibility:
+    """Select the rows of a placement by its name in the configuration."""
+    bindings = [row for row in plan.feasibility if row.placement.name == name]
+    others = [
+        row for row in plan.feasibility if row.placement.name != name and row.result is not FeasibilityResult.RUNS
+    ]
+    rejected = [row for row in plan.rejected_clusters if row.address.name == name]
+    return PlacementFeasibility(plan, bindings, rejected, others)
+
+
+def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
+    """Build the report of one placement."""
+    title = f"Placement of {path} (with the configuration of this directory)"
+    return Report(title, _build_verdict(answer), answer.has_findings, (), tuple(_build_sections(answer)))
+
+
+def _build_verdict(answer: PlacementFeasibility) -> str:
+    if not answer.bindings:
+        return "no cluster is selected, or the manifests have no pods."
+    (line,) = describe_feasibility(Plan(feasibility=tuple(answer.bindings)))
+    return f"{line.partition(': ')[2]}."
+
+
+def _build_sections(answer: PlacementFeasibility) -> list[Section]:
+    sections = []
+    if answer.bindings:
+        rows = tuple(_build_row(row) for row in answer.bindings)
+        sections.append(Section("Clusters", table=Table(_COLUMNS, rows, frozenset({2, 5, 6}))))
+    if answer.others:
+        title = f"{format_count(len(answer.others), 'binding')} of other placements do not run"
+        lines = tuple(f"{row.placement.name} on {row.cluster}: {row.result} ({row.reason})" for row in answer.others)
+        sections.append(Section(title, lines, is_finding=True))
+    if answer.rejected:
+        lines = tuple(f"{row.cluster}: {row.reason}" for row in answer.rejected)
+        sections.append(Section("Rejected clusters", lines))
+    return sections
+
+
+def _build_row(row: Feasibility) -> Row:
+    missing = "" if row.missing_nodes is None else str(row.missing_nodes)
+    maximum = "" if row.replicas_max is None else str(row.replicas_max)
+    capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""
+    cells = (row.cluster, row.result.value, missing, row.pool, capacity, str(row.replicas_requested), maximum)
+    return Row((*cells, row.reason), row.result is not FeasibilityResult.RUNS)
+
+
+def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
+    """Build the data of the answer: the rows of the placement, and its rejected clusters."""
+    selected = Plan(feasibility=tuple(answer.bindings))
+    moved = [
+        row
+        for row in answer.plan.placements
+        if row.kind == "binding" and row.action in (PlacementAction.MOVE, PlacementAction.REMOVE)
+    ]
+    return {
+        "feasibility": build_feasibility_documents(selected),
+        "other_feasibility": build_feasibility_documents(Plan(feasibility=tuple(answer.others))),
+        "rejected": [{"cluster": row.cluster, "reason": row.reason} for row in answer.rejected],
+        "changed_bindings": [{"placement": str(row.address), "cluster": row.object} for row in moved],
+    }

@@ -1,0 +1,100 @@
+"""`simulate placement`: the answer is that of a plan with the placement written down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+from tests.domains.fleet.planning.test_feasibility import PODS, SITE
+
+MEMBERS = SITE[: SITE.index('resource "fleet_hub_manifest"')].replace("MACHINES", "3")
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("main.nf.hcl").write_text(MEMBERS)
+    return tmp_path
+
+
+def simulate(capsys: Capture, *flags: str, replicas: int, cpu: int = 4) -> tuple[int, dict[str, Any]]:
+    Path("pods.yaml").write_text(PODS.replace("REPLICAS", str(replicas)).replace("CPU", str(cpu)))
+    capsys.readouterr()
+    code = run_command_line(["simulate", "placement", "-f=pods.yaml", "-format=json", *flags])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("replicas", [2, 9])
+def test_it_answers_as_the_written_placement(replicas: int, capsys: Capture) -> None:
+    code, answer = simulate(capsys, "-clusters=west", replicas=replicas)
+    (simulated,) = answer["feasibility"]
+    written = SITE.replace("MACHINES", "3").replace("CLUSTERS", '"west"')
+    Path("main.nf.hcl").write_text(written)
+    Path("payments.yaml").write_text(Path("pods.yaml").read_text())
+    assert run_command_line(["plan", "-report=json:plan.json"]) == 0
+    (planned,) = json.loads(Path("plan.json").read_text())["feasibility"]
+    del simulated["placement"], planned["placement"]
+    assert simulated == planned
+    assert code == (0 if planned["result"] == "runs" else 2)
+
+
+def test_it_picks_clusters_and_names_the_rejected(capsys: Capture) -> None:
+    _, answer = simulate(capsys, "-pick=1", replicas=2)
+    assert [row["cluster"] for row in answer["feasibility"]] == ["west"]
+    assert [row["cluster"] for row in answer["rejected"]] == ["south"]
+
+
+def test_pods_of_written_placements_count(capsys: Capture) -> None:
+    _, alone = simulate(capsys, "-clusters=west", replicas=4)
+    assert alone["feasibility"][0]["result"] == "runs"
+    Path("main.nf.hcl").write_text(SITE.replace("MACHINES", "3").replace("CLUSTERS", '"west"'))
+    Path("payments.yaml").write_text(PODS.replace("REPLICAS", "4").replace("CPU", "4"))
+    pods = PODS.replace("payments", "orders").replace("REPLICAS", "4").replace("CPU", "4")
+    Path("orders.yaml").write_text(pods)
+    capsys.readouterr()
+    command = ["simulate", "placement", "-f=orders.yaml", "-clusters=west", "-format=json"]
+    assert run_command_line(command) == 2
+    answer = json.loads(capsys.readouterr().out)
+    results = [row["result"] for row in (*answer["feasibility"], *answer["other_feasibility"])]
+    assert "runs_after" in results
+
+
+def test_it_changes_nothing(capsys: Capture) -> None:
+    simulate(capsys, "-clusters=west", replicas=9)
+    assert sorted(path.name for path in Path().iterdir()) == ["main.nf.hcl", "pods.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "has no manifest"),
+        ("a: [", "Unreadable manifest"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: kube-system}\n", "is in a reserved namespace"),
+        (
+            "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata: {name: a}\n",
+            "is an object of the hub",
+        ),
+    ],
+)
+def test_unusable_manifests_are_rejected(text: str, reason: str, capsys: Capture) -> None:
+    Path("pods.yaml").write_text(text)
+    assert run_command_line(["simulate", "placement", "-f=pods.yaml"]) == 1
+    printed = capsys.readouterr()
+    assert reason in " ".join((printed.out + printed.err).replace("│", " ").split())
+
+
+def test_expressions_in_a_manifest_are_text(capsys: Capture) -> None:
+    pods = PODS.replace("registry.example.com/api:1", "'registry.example.com/${api}:%{1}'")
+    Path("pods.yaml").write_text(pods.replace("REPLICAS", "2").replace("CPU", "4"))
+    assert run_command_line(["simulate", "placement", "-f=pods.yaml", "-clusters=west"]) == 0
+    assert "runs on 1 of 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flags", [[], ["-f=pods.yaml", "-pick=1", "-clusters=west"]])
+def test_wrong_flags_are_usage_errors(flags: list[str]) -> None:
+    assert run_command_line(["simulate", "placement", *flags]) == 1
