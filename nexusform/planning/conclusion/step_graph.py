@@ -5,16 +5,20 @@ For this it knows the racks and machines of the VMs of an object before and afte
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from math import inf
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import MACHINE_EVACUATED, ROLLING, VmObject
 from nexusform.plans.plan import Action, Change, Step, StepKind
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.uncertainty.certainty import ReleaseOperation
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.uncertainty.certainty import Operation, ReleaseOperation, run_operations
+from nexusform.scheduling.racks.vms import Placement
 
 OnSite: TypeAlias = tuple[str, str]  # site and machine
 
@@ -70,6 +74,8 @@ def compute_machine_use(vms: VmObject) -> MachineUse:
 Waits: TypeAlias = dict[int, set[int]]  # step -> steps it waits for
 # Larger groups of steps get a gate: many steps waiting for many would make n x m edges.
 GATE_ABOVE = 4
+# Samples in which another order of objects is tried; None is the plan itself.
+_ORDER_SAMPLES = (None, 0, 1, 2)
 
 
 class DraftStep(Struct):
@@ -168,6 +174,8 @@ def add_capacity_waits(
     waits = _find_capacity_waits(graph, machines)
     for step, updates in _find_rolling_waits(graph, objects, sites).items():
         waits.setdefault(step, set()).update(updates)
+    for step, previous in _find_placement_order(graph, objects, sites):
+        waits.setdefault(step, set()).add(previous)
     for step, awaited in waits.items():
         graph.drafts[step].waits |= awaited
     stuck_steps = _find_stuck_steps(graph)
@@ -238,6 +246,45 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
             if creation_numbers.get(successor, inf) >= creation_numbers[owner]:
                 waits.setdefault(apply_step, set()).add(update)
     return waits
+
+
+def _find_placement_order(
+    graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
+) -> Iterator[tuple[int, int]]:
+    """Yield each step and the step before it, for objects placed by a platform in the order of the requests. Without
+    an effect of the order on the machines, the steps stay concurrent.
+    """
+    real = {change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)}
+    for site in sites.values() if real else ():
+        placed_vms = _map_placed_vms(site, objects)
+        operations: dict[Address, list[Operation]] = {}
+        for operation in site.operations:
+            if operation.token in placed_vms and not isinstance(operation, ReleaseOperation):
+                operations.setdefault(placed_vms[operation.token][0], []).append(operation)
+        steps = [graph.apply_step[address] for address in operations if address in graph.apply_step and address in real]
+        if len(steps) > 1 and site.base is not None and _depends_on_order(site.base, site.operations, operations):
+            yield from zip(steps[1:], steps[:-1], strict=True)
+
+
+def _depends_on_order(
+    base: RackScheduler, planned: Sequence[Operation], operations: Mapping[Address, Sequence[Operation]]
+) -> bool:
+    """Return whether other machines result from another order of the objects, in the plan or in a sample."""
+    placing = {id(operation) for group in operations.values() for operation in group}
+    others = [operation for operation in planned if id(operation) not in placing]
+    groups = list(operations.values())
+    orders = (groups[::-1], [*groups[1:], groups[0]])
+    for sample in _ORDER_SAMPLES:
+        expected = run_operations(base, planned, sample)
+        for order in orders:
+            outcome = run_operations(base, [*others, *chain.from_iterable(order)], sample)
+            if any(_get_machine(expected[token]) != _get_machine(outcome[token]) for token in expected):
+                return True
+    return False
+
+
+def _get_machine(placement: Placement | None) -> str:
+    return placement.machine if placement is not None else ""
 
 
 def _map_placed_vms(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:

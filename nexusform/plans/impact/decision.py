@@ -135,7 +135,7 @@ def _build_impact(plan: Plan) -> ImpactFigures:
 
 
 def _compute_max_stopped(actions: Iterable[MachineAction]) -> int:
-    """Return the largest number of VMs stopped at a time. VMs of a machine that stays off remain stopped."""
+    """Return the largest number of VMs stopped at a time. VMs of a machine left off remain stopped."""
     off: dict[str, set[str]] = {}
     maximum = 0
     for action in actions:
