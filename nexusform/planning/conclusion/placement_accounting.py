@@ -138,7 +138,8 @@ class _KindTotals(Struct):
         if change.action is Action.FORGET:
             # Forgotten objects leave the state, also if they do not keep running.
             row_counts.removed += row_counts.lost_names
-        self.comes += row_counts.added.total()
+        self.comes += row_counts.added.total() + row_counts.waiting_count
+        self.before -= row_counts.waiting_count
         self.leaves += row_counts.removed_count
         self.lost_count += row_counts.lost_names.total()
         self.forgotten += row_counts.forgotten_count
@@ -174,6 +175,7 @@ class _RowCounts(Struct):
     moved_count: int = 0
     recreated_count: int = 0
     unchanged_count: int = 0
+    waiting_count: int = 0
 
     def count_row(self, row: PlacementChange) -> None:
         if compute_effect(row) is Effect.NOT_CREATED:
@@ -196,6 +198,8 @@ class _RowCounts(Struct):
                 self.recreated_count += 1
             elif effect is Effect.WAITING:
                 self.unchanged_count += 1
+            elif effect is Effect.PLACED and row.kind == VM:
+                self.waiting_count += 1  # without a machine before: nothing moves
             else:
                 self.moved_count += 1
         else:

@@ -63,7 +63,8 @@ def compute_effect(row: PlacementChange) -> Effect:
             return Effect.UPDATED
         case PlacementAction.PLACE:
             return Effect.PLACED if kind.is_running(row.target) else Effect.WAITING
-    runs_before = kind.is_running(row.source)
+    # A VM without a machine does not run.
+    runs_before = kind.is_running(row.source) and not (row.kind == VM and row.source is None)
     if not kind.is_running(row.target):
         return Effect.UNPLACED if runs_before else Effect.WAITING
     if not runs_before:

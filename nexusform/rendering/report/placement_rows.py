@@ -184,7 +184,10 @@ def build_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     """Return the total, then one summary per kind if there are several kinds."""
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
-        counts[row.kind][row.action] += compute_effect(row) is not Effect.NOT_CREATED
+        effect = compute_effect(row)
+        # A VM without a machine is placed; its row says `move`, because it exists.
+        is_placed = row.kind == VM and effect is Effect.PLACED
+        counts[row.kind][PlacementAction.PLACE if is_placed else row.action] += effect is not Effect.NOT_CREATED
     # The plan counts kept objects; rows for them exist on request only. Objects without a row are VMs.
     rows_kept = sum(actions[PlacementAction.KEEP] for actions in counts.values())
     unlisted = max(0, plan.unchanged_count - rows_kept)

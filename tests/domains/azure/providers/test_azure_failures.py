@@ -170,3 +170,12 @@ def test_a_server_that_keeps_silent_holds_up_nobody_for_long(
     monkeypatch.setenv("NF_NET_DEADLINE", "soon")
     assert nexusform("plan") == 1
     assert 'NF_NET_DEADLINE="soon" must be a whole number of seconds' in nexusform.said
+
+
+def test_a_failed_vm_without_a_machine_is_placed_and_does_not_move(nexusform: Told, server: ArmServer) -> None:
+    write(NEW[NEW.index('resource "nexus_virtual_machine"') :])
+    server.site.faults = Faults(fails=1)
+    assert nexusform("apply", "-auto-approve") == 1
+    assert nexusform("plan") == 0
+    assert "Placements: 1 to place, 0 to move, 0 to remove, 5 kept." in nexusform.said, nexusform.said
+    assert "Impact: no running workload affected" in nexusform.said
