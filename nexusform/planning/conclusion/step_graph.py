@@ -262,11 +262,11 @@ def _find_placement_order(
             if operation.token in placed_vms and not isinstance(operation, ReleaseOperation):
                 operations.setdefault(placed_vms[operation.token][0], []).append(operation)
         steps = [graph.apply_step[address] for address in operations if address in graph.apply_step and address in real]
-        if len(steps) > 1 and site.base is not None and _depends_on_order(site.base, site.operations, operations):
+        if len(steps) > 1 and site.base is not None and _has_order_effect(site.base, site.operations, operations):
             yield from zip(steps[1:], steps[:-1], strict=True)
 
 
-def _depends_on_order(
+def _has_order_effect(
     base: RackScheduler, planned: Sequence[Operation], operations: Mapping[Address, Sequence[Operation]]
 ) -> bool:
     """Return whether other machines result from another order of the objects, in the plan or in a sample."""

@@ -82,7 +82,7 @@ def order_machine_actions(
     step_order: dict[Address, Sequence[Address]] = {}
     for site_id in sorted({request.site.id for request in requests}):
         on_site = [request for request in requests if request.site.id == site_id]
-        ordered, problems = _SiteOrder(on_site, objects, disruptions).order()
+        ordered, problems = _SiteOrder(on_site, objects, disruptions).build_order()
         diagnostics += problems
         previous: Address | None = None
         for window, request in enumerate(ordered, 1):
@@ -228,7 +228,7 @@ class _SiteOrder:
         self._site = requests[0].site
         self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}
 
-    def order(self) -> tuple[list[ActionRequest], list[Diagnostic]]:
+    def build_order(self) -> tuple[list[ActionRequest], list[Diagnostic]]:
         """Return the actions in order, and an error for each one without a safe moment."""
         ordered: list[ActionRequest] = []
         remaining = list(self._requests)

@@ -125,7 +125,7 @@ def build_plan_document(
         capacity=build_capacity_documents(plan.capacity),
         **({"capacity_other": build_other_capacity_documents(plan.other_capacity)} if plan.other_capacity else {}),
         out_of_service=build_out_of_service_documents(plan),
-        machine_actions=build_machine_action_documents(plan),
+        **({"machine_actions": build_machine_action_documents(plan)} if plan.machine_actions else {}),
         **({"feasibility": build_feasibility_documents(plan)} if plan.feasibility else {}),
         samples=plan.numa_sampling and SAMPLES_FORM(plan.numa_sampling),
         **({"prediction_scores": build_accuracy_documents(plan.prediction_scores)} if plan.prediction_scores else {}),
