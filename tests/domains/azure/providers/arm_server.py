@@ -404,9 +404,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self.arm.requests += 1
                 number = self.arm.requests
                 self.arm.at_request(number, False)
-                status, reply, headers = self.act(path, body)
+                try:
+                    status, reply, headers = self.act(path, body)
+                finally:  # also after a request whose answer is lost
+                    self.arm.at_request(number, True)
                 self.arm.site.asked.append((self.command, path, status))
-                self.arm.at_request(number, True)
             except (Killed, ConnectionError):
                 self.close_connection = True
                 return
