@@ -18,8 +18,11 @@ REQUESTS = {
     ("PUT", "virtualmachines"): models.VirtualMachine,
     ("PATCH", "virtualmachines"): models.VirtualMachinePatchParameters,
     ("POST", "cordon"): models.BareMetalMachineCordonParameters,
+    ("POST", "poweroff"): models.BareMetalMachinePowerOffParameters,
+    ("POST", "reimage"): models.BareMetalMachineReimageParameters,
+    ("POST", "replace"): models.BareMetalMachineReplaceParameters,
 }
-WITHOUT_BODY = {("POST", "uncordon"), ("POST", "start")}
+WITHOUT_BODY = {("POST", "uncordon"), ("POST", "start"), ("POST", "restart")}
 
 
 def find_request_errors(method: str, path: str, body: Any) -> list[str]:
