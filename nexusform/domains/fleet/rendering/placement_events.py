@@ -7,6 +7,7 @@ from typing import Final
 
 from nexusform.domains.fleet.scheduling.bindings import Condition
 from nexusform.domains.fleet.scheduling.status import TRUE
+from nexusform.rendering.notation.colours import wrap_line
 
 _COMPLETED: Final = "PlacementRolloutCompleted"
 # Condition, without the prefix of its placement: reason and message of KubeFleet's event.
@@ -29,14 +30,23 @@ _EVENTS_2023: Final = {
 _HEADINGS: Final = (("Type", "Reason", "Age", "From", "Message"), ("----", "------", "----", "----", "-------"))
 
 
-def render_events(kind: str, conditions: Iterable[Condition], *, is_2023: bool = False) -> Iterator[str]:
-    """Yield the lines below `Events:`; none without a true condition. `kind` is the Kubernetes kind."""
+def render_events(
+    kind: str, conditions: Iterable[Condition], *, is_2023: bool = False, width: int = 0
+) -> Iterator[str]:
+    """Yield the lines below `Events:`; none without a true condition. `kind` is the Kubernetes kind. Lines longer
+    than `width` columns break before the message; 0 disables this.
+    """
     events = list(_list_events(kind, tuple(conditions), is_2023=is_2023))
     component = "cluster-resource-placement-controller" if is_2023 else "placement-controller"
     rows = [*_HEADINGS, *(("Normal", reason, "<unknown>", component, message) for reason, message in events)]
     widths = [max(len(row[column]) for row in rows) + 2 for column in range(len(_HEADINGS[0]) - 1)]
-    if events:
-        yield from ("  " + "".join(map(str.ljust, row, widths)) + row[-1] for row in rows)
+    for row in rows if events else ():
+        line = "  " + "".join(map(str.ljust, row, widths))
+        if width and len(line) + len(row[-1]) > width:
+            yield line.rstrip()
+            yield from wrap_line(f"    {row[-1]}", 4, width)
+        else:
+            yield line + row[-1]
 
 
 def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool) -> Iterator[tuple[str, str]]:

@@ -49,7 +49,7 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
         (0, "Status", None),
         *_build_rows(_build_status(status, placement.selected_objects), 1),
     ]
-    events = list(render_events(PLACEMENTS[kind], status.conditions, is_2023=version == IN_2023))
+    events = list(render_events(PLACEMENTS[kind], status.conditions, is_2023=version == IN_2023, width=width))
     rows.append((0, "Events", None if events else "<none>"))
     lines = [*_align_rows(rows, width), *events]
     return "".join(f"{escape_control_characters(line)}\n" for line in lines)
