@@ -251,7 +251,7 @@ _ALL: Final = (
     Domain(
         name="conformance",
         description="Recorded decisions of real systems, answered again and scored",
-        dependencies=("fleet", "pods"),
+        dependencies=("fleet",),
         io_layer=("workflow", "cli"),
     ),
     Domain(name="editor", description="The language server", io_layer=("cli",)),

@@ -95,14 +95,7 @@ def build_plan_document(
         format_version=FORMAT_VERSION,
         terraform_version=TERRAFORM_VERSION,
         nexusform_version=plan.nexusform_version,
-        variables={
-            name: {
-                "value": build_visible_value(
-                    variable.value, _get_sensitive_paths(variable.sensitive), show_sensitive=show_sensitive
-                )
-            }
-            for name, variable in sorted(plan.variables.items())
-        },
+        variables=_build_variables(plan, show_sensitive),
         planned_values=_build_planned_values(plan, show_sensitive),
         resource_drift=LazyArray(lambda: _build_drifts(plan, show_sensitive)),
         resource_changes=LazyArray(lambda: (_build_resource_change(change, show_sensitive) for change in changes)),
@@ -270,6 +263,18 @@ def _build_output_change(output: OutputChange, show: bool) -> dict[str, Any]:
 
 
 # --- values ------------------------------------------------------------------------------------
+
+
+def _build_variables(plan: Plan, show_sensitive: bool) -> dict[str, dict[str, Any]]:
+    """Return the values of variables by name."""
+    return {
+        name: {
+            "value": build_visible_value(
+                variable.value, _get_sensitive_paths(variable.sensitive), show_sensitive=show_sensitive
+            )
+        }
+        for name, variable in sorted(plan.variables.items())
+    }
 
 
 def _build_planned_values(plan: Plan, show: bool) -> LazyObject:
