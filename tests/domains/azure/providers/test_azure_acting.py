@@ -377,7 +377,7 @@ def test_with_read_only_nothing_is_sent(nexusform: Told, server: ArmServer) -> N
     write(SCALED)
     main = Path("main.nf.hcl")
     main.write_text(main.read_text().replace("}\n", "  read_only = true\n}\n"))
-    assert nexusform("apply", "-auto-approve") == 1
+    assert nexusform("apply", "-auto-approve") == 0
     assert "is not changed yet" in nexusform.said
     assert server.site.taken == []
 
