@@ -23,7 +23,7 @@ TEXT = (
     RACKS
     + cluster(
         "a",
-        arguments='kubernetes_version = "1"',
+        arguments='kubernetes_version = "1.30"',
         count=3,
         pools=pool("p", 5, "NC_P46_224_v1", 'availability_zones = ["r2", "r0"]') + pool("q", 4),
     )
@@ -32,7 +32,9 @@ TEXT = (
     + 'output "all" {\n value = toset([for n in nexus_kubernetes_cluster.a.nodes : n.machine])\n}\n'
 )
 TOO_MANY = TEXT.replace("count       = 5", "count       = 90")
-EDITED = TEXT.replace('"1"\n', '"2"\n', 1).replace("machine_count = 4", "machine_count = count.index == 1 ? 3 : 4")
+EDITED = TEXT.replace('"1.30"\n', '"1.31"\n', 1).replace(
+    "machine_count = 4", "machine_count = count.index == 1 ? 3 : 4"
+)
 
 
 def plans(directory: str) -> list[Plan]:

@@ -31,7 +31,7 @@ class Part(Struct, frozen=True):
     plane: str = SKUS[2]
     pool: int = 0
     sku: str = SKUS[0]
-    version: str = "1"
+    version: str = "1.30"
     cpus: int = 0
     needs: tuple[str, ...] = ()
     first: bool = False
@@ -102,7 +102,7 @@ def changed(draw: st.DrawFn, old: Part) -> list[Part]:
         return [part(draw, old.name)]
     changes: dict[str, dict[str, Any]] = {
         "pool": {"pool": draw(st.integers(0, 5)), "sku": draw(st.sampled_from(SKUS))},
-        "version": {"version": draw(st.sampled_from("123"))},
+        "version": {"version": draw(st.sampled_from(("1.30", "1.31")))},
         "plane": {"plane": draw(st.sampled_from(SKUS)), "cpus": old.cpus and 8},
         "needs": {"needs": (), "first": not old.first},
     }
@@ -211,6 +211,6 @@ def test_what_takes_room_waits_for_the_delete_that_frees_it() -> None:
 
 def test_what_takes_room_waits_for_the_update_that_rolls_away_from_it() -> None:
     site = TIGHT.replace("MACHINES", "2")
-    before = site + cluster("a", arguments='kubernetes_version = "1"', plane=SKUS[0])
-    after = before.replace('"1"', '"2"') + cluster("b", pools=pool("p", 2, SKUS[0]), plane=SKUS[0])
+    before = site + cluster("a", arguments='kubernetes_version = "1.30"', plane=SKUS[0])
+    after = before.replace('"1.30"', '"1.31"') + cluster("b", pools=pool("p", 2, SKUS[0]), plane=SKUS[0])
     in_every_order(before, after)

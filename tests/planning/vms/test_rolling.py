@@ -41,10 +41,10 @@ def rolled(machines: int, count: int, settings: str) -> list[str]:
     """The errors of an upgrade of `count` VMs that each take one of two cells of a machine."""
     own = site(machines) + '\nresource "nexus_rack" "plane" {\n site_id = nexus_site.s.id\n machine_count = 1\n}\n'
     zones = 'availability_zones = ["r"]\n'
-    text = own + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", count, BIG, zones + settings))
+    text = own + cluster("a", arguments='kubernetes_version = "1.30"', pools=pool("p", count, BIG, zones + settings))
     text = text.replace('"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["plane"]\n', 1)
     state = state_of(text)
-    result = plan(text.replace('"1"\n', '"2"\n', 1), state)
+    result = plan(text.replace('"1.30"\n', '"1.31"\n', 1), state)
     if not result.plan.errored:
         moved = {name for name in triggers(result) if name.startswith("a-p")}
         assert len(moved) == count
@@ -74,15 +74,17 @@ def test_a_batch_needs_room_beside_the_old_vms(machines: int, count: int, settin
 
 
 def test_a_batch_without_room_is_the_does_not_fit_error() -> None:
-    text = site(1) + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", 1, BIG), plane="NC_G24_112_v1")
+    text = site(1) + cluster(
+        "a", arguments='kubernetes_version = "1.30"', pools=pool("p", 1, BIG), plane="NC_G24_112_v1"
+    )
     state = state_of(text)
-    result = plan(text.replace('"1"', '"2"'), state)
+    result = plan(text.replace('"1.30"', '"1.31"'), state)
     assert {d.id for d in errors(result)} == {"insufficient-capacity"}
 
 
 def test_the_control_plane_rolls_one_by_one() -> None:
-    text = site(2) + cluster("a", arguments='kubernetes_version = "1"', plane=BIG, count=3)
-    result = good(plan(text.replace('"1"', '"2"'), state_of(text)))
+    text = site(2) + cluster("a", arguments='kubernetes_version = "1.30"', plane=BIG, count=3)
+    result = good(plan(text.replace('"1.30"', '"1.31"'), state_of(text)))
     assert set(triggers(result).values()) == {("move", "kubernetes_version_changed")}
 
 
@@ -92,28 +94,30 @@ def test_old_vms_count_while_the_new_are_placed() -> None:
     text = (
         site(2).replace('"r" {', '"r1" {')
         + '\nresource "nexus_rack" "r2" {\n site_id = nexus_site.s.id\n machine_count = 2\n}\n'
-        + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", 2, BIG))
+        + cluster("a", arguments='kubernetes_version = "1.30"', pools=pool("p", 2, BIG))
     )
     state = state_of(text)
-    result = good(plan(text.replace('"1"', '"2"', 1), state))
+    result = good(plan(text.replace('"1.30"', '"1.31"', 1), state))
     for row in rows(result).values():
         assert row.source is not None
         assert row.target is not None
         assert (row.source.machine, row.source.cells) != (row.target.machine, row.target.cells)
 
 
-POOLED = site(6) + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", 2))
+POOLED = site(6) + cluster("a", arguments='kubernetes_version = "1.30"', pools=pool("p", 2))
 
 
 @pytest.mark.parametrize("reference", ["nexus_kubernetes_cluster.a.id", '"s/a"'])
 def test_a_separate_pool_follows_its_cluster(reference: str) -> None:
     text = POOLED + agent_pool("own", reference, 2)
     state = state_of(text)
-    result = good(plan(text.replace('"1"', '"2"', 1), state))
+    result = good(plan(text.replace('"1.30"', '"1.31"', 1), state))
     assert set(triggers(result).values()) == {("move", "kubernetes_version_changed")}
     assert {"a-own-0", "a-own-1"} <= set(triggers(result))
     assert actions(result)["nexus_agent_pool.own"] == "update"
-    assert is_empty(good(plan(text.replace('"1"', '"2"', 1), state_of(text.replace('"1"', '"2"', 1), state))))
+    assert is_empty(
+        good(plan(text.replace('"1.30"', '"1.31"', 1), state_of(text.replace('"1.30"', '"1.31"', 1), state)))
+    )
     replaced = good(plan(text.replace('"NC_G6_28_v1"', '"NC_G12_56_v1"', 1), state))
     assert triggers(replaced)["a-own-1"] == ("move", "cluster_replaced")
     assert actions(replaced)["nexus_agent_pool.own"] == "delete-create"
@@ -124,7 +128,7 @@ def test_a_separate_pool_written_as_a_literal_may_stand_before_its_cluster() -> 
     state = state_of(text)
     assert "a-own-1" in places(state)
     assert is_empty(good(plan(text, state)))
-    result = good(plan(text.replace('"1"', '"2"', 1), state))
+    result = good(plan(text.replace('"1.30"', '"1.31"', 1), state))
     assert {"a-own-0", "a-own-1", "a-p-0"} <= set(triggers(result))
 
 
@@ -157,22 +161,22 @@ def test_two_separate_pools_of_one_name_are_an_error() -> None:
 
 def test_a_version_given_for_the_first_time_rolls_too() -> None:
     text = site(6) + cluster("a")
-    versioned = site(6) + cluster("a", arguments='kubernetes_version = "1"')
+    versioned = site(6) + cluster("a", arguments='kubernetes_version = "1.30"')
     result = good(plan(versioned, state_of(text)))
     assert set(triggers(result).values()) == {("move", "kubernetes_version_changed")}
 
 
 def test_growing_during_an_upgrade_adds_after_the_roll() -> None:
-    text = site(6) + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", 2))
-    bigger = text.replace('"1"', '"2"', 1).replace("count       = 2", "count       = 4")
+    text = site(6) + cluster("a", arguments='kubernetes_version = "1.30"', pools=pool("p", 2))
+    bigger = text.replace('"1.30"', '"1.31"', 1).replace("count       = 2", "count       = 4")
     found = triggers(good(plan(bigger, state_of(text))))
     assert found["a-p-1"] == ("move", "kubernetes_version_changed")
     assert found["a-p-3"] == ("place", "scale_out")
 
 
 def test_shrinking_during_an_upgrade_takes_the_highest_away() -> None:
-    text = site(6) + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", 3))
-    smaller = text.replace('"1"', '"2"', 1).replace("count       = 3", "count       = 1")
+    text = site(6) + cluster("a", arguments='kubernetes_version = "1.30"', pools=pool("p", 3))
+    smaller = text.replace('"1.30"', '"1.31"', 1).replace("count       = 3", "count       = 1")
     found = triggers(good(plan(smaller, state_of(text))))
     assert found["a-p-0"] == ("move", "kubernetes_version_changed")
     assert found["a-p-2"] == ("remove", "scale_in")
@@ -183,9 +187,9 @@ def test_a_refused_upgrade_says_so_and_offers_to_take_vms_away_first() -> None:
     text = (
         site(1)
         + '\nresource "nexus_rack" "plane" {\n site_id = nexus_site.s.id\n machine_count = 1\n}\n'
-        + cluster("a", arguments='kubernetes_version = "1"', pools=pool("p", 2, BIG, cells))
+        + cluster("a", arguments='kubernetes_version = "1.30"', pools=pool("p", 2, BIG, cells))
     ).replace('"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["plane"]\n', 1)
-    upgraded = text.replace('"1"\n', '"2"\n', 1)
+    upgraded = text.replace('"1.30"\n', '"1.31"\n', 1)
     [refused] = errors(plan(upgraded, state_of(text), suggested_fixes=True))
     assert refused.summary == f"The upgrade of a/p does not fit: 0 of 2 x {BIG} re-placed"
     assert 'max_surge = "1" adds 1 surge VM before it removes old ones, and it does not fit' in refused.detail
@@ -201,7 +205,7 @@ def test_a_refused_upgrade_says_so_and_offers_to_take_vms_away_first() -> None:
 
 
 def test_a_control_plane_that_finds_no_room_for_its_surge_vm_is_offered_no_settings() -> None:
-    text = site(1) + cluster("a", arguments='kubernetes_version = "1"', plane=BIG, count=2)
-    [refused] = errors(plan(text.replace('"1"\n', '"2"\n', 1), state_of(text), suggested_fixes=True))
+    text = site(1) + cluster("a", arguments='kubernetes_version = "1.30"', plane=BIG, count=2)
+    [refused] = errors(plan(text.replace('"1.30"\n', '"1.31"\n', 1), state_of(text), suggested_fixes=True))
     assert "the control plane adds 1 surge VM" in refused.detail
     assert "upgrade" not in [way["kind"] for way in refused.extra["fit"]["suggested_fixes"]]

@@ -25,14 +25,14 @@ NO_SURGE = 'upgrade_settings {\n      max_surge       = "0"\n      max_unavailab
 
 def pinned(settings: str, count: int) -> str:
     zones = 'availability_zones = ["r1", "r2"]\n    '
-    return RACKS + cluster("a", arguments='kubernetes_version = "1"', pools=pool("w", count, BIG, zones + settings))
+    return RACKS + cluster("a", arguments='kubernetes_version = "1.30"', pools=pool("w", count, BIG, zones + settings))
 
 
 # Eight VMs fill all eight cells of two racks, seven leave the one that a surge takes.
 @pytest.mark.parametrize(("settings", "count"), [(NO_SURGE, 8), (NO_SURGE, 7), ("", 7)])
 def test_an_upgrade_in_batches_is_measured_in_batches(tmp_path: Path, settings: str, count: int) -> None:
     text = pinned(settings, count).replace('"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["r0"]\n', 1)
-    upgraded = text.replace('"1"\n', '"2"\n', 1)
+    upgraded = text.replace('"1.30"\n', '"1.31"\n', 1)
     result = good(plan(upgraded, state_of(text), directory=str(tmp_path)))
     configuration, _ = load_configuration(str(tmp_path), cache_directory=None, **all_types().schemas)
     assert configuration is not None
