@@ -67,7 +67,7 @@ def test_a_failure_that_was_foretold_is_not_waited_for() -> None:
     foretold = {"bindings": {"a": {"resource_snapshot": 1}}}
     waiting = check_placement_progress(shown, foretold["bindings"], is_external=False)
     assert waiting.message == "a: Overridden False, AsTold"
-    conditions = [{"type": "Overridden", "status": "False"}]
+    conditions = [{"type": "Overridden", "status": "False", "reason": "AsTold"}]
     failing = list_predicted_failures({"placement_statuses": [{"cluster_name": "a", "conditions": conditions}]})
     ended = check_placement_progress(shown, foretold["bindings"], is_external=False, failing=failing)
     assert (ended.is_done, ended.message) == (True, "as predicted, a: Overridden False, AsTold")
