@@ -31,19 +31,13 @@ COMMAND = "from nexusform.cli.main import run_command_line as run; sys.exit(run(
 
 SITE = 'resource "nexus_site" "lab" {}\n'
 RACK = 'resource "nexus_rack" "r" {\n  site_id       = nexus_site.lab.id\n  machine_count = 1\n}\n'
-POOL = """\
-resource "nexus_kubernetes_cluster" "c" {
-  site_id = nexus_site.lab.id
-  control_plane {
-    count       = 1
-    vm_sku_name = "NC_G6_28_v1"
-  }
-  agent_pool "workers" {
-    count       = 1
-    vm_sku_name = "NC_G6_28_v1"
-    labels      = { tier = "OLD" }
-  }
-  depends_on = [nexus_rack.r]
+SKU = """\
+resource "nexus_vm_sku" "gpu" {
+  name               = "gpu"
+  vcpus              = 8
+  memory_gib         = 32
+  numa_cells         = 2
+  extended_resources = { "nvidia.com/gpu" = [1, 2] }
 }
 """
 ROUND = """\
@@ -85,10 +79,10 @@ FEATURES = (
     Feature(
         "deepdiff",
         "what changed inside a value",
-        SITE + RACK + POOL.replace("OLD", "new"),
-        ("plan", "-report=markdown:-"),
-        "agent_pool.workers.labels.tier",
-        before=SITE + RACK + POOL,
+        SKU.replace("[1, 2]", "[1, 3]"),
+        ("plan",),
+        'extended_resources["nvidia.com/gpu"][1] 2 -> 3',
+        before=SKU,
     ),
     Feature(
         "hcl2",

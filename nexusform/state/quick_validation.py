@@ -21,6 +21,9 @@ _PRIMITIVES: Final[Mapping[str, _Annotation]] = {"string": str, "bool": bool, "n
 _COUNT: Final[_Annotation] = Annotated[int, Meta(ge=0)]
 
 
+_ANY_BUT_NULL: Final = bool | int | float | str | list[Any] | dict[str, Any]
+
+
 def is_certainly_valid(schema: BlockSchema, attributes: Mapping[str, Any]) -> bool:
     """Check whether the attributes certainly match the schema; False if a full validation is needed."""
     try:
@@ -56,6 +59,8 @@ def _build_attribute_annotation(attribute: AttributeSchema) -> _Annotation:
         if attribute.minimum is not None:
             bounds = Meta(ge=attribute.minimum, le=attribute.maximum)
             return Annotated[float if attribute.allows_fractions else int, bounds]
+    if attribute.required and attribute.type is DYNAMIC:
+        return _ANY_BUT_NULL
     return _build_type_annotation(attribute.type)
 
 

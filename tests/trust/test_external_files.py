@@ -51,6 +51,9 @@ def test_a_file_of_the_work_tree_is_rejected_where_the_operator_writes(
             "-verify": ["apply", "-verify=key:evil", "reviewed.plan"],
             "-key": ["sign", "-key=evil", "reviewed.plan"],
             "-sign": ["plan", "-out=new.plan", "-sign=evil"],
+            "-tls-cert": ["serve", "sol003", "-plan=reviewed.plan", "-tls-cert=evil"],
+            "-tls-key": ["serve", "sol003", "-plan=reviewed.plan", "-tls-key=evil"],
+            "-token-file": ["serve", "sol003", "-plan=reviewed.plan", "-token-file=evil"],
         }
         assert run_command_line(["plan", "-out=reviewed.plan"]) == 0
         assert run_command_line([*commands[entry.name], "-confine"]) == 1

@@ -16,6 +16,7 @@ from nexusform.cli.arguments import declare_group, declare_text
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
+from nexusform.files.external_files import explain_untrusted_file, is_untrusted
 from nexusform.files.regular_files import read_regular
 
 _MAX_TOKEN_BYTES: Final = 4096
@@ -32,6 +33,9 @@ class ServeArguments(Struct, frozen=True, kw_only=True):
     token_file: str = declare_text("Require the token in this file", metavar="FILE")
     packages: str = declare_text("Serve the CSAR files of DIR", metavar="DIR")
     view: ViewFlags = declare_group(ViewFlags)
+
+
+_OPERATOR_FLAGS: Final = ("-tls-cert", "-tls-key", "-token-file")
 
 
 @define_command("sol003", ServeArguments)
@@ -51,6 +55,10 @@ def serve_sol003(arguments: ServeArguments) -> int:
     from nexusform.workflow.plan_files.saved_plans import read_plan
 
     host, port = _parse_address(arguments.listen)
+    context = create_context()
+    for flag, path in zip(_OPERATOR_FLAGS, (arguments.tls_cert, arguments.tls_key, arguments.token_file), strict=True):
+        if path and is_untrusted(path, context.confinement):
+            raise click.UsageError(explain_untrusted_file(flag, path, "a pull request could replace it"))
     token = _read_token(arguments.token_file)
     tls = _build_tls_context(arguments)
     if not arguments.plan:
@@ -58,7 +66,6 @@ def serve_sol003(arguments: ServeArguments) -> int:
     if not (tls and token) and not ipaddress.ip_address(host).is_loopback:
         raise click.UsageError("-listen: other than loopback addresses need -tls-cert, -tls-key and -token-file.")
     screen = arguments.view.create_screen()
-    context = create_context()
     saved, diagnostics = read_plan(arguments.plan, context)
     screen.print_diagnostics(tuple(diagnostics), {})
     if saved is None or has_errors(diagnostics):
