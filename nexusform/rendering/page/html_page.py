@@ -119,18 +119,26 @@ def _build_sections(view: PlanView, report: Report, maps: Sequence[SiteMap]) -> 
         [part.after_map(plan) for part in domain_parts],
         build_plan_section(plan_sections.build_upgrade_section(view)),
         None if has_renames else findings,
-        build_plan_section(plan_sections.build_capacity_section(view), "Capacity"),
+        _build_figures(view),
         build_plan_section(placement_sections.build_all_pools_section(view)),
         vm_list,
         [part.after_vms(plan) for part in domain_parts],
         build_plan_section(plan_sections.build_rollout_section(view), "Rollouts"),
         rules,
         _build_changes(view),
-        build_plan_section(plan_sections.build_count_section(view)),
         build_plan_section(_build_drift(view)),
         build_plan_section(_build_outputs(view), "Outputs"),
         build_plan_section(plan_sections.build_check_section(view)),
     ]
+
+
+def _build_figures(view: PlanView) -> Part:
+    """Build the spare capacity and the counts, side by side."""
+    sections = [
+        build_plan_section(plan_sections.build_capacity_section(view), "Capacity"),
+        build_plan_section(plan_sections.build_count_section(view)),
+    ]
+    return build_element("div", sections, class_="parts") if any(sections) else None
 
 
 def _build_verdict(view: PlanView, report: Report) -> Markup:

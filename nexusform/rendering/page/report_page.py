@@ -117,7 +117,9 @@ def build_plan_section(section: Section | None, short_title: str = "", appendix:
 
 def _build_body(section: Section) -> list[Part]:
     """Build the contents of a section."""
-    tables = [_build_table(table, section.title) for table in section.all_tables]
+    tables: list[Part] = [_build_table(table, section.title) for table in section.all_tables]
+    if len(tables) > 1:
+        tables = [build_element("div", tables, class_="side-by-side")]
     lines = [build_element("p", build_text(line)) for line in section.lines]
     body: list[Part] = [section.picture, *([*tables, *lines] if section.name else lines)]
     if section.commands:
