@@ -209,7 +209,8 @@ class HubServer(Front):
                 f'Operation cannot be fulfilled on {resource} "{key[3]}": Precondition failed: UID in '
                 f"precondition: {uid}, UID in object meta: {before['metadata']['uid']}",
             )
-        if "dryRun" not in query:
+        # As in a real API server: options in the body win, and the query is not read.
+        if not (sent.get("dryRun") if sent else "dryRun" in query):
             after = copy.deepcopy(before)
             after["metadata"]["deletionTimestamp"] = "2026-11-21T02:12:00Z"
             self._store(key, before, after)

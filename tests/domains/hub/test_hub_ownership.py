@@ -198,6 +198,16 @@ def test_two_configurations_of_one_name_on_a_hub_are_told_what_they_take_from_ea
     assert (labels["a"], labels["b"]) == ("1", "1")
 
 
+def test_a_plan_that_destroys_deletes_nothing(hub: Front, told: Told) -> None:
+    write()
+    told("apply", "-auto-approve")
+    kinds = ("ClusterResourcePlacement", "ConfigMap")
+    before = [hub.all(kind) for kind in kinds]
+    assert told("plan", "-destroy")[0] == 0
+    assert [hub.all(kind) for kind in kinds] == before
+    assert all(before)
+
+
 def test_nothing_is_deleted_where_flux_applies_a_part_of_it(hub: Front, told: Told) -> None:
     write()
     told("apply", "-auto-approve")

@@ -208,6 +208,8 @@ class HubClient:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid:
             options["preconditions"] = {"uid": uid}
+        if dry_run:  # with a body, an API server ignores the query
+            options["dryRun"] = ["All"]
         try:
             self._request_object("DELETE", path, _build_dry_run_query(dry_run), options)
         except ApiError as api_error:
