@@ -26,7 +26,6 @@ from nexusform.interfaces.plugins import (
     ReadResult,
 )
 from nexusform.json_data.plain_data import Path, replace_unknown
-from nexusform.providers.clock import read_clock
 from nexusform.providers.registry import ProviderKind
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE, SUCCEEDED, record_result
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
@@ -239,6 +238,8 @@ class SimulatedProvider:
         faults = self._run_faults_before("create", request)
         existing = self._reality.get_attributes(request.key) if self._reality else None
         if request.key.type == MACHINE_ACTION_TYPE:
+            from nexusform.providers.clock import read_clock
+
             now = read_clock()
             planned = record_result(planned, now, now, SUCCEEDED)
         result = existing if existing is not None else apply_answer(planned, _list_answers(faults))

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.configuration.prepared_body import EvaluationNotes
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, has_errors
-from nexusform.documents.scalars import list_scalars
 from nexusform.interfaces.plugins import UNFINISHED_KEY
 from nexusform.json_data.plain_data import Path, convert_to_plain
 from nexusform.planning.instances.difference import (
@@ -109,6 +108,8 @@ def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -
         declared = evaluation.settings.configuration.root.variables.get(name)
         if declared is None or not declared.ephemeral:
             continue
+        from nexusform.documents.scalars import list_scalars
+
         secrets = (str(scalar) for _, scalar in list_scalars(convert_to_plain(value)[0]))
         if any(len(secret) >= _MINIMUM_SECRET_LENGTH and secret in text for secret in secrets):
             yield name

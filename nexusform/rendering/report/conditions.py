@@ -8,7 +8,6 @@ from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_first, format_list
 from nexusform.plans.plan import Feasibility, FeasibilityResult, Plan
-from nexusform.rendering.report.machine_action_lines import describe_machine_actions
 from nexusform.rendering.report.out_of_service import describe_out_of_service
 
 _MAX_CLUSTERS: Final = 3
@@ -17,7 +16,14 @@ _MAX_REASON: Final = 160
 
 def describe_conditions(plan: Plan) -> tuple[str, ...]:
     """Return a line per site with machines out of service, per machine action, and per placement with pods."""
-    return (*describe_out_of_service(plan), *describe_machine_actions(plan), *describe_feasibility(plan))
+    return (*describe_out_of_service(plan), *_describe_actions(plan), *describe_feasibility(plan))
+
+
+def _describe_actions(plan: Plan) -> Iterator[str]:
+    if plan.machine_actions:
+        from nexusform.rendering.report.machine_action_lines import describe_machine_actions
+
+        yield from describe_machine_actions(plan)
 
 
 def describe_feasibility(plan: Plan) -> Iterator[str]:
