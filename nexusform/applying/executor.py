@@ -6,7 +6,7 @@ that a busy run needs one flush per iteration.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
@@ -133,9 +133,12 @@ class _Timing(Struct):
 
 
 class _WaitGraph(Struct):
-    """Waits between steps, and the steps without open waits (smallest id first)."""
+    """Waits between steps, and the steps without open waits (smallest id first). Followers wait for the end of a
+    step, dependents for its success.
+    """
 
     dependents: dict[int, list[int]] = field(default_factory=dict)
+    followers: dict[int, list[int]] = field(default_factory=dict)
     open_waits: dict[int, int] = field(default_factory=dict)
     ready: list[int] = field(default_factory=list)
 
@@ -144,18 +147,29 @@ class _WaitGraph(Struct):
         graph = _WaitGraph()
         for step in steps.values():
             waits = {w for w in step.waits_for if w in steps}
-            graph.open_waits[step.id] = len(waits)
+            previous_steps = {w for w in step.follows if w in steps}
+            graph.open_waits[step.id] = len(waits) + len(previous_steps)
             for awaited in waits:
                 graph.dependents.setdefault(awaited, []).append(step.id)
+            for previous in previous_steps:
+                graph.followers.setdefault(previous, []).append(step.id)
         graph.ready = [step for step, waits in graph.open_waits.items() if not waits]
         heapify(graph.ready)
         return graph
 
     def complete_step(self, step: int) -> None:
-        for dependent in self.dependents.get(step, ()):
-            self.open_waits[dependent] -= 1
-            if not self.open_waits[dependent]:
-                heappush(self.ready, dependent)
+        """Release the steps that wait for the success of a step."""
+        self._release_steps(self.dependents.get(step, ()))
+
+    def end_step(self, step: int) -> None:
+        """Release the followers of a step."""
+        self._release_steps(self.followers.pop(step, ()))
+
+    def _release_steps(self, steps: Iterable[int]) -> None:
+        for step in steps:
+            self.open_waits[step] -= 1
+            if not self.open_waits[step]:
+                heappush(self.ready, step)
 
     def list_dependents(self, step: int) -> list[int]:
         """Return all direct and indirect dependents of a step, nearest first."""
@@ -358,12 +372,15 @@ class _Execution:
         if outcome is StepOutcome.DONE:
             self._counts.count_step(step)
             self._graph.complete_step(step.id)
+            self._graph.end_step(step.id)
             return
         self._has_failed = self._has_failed or outcome is StepOutcome.FAILED
         verb = "waits" if outcome is StepOutcome.WAITING else "failed"
         reason = f"{event.address} {verb}, and this depends on it."
         for dependent in self._graph.list_dependents(step.id):
             self._skip_step(self._steps[dependent], reason)
+            self._graph.end_step(dependent)
+        self._graph.end_step(step.id)
 
     def _skip_step(self, step: Step, reason: str) -> None:
         if step.id not in self._end_events and step.kind is not StepKind.GATE:

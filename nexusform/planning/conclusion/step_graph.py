@@ -88,6 +88,7 @@ class DraftStep(Struct):
     planned: Mapping[str, Any] | None
     main: bool = True
     waits: set[int] = field(default_factory=set)
+    order_only: set[int] = field(default_factory=set)  # of the waits: not a reason to skip this step
 
 
 class StepGraph:
@@ -150,10 +151,11 @@ class StepGraph:
                 id=draft.id,
                 kind=draft.kind,
                 change=draft.change,
-                waits_for=tuple(sorted(draft.waits)),
+                waits_for=tuple(sorted(draft.waits - draft.order_only)),
                 prior=draft.prior,
                 planned=draft.planned,
                 main=draft.main,
+                follows=tuple(sorted(draft.order_only & draft.waits)),
             )
             for draft in self.drafts
         ]
@@ -175,7 +177,9 @@ def add_capacity_waits(
     for step, updates in _find_rolling_waits(graph, objects, sites).items():
         waits.setdefault(step, set()).update(updates)
     for step, previous in _find_placement_order(graph, objects, sites):
-        waits.setdefault(step, set()).add(previous)
+        if previous not in graph.drafts[step].waits | waits.setdefault(step, set()):
+            waits[step].add(previous)
+            graph.drafts[step].order_only.add(previous)
     for step, awaited in waits.items():
         graph.drafts[step].waits |= awaited
     stuck_steps = _find_stuck_steps(graph)
