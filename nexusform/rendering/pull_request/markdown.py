@@ -133,7 +133,7 @@ def _build_boxes(view: PlanView) -> Section | None:
 
 def _build_pool_text(view: PlanView) -> Section | None:
     """Build the folded placements with racks and cells, as in the terminal."""
-    long_view = PlanView(view.plan, view.sources, view.registries, view.detail, is_long=True)
+    long_view = PlanView(view.plan, view.sources, view.registries, view.vm_detail, is_long=True)
     return _fold_code("Placements by pool", "\n\n".join(render_placement_text(long_view, 120, PLAIN)))
 
 

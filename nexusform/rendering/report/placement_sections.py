@@ -158,7 +158,7 @@ def _format_share(line: PlacementLine) -> str:
 def _select_listed(view: PlanView, groups: Sequence[PlacementGroup]) -> list[PlacementGroup]:
     """Return the groups without lines that a table of pools replaces."""
     new_vms = sum(row.kind == VM and row.action is PlacementAction.PLACE for row in view.plan.placements)
-    if new_vms <= MAX_NEW_VMS or view.detail is Detail.ALL or view.is_long:
+    if new_vms <= MAX_NEW_VMS or view.vm_detail is Detail.ALL or view.is_long:
         return list(groups)
     return [
         replace(group, lines=tuple(line for line in group.lines if line.trigger != _NEW_TRIGGER))

@@ -53,7 +53,7 @@ class PlanView:
         self.plan = plan
         self.sources = sources
         self.registries = registries
-        self.detail = detail
+        self.vm_detail = detail
         self.is_long = is_long
 
     @cached_property
@@ -69,7 +69,7 @@ class PlanView:
     @cached_property
     def stanzas(self) -> tuple[Stanza, ...]:
         """The changed objects with their differences."""
-        return build_stanzas(self.plan, self.registries, self.detail)
+        return build_stanzas(self.plan, self.registries, self.vm_detail)
 
     @cached_property
     def drift(self) -> tuple[ObjectFold, ...]:
@@ -90,7 +90,7 @@ class PlanView:
     @cached_property
     def groups(self) -> tuple[PlacementGroup, ...]:
         """The changed placements by pool, placement or workload."""
-        return build_placement_groups(self.plan, self.detail, self.location_formatter)
+        return build_placement_groups(self.plan, self.vm_detail, self.location_formatter)
 
     @property
     def location_formatter(self) -> LocationFormatter:
@@ -100,7 +100,7 @@ class PlanView:
     @property
     def placed_vms(self) -> int:
         """The number of VMs with a new location."""
-        tables = self.plan.placement_tables if self.detail is not Detail.NONE else ()
+        tables = self.plan.placement_tables if self.vm_detail is not Detail.NONE else ()
         return sum(table.placed for table in tables)
 
     @cached_property

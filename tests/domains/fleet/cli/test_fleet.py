@@ -339,8 +339,8 @@ def test_a_staged_run_is_shown_as_a_timeline(nf: Callable[..., Told]) -> None:
     reports = ("-report=json:p.json", "-report=markdown:p.md", "-report=html:p.html")
     code, out, err = nf(text + staged_run("r1"), "plan", *reports)
     assert code == 0, err
-    assert "    start  all           waits for approval r1-before-all\n" in out
-    assert "    start  all, group 1  update a (later)\n" in out
+    assert "  start  all           waits for approval r1-before-all\n" in out
+    assert "  start  all, group 1  update a (later)\n" in out
     assert "| start | all | waits for approval r1-before-all |" in Path("p.md").read_text()
     assert "waits for approval r1-before-all" in Path("p.html").read_text()
     document = json.loads(Path("p.json").read_text())
@@ -350,4 +350,4 @@ def test_a_staged_run_is_shown_as_a_timeline(nf: Callable[..., Told]) -> None:
     (rollout,) = document["rollouts"]
     assert [step["status"] for step in rollout["steps"]] == ["waiting", "later"]
     details = nf(text + staged_run("r1"), "plan", "-details")[1]
-    assert "Rollout (earliest start" in details
+    assert "waits for approval r1-before-all" in details
