@@ -161,7 +161,7 @@ class _WaitGraph(Struct):
         """Release the steps that wait for the success of a step."""
         self._release_steps(self.dependents.get(step, ()))
 
-    def end_step(self, step: int) -> None:
+    def release_followers(self, step: int) -> None:
         """Release the followers of a step."""
         self._release_steps(self.followers.pop(step, ()))
 
@@ -372,15 +372,15 @@ class _Execution:
         if outcome is StepOutcome.DONE:
             self._counts.count_step(step)
             self._graph.complete_step(step.id)
-            self._graph.end_step(step.id)
+            self._graph.release_followers(step.id)
             return
         self._has_failed = self._has_failed or outcome is StepOutcome.FAILED
         verb = "waits" if outcome is StepOutcome.WAITING else "failed"
         reason = f"{event.address} {verb}, and this depends on it."
         for dependent in self._graph.list_dependents(step.id):
             self._skip_step(self._steps[dependent], reason)
-            self._graph.end_step(dependent)
-        self._graph.end_step(step.id)
+            self._graph.release_followers(dependent)
+        self._graph.release_followers(step.id)
 
     def _skip_step(self, step: Step, reason: str) -> None:
         if step.id not in self._end_events and step.kind is not StepKind.GATE:

@@ -134,6 +134,22 @@ def test_order_is_kept_and_failures_skip_exactly_what_waits_for_them(
     assert (replayed, opened, problems) == (applied.state, [], [])
 
 
+def test_a_step_that_only_follows_begins_after_a_failed_or_skipped_step() -> None:
+    plan = creating({0: [], 1: [0], 2: [], 3: []})
+    follows = {2: (1,), 3: (2,)}
+    plan = replace(plan, steps=tuple(replace(each, follows=follows.get(each.id, ())) for each in plan.steps))
+    lines = Lines()
+    site = Site(lines, frozenset({"r0"}))
+    _, _, notes = run(plan, site, lines=lines, parallelism=4)
+    assert notes.outcomes() == {
+        "nexus_rack.r0": "failed",
+        "nexus_rack.r1": "skipped",
+        "nexus_rack.r2": "done",
+        "nexus_rack.r3": "done",
+    }
+    assert site.order == ["nexus_rack.r0", "nexus_rack.r2", "nexus_rack.r3"]
+
+
 def test_one_apply_raises_the_serial_once_and_gives_a_lineage() -> None:
     applied, _, _ = run(creating({0: [], 1: [0], 2: [1]}))
     assert (applied.state.serial, applied.state.lineage, applied.state.last_creation) == (1, "lineage-1", 3)
