@@ -158,7 +158,7 @@ class _WaitGraph(Struct):
         return graph
 
     def complete_step(self, step: int) -> None:
-        """Release the steps that wait for the success of a step."""
+        """Release the dependents of a step."""
         self._release_steps(self.dependents.get(step, ()))
 
     def release_followers(self, step: int) -> None:
