@@ -286,8 +286,9 @@ def _build_manual_warning(count: int, skipped: int) -> Diagnostic:
     later = f" {format_count(skipped, 'later step')} will follow." if skipped else ""
     return build_warning(
         "waiting-for-site-changes",
-        f"nexusform only reads this site. Make {changes} there, as listed above. Then export the site again and run "
-        f"`nexusform apply`: the new plan includes the changes that it finds.{later}",
+        f"nexusform does not make {changes}. Make {changes} on the site, as listed above. If the plan reads an "
+        "export, export the site again. Then run `nexusform apply`: the new plan includes the changes that it "
+        f"finds.{later}",
         headline=f"Waiting for {format_count(count, 'change')} on the site",
     )
 

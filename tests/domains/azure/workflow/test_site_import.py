@@ -263,7 +263,10 @@ def test_a_change_that_the_export_does_not_show_is_not_done(capsys: pytest.Captu
     assert code == 0, "it waits; nothing failed"
     assert "does not show it" in " ".join(out.split())
     advice = " ".join((out + err).replace("│", " ").split())
-    assert "Warning: Waiting for 1 change on the site nexusform only reads this site. Make this change there" in advice
+    assert (
+        "Warning: Waiting for 1 change on the site nexusform does not make this change. Make this change on the site"
+        in advice
+    )
     assert "-resume" not in advice
     _, out, err = told(capsys, "plan")
     assert "The last apply did not finish: 1 step remains." in " ".join((out + err).replace("│", " ").split())
@@ -330,7 +333,7 @@ def test_a_node_that_is_deleted_on_the_site_comes_again(capsys: pytest.CaptureFi
     (coming,) = [row for row in rows(capsys) if row["action"] != "keep"]
     assert (coming["action"], coming["trigger"]) == ("place", "node_deleted")
     code, out, err = told(capsys, "apply", "-auto-approve")
-    assert (code, "nexusform only reads this site" in " ".join((out + err).replace("│", " ").split())) == (0, True)
+    assert (code, "nexusform does not make this change" in " ".join((out + err).replace("│", " ").split())) == (0, True)
     nodes.append({**gone, "name": f"{gone['name'][:-5]}zzzzz"})
     path.write_text(json.dumps(document))
     code, out, _ = told(capsys, "plan")
