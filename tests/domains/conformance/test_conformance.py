@@ -79,6 +79,14 @@ def test_a_program_without_an_answer_is_wrong(
     assert (code, reason in text) == (2, True), text
 
 
+@pytest.mark.parametrize(("command", "reason"), [("sh 'x", "No closing quotation"), (" ", "no program")])
+def test_a_text_that_is_no_command_is_rejected(
+    command: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = run(capsys, f"-program={command}", str(tmp_path))
+    assert (code, reason in text) == (1, True), text
+
+
 def test_a_system_that_nexusform_does_not_predict_is_not_right(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

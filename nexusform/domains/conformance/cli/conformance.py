@@ -39,9 +39,10 @@ def score_predictions(arguments: ConformanceArguments) -> int:
     """
     screen = arguments.view.create_screen()
     problems: list[Diagnostic] = []
-    if arguments.program and not arguments.program.split():
-        raise click.UsageError("-program: must be a command.")
-    answer = build_program_answer(arguments.program) if arguments.program else predict_decision
+    try:
+        answer = build_program_answer(arguments.program) if arguments.program else predict_decision
+    except ValueError as problem:
+        raise click.UsageError(f'-program: "{arguments.program}" is not a command: {problem}.') from None
     score = score_cases(read_cases(arguments.directory, problems), answer)
     if not score.systems and not problems:
         problems.append(build_error(INVALID, f'The files of "{arguments.directory}" have no decision.'))

@@ -55,8 +55,12 @@ def predict_decision(case: Case) -> Any:
 
 
 def build_program_answer(command: str) -> Answer:
-    """Return the answers of a program: it reads `snapshot` and `request` on stdin and prints a decision."""
+    """Return the answers of a program: it reads `snapshot` and `request` on stdin and prints a decision. Raises
+    ValueError if the text is no command.
+    """
     words = shlex.split(command)
+    if not words:
+        raise ValueError("no program")
 
     def run_program(case: Case) -> Any:
         question = {"system": case.system, "version": case.version, "snapshot": case.snapshot, "request": case.request}
