@@ -291,7 +291,7 @@ def _apply_saved_plan(path: str, verification: Verification, flags: ApplyFlags) 
         problems += reject_failed_plan(saved, path)
         for key in verification.key_files:
             problems += verify_signature(saved.signature, saved.signed_digest, key, context.confinement)
-            problems += check_plan_statement(saved, path, key) if not has_errors(problems) else []
+            problems += check_plan_statement(saved.digest, path, key) if not has_errors(problems) else []
     opened = OpenResult(None, (), {})
     if saved is not None and not has_errors(problems):
         opened = open_saved_plan(context, saved, is_verified=bool(verification.key_files))

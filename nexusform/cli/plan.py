@@ -38,7 +38,7 @@ from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run, ge
 
 if TYPE_CHECKING:  # most plans are not saved and have no reports
     from nexusform.cli.report_flag import ReportFlag
-    from nexusform.workflow.plan_files.saved_plans import Signer
+    from nexusform.workflow.plan_files.plan_statement import Signer
 
 NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
 _EXIT_CHANGES: Final = 2  # exit code of -detailed-exitcode

@@ -13,7 +13,6 @@ from nexusform.cli.arguments import declare_ordered_flags, declare_switch, decla
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.screen import Screen
 from nexusform.configuration.declarations.limits import parse_limit_overrides
-from nexusform.files.accesses import start_accesses
 from nexusform.files.external_files import explain_untrusted_file, find_untrusted_files
 from nexusform.workflow.opening.command_context import CommandContext, detect_confinement_source, parse_confinement
 from nexusform.workflow.runs.locking import LockOptions
@@ -75,7 +74,6 @@ def create_context(
     allow_other_hub: str = "",
 ) -> CommandContext:
     """Create the context of the command from its flags and the environment. Raises a usage error."""
-    start_accesses()
     flags, environment = get_trust_flags(), dict(os.environ)
     try:
         word = flags.confine or environment.get("NF_CONFINE", "")

@@ -41,6 +41,7 @@ from nexusform.configuration.variable_values import (
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
 from nexusform.diagnostics.source import Position, SourceFile, Span
+from nexusform.files.accesses import record_file
 from nexusform.files.regular_files import (
     PRIVATE,
     UNCONFINED,
@@ -308,6 +309,7 @@ class _VariableFiles(Struct):
         source = _read_source(path, self.confinement.resolve_operator_path, self.problems)
         if source is None:
             return []
+        record_file(path, source.text)
         assignments, new_problems = parse_variable_file(source)
         self.problems.extend(new_problems)
         return assignments

@@ -8,5 +8,5 @@ PUBLIC = {
         "Confinement create_file NotRegular open_regular open_to_read OutsideConfinement PRIVATE "
         "read_regular sync_directory TooLarge UNCONFINED write_all write_file"
     ),
-    "accesses": "get_accesses record_origin start_accesses read_variable",
+    "accesses": "get_accesses record_file record_origin start_accesses read_variable",
 }

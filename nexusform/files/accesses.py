@@ -1,9 +1,10 @@
-"""Servers, programs and variables used by this process, for the provenance of a plan."""
+"""Files, servers, programs and variables used by this process, for the provenance of a plan."""
 
 from __future__ import annotations
 
 import os
 import sys
+from hashlib import sha256
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -11,8 +12,11 @@ from msgspec import Struct, field
 
 
 class Accesses(Struct):
-    """Origins of servers, names of programs, and names of variables with a value."""
+    """Digests of settings files by absolute path, origins of servers, names of programs, and names of
+    variables with a value.
+    """
 
+    files: dict[str, str] = field(default_factory=dict)
     origins: set[str] = field(default_factory=set)
     programs: set[str] = field(default_factory=set)
     variables: set[str] = field(default_factory=set)
@@ -20,6 +24,7 @@ class Accesses(Struct):
 
 
 _ACCESSES: Final = Accesses()
+_HTTPS_PORT: Final = 443
 
 
 def get_accesses() -> Accesses:
@@ -29,11 +34,16 @@ def get_accesses() -> Accesses:
 
 def start_accesses() -> None:
     """Start a new record for a command or a site."""
-    for names in (_ACCESSES.origins, _ACCESSES.programs, _ACCESSES.variables):
+    for names in (_ACCESSES.files, _ACCESSES.origins, _ACCESSES.programs, _ACCESSES.variables):
         names.clear()
     if not _ACCESSES.is_watching:
         _ACCESSES.is_watching = True
-        sys.addaudithook(_record_program)  # also sees the programs started by SDKs
+        sys.addaudithook(_record_event)  # also sees the programs and servers of SDKs
+
+
+def record_file(path: str, text: str) -> None:
+    """Record a file with values or settings."""
+    _ACCESSES.files[os.path.abspath(path)] = sha256(text.encode()).hexdigest()  # noqa: PTH100 - keeps links
 
 
 def record_origin(origin: str) -> None:
@@ -49,8 +59,23 @@ def read_variable(name: str) -> str:
     return value
 
 
-def _record_program(event: str, details: tuple[Any, ...]) -> None:
+def _record_event(event: str, details: tuple[Any, ...]) -> None:
+    """Record an event of Python: a started program, or a connection of http.client or urllib3."""
     if event == "subprocess.Popen":
         words = details[1]
-        program = details[0] or (words if isinstance(words, str | bytes | os.PathLike) else words[0])
-        _ACCESSES.programs.add(PurePath(os.fsdecode(program)).name)
+        _record_program(details[0] or (words if isinstance(words, str | bytes | os.PathLike) else words[0]))
+    elif event in ("os.exec", "os.posix_spawn"):
+        _record_program(details[0])
+    elif event == "os.spawn":
+        _record_program(details[1])
+    elif event == "os.system":
+        _record_program("sh")  # the command may contain secrets
+    elif event == "http.client.connect":
+        connection, host, port = details
+        scheme = "https" if connection.default_port == _HTTPS_PORT else "http"
+        tunnel = connection._tunnel_host  # noqa: SLF001 - the server behind a proxy has no other name
+        record_origin(f"{scheme}://{tunnel}:{connection._tunnel_port}" if tunnel else f"{scheme}://{host}:{port}")  # noqa: SLF001
+
+
+def _record_program(program: str | bytes | os.PathLike[str]) -> None:
+    _ACCESSES.programs.add(PurePath(os.fsdecode(program)).name)

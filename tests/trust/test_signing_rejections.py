@@ -199,3 +199,19 @@ def test_a_file_of_the_operator_is_outside_of_the_work_tree(
     capsys.readouterr()
     assert run_command_line(["show", "p.nfplan"]) == 0
     assert "Evaluation: not sandboxed, 4 files, 1 outside of the work tree" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("sign_while_planning", [True, False])
+def test_a_signed_plan_has_a_statement(sign_while_planning: bool) -> None:
+    if sign_while_planning:
+        assert run_command_line(["plan", "-confine", "-sign=../team.key", "-out=p.nfplan"]) == 0
+    else:
+        assert run_command_line(SIGN) == 0
+    payload = json.loads(base64.b64decode(json.loads(Path("p.nfplan.intoto.jsonl").read_text())["payload"]))
+    saved, _ = plan_file.read_plan_file(Path("p.nfplan").read_bytes())
+    assert saved is not None
+    assert {subject["name"]: subject["digest"]["sha256"] for subject in payload["subject"]} == {
+        "p.nfplan": plan_file.compute_digest(Path("p.nfplan").read_bytes()),
+        "plan": saved.digest,
+    }
+    assert run_command_line(["apply", "-verify=key:../team.pub", "p.nfplan"]) == 0

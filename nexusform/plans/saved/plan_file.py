@@ -91,12 +91,9 @@ def _combine_digests(digests: Mapping[str, str]) -> str:
 
 
 def write_plan_file(
-    plan: Plan,
-    configuration_files: Mapping[str, str],
-    prior_state: Mapping[str, Any] = MappingProxyType({}),
-    sign: Callable[[str], Mapping[str, str]] | None = None,
+    plan: Plan, configuration_files: Mapping[str, str], prior_state: Mapping[str, Any] = MappingProxyType({})
 ) -> bytes:
-    """Return the bytes of the plan file. `sign` makes a signature of a digest. Raises FileProblem. The
+    """Return the bytes of the plan file. Raises FileProblem. The
     defaults of optional object attributes in the types of variables are not stored: values already contain
     them.
     """
@@ -115,7 +112,12 @@ def write_plan_file(
         "members": {name: compute_digest(content) for name, content in members.items()},
     }
     members = {MANIFEST: json_codec.render_json(manifest, indent=True) + b"\n", **members}
-    return pack_archive(members) if sign is None else pack_archive(sign_members(members, sign))
+    return pack_archive(members)
+
+
+def sign_archive(archive: bytes, sign: Callable[[str], Mapping[str, str]]) -> bytes:
+    """Return the archive of a valid plan file with a signature. Raises FileProblem."""
+    return pack_archive(sign_members(unpack_archive(archive) or {}, sign))
 
 
 def sign_members(members: Mapping[str, bytes], sign: Callable[[str], Mapping[str, str]]) -> dict[str, bytes]:

@@ -19,6 +19,7 @@ from nexusform.configuration.declarations.constants import EMPTY_SCOPE, evaluate
 from nexusform.configuration.variable_values import parse_variable_file
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
 from nexusform.diagnostics.source import SourceFile, Span
+from nexusform.files.accesses import record_file
 from nexusform.files.external_files import is_untrusted
 from nexusform.files.regular_files import PRIVATE, OutsideConfinement, read_regular, write_file
 from nexusform.interfaces.plugins import FileProblem
@@ -303,6 +304,7 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
         except (FileProblem, OSError, UnicodeDecodeError) as problem:
             problems.append(build_error("invalid-backend-config", f"{problem}"))
             continue
+        record_file(flag, text)
         settings, new_problems = parse_variable_file(SourceFile(flag, text))
         problems += new_problems
         file_values: dict[str, str] = {}

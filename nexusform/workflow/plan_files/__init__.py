@@ -11,7 +11,7 @@ PUBLIC = {
     ),
     "saved_plans": (
         "load_plan_configuration open_limited_file open_saved_plan check_variables build_plan_context "
-        "get_planned_variables read_prior_state read_limited_file read_plan save_plan Signer get_sources "
+        "get_planned_variables read_prior_state read_limited_file read_plan save_plan get_sources "
         "decrypt_document"
     ),
     "failed_plans": (
@@ -19,5 +19,5 @@ PUBLIC = {
     ),
     "show_target": "find_show_target ShowTarget",
     "plan_signing": "check_signable sign_plan verify_signature create_signer write_signed_plan",
-    "plan_statement": "check_plan_statement",
+    "plan_statement": "check_plan_statement Signer StatementContent write_statement",
 }

@@ -20,8 +20,8 @@ from nexusform.workflow.opening.command_context import CommandContext, load_proj
 from nexusform.workflow.opening.encryption_settings import encrypt_plan
 from nexusform.workflow.opening.system_io import read_file, write_output
 from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
-from nexusform.workflow.plan_files.plan_statement import write_statement
-from nexusform.workflow.plan_files.saved_plans import Signer, decrypt_document, read_limited_file
+from nexusform.workflow.plan_files.plan_statement import Signer, write_statement
+from nexusform.workflow.plan_files.saved_plans import build_statement_content, decrypt_document, read_limited_file
 
 _MAX_KEY_BYTES: Final = 1 << 16  # bytes
 _MAX_NAMES: Final = 3
@@ -37,7 +37,7 @@ def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | Non
         sign_digest("", key, key_file)
     except (FileProblem, EncryptionProblem) as problem:
         return None, [build_error("plan-signing-failed", str(problem))]
-    return lambda digest: sign_digest(digest, key, key_file), []
+    return Signer(key, key_file), []
 
 
 def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[Diagnostic]:
@@ -91,13 +91,13 @@ def sign_plan(
     members = plan_file.unpack_archive(data) if saved is not None else None
     if saved is None or members is None or has_errors(new_problems):
         return None, [*problems, *new_problems]
-    document = plan_file.pack_archive(plan_file.sign_members(members, signer))
+    document = plan_file.pack_archive(plan_file.sign_members(members, signer.sign_digest))
     if is_encrypted(content):
         document, problems = encrypt_plan(document, load_project_configuration(context)[0], context)
     if not has_errors(problems):
         problems += write_signed_plan(path, document)
     if not has_errors(problems):
-        problems += write_statement(saved, document, path, read_file(key_file, _MAX_KEY_BYTES), key_file)
+        problems += write_statement(build_statement_content(saved.plan, saved.digest, document, path), path, signer)
     return saved, problems
 
 

@@ -6,16 +6,20 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.encryption.keys import EncryptionProblem
-from nexusform.encryption.signatures import check_statement, sign_statement
+from nexusform.encryption.signatures import check_statement, sign_digest, sign_statement
 from nexusform.interfaces.plugins import FileProblem
-from nexusform.plans.saved.plan_file import SavedPlan, compute_digest
+from nexusform.plans.evaluation import Evaluation
+from nexusform.plans.plan import Basis
 from nexusform.state import json_codec
 from nexusform.workflow.opening.system_io import read_file, write_output
 
@@ -24,14 +28,34 @@ _SUFFIX: Final = ".intoto.jsonl"
 _MAX_BYTES: Final = 1 << 26  # bytes of a statement
 
 
-def write_statement(saved: SavedPlan, document: bytes, path: str, key: bytes, key_file: str) -> list[Diagnostic]:
-    """Write the statement of a signed plan beside its file. `document` is the content of the file."""
-    payload = json_codec.render_json(_build_statement(saved, document, Path(path).name))
+class Signer(Struct, frozen=True):
+    """Private key of a signer, and its file."""
+
+    key: bytes
+    key_file: str
+
+    def sign_digest(self, digest: str) -> dict[str, str]:
+        """Return the signature of a plan with this digest. Raises EncryptionProblem."""
+        return sign_digest(digest, self.key, self.key_file)
+
+
+class StatementContent(Struct, frozen=True):
+    """Content of a statement: SHA-256 of each subject by name, inputs of the plans, version and time."""
+
+    digests: Mapping[str, str]
+    bases: Sequence[Basis]
+    nexusform_version: str
+    timestamp: str
+
+
+def write_statement(content: StatementContent, path: str, signer: Signer) -> list[Diagnostic]:
+    """Write the statement of a signed plan beside its file."""
+    payload = json_codec.render_json(_build_statement(content))
     try:
         envelope = {
             "payloadType": PAYLOAD_TYPE,
             "payload": base64.b64encode(payload).decode(),
-            "signatures": [sign_statement(PAYLOAD_TYPE, payload, key, key_file)],
+            "signatures": [sign_statement(PAYLOAD_TYPE, payload, signer.key, signer.key_file)],
         }
         write_output(f"{path}{_SUFFIX}", json_codec.render_json(envelope) + b"\n")
     except (OSError, EncryptionProblem) as problem:
@@ -39,8 +63,8 @@ def write_statement(saved: SavedPlan, document: bytes, path: str, key: bytes, ke
     return []
 
 
-def check_plan_statement(saved: SavedPlan, path: str, key_file: str) -> list[Diagnostic]:
-    """Return an error if the statement beside a plan is forged, or about another plan. It may be missing."""
+def check_plan_statement(digest: str, path: str, key_file: str) -> list[Diagnostic]:
+    """Return an error if the statement beside a plan is forged, or about another digest. It may be missing."""
     statement_path = f"{path}{_SUFFIX}"
     if not Path(statement_path).exists():
         return []
@@ -49,7 +73,7 @@ def check_plan_statement(saved: SavedPlan, path: str, key_file: str) -> list[Dia
         payload = base64.b64decode(str(envelope["payload"]), validate=True)
         check_statement(PAYLOAD_TYPE, payload, envelope["signatures"], read_file(key_file, _MAX_BYTES), key_file)
         subjects = [subject["digest"]["sha256"] for subject in json_codec.parse_json(payload)["subject"]]
-        reason = "" if saved.digest in subjects else "It is about another plan"
+        reason = "" if digest in subjects else "It is about another plan"
     except (FileProblem, EncryptionProblem) as problem:
         reason = str(problem).removesuffix(".")
     except (json_codec.JsonProblem, binascii.Error, LookupError, TypeError, ValueError):
@@ -60,33 +84,34 @@ def check_plan_statement(saved: SavedPlan, path: str, key_file: str) -> list[Dia
     return [build_error("saved-plan-not-verified", detail)]
 
 
-def _build_statement(saved: SavedPlan, document: bytes, name: str) -> dict[str, Any]:
-    """Build the statement. Its subjects are the file, and the plan regardless of signature and encryption."""
-    basis = saved.plan.basis
-    commit = [{"uri": "git", "digest": {"sha1" if len(basis.commit) == 40 else "sha256": basis.commit}}]
-    files = basis.evaluation.files if basis.evaluation else ()
-    materials = [{"uri": f"file:{file.path}", "digest": {"sha256": file.sha256}} for file in files]
+def _build_statement(content: StatementContent) -> dict[str, Any]:
+    """Build the statement. Its subjects are the file, and the plans regardless of signature and encryption."""
+    evaluations = [basis.evaluation for basis in content.bases if basis.evaluation]
+    commits = sorted({basis.commit for basis in content.bases if basis.commit})
+    materials = [{"uri": "git", "digest": {"sha1" if len(name) == 40 else "sha256": name}} for name in commits]
+    files = sorted({(file.path, file.sha256) for evaluation in evaluations for file in evaluation.files})
+    materials += [{"uri": f"file:{path}", "digest": {"sha256": digest}} for path, digest in files]
     return {
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [_build_subject(name, compute_digest(document)), _build_subject("plan", saved.digest)],
+        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in content.digests.items()],
         "predicateType": "https://slsa.dev/provenance/v0.2",
         "predicate": {
-            "builder": {"id": f"urn:nexusform:{saved.plan.nexusform_version or nexusform.__version__}"},
+            "builder": {"id": f"urn:nexusform:{content.nexusform_version or nexusform.__version__}"},
             "buildType": "urn:nexusform:plan",
-            "invocation": {"environment": _describe_environment(saved)},
-            "metadata": {"buildFinishedOn": saved.plan.timestamp},
-            "materials": [*(commit if basis.commit else []), *materials],
+            "invocation": {"environment": _describe_environment(evaluations)},
+            "metadata": {"buildFinishedOn": content.timestamp},
+            "materials": materials,
         },
     }
 
 
-def _build_subject(name: str, digest: str) -> dict[str, Any]:
-    return {"name": name, "digest": {"sha256": digest}}
-
-
-def _describe_environment(saved: SavedPlan) -> Mapping[str, Any]:
-    evaluation = saved.plan.basis.evaluation
-    if evaluation is None:
+def _describe_environment(evaluations: Sequence[Evaluation]) -> Mapping[str, Any]:
+    """Describe the evaluation of all plans together."""
+    if not evaluations:
         return {}
-    names = ("confined", "root", "origins", "programs", "environment_read")
-    return {name: getattr(evaluation, name) for name in names}
+    names = ("origins", "programs", "environment_read")
+    return {
+        "confined": all(evaluation.confined for evaluation in evaluations),
+        "root": sorted({evaluation.root for evaluation in evaluations}),
+        **{name: sorted({*chain(*(getattr(evaluation, name) for evaluation in evaluations))}) for name in names},
+    }

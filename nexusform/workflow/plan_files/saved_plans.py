@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final
 
 from msgspec.structs import replace
 
@@ -37,14 +37,12 @@ from nexusform.workflow.opening.command_context import (
 from nexusform.workflow.opening.encryption_settings import decrypt_file, encrypt_plan
 from nexusform.workflow.opening.project import OpenResult, create_project, open_backend, select_values
 from nexusform.workflow.opening.system_io import open_file, read_file, write_output
+from nexusform.workflow.plan_files.plan_statement import Signer, StatementContent, write_statement
 from nexusform.workflow.runs.run import Run
 
 _LIMIT_HINT: Final = "To allow a larger file, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
 _MAX_NAMES = 5
 _UNSET_VARIABLE = "no-value-for-required-variable"
-
-
-Signer: TypeAlias = Callable[[str], Mapping[str, str]]  # digest -> signature in the plan file
 
 
 def save_plan(
@@ -59,7 +57,8 @@ def save_plan(
     try:
         prior = run.stored.state
         prior_document = {} if prior is EMPTY else codec.build_plain_document(prior)
-        document = plan_file.write_plan_file(plan, snapshot, prior_document, signer)
+        unsigned = plan_file.write_plan_file(plan, snapshot, prior_document)
+        document = plan_file.sign_archive(unsigned, signer.sign_digest) if signer else unsigned
     except FileProblem as problem:
         return [build_error("plan-save-failed", str(problem))]
     if len(document) > project.context.get_max_file_size():
@@ -73,7 +72,16 @@ def save_plan(
         write_output(path, document, private=True, durable=durable)
     except OSError as problem:
         return [*problems, build_error("plan-save-failed", f'"{path}" cannot be written: {problem.strerror}.')]
+    if signer is not None:
+        content = build_statement_content(plan, plan_file.compute_digest(unsigned), document, path)
+        problems += write_statement(content, path, signer)
     return problems
+
+
+def build_statement_content(plan: Plan, digest: str, document: bytes, path: str) -> StatementContent:
+    """Build the content of a plan's statement; `document` is its file."""
+    digests = {Path(path).name: plan_file.compute_digest(document), "plan": digest}
+    return StatementContent(digests, (plan.basis,), plan.nexusform_version, plan.timestamp)
 
 
 def read_plan(path: str, context: CommandContext) -> tuple[SavedPlan | None, list[Diagnostic]]:

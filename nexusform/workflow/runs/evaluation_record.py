@@ -33,11 +33,17 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
 
 
 def _list_files(plan: Plan, project: Project, root: str) -> tuple[EvaluatedFile, ...]:
-    """List the files of the configuration, and those read by functions and data sources."""
+    """List the files of the configuration, of variables and of settings, and those read by functions and data
+    sources.
+    """
     texts = {name: source.text for name, source in project.configuration.files.items()}
     configuration = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
-    digests: Mapping[str, str] = {**configuration, **plan.basis.files, **plan.basis.data_files}
-    tree = Confinement(root)
+    tree, directory = Confinement(root), os.path.abspath(project.context.directory)  # noqa: PTH100
+    settings = {
+        _format_relative(path, directory) if tree.is_inside(path) else path: digest
+        for path, digest in get_accesses().files.items()
+    }
+    digests: Mapping[str, str] = {**settings, **configuration, **plan.basis.files, **plan.basis.data_files}
     files = (
         EvaluatedFile(os.path.normpath(path).replace(os.sep, "/"), digest, tree.is_inside(os.path.realpath(path)))
         for path, digest in digests.items()

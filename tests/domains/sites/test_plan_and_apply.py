@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import subprocess
 from collections.abc import Callable
@@ -215,6 +217,29 @@ def test_a_plan_of_sites_is_signed_once_it_was_approved(fleet: Fleet, command: C
     assert run_command_line(["sites", "sign", "-key=team.key", "f.nfsites", "-confine=false"]) == 1
     Path("f.nfsites").write_bytes(signed)
     assert command("apply", "-verify=key:team.pub", "f.nfsites")[0] == 0
+
+
+@pytest.mark.parametrize("sign_while_planning", [True, False])
+def test_a_signed_plan_of_sites_has_a_statement(fleet: Fleet, command: Command, sign_while_planning: bool) -> None:
+    fleet()
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "t.key"], check=True, capture_output=True)
+    subprocess.run(["openssl", "pkey", "-in", "t.key", "-pubout", "-out", "t.pub"], check=True)
+    words = ["-sign=t.key", "-confine=false"] if sign_while_planning else []
+    assert command("plan", "-out=f.nfsites", *words)[0] == 0
+    if not sign_while_planning:
+        assert run_command_line(["sites", "sign", "-key=t.key", "f.nfsites", "-confine=false"]) == 0
+    statement = Path("f.nfsites.intoto.jsonl")
+    envelope = json.loads(statement.read_text())
+    payload = json.loads(base64.b64decode(envelope["payload"]))
+    assert payload["subject"][0]["digest"]["sha256"] == hashlib.sha256(Path("f.nfsites").read_bytes()).hexdigest()
+    assert len(payload["subject"]) > 2
+    assert payload["predicate"]["invocation"]["environment"]["confined"] is False
+    assert any(part["uri"].startswith("file:") for part in payload["predicate"]["materials"])
+    statement.write_text(json.dumps({**envelope, "signatures": []}))
+    code, _, err = command("apply", "-verify=key:t.pub", "f.nfsites")
+    assert (code, 'f.nfsites.intoto.jsonl" is rejected' in plain(err)) == (1, True)
+    statement.write_text(json.dumps(envelope))
+    assert command("apply", "-verify=key:t.pub", "f.nfsites")[0] == 0
 
 
 PACKING = """

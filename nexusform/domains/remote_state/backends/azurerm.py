@@ -18,7 +18,6 @@ from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable
 from nexusform.backends.journal_lines import LineBatcher, LineJournal
 from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
 from nexusform.domains.remote_state.backends.azure_login import NOT_SIGNED_IN, create_blob_credential
-from nexusform.files.accesses import record_origin
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
 from nexusform.network.budget import ReadBudget
@@ -464,7 +463,6 @@ def open_azurerm(settings: Mapping[str, Any], max_bytes: int = backend_checks.MA
     rejection = check_plain_credentials(endpoint)
     if rejection:
         raise BackendProblem(f"Cannot connect to Azure Storage: {rejection}.")
-    record_origin(endpoint)
     container = ContainerClient(
         endpoint,
         settings["container_name"],

@@ -21,7 +21,6 @@ from nexusform.backends import backend_checks, journal_lines, locks
 from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher, LineJournal
 from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
-from nexusform.files.accesses import record_origin
 from nexusform.files.regular_files import TooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
 from nexusform.network.budget import ReadBudget
@@ -512,7 +511,6 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = backend_checks.MAXIMUM
     rejection = check_plain_credentials(client.meta.endpoint_url)
     if rejection:
         raise BackendProblem(f'The backend "s3" cannot be opened: {rejection}.')
-    record_origin(client.meta.endpoint_url)
     client.meta.events.register("before-call.s3.HeadBucket", _disable_region_redirects)
     prefix = settings.get("workspace_key_prefix") or "env:"
     return S3Backend(client, settings["bucket"], settings["key"], prefix=prefix, max_bytes=max_bytes)

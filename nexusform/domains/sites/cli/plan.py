@@ -35,7 +35,7 @@ from nexusform.rendering.text.report_text import render_report_text
 from nexusform.workflow.opening.system_io import explain_unwritable, remove_older_output
 from nexusform.workflow.plan_files.failed_plans import build_file_rejection, is_replaceable
 from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
-from nexusform.workflow.plan_files.saved_plans import Signer
+from nexusform.workflow.plan_files.plan_statement import Signer
 
 EXIT_CHANGES: Final = 2  # exit code of -detailed-exitcode
 

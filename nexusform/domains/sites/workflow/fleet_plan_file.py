@@ -6,6 +6,7 @@ including sensitive values.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -22,6 +23,7 @@ from nexusform.domains.sites.types.fleet_plan import FleetPlan, compute_fleet_di
 from nexusform.domains.sites.workflow.site_worker import PLAN_SUFFIX
 from nexusform.files.regular_files import read_regular
 from nexusform.interfaces.plugins import FileProblem
+from nexusform.plans.plan import Basis
 from nexusform.plans.saved import plan_file
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import write_output
@@ -31,7 +33,8 @@ from nexusform.workflow.plan_files.plan_signing import (
     verify_signature,
     write_signed_plan,
 )
-from nexusform.workflow.plan_files.saved_plans import Signer, open_limited_file
+from nexusform.workflow.plan_files.plan_statement import Signer, StatementContent, check_plan_statement, write_statement
+from nexusform.workflow.plan_files.saved_plans import open_limited_file
 
 _FORMAT: Final = "nexusform"
 _KIND: Final = "sites-plan"
@@ -80,7 +83,7 @@ def _build_members(plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer 
             yield _compress_part(f"{_FOLDER}{name}", read_regular(spool / name, max_bytes, follow=False))
             digests[f"{_FOLDER}{name}"] = site.result.plan_digest
     if signer is not None:
-        yield plan_file.build_signature_member(digests, signer)
+        yield plan_file.build_signature_member(digests, signer.sign_digest)
 
 
 class _FileContent(Struct, frozen=True):
@@ -106,16 +109,33 @@ def sign_fleet_plan(
         return unsafe
     try:
         digests = _read_content(path, location).digests
-        signature = plan_file.build_signature_member(_select_signed_parts(digests), signer)
+        signature = plan_file.build_signature_member(_select_signed_parts(digests), signer.sign_digest)
         with open_limited_file(path, location) as file:
             parts = (_compress_part(*part) for part in _read_parts(file) if part[0] in _select_signed_parts(digests))
-            return write_signed_plan(path, plan_file.stream_archive(chain(parts, (signature,))))
+            problems = write_signed_plan(path, plan_file.stream_archive(chain(parts, (signature,))))
+        return problems or write_fleet_statement(plan, path, location, signer)
     except DiagnosticsError as rejection:
         return list(rejection.diagnostics)
     except plan_file.CorruptArchiveError:
         return [_build_torn_problem(path)]
     except FileProblem as problem:
         return [build_error("unreadable-plan", str(problem))]
+
+
+def write_fleet_statement(plan: FleetPlan, path: str, location: CommandContext, signer: Signer) -> list[Diagnostic]:
+    """Write the provenance statement of the signed plan in a file. Raises FileProblem, DiagnosticsError."""
+    bases: list[Basis] = []
+    digests: dict[str, str] = {}
+    with open_limited_file(path, location) as file:
+        file_digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        for name, content in _read_parts(file):
+            saved, _ = plan_file.read_plan_file(content) if name.startswith(_FOLDER) else (None, [])
+            if saved is not None:
+                bases.append(saved.plan.basis)
+                digests[name] = saved.digest
+    digests = {Path(path).name: file_digest, "plan": plan.identity, **digests}
+    return write_statement(StatementContent(digests, bases, nexusform.__version__, plan.now), path, signer)
 
 
 def read_fleet_plan(
@@ -135,6 +155,7 @@ def read_fleet_plan(
     problems: list[Diagnostic] = []
     for key in key_files:
         problems += verify_signature(content.signature, content.signed_digest, key, location.confinement)
+        problems += check_plan_statement(content.plan.identity, path, key) if not problems else []
     if not problems:
         problems = _check_parts(path, content)
     return (None if problems else content.plan), problems

@@ -19,11 +19,11 @@ from nexusform.domains.sites.types.fleet_definition import FleetDefinition
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite, build_planned_site, compute_fleet_digest
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
 from nexusform.domains.sites.workflow.definition_file import read_definition
-from nexusform.domains.sites.workflow.fleet_plan_file import save_fleet_plan
+from nexusform.domains.sites.workflow.fleet_plan_file import save_fleet_plan, write_fleet_statement
 from nexusform.domains.sites.workflow.site_order import check_order, compute_dependencies
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import get_plan_time
-from nexusform.workflow.plan_files.saved_plans import Signer
+from nexusform.workflow.plan_files.plan_statement import Signer
 
 
 class OpenedFleet(Struct, frozen=True):
@@ -162,6 +162,8 @@ def plan_fleet(
             problems.append(build_error("planning-interrupted", "Not all sites were planned."))
         if out and not has_errors(problems):
             problems += save_fleet_plan(fleet_plan, spool, out, location.get_max_file_size(), signer)
+            if signer is not None and not has_errors(problems):
+                problems += write_fleet_statement(fleet_plan, out, location, signer)
         return PlanningResult(fleet_plan, tuple(problems))
     finally:
         if out:
