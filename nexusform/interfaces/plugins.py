@@ -165,8 +165,8 @@ class ReadContext(Struct, frozen=True):
     `managed_names` are the names managed by the configuration (prior state and import blocks): clusters and
     VMs by name, separate pools as `<cluster>/<pool>`. `types` are the resource types by name. `read_state`
     reads the state of another configuration. `query_server` queries a server, once in a run.
-    `list_configured(type)` returns the literal arguments of the configured blocks of a type, with nested blocks
-    as lists.
+    `list_configured(type)` returns the arguments of the configured blocks of a type; values from data or
+    resources are unknown.
     """
 
     files: Files

@@ -12,7 +12,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from nexusform.configuration.body_evaluation import PreparedBody, prepare_resource
-from nexusform.configuration.declarations.configuration import AnyBody, Module, ResourceBlock
+from nexusform.configuration.declarations.configuration import Module, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic, has_errors
 from nexusform.interfaces.plugins import (
     DataResult,
@@ -25,7 +25,6 @@ from nexusform.interfaces.plugins import (
     StateReader,
 )
 from nexusform.json_data.plain_data import list_unknown_paths
-from nexusform.language.syntax.syntax_nodes import Body, Literal, StringLiteral
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import ObjectView, ResourceView
 from nexusform.planning.name_resolution.scope import EvaluationSettings, ModuleInstance, RecordedReads
@@ -84,7 +83,7 @@ def build_settings(request: PlanRequest, bodies: PreparedBodies, state: State) -
             request.now,
             managed_names,
             registries.resource_types,
-            list_configured=partial(_list_configured, request),
+            list_configured=lambda type_name: _list_configured(settings, type_name),
         )
         if request.read_state is not None:
             read_state = partial(_read_recorded_state, request.read_state, block.name, address, reads.states)
@@ -95,7 +94,7 @@ def build_settings(request: PlanRequest, bodies: PreparedBodies, state: State) -
         body = bodies.get_body(block)
         return answer, [_build_diagnostic(problem, block, body, address) for problem in problems]
 
-    return EvaluationSettings(
+    settings = EvaluationSettings(
         configuration=request.configuration,
         variables=request.variables,
         functions=functions,
@@ -109,33 +108,32 @@ def build_settings(request: PlanRequest, bodies: PreparedBodies, state: State) -
         files=RecordedFiles(request.files, reads.files),
         maximum_instances=request.limits.instances,
     )
+    return settings
 
 
-def _list_configured(request: PlanRequest, type_name: str) -> list[dict[str, Any]]:
-    """Return the literal arguments of the managed blocks of a type."""
-    blocks = _iterate_blocks(request.configuration.root)
-    return [_read_literals(block.body) for block in blocks if (block.mode, block.type) == ("managed", type_name)]
+def _list_configured(settings: EvaluationSettings, type_name: str) -> list[dict[str, Any]]:
+    """Return the arguments of the managed blocks of a type; values from data or resources are unknown."""
+    tentative = replace(settings, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True)
+    evaluation = Evaluation(tentative)
+    configured: list[dict[str, Any]] = []
+    for path, block in _iterate_blocks(settings.configuration.root, ()):
+        prepared = settings.get_body(block) if (block.mode, block.type) == ("managed", type_name) else None
+        if prepared is None:
+            continue
+        for instance in evaluation.list_module_instances(path):
+            expansion, _ = evaluation.expand_block(block, evaluation.build_scope(instance))
+            for repetition in expansion.repetitions if expansion is not None else ():
+                arguments, _, _ = prepared.evaluate(evaluation.build_scope(instance, repetition))
+                configured.append({**arguments, "name": arguments.get("name") or block.name})
+    return configured
 
 
-def _iterate_blocks(module: Module) -> Iterator[ResourceBlock]:
-    """Yield the blocks of a module and of all below it."""
-    yield from module.resources.values()
+def _iterate_blocks(module: Module, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ResourceBlock]]:
+    """Yield the blocks of a module and of all below it, with the static path of their module."""
+    for block in module.resources.values():
+        yield path, block
     for call in module.calls.values():
-        yield from _iterate_blocks(call.module)
-
-
-def _read_literals(body: AnyBody) -> dict[str, Any]:
-    """Return the literal arguments of a body, and nested blocks as lists; {} for JSON."""
-    if not isinstance(body, Body):
-        return {}
-    values: dict[str, Any] = {
-        attribute.name: attribute.expression.value
-        for attribute in body.attributes
-        if isinstance(attribute.expression, Literal | StringLiteral)
-    }
-    for block in body.blocks:
-        values.setdefault(block.type, []).append(_read_literals(block.body))
-    return values
+        yield from _iterate_blocks(call.module, (*path, call.name))
 
 
 def _read_recorded_state(

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.domains.hub.api_programs import MERGE, ApiPrograms, free_port, object_of
 
+_HEARTBEAT_SECONDS = 30  # a hub takes a member as lost after five minutes
 _CLUSTER = "/apis/cluster.kubernetes-fleet.io/v1beta1"
 _PLACEMENT = "/apis/placement.kubernetes-fleet.io/v1beta1"
 
@@ -64,16 +65,19 @@ class RealHub(ApiPrograms):
 
     def _play(self, names: tuple[str, ...]) -> None:
         done: dict[str, int] = {}
+        next_beat = 0.0
         while not self._ended.wait(0.3):
+            is_due = time.monotonic() > next_beat
+            next_beat = time.monotonic() + _HEARTBEAT_SECONDS if is_due else next_beat
             for name in names:
-                self._beat(name)
+                self._beat(name, is_due=is_due)
             for work in self.call("GET", f"{_PLACEMENT}/works").get("items") or ():
                 self._apply_work(work, done)
 
-    def _beat(self, name: str) -> None:
+    def _beat(self, name: str, *, is_due: bool) -> None:
         path = f"{_CLUSTER}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"
         own = self.call("GET", path)
-        if "error" in own or (own.get("status") or {}).get("agentStatus"):
+        if "error" in own or ((own.get("status") or {}).get("agentStatus") and not is_due):
             return
         conditions = _conditions(own["metadata"]["generation"], Joined="Joined", Healthy="Healthy")
         agent = {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": _now()}

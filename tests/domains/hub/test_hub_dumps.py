@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nexusform.domains.hub.api.hub_client import HubClient, HubLocation
+from nexusform.domains.hub.api.hub_kinds import KINDS
+from nexusform.domains.hub.providers.object_access import list_in_namespaces
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Refuse
@@ -112,6 +117,84 @@ resource "fleet_cluster_resource_placement" "shop" {
 """
 
 
+_MANIFEST = """
+provider "fleet" {}
+data "fleet_hub" "hub" {}
+
+resource "fleet_cluster_resource_placement" "shop" {
+  provider = fleet
+  manifest = yamlencode({
+    apiVersion = "placement.kubernetes-fleet.io/v1beta1"
+    kind       = "ClusterResourcePlacement"
+    metadata   = { name = "shop" }
+    spec = {
+      resourceSelectors = [{ group = "", version = "v1", kind = "Namespace", name = var.name }]
+      policy            = { placementType = "PickN", numberOfClusters = 1 }
+    }
+  })
+}
+variable "name" {
+  default = "shop"
+}
+"""
+_EXPRESSION = (
+    _OTHERS.replace('"fleet_hub" "hub" {}', '"fleet_hub" "hub" {}\nlocals {\n  names = ["shop"]\n}')
+    .replace('    name    = "shop"', "    name    = each.key")
+    .replace("  provider = fleet\n", "  provider = fleet\n  for_each = toset(local.names)\n  name     = each.key\n")
+)
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.parametrize("text", [_MANIFEST, _EXPRESSION], ids=["manifest", "expression"])
+def test_selectors_of_manifests_and_expressions_are_read(hub: HubServer, told: Told, text: str) -> None:
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "kubectl")
+    Path("main.nf.hcl").write_text(text)
+    code, said = told("plan")
+    assert (code, "empty-resource-selection" in said) == (0, False), said
+    assert "/api/v1/namespaces/shop/configmaps" in [path for _, path, _, _ in hub.log]
+
+
+def forbid(hub: HubServer, is_forbidden: Callable[[str], bool]) -> None:
+    """Answer requests for these paths as an API server does without permission."""
+    respond = hub.respond
+
+    def refuse(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
+        if is_forbidden(path):
+            plural = path.rpartition("/")[2]
+            raise Refuse(403, f'{plural} is forbidden: User "bob" cannot list resource "{plural}" at the cluster scope')
+        return respond(method, path, query, token, content)
+
+    hub.respond = refuse  # type: ignore[method-assign]
+
+
+@pytest.mark.our_hub_alone
+def test_kinds_that_no_configured_object_needs_may_be_forbidden(hub: HubServer, told: Told) -> None:
+    forbidden = ("/resourcebindings", "/stagedupdateruns", "/clusterresourceplacementdisruptionbudgets")
+    forbid(hub, lambda path: path.endswith(forbidden))
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    code, said = told("plan", "-details")
+    assert code == 0, said
+    assert "does not list resourcebindings, clusterresourceplacementdisruptionbudgets, stagedupdateruns" in said
+    assert "conflicts with other placements are unknown" in said
+    forbid(hub, lambda path: path.endswith("/clusterresourcebindings"))
+    assert told("plan")[0] == 1
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.parametrize("namespaces", [["team"], ["other", "team"]])
+def test_a_tenant_lists_its_namespaces(hub: HubServer, tmp_path: Path, namespaces: list[str]) -> None:
+    forbid(hub, lambda path: path.endswith("beta1/resourcebindings"))
+    put_placement_of_tenant(hub)
+    hub.log.clear()
+    client = HubClient(HubLocation(str(tmp_path / "kubeconfig.admin")))
+    with closing(client):
+        bodies = list_in_namespaces(client, KINDS["ResourceBinding"], namespaces)
+    assert [body["metadata"]["name"] for body in bodies] == ["api-lon1"]
+    is_wide = [path.endswith("beta1/resourcebindings") for _, path, _, _ in hub.log]
+    assert any(is_wide) is (len(namespaces) > 1)
+
+
 @pytest.mark.our_hub_alone
 def test_a_new_placement_selects_existing_objects_of_others(hub: HubServer, told: Told) -> None:
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "kubectl")
@@ -190,15 +273,7 @@ def put_placement_of_tenant(hub: HubServer) -> None:
 @pytest.mark.our_hub_alone
 def test_a_tenant_plans_with_rights_in_one_namespace(hub: HubServer, told: Told) -> None:
     put_placement_of_tenant(hub)
-    respond = hub.respond
-
-    def refuse(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
-        if "/namespaces/team/" not in path and path.startswith("/apis/"):
-            plural = path.rpartition("/")[2]
-            raise Refuse(403, f'{plural} is forbidden: User "bob" cannot list resource "{plural}" at the cluster scope')
-        return respond(method, path, query, token, content)
-
-    hub.respond = refuse  # type: ignore[method-assign]
+    forbid(hub, lambda path: "/namespaces/team/" not in path and path.startswith("/apis/"))
     Path("main.nf.hcl").write_text(_TENANT)
     code, said = told("plan")
     assert code == 0, said

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
+from tests.domains.hub.slow_writes import SlowWrite
 from tests.domains.hub.test_fleet_provider import write, written
-from tests.domains.hub.test_hub_runs import EXTERNAL, RUN, snapshots
+from tests.domains.hub.test_hub_runs import EVICTION, EXTERNAL, RUN, add, snapshots
 
 CONTENT = "/api/v1/namespaces/web/configmaps/settings"
 _FLEET = "/apis/placement.kubernetes-fleet.io/v1beta1"
@@ -57,34 +56,6 @@ resource "fleet_placement_disruption_budget" "web" {
   min_available = "2"
 }
 """
-EVICTION = """
-resource "fleet_placement_eviction" "lon1" {
-  provider       = fleet
-  name           = "lon1"
-  placement_name = "web"
-  cluster_name   = "lon1"
-}
-"""
-
-
-def add(text: str) -> None:
-    with Path("main.nf.hcl").open("a") as configuration:
-        configuration.write(text)
-
-
-def delay(hub: Front, path: str, until: str) -> None:
-    """Hold the first write of a path back until that of another one arrives, or half a second is over."""
-    arrived, answer = threading.Event(), hub.answer
-
-    def answer_late(method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
-        if method != "GET" and "dryRun" not in target:
-            if target.partition("?")[0].endswith(until):
-                arrived.set()
-            elif target.partition("?")[0].endswith(path):
-                arrived.wait(0.5)
-        return answer(method, target, token, content)
-
-    hub.answer = answer_late  # type: ignore[method-assign]
 
 
 @pytest.mark.our_hub_alone
@@ -97,7 +68,7 @@ def test_a_run_distributes_the_content_of_its_own_plan(hub: Front, told: Told, *
     add(RUN.format(more='approvals = ["first-after-canary"]') + SECOND)
     if saved:
         assert told("plan", "-out=x.nfplan")[0] == 0
-    delay(hub, CONTENT, "/clusterstagedupdateruns/second")
+    SlowWrite(hub, CONTENT, "/clusterstagedupdateruns/second")
     code, said = told("apply", "x.nfplan") if saved else told("apply", "-auto-approve")
     assert code == 0, said
     assert set(snapshots(hub).values()) == {"web-1-snapshot"}
@@ -116,7 +87,7 @@ def test_a_run_distributes_the_content_of_its_own_plan(hub: Front, told: Told, *
 def test_a_run_is_sent_after_all_that_it_reads(hub: Front, told: Told, text: str, path: str) -> None:
     write(number=4, more=EXTERNAL)
     add(RUN.format(more='approvals = ["first-after-canary"]') + text)
-    delay(hub, path, "/clusterstagedupdateruns/first")
+    SlowWrite(hub, path, "/clusterstagedupdateruns/first")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     paths = [each for _, each in written(hub)]
@@ -147,7 +118,7 @@ def test_a_budget_of_the_plan_blocks_an_eviction(hub: Front, controller: Control
     write()
     assert told("apply", "-auto-approve")[0] == 0
     add(BUDGET + EVICTION)
-    delay(hub, "/clusterresourceplacementdisruptionbudgets/web", "/clusterresourceplacementevictions/lon1")
+    SlowWrite(hub, "/clusterresourceplacementdisruptionbudgets/web", "/clusterresourceplacementevictions/lon1")
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     eviction = hub.get("ClusterResourcePlacementEviction", "lon1")

@@ -12,7 +12,7 @@ from tests.domains.hub.hub_front import Front
 from tests.domains.hub.test_fleet_provider import write, written
 
 EXTERNAL = 'strategy {\n    type = "External"\n  }'
-RUN = """
+STRATEGY = """
 resource "fleet_cluster_staged_update_strategy" "two" {{
   provider = fleet
   name     = "two"
@@ -26,6 +26,8 @@ resource "fleet_cluster_staged_update_strategy" "two" {{
     label_selector {{ match_labels = {{ env = "prod" }} }}
   }}
 }}
+"""
+FIRST = """
 resource "fleet_cluster_staged_update_run" "first" {{
   provider                     = fleet
   name                         = "first"
@@ -35,13 +37,29 @@ resource "fleet_cluster_staged_update_run" "first" {{
   {more}
 }}
 """
+RUN = STRATEGY + FIRST
 REQUEST = "first-after-canary"
+
+
+EVICTION = """
+resource "fleet_placement_eviction" "lon1" {
+  provider       = fleet
+  name           = "lon1"
+  placement_name = "web"
+  cluster_name   = "lon1"
+}
+"""
+
+
+def add(text: str) -> None:
+    """Append to the configuration."""
+    with Path("main.nf.hcl").open("a") as configuration:
+        configuration.write(text)
 
 
 def write_run(more: str = "", timeout: str = "30m") -> None:
     write(number=4, timeout=timeout, more=EXTERNAL)
-    with Path("main.nf.hcl").open("a") as configuration:
-        configuration.write(RUN.format(more=more))
+    add(RUN.format(more=more))
 
 
 def snapshots(hub: Front) -> dict[str, str]:
@@ -102,8 +120,7 @@ def test_an_approval_that_refers_to_its_run_is_granted_while_that_goes_on(
     hub: Front, told: Told, *, saved: bool
 ) -> None:
     write_run(timeout="20s")
-    with Path("main.nf.hcl").open("a") as configuration:
-        configuration.write(APPROVAL)
+    add(APPROVAL)
     if saved:
         assert told("plan", "-out=x.nfplan")[0] == 0
     code, said = told("apply", "x.nfplan") if saved else told("apply", "-auto-approve")
@@ -117,8 +134,7 @@ def test_an_approval_that_refers_to_its_run_is_granted_while_that_goes_on(
 @pytest.mark.usefixtures("hub")
 def test_an_approval_ends_with_its_run(told: Told) -> None:
     write_run()
-    with Path("main.nf.hcl").open("a") as configuration:
-        configuration.write(APPROVAL.replace(REQUEST, "first-after-rest").replace('"canary"\n}', '"rest"\n}'))
+    add(APPROVAL.replace(REQUEST, "first-after-rest").replace('"canary"\n}', '"rest"\n}'))
     code, said = told("apply", "-auto-approve")  # long before its timeout
     assert (code, "Apply waiting" in said) == (1, True), said
     assert f"waits for a person: {REQUEST} has to be approved" in said
@@ -163,21 +179,11 @@ def test_what_changes_beside_a_turn_to_external_is_judged_as_well(hub: Front, to
     assert told("plan", "-detailed-exitcode")[0] == 0
 
 
-EVICTION = """
-resource "fleet_placement_eviction" "lon1" {
-  provider       = fleet
-  name           = "lon1"
-  placement_name = "web"
-  cluster_name   = "lon1"
-}
-"""
-
-
 def test_an_eviction_is_sent_once(hub: Front, told: Told) -> None:
     write()
     assert told("apply", "-auto-approve")[0] == 0
     text = Path("main.nf.hcl").read_text()
-    Path("main.nf.hcl").write_text(text + EVICTION)
+    add(EVICTION)
     code, said = told("apply", "-auto-approve")
     assert code in (0, 2), said  # this controller evicts nobody, and who is picked again is its own
     evictions = [path for _, path in written(hub) if path.endswith("/clusterresourceplacementevictions/lon1")]

@@ -11,8 +11,8 @@ from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.real_hub import RealHub
 from tests.domains.hub.test_fleet_provider import write
-from tests.domains.hub.test_hub_order import BUDGET, EVICTION, SECOND, add
-from tests.domains.hub.test_hub_runs import EXTERNAL, RUN
+from tests.domains.hub.test_hub_order import BUDGET, SECOND
+from tests.domains.hub.test_hub_runs import EVICTION, EXTERNAL, RUN, add
 
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "hubagent")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(lacking(*NEEDED)), reason=lacking(*NEEDED) or "-")]

@@ -34,6 +34,8 @@ from nexusform.resources.graph import find_reachable
 
 StepOrder: TypeAlias = Mapping[Address, Sequence[Address]]
 _ENDED: Final = "ended"  # key of a run's note
+_EVICTION_TYPE: Final = "fleet_placement_eviction"
+_EVICTION_REASON: Final = "the hub evaluates an eviction against the clusters before the change"
 
 
 class _ChangedObject(Struct, frozen=True):
@@ -99,12 +101,14 @@ def _is_ended_run(changed: _ChangedObject, context: _OrderContext) -> bool:
     return is_earlier and has_ended and any(item.build_key(item.placement) == context.placement for item in runs)
 
 
-# A hub evaluates an eviction against the existing bindings, so changes of the placement follow it.
+# A hub evaluates an eviction against the existing bindings, so all changes of its placement follow it.
 _AWAITED: Final[Mapping[type, tuple[Callable[[_ChangedObject, _OrderContext], bool], ...]]] = {
-    FleetRun: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_ended_run),
-    FleetApproval: (_is_content, _is_override, _is_placement, _is_strategy, _is_member),
+    FleetRun: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_ended_run, _is_eviction),
+    FleetApproval: (_is_content, _is_override, _is_placement, _is_strategy, _is_member, _is_eviction),
     FleetEviction: (_is_budget, _is_member, _is_earlier_eviction),
     FleetPlacement: (_is_eviction,),
+    FleetOverride: (_is_eviction,),
+    HubObjects: (_is_eviction,),
 }
 
 
@@ -113,28 +117,47 @@ def compute_step_order(
 ) -> dict[Address, tuple[Address, ...]]:
     """Return the addresses to complete before each run, approval, eviction and evicted placement."""
     changed_objects = list(_list_changed_objects(instances))
-    runs = {run.build_key(run.name): run for _, run in (*hub.runs, *hub.waiting_runs)}
     order: dict[Address, tuple[Address, ...]] = {}
     for changed in changed_objects:
         requested = changed.versions[-1]
         checks = _AWAITED.get(type(requested), ())
-        # The key of the placement affected by a step; "" if it is unknown.
-        if isinstance(requested, FleetApproval):
-            run = runs.get(requested.run_key)
-            key = run.build_key(run.placement) if run is not None else ""
-        elif isinstance(requested, FleetRun):
-            key = requested.build_key(requested.placement)
-        elif isinstance(requested, FleetPlacement):
-            key = requested.key
-        else:
-            key = requested.placement if isinstance(requested, FleetEviction) else ""
-        if not checks or not key or changed.instance.is_removed:
+        is_repeatable = isinstance(requested, FleetOverride | HubObjects)  # its deletion changes a placement too
+        if not checks or (changed.instance.is_removed and not is_repeatable):
             continue
-        identities = _collect_selected(placements.get(key), hub)
-        context = _OrderContext(requested, changed.position, key, identities)
-        awaited = [item for item in changed_objects if any(check(item, context) for check in checks)]
-        order[changed.instance.address] = tuple(item.instance.address for item in awaited)
+        awaited: dict[Address, None] = {}
+        for key in _list_affected_placements(changed, changed_objects, placements, hub):
+            context = _OrderContext(requested, changed.position, key, _collect_selected(placements.get(key), hub))
+            matches = (item for item in changed_objects if any(check(item, context) for check in checks))
+            awaited |= {item.instance.address: None for item in matches}
+        order[changed.instance.address] = tuple(awaited)
     return order
+
+
+def _list_affected_placements(
+    changed: _ChangedObject,
+    changed_objects: Sequence[_ChangedObject],
+    placements: Mapping[str, PlacementPlan],
+    hub: PlannedHub,
+) -> Iterator[str]:
+    """Yield the keys of the placements affected by a step; for content and overrides those with an eviction."""
+    requested = changed.versions[-1]
+    match requested:
+        case FleetApproval():
+            runs = {run.build_key(run.name): run for _, run in (*hub.runs, *hub.waiting_runs)}
+            run = runs.get(requested.run_key)
+            yield from [run.build_key(run.placement)] if run is not None else ()
+        case FleetRun():
+            yield requested.build_key(requested.placement)
+        case FleetPlacement():
+            yield requested.key
+        case FleetEviction():
+            yield requested.placement
+        case _:
+            versions = (version for item in changed_objects for version in item.versions)
+            for key in dict.fromkeys(item.placement for item in versions if isinstance(item, FleetEviction)):
+                context = _OrderContext(requested, 0, key, _collect_selected(placements.get(key), hub))
+                if _is_content(changed, context) or _is_override(changed, context):
+                    yield key
 
 
 def check_step_order(
@@ -146,8 +169,10 @@ def check_step_order(
         for awaited in awaited_addresses:
             needs = find_reachable([awaited.config_address], planning_order.get_direct_needs)
             if awaited.config_address != block and block in needs:
+                is_eviction = awaited.type == _EVICTION_TYPE and address.type != _EVICTION_TYPE
+                reason = _EVICTION_REASON if is_eviction else "the hub reads that once for it"
                 text = (
-                    f"{address} must be applied after {awaited}, because the hub reads that once for it, but {awaited} "
+                    f"{address} must be applied after {awaited}, because {reason}, but {awaited} "
                     f"depends on {address}. Remove the reference or depends_on, or apply them in two plans."
                 )
                 yield instances[address].build_diagnostic(Problem((), "step-order-conflict", text))

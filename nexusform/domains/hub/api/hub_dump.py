@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 
+from msgspec import Struct
+
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient, HubProblem, resolve_location
@@ -26,12 +28,13 @@ _EXPIRED_STATUSES: Final = frozenset({400, 410, 422})  # status codes for an exp
 
 def read_dump(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
     """Return all objects as JSON: `server`, `read_at` by the hub's clock, `clock_skew` in seconds, `items`,
-    `unlisted` kinds without permission. `selectors` of the arguments are those of configured placements. Raises
-    ExternalProblem.
+    `unlisted` and `skipped` kinds without permission. `selectors` of the arguments are those of configured
+    placements, `optional` kinds are skipped without permission. Raises ExternalProblem.
     """
     try:
         with closing(HubClient(resolve_location(arguments, trust))) as hub:
-            items = _read_objects(hub, arguments.get("namespaces") or ())
+            scope = _ReadScope(arguments.get("namespaces") or (), arguments.get("optional") or (), {})
+            items = _read_objects(hub, scope)
             selected = read_selected_objects(hub, arguments.get("selectors") or (), items)
     except HubProblem as problem:
         raise ExternalProblem(Problem((), CANNOT_READ, str(problem))) from None
@@ -45,21 +48,32 @@ def read_dump(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
             "read_at": read_at,
             "clock_skew": round(hub.clock_skew),
             "items": [*items, *selected.items],
+            "skipped": list(scope.skipped),
             "unlisted": sorted(set(selected.forbidden)),
         }
     )
 
 
-def _read_objects(hub: HubClient, namespaces: Sequence[str]) -> list[dict[str, Any]]:
+def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
     """Return all objects at one version; if the hub keeps none that long, each kind at its latest. Without
-    permission for all namespaces, those of `namespaces`. Raises OutsideProblem and HubProblem.
+    permission for all namespaces, those of the scope. Raises OutsideProblem and HubProblem.
     """
     for _ in range(_MAX_ATTEMPTS):
         try:
-            return _list_kinds(hub, namespaces, is_fixed=True)
+            return _list_kinds(hub, scope, is_fixed=True)
         except _VersionExpired as expired:
             log_event("debug", "hub read again", why=str(expired))
-    return _list_kinds(hub, namespaces, is_fixed=False)
+    return _list_kinds(hub, scope, is_fixed=False)
+
+
+class _ReadScope(Struct, frozen=True):
+    """Scope of a read: `namespaces` suffice for a tenant, `optional` kinds are read with
+    permission only; the others become `skipped`.
+    """
+
+    namespaces: Sequence[str]
+    optional: Sequence[str]
+    skipped: dict[str, None]
 
 
 class _VersionExpired(Exception):
@@ -70,9 +84,9 @@ class _ListForbidden(Exception):
     """Missing permission to list a kind, as text."""
 
 
-def _list_kinds(hub: HubClient, namespaces: Sequence[str], *, is_fixed: bool) -> list[dict[str, Any]]:
+def _list_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> list[dict[str, Any]]:
     """Return all objects, at one version with `is_fixed`; all missing permissions are one problem. Namespaced
-    kinds suffice for a tenant with placements in `namespaces` only. Raises _VersionExpired, ExternalProblem and
+    kinds suffice for a tenant with placements in a few namespaces only. Raises _VersionExpired, ExternalProblem and
     HubProblem.
     """
     items: list[dict[str, Any]] = []
@@ -82,11 +96,14 @@ def _list_kinds(hub: HubClient, namespaces: Sequence[str], *, is_fixed: bool) ->
         try:
             objects, list_version = _list_kind(hub, kind, fixed_version)
         except _ListForbidden as problem:
-            if not namespaces:
+            if kind.kind in scope.optional:
+                scope.skipped[kind.plural] = None
+                continue
+            if not scope.namespaces:
                 forbidden.append(str(problem))
                 continue
             try:
-                objects = _list_in_namespaces(hub, kind, namespaces)
+                objects = _list_in_namespaces(hub, kind, scope.namespaces)
             except _ListForbidden as namespace_problem:
                 forbidden.append(str(namespace_problem))
                 continue
@@ -106,10 +123,9 @@ def _list_in_namespaces(hub: HubClient, kind: HubKind, namespaces: Sequence[str]
     """
     if not kind.is_namespaced:
         return []
-    head, _, plural = kind.collection.rpartition("/")
     items: list[dict[str, Any]] = []
     for namespace in namespaces:
-        items += _list_kind(hub, kind, "", f"{head}/namespaces/{namespace}/{plural}")[0]
+        items += _list_kind(hub, kind, "", kind.build_collection(namespace))[0]
     return items
 
 

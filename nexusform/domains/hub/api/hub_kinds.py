@@ -24,6 +24,11 @@ class HubKind(Struct, frozen=True):
         """Path of the collection."""
         return f"/apis/{self.group}/{VERSION}/{self.plural}"
 
+    def build_collection(self, namespace: str) -> str:
+        """Return the path of the collection in a namespace."""
+        head, _, plural = self.collection.rpartition("/")
+        return f"{head}/namespaces/{namespace}/{plural}"
+
     def build_path(self, name: str, namespace: str = "", version: str = VERSION) -> str:
         """Return the path of one object."""
         prefix = f"namespaces/{namespace}/" if self.is_namespaced else ""

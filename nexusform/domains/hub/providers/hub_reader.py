@@ -51,6 +51,7 @@ from nexusform.domains.hub.providers.object_access import (
     is_applied_by,
     is_deleting,
     list_existing,
+    list_in_namespaces,
 )
 from nexusform.domains.hub.providers.override_rollout import OVERRIDE_TYPES, OverrideRollout
 from nexusform.domains.hub.providers.pending_work import (
@@ -291,6 +292,7 @@ class _ObjectReader:
         self._bodies: dict[str, dict[str, Any] | None] = {}
         self._evictions: list[dict[str, Any]] | None = None
         self._listed_kinds: set[str] = set()  # kinds read by a list
+        self._namespaces: dict[str, set[str]] = {}  # of the objects of these kinds
         self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
         self._list_many(requests)
 
@@ -310,7 +312,9 @@ class _ObjectReader:
             self._bodies.update(
                 {item.path: None for r in type_requests for item in build_objects(type_name, r.known_attributes)}
             )
-            for body in self.hub.list_objects(kind.collection):
+            namespaces = {get_identity(type_name, r.known_attributes)[1] for r in type_requests}
+            self._namespaces[KINDS_BY_TYPE[type_name]] = namespaces - {""}
+            for body in list_in_namespaces(self.hub, kind, namespaces - {""}):
                 metadata = body.get("metadata") or {}
                 path = kind.build_path(str(metadata.get("name")), str(metadata.get("namespace") or ""))
                 self._bodies[path] = body
@@ -329,15 +333,16 @@ class _ObjectReader:
         if body is None or not has_been_scheduled(body):
             return PlacementObjects(body, (), (), ()) if body is not None else None
         created = (
-            self._list_created(created_kind).get((namespace, name), []) for created_kind in list_created_kinds(kind)
+            self._list_created(created_kind, self._namespaces[kind]).get((namespace, name), [])
+            for created_kind in list_created_kinds(kind)
         )
         bindings, policies, snapshots = created
         return PlacementObjects(body, bindings, policies, snapshots)
 
-    def _list_created(self, kind: str) -> Mapping[tuple[str, str], list[dict[str, Any]]]:
+    def _list_created(self, kind: str, namespaces: set[str]) -> Mapping[tuple[str, str], list[dict[str, Any]]]:
         """Return the hub-created objects of a kind by placement."""
         if kind not in self._by_placement:
-            self._by_placement[kind] = list_by_placement(self.hub, kind)
+            self._by_placement[kind] = list_by_placement(self.hub, kind, namespaces)
         return self._by_placement[kind]
 
     def read_body(self, hub_object: HubObject) -> dict[str, Any] | None:

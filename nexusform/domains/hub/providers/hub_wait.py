@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final
@@ -16,7 +16,7 @@ from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, CollectionCache, HubCache
 from nexusform.domains.hub.api.hub_client import HubClient, Timing
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
-from nexusform.domains.hub.providers.object_access import describe_blockers, get_uid, is_deleting
+from nexusform.domains.hub.providers.object_access import describe_blockers, get_uid, is_deleting, list_in_namespaces
 from nexusform.domains.hub.providers.rollout_progress import (
     PARENT_NAMESPACE_LABEL,
     PlacementObjects,
@@ -411,10 +411,12 @@ def list_created_kinds(kind: str) -> tuple[str, str, str]:
     return f"{prefix}ResourceBinding", f"{prefix}SchedulingPolicySnapshot", f"{prefix}ResourceSnapshot"
 
 
-def list_by_placement(hub: HubClient, kind: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def list_by_placement(
+    hub: HubClient, kind: str, namespaces: Collection[str]
+) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return the hub-created objects of a kind by namespace and name of their placement."""
     created: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for body in hub.list_objects(KINDS[kind].collection, labelSelector=PARENT_LABEL):
+    for body in list_in_namespaces(hub, KINDS[kind], namespaces, labelSelector=PARENT_LABEL):
         metadata = body.get("metadata") or {}
         parent = str((metadata.get("labels") or {}).get(PARENT_LABEL))
         created.setdefault((str(metadata.get("namespace") or ""), parent), []).append(body)
@@ -423,10 +425,7 @@ def list_by_placement(hub: HubClient, kind: str) -> dict[tuple[str, str], list[d
 
 def list_created(hub: HubClient, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
     """Return the hub-created objects of a kind for a placement."""
-    table = KINDS[kind]
-    head, _, plural = table.collection.rpartition("/")
-    namespace_part = f"/namespaces/{namespace}" if table.is_namespaced else ""
-    return hub.list_objects(f"{head}{namespace_part}/{plural}", labelSelector=f"{PARENT_LABEL}={name}")
+    return list_in_namespaces(hub, KINDS[kind], [namespace], labelSelector=f"{PARENT_LABEL}={name}")
 
 
 def is_external(placement: Mapping[str, Any]) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.domains.fleet.importers.fleet_export import find_manager, list_conditions
-from nexusform.domains.hub.api.api_errors import ApiError
+from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, HubCache
 from nexusform.domains.hub.api.hub_client import HubClient
+from nexusform.domains.hub.api.hub_kinds import HubKind
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, HubObject
 from nexusform.domains.pods.importers.manifest_parser import build_manifest
 from nexusform.interfaces.plugins import ProviderProblem
@@ -78,6 +79,24 @@ def list_existing(hub: HubClient, hub_objects: Iterable[HubObject]) -> dict[str,
         existing |= dict.fromkeys(paths)
         existing |= {f"{collection}/{(body.get('metadata') or {}).get('name')}": body for body in bodies}
     return existing
+
+
+def list_in_namespaces(
+    hub: HubClient, kind: HubKind, namespaces: Collection[str], **query: str
+) -> list[dict[str, Any]]:
+    """Return the objects of a kind, of a namespaced one in these namespaces: by one list, or by one for each
+    namespace for a tenant without permission for others. Raises ApiError and HubProblem.
+    """
+    collections = [kind.build_collection(namespace) for namespace in sorted(namespaces)]
+    if not kind.is_namespaced:
+        return hub.list_objects(kind.collection, **query)
+    if len(collections) > 1:
+        try:
+            return hub.list_objects(kind.collection, **query)
+        except ApiError as api_error:
+            if api_error.kind is not ErrorKind.PERMISSION:
+                raise
+    return [body for collection in collections for body in hub.list_objects(collection, **query)]
 
 
 def get_uid(body: Body) -> str:

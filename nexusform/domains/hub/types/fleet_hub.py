@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
 from nexusform.domains.fleet.types.fleet_hub_export import FLEET_HUB_EXPORT, build_hub_answer
 from nexusform.domains.fleet.types.kubernetes_manifests import ManifestReader, make_computed
 from nexusform.interfaces.plugins import DataResult, ExternalProblem, ReadContext, ResourceType, ServerQuery
@@ -17,6 +19,19 @@ from nexusform.schemas.value_types import STRING
 READER: Final = "nexusform.domains.hub.api.hub_dump:read_dump"
 _MAX_SKEW: Final = 30  # seconds
 _PLACEMENT_TYPES: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
+# Kinds read for configured objects of a type only.
+_OPTIONAL_KINDS: Final = {
+    "fleet_resource_placement": (
+        "ResourcePlacement",
+        "ResourceBinding",
+        "SchedulingPolicySnapshot",
+        "ResourceSnapshot",
+        "StagedUpdateStrategy",
+        "StagedUpdateRun",
+        "ApprovalRequest",
+    ),
+    "fleet_placement_eviction": ("ClusterResourcePlacementDisruptionBudget", "ClusterResourcePlacementEviction"),
+}
 _FILE_ARGUMENTS: Final = frozenset({"id", "directory", "files", "lenient", "observed_at"})
 
 KUBECONFIG: Final = AttributeSchema(
@@ -56,6 +71,8 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         arguments["selectors"] = selectors
     if namespaces := _list_tenant_namespaces(context):
         arguments["namespaces"] = namespaces
+    elif optional := _list_optional_kinds(context):
+        arguments["optional"] = optional
     try:
         dump = json.loads(context.query_server(ServerQuery(READER, arguments)))
     except ExternalProblem as problem:
@@ -71,6 +88,8 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         answer = replace(answer, problems=(*answer.problems, _build_skew_warning(dump)))
     if dump.get("unlisted"):
         answer = replace(answer, problems=(*answer.problems, _build_unlisted_warning(dump)))
+    if dump.get("skipped"):
+        answer = replace(answer, problems=(*answer.problems, _build_skipped_warning(dump)))
     if "namespaces" in arguments and not answer.attributes["member_clusters"]:
         attributes_read = {**answer.attributes, "member_clusters": None}
         answer = replace(answer, attributes=attributes_read, problems=(*answer.problems, _UNKNOWN_MEMBERS))
@@ -79,29 +98,43 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
 
 
 def _list_selectors(context: ReadContext) -> list[dict[str, str]]:
-    """Return the literal selectors of the configured placements, each once."""
+    """Return the selectors of the configured placements, each once."""
     selectors = [
         {
-            "group": str(selector.get("group") or ""),
-            "version": str(selector.get("version") or ""),
-            "kind": str(selector.get("kind") or ""),
-            "name": str(selector.get("name") or ""),
-            "namespace": str(placement.get("namespace") or ""),
-            "scope": str(selector.get("selection_scope") or ""),
+            "group": selector.group,
+            "version": selector.version,
+            "kind": selector.kind,
+            "name": selector.name,
+            "namespace": placement.namespace,
+            "scope": selector.scope,
         }
-        for type_name in _PLACEMENT_TYPES
-        for placement in context.list_configured(type_name)
-        for selector in placement.get("resource_selector") or ()
+        for placement in _list_placements(context)
+        for selector in placement.selectors
     ]
     return sorted({tuple(item.items()): item for item in selectors}.values(), key=lambda item: tuple(item.values()))
 
 
+def _list_placements(context: ReadContext) -> Iterator[FleetPlacement]:
+    """Yield the configured placements, from blocks or manifests."""
+    for type_name in _PLACEMENT_TYPES:
+        build = context.types[type_name].build_fleet_object
+        assert build is not None, "placements have one"
+        placements = map(build, context.list_configured(type_name))
+        yield from (placement for placement in placements if isinstance(placement, FleetPlacement))
+
+
 def _list_tenant_namespaces(context: ReadContext) -> list[str]:
     """Return the namespaces of the configured placements; none with a cluster-scoped one."""
-    if context.list_configured("fleet_cluster_resource_placement"):
+    namespaces = {placement.namespace for placement in _list_placements(context)}
+    return [] if "" in namespaces else sorted(namespaces)
+
+
+def _list_optional_kinds(context: ReadContext) -> list[str]:
+    """Return the kinds not needed for the configured objects: a plan is complete without permission for them."""
+    if not any(True for _ in _list_placements(context)):
         return []
-    placements = context.list_configured("fleet_resource_placement")
-    return sorted({str(placement["namespace"]) for placement in placements if placement.get("namespace")})
+    unused = [kinds for name, kinds in _OPTIONAL_KINDS.items() if not context.list_configured(name)]
+    return list(chain.from_iterable(unused))
 
 
 _UNKNOWN_MEMBERS: Final = Problem(
@@ -117,6 +150,14 @@ def _build_unlisted_warning(dump: Mapping[str, Any]) -> Problem:
     detail = (
         f"{dump['server']} does not list {', '.join(dump['unlisted'])} in selected namespaces. Placements may select "
         "more objects than this plan shows. Allow get and list of these kinds."
+    )
+    return Problem((), "not-captured", detail, Severity.WARNING)
+
+
+def _build_skipped_warning(dump: Mapping[str, Any]) -> Problem:
+    detail = (
+        f"{dump['server']} does not list {', '.join(dump['skipped'])}. No configured object needs them, but conflicts "
+        "with other placements are unknown. Allow get and list of these kinds to see them."
     )
     return Problem((), "not-captured", detail, Severity.WARNING)
 

@@ -1,0 +1,39 @@
+"""A running hub behind a proxy: requests are logged, delayed and failed as told; the hub agent decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.domains.hub.api_programs import CRDS, PROGRAMS
+from tests.domains.hub.api_server import ApiServer
+from tests.domains.hub.hub_front import Body
+from tests.domains.hub.real_hub import RealHub
+
+PROGRAMS_OF_A_HUB = ("etcd", "kube-apiserver", "kube-controller-manager", "hubagent")
+MEMBERS = {name: {"env": "prod"} for name in ("ams1", "lon1", "par1")} | {"fra1": {"env": "canary"}}
+
+
+class RunningHub(ApiServer):
+    """Proxy of a real hub, with its objects."""
+
+    def all(self, kind: str, namespace: str = "") -> list[Body]:
+        self._listed.clear()  # the hub agent writes at any time
+        return super().all(kind, namespace)
+
+    def act(self) -> None:
+        """Leave the decisions to the hub agent."""
+
+
+@contextmanager
+def start_running_hub(directory: Path) -> Iterator[RunningHub]:
+    """Start a hub with four members in a directory, and end it."""
+    programs = RealHub(PROGRAMS, CRDS, directory)
+    try:
+        programs.join(MEMBERS)
+        hub = RunningHub(programs)
+        yield hub
+        hub.close()
+    finally:
+        programs.close()
