@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_first, group_ranges
+from nexusform.diagnostics.phrases import format_count, format_first, group_ranges, select_form
 from nexusform.placement_kinds.kinds import KINDS
 from nexusform.plans.plan import PlacementTable, Plan, is_fully_decided
 from nexusform.rendering.notation.hcl_text import quote_string
@@ -400,7 +400,7 @@ def _normalize_row(row: PoolRow, site: str) -> PoolRow:
         row,
         cluster=_replace_site(row.cluster, site),
         pool=_replace_site(row.pool, site),
-        racks=format_count(row.rack_count, "rack"),
+        racks=format_count(row.rack_count, "rack") if row.pools == 1 else row.racks,
         note=_replace_site(row.note, site),
         spread="",
     )
@@ -442,7 +442,7 @@ def _build_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         pool=first_table.pool,
         sku=first_table.vm_sku_name,
         count=f"{first_table.total_count:,}" if is_single else f"{len(tables):,} x {first_table.total_count:,}",
-        racks=format_names(racks) if is_single else format_count(len(racks), "rack"),
+        racks=format_names(racks) if is_single else _format_rack_counts(tables),
         per_rack=format_range(per_rack),
         exact_counts=_format_exact(tables, [table.racks_certain for table in tables], samples),
         exact_machines=_format_exact(tables, [table.machines_certain for table in tables], samples),
@@ -459,6 +459,12 @@ def _format_spread(actual: Mapping[str, int]) -> str:
     for rack, number in actual.items():
         racks.setdefault(number, []).append(rack)
     return "; ".join(f"{number:,} on {format_names(racks[number])}" for number in sorted(racks, reverse=True))
+
+
+def _format_rack_counts(tables: Iterable[PlacementTable]) -> str:
+    """Format the number of racks of each pool: `1 rack each`, `3..5 racks each`."""
+    counts = [len(table.actual_vms_per_rack) for table in tables]
+    return f"{format_range(counts)} {select_form(max(counts), 'rack', 'racks')} each"
 
 
 def _format_exact(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:

@@ -184,10 +184,7 @@ def build_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     """Return the total, then one summary per kind if there are several kinds."""
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
-        effect = compute_effect(row)
-        # A VM without a machine is placed; its row says `move`, because it exists.
-        is_placed = row.kind == VM and effect is Effect.PLACED
-        counts[row.kind][PlacementAction.PLACE if is_placed else row.action] += effect is not Effect.NOT_CREATED
+        counts[row.kind][_get_action(row)] += compute_effect(row) is not Effect.NOT_CREATED
     # The plan counts kept objects; rows for them exist on request only. Objects without a row are VMs.
     rows_kept = sum(actions[PlacementAction.KEEP] for actions in counts.values())
     unlisted = max(0, plan.unchanged_count - rows_kept)
@@ -202,6 +199,12 @@ def build_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
             of_kind = tuple(effect_count for effect_count in effects if effect_count.kind == kind)
             by_kind.append(_build_summary(kind, counts[kind], of_kind))
     return (total, *by_kind) if len(by_kind) > 1 else (total,)
+
+
+def _get_action(row: PlacementChange) -> PlacementAction:
+    """Return the action on an object. A VM without a machine exists and is placed; its row says `move`."""
+    is_placed = row.kind == VM and compute_effect(row) is Effect.PLACED
+    return PlacementAction.PLACE if is_placed else row.action
 
 
 def _build_summary(kind: str, actions: Counter[PlacementAction], effects: tuple[EffectCount, ...]) -> PlacementSummary:
@@ -328,8 +331,8 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     if origin == target and source_racks and source_racks == target_racks:
         target = "the same racks"
     return PlacementLine(
-        symbol=_SYMBOLS[first_row.action],
-        action=first_row.action,
+        symbol=_SYMBOLS[_get_action(first_row)],
+        action=_get_action(first_row),
         label=_format_run_label(run),
         effect=effect,
         origin=state_before or origin,
@@ -426,8 +429,8 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
     if not (is_location_updated or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
         origin = ""
     return PlacementLine(
-        symbol=_SYMBOLS[row.action],
-        action=row.action,
+        symbol=_SYMBOLS[_get_action(row)],
+        action=_get_action(row),
         effect=effect,
         label=_format_display_name(row),
         origin=origin,

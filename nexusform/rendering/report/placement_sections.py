@@ -217,7 +217,9 @@ def describe_line(line: PlacementLine) -> Text:
 
 def build_cause_section(view: PlanView) -> Section | None:
     """Build the causes of moves: `Cause: main.nf.hcl:26.`."""
-    moves = [row for row in view.plan.placements if row.kind == VM and row.action is PlacementAction.MOVE]
+    moves = [
+        row for row in view.plan.placements if row.kind == VM and row.action is PlacementAction.MOVE and row.source
+    ]
     changes = find_move_causes(view.plan) if moves else ()
     locations = dict.fromkeys(format_location(change.source) for change in changes)
     causes = [Span(location, Style.LOCATION) for location in locations if location]
@@ -232,12 +234,17 @@ def build_cause_section(view: PlanView) -> Section | None:
     return Section("", (tuple(parts),), name="causes")
 
 
+def _list_moves(plan: Plan) -> list[PlacementChange]:
+    """Return the rows of VMs that leave a machine for another."""
+    return [row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE and row.source]
+
+
 def find_move_causes(plan: Plan) -> tuple[Change, ...]:
     """Find the changes that cause moves of VMs, in plan order. The cause is the VM's own resource if it has
     the trigger, or the changed machine or rack if the VM loses its machine. VMs named by `-replace` have no
     cause in the configuration.
     """
-    moves = [row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE]
+    moves = _list_moves(plan)
     by_hardware = {row.trigger for row in moves} & _HARDWARE_TRIGGERS
     ids = set(_list_hardware_ids(row for row in moves if row.trigger in by_hardware))
     addresses = {row.address for row in moves if row.trigger not in by_hardware | _FLAG_TRIGGERS}

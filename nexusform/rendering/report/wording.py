@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count
-from nexusform.placement_kinds.kinds import KINDS
+from nexusform.placement_kinds.kinds import KINDS, VM
 from nexusform.placements.prediction_scores import RecordScore
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT
 from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, Plan
@@ -259,6 +259,8 @@ def describe_trigger(row: PlacementChange) -> str:
     """Return the trigger of a row, unless it is misleading."""
     if row.trigger in _REASON_TRIGGERS:
         return row.reason
+    if row.kind == VM and row.action is PlacementAction.MOVE and row.source is None:
+        return "had no machine"
     if row.action is PlacementAction.FORGET and row.trigger in _REMOVAL_TRIGGERS:
         return ""
     is_created = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource

@@ -15,7 +15,8 @@ PUBLIC = {
         "decrypt_document"
     ),
     "failed_plans": (
-        "build_failed_plan build_file_rejection is_replaceable prepare_plan_file reject_failed_plan save_failed_plan"
+        "build_failed_plan build_file_rejection is_replaceable prepare_plan_file reject_failed_plan save_failed_plan "
+        "UNFINISHED"
     ),
     "show_target": "find_show_target ShowTarget",
     "plan_signing": "check_signable sign_plan verify_signature create_signer write_signed_plan",

@@ -29,7 +29,7 @@ from nexusform.workflow.opening.system_io import (
 )
 from nexusform.workflow.runs.run import PlanOptions
 
-_UNFINISHED: Final = "The command that writes this file ended before the plan was complete. Plan again."
+UNFINISHED: Final = "The command that writes this file ended before the plan was complete. Plan again."
 
 
 def build_failed_plan(context: CommandContext, options: PlanOptions, diagnostics: Sequence[Diagnostic]) -> Plan:
@@ -81,7 +81,7 @@ def prepare_plan_file(path: str, context: CommandContext, options: PlanOptions) 
         return []
     if not is_replaceable(path, context):
         return [build_file_rejection(path)]
-    plan = build_failed_plan(context, options, [build_error("unfinished-plan", _UNFINISHED)])
+    plan = build_failed_plan(context, options, [build_error("unfinished-plan", UNFINISHED)])
     return save_failed_plan(plan, path, context, {})
 
 

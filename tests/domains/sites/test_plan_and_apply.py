@@ -47,13 +47,41 @@ def test_reports_say_the_same(fleet: Fleet, command: Command, golden: Golden) ->
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "site/main.nf.hcl"
 
 
-def test_a_failed_plan_leaves_no_older_file(fleet: Fleet, command: Command) -> None:
-    fleet()
-    assert command("plan", "-out=f.nfsites", "-report=markdown:p.md")[0] == 0
+FORMATS = ("text", "markdown", "json", "html", "sarif")
+
+
+def break_definition() -> list[str]:
     Path("nexusform.sites.hcl").write_text("x =")
-    assert command("plan", "-out=f.nfsites", "-report=markdown:p.md")[0] == 1
-    assert not Path("f.nfsites").exists()
-    assert not Path("p.md").exists()
+    return []
+
+
+@pytest.mark.parametrize(
+    ("stage", "title"),
+    [
+        (break_definition, "Missing expression"),
+        (lambda: ["-site=nowhere"], "Unknown site"),
+        (lambda: ["-sign=missing.key", "-confine=false"], "Plan signing failed"),
+    ],
+)
+def test_a_failed_plan_leaves_no_older_file(
+    fleet: Fleet, command: Command, stage: Callable[[], list[str]], title: str
+) -> None:
+    fleet()
+    reports = [f"-report={name}:p.{name}" for name in FORMATS]
+    assert command("plan", "-out=f.nfsites", *reports)[0] == 0
+    older = {path.name: path.read_bytes() for path in [Path("f.nfsites"), *Path().glob("p.*")]}
+    code, _, err = command("plan", "-out=f.nfsites", *reports, *stage())
+    assert code == 1
+    assert title in plain(err)
+    for name, content in older.items():
+        written = Path(name).read_bytes()
+        assert written != content, name
+        assert name == "f.nfsites" or title.encode() in written, name
+    code, _, err = command("apply", "f.nfsites")
+    assert code == 1
+    assert "Planning failed" in plain(err)
+    assert "Fix the errors and run `nexusform sites plan -out=f.nfsites` again." in plain(err)
+    assert title in plain(err)
 
 
 def test_a_file_of_another_kind_is_not_overwritten(fleet: Fleet, command: Command) -> None:

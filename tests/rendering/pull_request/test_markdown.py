@@ -416,8 +416,8 @@ def test_many_pools_that_are_alike_are_one_row_of_a_comment() -> None:
     assert few.count("\n| c0") == 14
     rows = [line for line in text.split("\n\n")[1].splitlines() if line.startswith(("| c", "| other"))]
     assert rows == [
-        "| c00..08, other/control-plane | 10 x 1 | 1 on 3 racks |",
-        "| c00..08/p | 9 x 1 | 1 on 3 racks |",
+        "| c00..08, other/control-plane | 10 x 1 | 1 on 1 rack each |",
+        "| c00..08/p | 9 x 1 | 1 on 1 rack each |",
         "| other/p | 3 | 1 on r0..2 |",
     ]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import click
@@ -11,7 +13,7 @@ from msgspec import Struct
 from nexusform.cli.arguments import declare_group, declare_reports, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
-from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
+from nexusform.cli.report_flag import ReportFlag, has_stdout_report, parse_reports, write_report, write_to_stdout
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context, is_unconfined_accepted
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
@@ -20,6 +22,7 @@ from nexusform.domains.sites.rendering.fleet_document import build_fleet_documen
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_markdown, build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
+from nexusform.domains.sites.workflow.fleet_plan_file import build_failed_plan, save_failed_plan
 from nexusform.domains.sites.workflow.fleet_planning import (
     FleetOptions,
     OpenedFleet,
@@ -32,8 +35,8 @@ from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_s
 from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN
 from nexusform.rendering.json.json_document import encode_document
 from nexusform.rendering.text.report_text import render_report_text
-from nexusform.workflow.opening.system_io import explain_unwritable, remove_older_output
-from nexusform.workflow.plan_files.failed_plans import build_file_rejection, is_replaceable
+from nexusform.workflow.opening.system_io import explain_unwritable, is_stream
+from nexusform.workflow.plan_files.failed_plans import UNFINISHED, build_file_rejection, is_replaceable
 from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
 from nexusform.workflow.plan_files.plan_statement import Signer
 
@@ -81,22 +84,27 @@ def plan(arguments: PlanArguments) -> int:
     reports = parse_reports(arguments.report, FORMATS.keys())
     if not arguments.engine.check_usable(screen):
         return 1
-    signer, problems = _prepare_output(arguments)
-    if problems:
-        screen.print_diagnostics(problems, {})
+    is_on_stderr = arguments.as_json or has_stdout_report(reports)
+    if problems := _prepare_output(arguments):
+        screen.print_diagnostics(problems, {}, is_aside=is_on_stderr)
         return 1
     locking = arguments.lock.build_options()
     options = FleetOptions(locking.enabled, locking.timeout, arguments.sources.allow_source)
     opened = open_fleet(create_context(), options)
-    is_on_stderr = arguments.as_json or has_stdout_report(reports)
-    screen.print_diagnostics(opened.diagnostics, opened.sources, is_aside=is_on_stderr)
-    if opened.definition is None:
-        return 1
-    selection = arguments.selection
-    undeclared = find_undeclared_sites(opened, create_context(), selection.site)
-    names, problems = select_sites(opened.definition, selection.site, selection.wave, undeclared)
-    screen.print_diagnostics(problems, {}, is_aside=is_on_stderr)
-    if problems:
+    signer, problems = _open_signer(arguments)
+    names: list[str] = []
+    undeclared: tuple[UndeclaredSite, ...] = ()
+    if opened.definition is not None:
+        selection = arguments.selection
+        undeclared = find_undeclared_sites(opened, create_context(), selection.site)
+        names, name_problems = select_sites(opened.definition, selection.site, selection.wave, undeclared)
+        problems += name_problems
+    problems = [*opened.diagnostics, *problems]
+    if has_errors(problems) or opened.definition is None:
+        problems += save_failed_plan(problems, arguments.out) if arguments.out else []
+        _write_failure(problems, reports, as_json=arguments.as_json)
+    screen.print_diagnostics(problems, opened.sources, is_aside=is_on_stderr)
+    if has_errors(problems) or opened.definition is None:
         return 1
     result = _run_planning(opened, names, undeclared, arguments, signer, screen)
     if result is None:
@@ -111,21 +119,37 @@ def plan(arguments: PlanArguments) -> int:
     return _compute_exit_code(result, is_detailed=arguments.detailed_exitcode)
 
 
-def _prepare_output(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnostic]]:
-    """Return the signer, and check that the plan can be written, before planning. Raises UsageError."""
+def _prepare_output(arguments: PlanArguments) -> list[Diagnostic]:
+    """Check that the plan can be written, and replace an older one. Raises UsageError."""
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign needs a saved plan: add -out=FILE.")
-    if arguments.out:
-        if reason := explain_unwritable(arguments.out):
-            return None, [build_error("plan-save-failed", reason)]
-        if not is_replaceable(arguments.out, create_context(), MULTI_SITE_PLAN):
-            return None, [build_file_rejection(arguments.out)]
-        remove_older_output(arguments.out)
+    if not arguments.out:
+        return []
+    if reason := explain_unwritable(arguments.out):
+        return [build_error("plan-save-failed", reason)]
+    if not is_replaceable(arguments.out, create_context(), MULTI_SITE_PLAN):
+        return [build_file_rejection(arguments.out)]
+    has_older_plan = os.path.lexists(arguments.out) and not is_stream(Path(arguments.out))
+    unfinished = [build_error("unfinished-plan", UNFINISHED)]
+    return save_failed_plan(unfinished, arguments.out) if has_older_plan else []
+
+
+def _open_signer(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnostic]]:
+    """Return the signer of -sign; None with diagnostics if it cannot be used."""
     if not arguments.sign:
         return None, []
     confinement = create_context().confinement
     unsafe = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_unconfined_accepted())
     return (None, unsafe) if unsafe else create_signer(arguments.sign, confinement)
+
+
+def _write_failure(problems: Sequence[Diagnostic], reports: Iterable[ReportFlag], *, as_json: bool) -> None:
+    """Write the reports of a run that failed for all sites."""
+    failed_plan = build_failed_plan(problems)
+    for report in reports:
+        write_report(FORMATS[report.format](failed_plan), report)
+    if as_json:
+        write_to_stdout(FORMATS["json"](failed_plan) + b"\n", "json")
 
 
 def _run_planning(

@@ -44,8 +44,10 @@ def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "nexusform_version": nexusform.__version__,
+        "errored": bool(plan.errors),
+        "diagnostics": [DIAGNOSTIC(error) for error in plan.errors],
         "digest": plan.digest,
-        "level": find_highest_level(levels).value,
+        "level": Level.ERROR.value if plan.errors else find_highest_level(levels).value,
         "stake": compute_fleet_impact(plan).value,
         "waves": [wave.name for wave in plan.waves],
         "blocked_wave": blocked.name if (blocked := plan.find_blocked_wave()) is not None else None,
@@ -55,6 +57,9 @@ def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
     }
 
 
+DIAGNOSTIC: Final = RecordForm(
+    SiteDiagnostic, "severity level preexisting=is_preexisting id summary detail file line address"
+)
 SITE: Final = RecordForm(
     PlannedSite,
     "name wave status=result.status reason=result.reason digest=result.digest level=result stake=result "
@@ -65,7 +70,7 @@ SITE: Final = RecordForm(
     level=lambda answer: compute_site_level(answer).value,
     stake=lambda answer: compute_site_impact(answer).value,
     losses=lambda answer: list(list_losses(answer)),
-    diagnostics="severity level preexisting=is_preexisting id summary detail file line address",
+    diagnostics=DIAGNOSTIC,
 )
 
 
@@ -75,7 +80,8 @@ def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
         Finding(diagnostic_item, get_level(diagnostic_item))
         for diagnostic_item in build_undeclared_findings(plan.undeclared)
     ]
-    findings = [*_build_findings(plan.sites), *undeclared]
+    errors = [_build_finding(error, error.file, error.line) for error in plan.errors]
+    findings = [*errors, *_build_findings(plan.sites), *undeclared]
     findings.sort(key=lambda finding: (finding.level.order, finding.is_preexisting))
     return build_findings_document(findings, nexusform.__version__)
 
@@ -91,27 +97,32 @@ def _build_findings(sites: Iterable[PlannedSite]) -> list[Finding]:
             if not site_diagnostic.id or (key in known_keys and not is_error):
                 continue
             known_keys.add(key)
-            findings.append(_build_finding(site, site_diagnostic))
+            findings.append(_build_site_finding(site, site_diagnostic))
         if site.result.status in (SiteStatus.REFUSED, SiteStatus.FAILED) and not site.result.diagnostics:
-            findings.append(_build_finding(site, SiteDiagnostic("error", "site-rejected", "", site.result.reason)))
+            findings.append(_build_site_finding(site, SiteDiagnostic("error", "site-rejected", "", site.result.reason)))
         elif compute_site_impact(site.result) is Impact.LOSES and site.result.status is SiteStatus.PLANNED:
             loss_text = "; ".join((*list_losses(site.result), *site.result.redundancy_lost))
             loss_diagnostic = SiteDiagnostic(
                 "warning", "site-loses-workloads", "", f"{loss_text}.", level=Level.WARNING.value
             )
-            findings.append(_build_finding(site, loss_diagnostic))
+            findings.append(_build_site_finding(site, loss_diagnostic))
     return findings
 
 
-def _build_finding(site: PlannedSite, site_diagnostic: SiteDiagnostic) -> Finding:
+def _build_site_finding(site: PlannedSite, site_diagnostic: SiteDiagnostic) -> Finding:
     """Build a finding with its site's name."""
-    file, line = (site_diagnostic.file, site_diagnostic.line) if site_diagnostic.file else (site.file, site.line)
+    located = site_diagnostic if site_diagnostic.file else site
+    return _build_finding(site_diagnostic, located.file, located.line, f"{site.name}: ")
+
+
+def _build_finding(site_diagnostic: SiteDiagnostic, file: str, line: int, prefix: str = "") -> Finding:
+    """Build a finding at a line."""
     position = Position(max(line, 1), 1, 0)
     site_finding = build_diagnostic(
         Severity(site_diagnostic.severity),
         site_diagnostic.id,
         site_diagnostic.detail,
         Span(file, position, position),
-        headline=f"{site.name}: {site_diagnostic.summary or get_summary(site_diagnostic.id)}",
+        headline=f"{prefix}{site_diagnostic.summary or get_summary(site_diagnostic.id)}",
     )
     return Finding(replace(site_finding, is_preexisting=site_diagnostic.is_preexisting), Level(site_diagnostic.level))

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from nexusform.domains.sites.types.fleet_definition import SiteEntry, Wave
-from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
+from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
 
 
 class PlannedSite(Struct, frozen=True):
@@ -47,7 +47,7 @@ class FleetPlan(Struct, frozen=True):
     """Planned sites in order, and their waves. `now`: current time of all plans. `confined` and
     `allow_remote`: trust in the configuration, also on apply. `undeclared`: sites with a state but no longer
     declared; they are not changed and not part of the approval. `definition`: digest of nexusform.sites.hcl
-    and the files it reads; `digest`: the approved digest.
+    and the files it reads; `digest`: the approved digest; `errors`: diagnostics of a failed run.
     """
 
     sites: tuple[PlannedSite, ...]
@@ -59,6 +59,7 @@ class FleetPlan(Struct, frozen=True):
     is_confined: bool = False
     allow_remote: tuple[str, ...] = ()
     undeclared: tuple[UndeclaredSite, ...] = ()
+    errors: tuple[SiteDiagnostic, ...] = ()
 
     @property
     def identity(self) -> str:

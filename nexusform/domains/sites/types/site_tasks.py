@@ -138,6 +138,13 @@ class SiteDiagnostic(Struct, frozen=True):
     is_preexisting: bool = False
 
 
+def describe_diagnostic(problem: SiteDiagnostic) -> str:
+    """Describe a diagnostic in a line: `nexusform.sites.hcl:3: Unsupported block type: ...`."""
+    location = f"{problem.file}:{problem.line}: " if problem.file else ""
+    detail = " ".join(problem.detail.split())
+    return f"{location}{problem.summary}{f': {detail}' if detail else ''}"
+
+
 class SiteResult(Struct, frozen=True):
     """Result of a task. `reason`: explains a rejected, failed or skipped site. `rows`: changes of its plan
     with SITE as name, equal for equal changes. `redundancy_lost`: pools on several racks before and one

@@ -18,8 +18,10 @@ import msgspec
 from msgspec import Struct
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error, development_file
+from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, Severity, build_error, development_file
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, compute_fleet_digest
+from nexusform.domains.sites.types.site_tasks import describe_diagnostic
+from nexusform.domains.sites.workflow.site_results import convert_diagnostics
 from nexusform.domains.sites.workflow.site_worker import PLAN_SUFFIX
 from nexusform.files.regular_files import read_regular
 from nexusform.interfaces.plugins import FileProblem
@@ -68,6 +70,17 @@ def save_fleet_plan(
         message = problem.strerror if isinstance(problem, OSError) else problem
         return [build_error("plan-save-failed", f'"{path}" cannot be written: {message}')]
     return []
+
+
+def save_failed_plan(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
+    """Write the plan of a failed run. It cannot be applied."""
+    return save_fleet_plan(build_failed_plan(problems), Path(), path, 0)
+
+
+def build_failed_plan(problems: Sequence[Diagnostic]) -> FleetPlan:
+    """Build the plan of a run that failed for all sites."""
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    return FleetPlan((), (), "", "", errors=convert_diagnostics(errors))
 
 
 def _build_members(plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer | None) -> Iterator[tuple[str, bytes]]:
@@ -157,7 +170,7 @@ def read_fleet_plan(
         problems += verify_signature(content.signature, content.signed_digest, key, location.confinement)
         problems += check_plan_statement(content.plan.identity, path, key) if not problems else []
     if not problems:
-        problems = _check_parts(path, content)
+        problems = _reject_failed_plan(path, content.plan) or _check_parts(path, content)
     return (None if problems else content.plan), problems
 
 
@@ -231,6 +244,15 @@ def _check_parts(path: str, content: _FileContent) -> list[Diagnostic]:
         if site.result.plan_digest and digest != site.result.plan_digest:
             return [_build_damaged_problem(path, f'The plan of the site "{site.name}" does not match its digest.')]
     return []
+
+
+def _reject_failed_plan(path: str, plan: FleetPlan) -> list[Diagnostic]:
+    """Return an error for the plan of a failed run."""
+    if not plan.errors:
+        return []
+    reasons = "\n".join(describe_diagnostic(error) for error in plan.errors)
+    hint = f"Fix the errors and run `nexusform sites plan -out={path}` again."
+    return [build_error("errored-saved-plan", f"Planning failed:\n{reasons}\n{hint}")]
 
 
 def _build_not_a_plan_error(path: str) -> DiagnosticsError:

@@ -19,7 +19,7 @@ from nexusform.domains.sites.types.fleet_definition import FleetDefinition
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite, build_planned_site, compute_fleet_digest
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
 from nexusform.domains.sites.workflow.definition_file import read_definition
-from nexusform.domains.sites.workflow.fleet_plan_file import save_fleet_plan, write_fleet_statement
+from nexusform.domains.sites.workflow.fleet_plan_file import save_failed_plan, save_fleet_plan, write_fleet_statement
 from nexusform.domains.sites.workflow.site_order import check_order, compute_dependencies
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import get_plan_time
@@ -134,8 +134,8 @@ def plan_fleet(
         try:
             spool.mkdir(mode=0o700, parents=True)
         except OSError as problem:
-            detail = f'Plans cannot be stored in "{spool}": {problem.strerror}.'
-            return PlanningResult(_build_plan(definition, fleet, {}), (build_error("plan-save-failed", detail),))
+            error = build_error("plan-save-failed", f'Plans cannot be stored in "{spool}": {problem.strerror}.')
+            return PlanningResult(_build_plan(definition, fleet, {}), (error, *save_failed_plan([error], out)))
         fleet = replace(fleet, spool=str(spool))
     results: dict[str, SiteResult] = {}
     shared_rows: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -160,7 +160,9 @@ def plan_fleet(
         problems = check_order(definition, {site.name: site.dependencies for site in fleet_plan.sites})
         if remaining:
             problems.append(build_error("planning-interrupted", "Not all sites were planned."))
-        if out and not has_errors(problems):
+        if out and has_errors(problems):
+            problems += save_failed_plan(problems, out)
+        elif out:
             problems += save_fleet_plan(fleet_plan, spool, out, location.get_max_file_size(), signer)
             if signer is not None and not has_errors(problems):
                 problems += write_fleet_statement(fleet_plan, out, location, signer)

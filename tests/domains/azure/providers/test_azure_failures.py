@@ -112,13 +112,15 @@ def test_vms_of_what_failed_while_it_was_made_never_stood(nexusform: Told, serve
     write(NEW)
     server.site.faults = Faults(fails=2)
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
-    assert nexusform("plan") == 0
+    assert nexusform("plan") == 0, nexusform.said
     assert "nexus_kubernetes_cluster.d 3 VMs to place (tainted)" in nexusform.said, nexusform.said
     # Azure has the VM v, but without a machine: it is placed and does not move.
     assert "Impact: no running workload affected; 2 objects to replace" in nexusform.said, nexusform.said
     warning = "None is re-created automatically."
     assert "re-create" not in nexusform.said.replace(warning, "")
     assert "Placements: 5 to place, 0 to move, 0 to remove, 5 kept." in nexusform.said
+    assert nexusform("plan", "-placements=all") == 0
+    assert "+ v -> r2 / m5 (had no machine)" in nexusform.said, nexusform.said
 
 
 @pytest.mark.parametrize(
@@ -175,6 +177,6 @@ def test_a_failed_vm_without_a_machine_is_placed_and_does_not_move(nexusform: To
     write(NEW[NEW.index('resource "nexus_virtual_machine"') :])
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
-    assert nexusform("plan") == 0
+    assert nexusform("plan") == 0, nexusform.said
     assert "Placements: 1 to place, 0 to move, 0 to remove, 5 kept." in nexusform.said, nexusform.said
     assert "Impact: no running workload affected" in nexusform.said
