@@ -202,7 +202,7 @@ def build_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
 
 
 def _get_action(row: PlacementChange) -> PlacementAction:
-    """Return the action on an object. A VM without a machine exists and is placed; its row says `move`."""
+    """Return the action on an object. A VM without a machine exists, so its row is a move; it is placed."""
     is_placed = row.kind == VM and compute_effect(row) is Effect.PLACED
     return PlacementAction.PLACE if is_placed else row.action
 

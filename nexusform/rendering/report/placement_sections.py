@@ -235,7 +235,7 @@ def build_cause_section(view: PlanView) -> Section | None:
 
 
 def _list_moves(plan: Plan) -> list[PlacementChange]:
-    """Return the rows of VMs that leave a machine for another."""
+    """Return the rows of VMs with another machine before."""
     return [row for row in plan.placements if row.kind == VM and row.action is PlacementAction.MOVE and row.source]
 
 

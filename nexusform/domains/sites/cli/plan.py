@@ -120,7 +120,7 @@ def plan(arguments: PlanArguments) -> int:
 
 
 def _prepare_output(arguments: PlanArguments) -> list[Diagnostic]:
-    """Check that the plan can be written, and replace an older one. Raises UsageError."""
+    """Check the path of the plan, and replace an older plan. Raises UsageError."""
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign needs a saved plan: add -out=FILE.")
     if not arguments.out:
@@ -144,7 +144,7 @@ def _open_signer(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnost
 
 
 def _write_failure(problems: Sequence[Diagnostic], reports: Iterable[ReportFlag], *, as_json: bool) -> None:
-    """Write the reports of a run that failed for all sites."""
+    """Write the reports of a failed run."""
     failed_plan = build_failed_plan(problems)
     for report in reports:
         write_report(FORMATS[report.format](failed_plan), report)

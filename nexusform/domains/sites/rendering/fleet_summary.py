@@ -86,7 +86,7 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
 
 
 def _build_failure_report(errors: Sequence[SiteDiagnostic]) -> Report:
-    """Build the report of a run that failed for all sites."""
+    """Build the report of a failed run."""
     section = Section("Errors", tuple(map(describe_diagnostic, errors)), is_finding=True)
     return Report("Plan of sites", f"Planning failed: {format_count(len(errors), 'error')}.", True, (), (section,))
 

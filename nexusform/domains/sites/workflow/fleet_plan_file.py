@@ -78,7 +78,7 @@ def save_failed_plan(problems: Sequence[Diagnostic], path: str) -> list[Diagnost
 
 
 def build_failed_plan(problems: Sequence[Diagnostic]) -> FleetPlan:
-    """Build the plan of a run that failed for all sites."""
+    """Build the plan of a failed run."""
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
     return FleetPlan((), (), "", "", errors=convert_diagnostics(errors))
 
