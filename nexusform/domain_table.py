@@ -47,9 +47,8 @@ class Domain(Struct, frozen=True, kw_only=True):
     `explainer`: the `Explainer` of objects of its types. `show_renderers`: types to the functions that render
     them for `show` instead of attributes (cli/show.py). `imports`: sources of `import -from=`, DIR for any
     directory, to their importers (workflow/runs/object_import.py). `reconcilers`: sources of `reconcile
-    -from=` to their comparison with state (cli/comparison_sources.py). `diagnostic_traits`: its diagnostics
-    by id, if
-    they have traits.
+    -from=` to their comparison with state (cli/comparison_sources.py). `checkers`: programs of `plan -check-with=`
+    to their checks (workflow/program_checks.py). `diagnostic_traits`: its diagnostics by id, if they have traits.
     """
 
     name: str
@@ -71,6 +70,7 @@ class Domain(Struct, frozen=True, kw_only=True):
     imports: Mapping[str, str] = field(default_factory=dict)
     reconcilers: Mapping[str, str] = field(default_factory=dict)
     simulates: Mapping[str, str] = field(default_factory=dict)
+    checkers: Mapping[str, str] = field(default_factory=dict)
     diagnostic_traits: Mapping[str, DiagnosticTraits] = field(default_factory=dict)
 
     def build_target(self, name: str) -> str:
@@ -251,8 +251,9 @@ _ALL: Final = (
     Domain(
         name="conformance",
         description="Recorded decisions of real systems, answered again and scored",
-        dependencies=("fleet",),
+        dependencies=("fleet", "pods"),
         io_layer=("workflow", "cli"),
+        checkers={"kube-scheduler": "workflow.scheduler_check:check_with_scheduler"},
     ),
     Domain(name="editor", description="The language server", io_layer=("cli",)),
     Domain(name="explorer", description="An interactive plan in a browser", io_layer=("server", "cli")),

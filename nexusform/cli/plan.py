@@ -9,7 +9,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import declare_group, declare_switch, declare_text, ignored
+from nexusform.cli.arguments import declare_group, declare_switch, declare_text, declare_texts, ignored
 from nexusform.cli.commands import define_command
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.run_reporter import PlanView, Reporter, TextReporter
@@ -27,6 +27,7 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import Registries
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.plans.impact.guard_rails import Limit, apply_limits, parse_limits
 from nexusform.plans.plan import Plan
 from nexusform.state.json_codec import pause_collector
@@ -52,6 +53,9 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     detailed_exitcode: bool = declare_switch("Exit with 2 if there are changes")
     generate_config_out: str = declare_text("Write configuration for imported objects", metavar="FILE")
     as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
+    check_with: tuple[str, ...] = declare_texts(
+        "Check the predictions with a real program", metavar="PROGRAM=DIR", flag="check-with"
+    )
     previous: str = declare_text("Compare with an earlier saved plan", metavar="PLANFILE")
     fail_on: str = declare_text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
     planning: PlanningFlags = declare_group(PlanningFlags)
@@ -178,6 +182,7 @@ def plan(arguments: PlanArguments) -> int:
     compare = _load_comparison(arguments.previous, context)  # -out may replace that file
     problems = _prepare_plan_file(arguments.out, context, options)
     limits = parse_limit_flag(arguments.fail_on)
+    _parse_programs(arguments.check_with, context)
     locking = arguments.lock.build_options()
     display = create_display(
         arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
@@ -285,13 +290,39 @@ def _plan_and_report(
 ) -> Plan:
     """Make the plan, save it if requested, and report it."""
     with display.reporter.track_planning():
-        new_plan = check_plan(run.plan(replace(options, allows_state_only=True)).plan)
+        result = run.plan(replace(options, allows_state_only=True))
+        plan = _check_with_programs(result, arguments.check_with, run) if arguments.check_with else result.plan
+        new_plan = check_plan(plan)
     saved_path = ""
     if arguments.out:
         run.diagnostics += _save_plan(new_plan, run, arguments.out, None if new_plan.is_rejected else signer)
         saved_path = "" if new_plan.errored or has_errors(run.diagnostics) else arguments.out
     display.report_plan(new_plan, run, saved_path=saved_path)
     return new_plan
+
+
+def _parse_programs(flags: Sequence[str], context: CommandContext) -> dict[str, str]:
+    """Parse -check-with. Raises a usage error."""
+    from nexusform.workflow.program_checks import CHECKERS
+
+    programs: dict[str, str] = {}
+    for flag in flags:
+        name, _, location = flag.partition("=")
+        if name not in CHECKERS or not location:
+            names = ", ".join(f"{checker}=LOCATION" for checker in sorted(CHECKERS))
+            raise click.UsageError(f"-check-with={flag} is not valid. Use one of {names}.")
+        programs[name] = location
+    if programs and context.confinement.root:
+        raise click.UsageError("-check-with starts programs, so it is not allowed in a sandboxed run (-confine).")
+    return programs
+
+
+def _check_with_programs(result: PlanResult, flags: Sequence[str], run: Run) -> Plan:
+    """Return the plan, checked with the programs of -check-with."""
+    from nexusform.workflow.program_checks import check_with_programs
+
+    context = run.project.context
+    return check_with_programs(result, _parse_programs(flags, context), context.data_directory)
 
 
 def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[Diagnostic]:

@@ -116,6 +116,7 @@ EXTERNAL_FILES: Final = (
     ExternalFile("-sign", "private key of a signer", form=_FLAG),
     ExternalFile("-tls-cert", "certificate of `serve`", form=_FLAG),
     ExternalFile("-tls-key", "private key of `serve`", form=_FLAG),
+    ExternalFile("-check-with", "programs for checks", form=_FLAG),
     ExternalFile("-token-file", "token of `serve`", form=_FLAG),
     ExternalFile("-state", "state", _WORK_TREE, _FLAG),
     ExternalFile("-var-file", "values of variables", _WORK_TREE, _FLAG),

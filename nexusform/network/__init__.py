@@ -9,4 +9,5 @@ PUBLIC = {
     "http_client": "SCHEMES WebRequest WebResponse send_request",
     "limited_session": "build_limited_session",
     "json_answers": "parse_json",
+    "loopback": "find_free_port",
 }

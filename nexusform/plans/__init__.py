@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "cluster_upgrades": "compute_quorum Disruptions PoolUpgrade Upgrade",
-    "plan_checks": "GuardRailResult SincePrevious",
+    "plan_checks": "DecisionDifference GuardRailResult ProgramCheck SincePrevious",
     "plan": (
         "Action is_fully_decided Basis Change CheckResult NumaSampling Drift FORGOTTEN_REASON "
         "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange "

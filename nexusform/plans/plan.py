@@ -15,7 +15,7 @@ from nexusform.placements.prediction_scores import RecordScore
 from nexusform.plans.cluster_upgrades import Upgrade
 from nexusform.plans.evaluation import Evaluation
 from nexusform.plans.machine_actions import MachineAction
-from nexusform.plans.plan_checks import GuardRailResult, SincePrevious
+from nexusform.plans.plan_checks import GuardRailResult, ProgramCheck, SincePrevious
 from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity
 from nexusform.resources.address import Address
@@ -433,6 +433,7 @@ class Plan(Struct, frozen=True):
     from there, regardless of state. `dry_run_messages` are the results of server-side dry runs. `disabled_rules` are
     the lint rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
     `feasibility` has a row per binding of a placement with pods. `since` compares with an earlier plan (None: none).
+    `checks_by` are checks by real programs.
     `providers` holds the identity of the systems behind the providers, `provider_titles` describe them. `rejected`
     are the addresses of changes rejected by their provider, if a plan has no other error.
     """
@@ -483,6 +484,7 @@ class Plan(Struct, frozen=True):
     disabled_rules: tuple[str, ...] = ()
     guard_rails: tuple[GuardRailResult, ...] = ()
     since: SincePrevious | None = None
+    checks_by: tuple[ProgramCheck, ...] = ()
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     provider_titles: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()

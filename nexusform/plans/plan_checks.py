@@ -1,4 +1,4 @@
-"""Results of checks of a plan: guard rails, and the comparison with an earlier plan."""
+"""Results of checks of a plan: guard rails, comparison with an earlier plan, and decisions of real programs."""
 
 from __future__ import annotations
 
@@ -27,3 +27,23 @@ class SincePrevious(Struct, frozen=True):
     removed: int
     capacity: int
     clusters_no_longer_affected: tuple[str, ...] = ()
+
+
+class DecisionDifference(Struct, frozen=True):
+    """Different decisions on one object: `predicted` in the plan, and `actual` by the program. "" is no location."""
+
+    address: str
+    object: str
+    predicted: str
+    actual: str
+
+
+class ProgramCheck(Struct, frozen=True):
+    """Decisions of a plan repeated by a real program: `checked` of `total` objects named `noun`."""
+
+    program: str
+    version: str
+    checked: int
+    total: int
+    noun: str
+    differences: tuple[DecisionDifference, ...] = ()

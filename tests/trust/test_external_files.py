@@ -53,6 +53,7 @@ def test_a_file_of_the_work_tree_is_rejected_where_the_operator_writes(
             "-sign": ["plan", "-out=new.plan", "-sign=evil"],
             "-tls-cert": ["serve", "sol003", "-plan=reviewed.plan", "-tls-cert=evil"],
             "-tls-key": ["serve", "sol003", "-plan=reviewed.plan", "-tls-key=evil"],
+            "-check-with": ["plan", "-check-with=kube-scheduler=evil"],
             "-token-file": ["serve", "sol003", "-plan=reviewed.plan", "-token-file=evil"],
         }
         assert run_command_line(["plan", "-out=reviewed.plan"]) == 0

@@ -16,7 +16,7 @@ from nexusform.state import json_codec
 _NOT_COMPARED: Final = frozenset(
     {
         *("basis", "diagnostics", "guard_rails", "nexusform_version", "timestamp", "variables", "prior_digest"),
-        *("providers", "provider_titles", "since"),
+        *("providers", "provider_titles", "since", "checks_by"),
     }
 )
 

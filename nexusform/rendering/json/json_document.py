@@ -27,6 +27,7 @@ from nexusform.rendering.json.json_parts import (
 from nexusform.rendering.json.json_placements import (
     build_accuracy_documents,
     build_capacity_documents,
+    build_checks_document,
     build_evaluation_document,
     build_feasibility_documents,
     build_machine_action_documents,
@@ -123,6 +124,7 @@ def build_plan_document(
         samples=plan.numa_sampling and SAMPLES_FORM(plan.numa_sampling),
         **({"prediction_scores": build_accuracy_documents(plan.prediction_scores)} if plan.prediction_scores else {}),
         **build_evaluation_document(plan),
+        **build_checks_document(plan),
         **({"rejected": list(plan.rejected)} if plan.rejected else {}),
         **({"providers": dict(plan.providers)} if plan.providers else {}),
         **({"dry_runs": list(plan.dry_run_messages)} if plan.dry_run_messages else {}),

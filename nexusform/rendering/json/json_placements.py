@@ -25,6 +25,7 @@ from nexusform.plans.plan import (
     SeparationVerdict,
     SeparationViolation,
 )
+from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.plans.site_capacity.occupancy import Capacity, OutOfService, SiteCapacity, list_out_of_service
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind
 from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
@@ -242,6 +243,12 @@ def build_evaluation_document(plan: Plan) -> dict[str, Any]:
     return {} if evaluation is None else {"evaluation": to_builtins(evaluation)}
 
 
+def build_checks_document(plan: Plan) -> dict[str, Any]:
+    """Build the top-level `checks_by` of a plan; empty without a check by a program."""
+    return {"checks_by": [_CHECK_FORM(check) for check in plan.checks_by]} if plan.checks_by else {}
+
+
+_CHECK_FORM: Final = RecordForm(ProgramCheck, differences=RecordForm(DecisionDifference))
 _PREDICTIONS_FORM: Final = RecordForm(
     RecordScore,
     "verified correct certain certain_correct brier_score=brier brier_score_by_chance=chance",

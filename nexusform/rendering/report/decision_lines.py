@@ -30,7 +30,7 @@ from nexusform.plans.impact.effects import (
 )
 from nexusform.plans.impact.guard_rails import BLOCKED, GUARD_RAIL, PASSED, format_limit
 from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict, is_fully_decided
-from nexusform.plans.plan_checks import GuardRailResult, SincePrevious
+from nexusform.plans.plan_checks import GuardRailResult, ProgramCheck, SincePrevious
 from nexusform.rendering.report.availability_losses import (
     describe_lost_vms,
     find_availability_losses,
@@ -71,6 +71,7 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         DecisionLine("Confidence", tuple(_describe_confidence(plan, decision.confidence))),
         DecisionLine("Guard rails", tuple(_describe_guard_rails(decision.guard_rails))),
         *_build_since_line(plan.since),
+        DecisionLine("Checked by", tuple(map(_describe_check, plan.checks_by))),
     )
     return tuple(line for line in lines if line.texts)
 
@@ -293,6 +294,12 @@ def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
     passed = [format_limit(result.name, result.limit) for result in results if result.result == PASSED]
     if passed:
         yield f"passed {', '.join(passed)}"
+
+
+def _describe_check(check: ProgramCheck) -> str:
+    """Return `kube-scheduler 1.34.4: 412 of 412 pods`, with the number of differences."""
+    text = f"{check.program} {check.version}: {check.checked:,} of {format_count(check.total, check.noun)}"
+    return f"{text}, {format_count(len(check.differences), 'difference')}" if check.differences else text
 
 
 def _build_since_line(since: SincePrevious | None) -> list[DecisionLine]:

@@ -158,7 +158,7 @@ def _render_closing(view: PlanView, options: PlanTextOptions, paint: Painter) ->
     """Render the notes, the next step, the decision block, and the counts."""
     plan, width = view.plan, options.width
     # There is something to decide: a change, or a result that was requested.
-    has_decision = plan.has_changes or plan.is_rejected or plan.guard_rails or plan.since
+    has_decision = plan.has_changes or plan.is_rejected or plan.guard_rails or plan.since or plan.checks_by
     lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
     if plan.is_failed:
         return ["\n".join(lines)]

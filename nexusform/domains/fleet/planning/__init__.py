@@ -17,4 +17,5 @@ PUBLIC = {
         "MemberClusters build_member_clusters FleetMemberState build_member read_member_record ObservedHub"
     ),
     "recorded_decisions": "decide_placement",
+    "fleet_phases": "find_planned_fleet",
 }

@@ -6,7 +6,7 @@ PUBLIC = {
         "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risks create_pod_phase "
         "collect_prior_members list_prior_pods"
     ),
-    "object_pods": "parse_pod_number PodKey",
+    "object_pods": "parse_pod_number PodKey PredictionInput",
     "disruptions": "apply_budget_status find_disruptions",
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
     "state_pods": "compute_state_demand list_hosted_workloads",

@@ -394,6 +394,19 @@ class PodPhase(ClusterPods):
                 decisions.append(PodDecision(cluster, outcome, object_pods.inputs, other_pods))
         return decisions
 
+    def list_predictions(self) -> Iterator[tuple[PredictionInput, dict[tuple[str, int], tuple[str, PodOutcome]]]]:
+        """Yield the input of each first prediction, with object address and outcome of its pods."""
+        pods: dict[int, dict[tuple[str, int], tuple[str, PodOutcome]]] = {}
+        inputs: dict[int, PredictionInput] = {}
+        for (address, _), object_pods in self._object_pods.items():
+            if object_pods.inputs is None:
+                continue
+            key = id(object_pods.inputs)
+            inputs[key] = object_pods.inputs
+            for outcome in object_pods.list_all_outcomes():
+                pods.setdefault(key, {})[outcome.workload, outcome.number] = (address, outcome)
+        yield from ((item, pods.get(key, {})) for key, item in inputs.items())
+
     def list_workloads(self, address: str, cluster_id: str) -> tuple[Workload, ...]:
         """Return the workloads of an object on a cluster."""
         object_pods = self._object_pods.get((address, cluster_id))

@@ -2,10 +2,13 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "explanation": "evaluate_nodes explain NodeVerdict",
+    "explanation": "evaluate_nodes explain NodeVerdict run_prediction",
     "pod_outcomes": "PodOutcome Prediction PREEMPTED",
     "preemption": "count_allowed_disruptions has_budget",
     "risks": "RISKS",
     "pod_prediction": "predict",
-    "workloads": "DisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload",
+    "workloads": (
+        "DisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload SpreadConstraint NodeTerm PodTerm"
+    ),
+    "spec_scheduler": "SpecScheduler",
 }

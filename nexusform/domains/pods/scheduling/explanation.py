@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from nexusform.domains.pods.scheduling.pod_prediction import Predictor
 from nexusform.domains.pods.scheduling.rules import taints
-from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession
+from nexusform.domains.pods.scheduling.scheduling_session import Observer, SchedulingSession
 from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
 from nexusform.domains.pods.scheduling.workloads import DEFAULT_SEED, Cluster, ExistingPod, Pairs, PodSpec, Workload
 from nexusform.scheduling.decision import Rejection
@@ -45,8 +45,21 @@ def explain(
         if (workload, number) == pod:
             evaluations.append(_build_verdicts(scheduler))
 
-    Predictor(cluster, existing_pods, workloads, seed, lost_pods, (), record_evaluation).run()
+    run_prediction(cluster, existing_pods, workloads, record_evaluation, seed=seed, lost_pods=lost_pods)
     return evaluations[-1] if evaluations else ()
+
+
+def run_prediction(
+    cluster: Cluster,
+    existing_pods: Sequence[ExistingPod],
+    workloads: Sequence[Workload],
+    observer: Observer,
+    *,
+    seed: int = DEFAULT_SEED,
+    lost_pods: Collection[tuple[str, int]] = (),
+) -> None:
+    """Run a prediction again. The observer is called for every pod just before its decision."""
+    Predictor(cluster, existing_pods, workloads, seed, lost_pods, (), observer).run()
 
 
 def evaluate_nodes(

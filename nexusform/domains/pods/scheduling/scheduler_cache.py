@@ -127,6 +127,10 @@ class SchedulerCache:
             del group.nodes[node]
         self.version += 1
 
+    def list_groups(self) -> Iterable[PodGroup]:
+        """Return all groups of pods."""
+        return self._groups.values()
+
     def has_claim_conflict(self, spec: PodSpec) -> bool:
         """Return whether a pod uses a claim required exclusively by this spec."""
         return any(self._claim_uses[claim] > 0 for claim in spec.exclusive_claims)

@@ -140,14 +140,16 @@ def write_fleet_statement(plan: FleetPlan, path: str, location: CommandContext, 
     bases: list[Basis] = []
     digests: dict[str, str] = {}
     with open_limited_file(path, location) as file:
-        file_digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file_digest = hashlib.sha256()
+        while chunk := file.read(1 << 20):
+            file_digest.update(chunk)
         file.seek(0)
         for name, content in _read_parts(file):
             saved, _ = plan_file.read_plan_file(content) if name.startswith(_FOLDER) else (None, [])
             if saved is not None:
                 bases.append(saved.plan.basis)
                 digests[name] = saved.digest
-    digests = {Path(path).name: file_digest, "plan": plan.identity, **digests}
+    digests = {Path(path).name: file_digest.hexdigest(), "plan": plan.identity, **digests}
     return write_statement(StatementContent(digests, bases, nexusform.__version__, plan.now), path, signer)
 
 

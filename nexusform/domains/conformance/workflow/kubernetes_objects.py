@@ -1,0 +1,212 @@
+"""Objects of Kubernetes with the nodes and pods of a prediction, for a running kube-scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from nexusform.domains.pods.scheduling.workloads import Node, NodeTerm, PodSpec, PodTerm, SpreadConstraint
+from nexusform.kubernetes.matching import LabelSelector, Requirement, Toleration
+
+Body = dict[str, Any]
+_CPU_DEFAULT: Final = 100  # thousandths of a CPU: the score of a container without a request
+_MEMORY_DEFAULT: Final = 200 << 20  # bytes
+_IMAGE: Final = "none"
+
+
+class UnsupportedPod(Exception):
+    """Pod with rules beyond the check."""
+
+
+# --- nodes ---------------------------------------------------------------------------------------
+
+
+def build_node(node: Node, kubelet_version: str, image_counts: Mapping[str, int], node_count: int) -> Body:
+    """Build the object of a node. `image_counts` are the numbers of nodes with an image."""
+    amounts = {"cpu": f"{node.cpu}m", "memory": str(node.memory), "pods": str(node.pods)}
+    amounts |= {name: str(amount) for name, amount in node.other_resources.items()}
+    # The value of an image is its size times the share of nodes with it.
+    sizes = {name: -(-value * node_count // image_counts[name]) for name, value in (node.images or {}).items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node.name, "labels": dict(node.labels)},
+        "spec": {
+            "unschedulable": node.unschedulable,
+            "taints": [_drop_empty(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.taints],
+        },
+        "status": {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "images": [{"names": [name], "sizeBytes": size} for name, size in sizes.items()],
+            "nodeInfo": {**_NODE_INFO, "kubeletVersion": kubelet_version},
+        },
+    }
+
+
+_NODE_INFO: Final = dict.fromkeys(
+    (
+        *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion"),
+        *("kubeProxyVersion", "operatingSystem", "architecture"),
+    ),
+    "",
+)
+
+
+# --- pods ----------------------------------------------------------------------------------------
+
+
+def build_pod(spec: PodSpec, name: str, node: str = "", only_node: str = "") -> Body:
+    """Build the object of a pod: on a node, or to be scheduled. `only_node`: the node of a DaemonSet's pod. Raises
+    UnsupportedPod.
+    """
+    body: Body = {
+        "containers": _build_containers(spec),
+        "priority": spec.priority,
+        "preemptionPolicy": "Never",  # an eviction is a decision of its own
+        "terminationGracePeriodSeconds": 0,
+        "nodeSelector": dict(spec.node_selector),
+        "tolerations": [_build_toleration(item) for item in spec.tolerations],
+        "affinity": _build_affinity(spec, only_node),
+        "topologySpreadConstraints": [_build_spread(item) for item in spec.spread],
+    }
+    if node:
+        body["nodeName"] = node
+    metadata = {"name": name, "namespace": spec.namespace, "labels": dict(spec.labels)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body}
+
+
+def check_support(spec: PodSpec) -> None:
+    """Check the rules of a pod. Raises UnsupportedPod."""
+    reasons = {
+        "another scheduler or devices": spec.has_unknown_rules,
+        "claims or volumes": bool(spec.claims or spec.volumes or spec.bound_claims or spec.disks or spec.claim_count),
+        "missing objects": bool(spec.missing_objects),
+        "scheduling gates": bool(spec.gates),
+        "its own nodeName": bool(spec.node_name),
+        "requests of the whole pod": spec.container_scored_requests is not None,
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise UnsupportedPod(reason)
+
+
+def build_default_service(spec: PodSpec) -> Body | None:
+    """Build the Service behind the cluster's default spreading of a pod. Raises UnsupportedPod."""
+    if spec.spread or spec.default_spread is None:
+        return None
+    if spec.default_spread.match_expressions or not spec.default_spread.match_labels:
+        raise UnsupportedPod("default spreading by expressions")
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "spread", "namespace": spec.namespace},
+        "spec": {"clusterIP": "None", "selector": dict(spec.default_spread.match_labels)},
+    }
+
+
+def _build_containers(spec: PodSpec) -> list[Body]:
+    """Build containers with the requests, and with the default scores of those without."""
+    without_cpu, cpu_rest = divmod(spec.scored_requests.cpu - spec.requests.cpu, _CPU_DEFAULT)
+    without_memory, memory_rest = divmod(spec.scored_requests.memory - spec.requests.memory, _MEMORY_DEFAULT)
+    count = max(len(spec.images), without_cpu, without_memory, 1)
+    if cpu_rest or memory_rest or without_cpu < 0 or without_memory < 0:
+        raise UnsupportedPod("overhead or requests of init containers")
+    needs_first = (without_cpu == count and spec.requests.cpu) or (without_memory == count and spec.requests.memory)
+    if needs_first and spec.images:
+        raise UnsupportedPod("overhead or requests of init containers")
+    count += bool(needs_first)
+    images = (*spec.images, *[_IMAGE] * count)
+    containers: list[Body] = []
+    for index in range(count):
+        amounts: dict[str, str] = {}
+        if index < count - without_cpu:
+            amounts["cpu"] = f"{spec.requests.cpu if index == 0 else 0}m"
+        if index < count - without_memory:
+            amounts["memory"] = str(spec.requests.memory if index == 0 else 0)
+        if index == 0:
+            amounts |= {name: str(amount) for name, amount in spec.requests.other_resources}
+        resources = {"requests": amounts, "limits": {name: amounts[name] for name in amounts if "/" in name}}
+        containers.append({"name": f"c{index}", "image": images[index], "resources": resources})
+    containers[0]["ports"] = [
+        _drop_empty(containerPort=item.port, hostPort=item.port, protocol=item.protocol, hostIP=item.address)
+        for item in spec.host_ports
+    ]
+    return containers
+
+
+def _build_toleration(item: Toleration) -> Body:
+    seconds = {} if item.seconds is None else {"tolerationSeconds": item.seconds}
+    return _drop_empty(key=item.key, operator=item.operator, value=item.value, effect=item.effect) | seconds
+
+
+def _build_affinity(spec: PodSpec, only_node: str) -> Body:
+    """Build the affinity of a pod."""
+    terms = spec.node_terms
+    if only_node:
+        own = Requirement("metadata.name", "In", (only_node,))
+        terms = tuple(NodeTerm(term.labels, (*term.fields, own)) for term in terms or (NodeTerm(),))
+    node: Body = {}
+    if terms is not None:
+        node["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": [_build_term(t) for t in terms]}
+    node["preferredDuringSchedulingIgnoredDuringExecution"] = [
+        {"weight": weight, "preference": _build_term(term)} for weight, term in spec.preferred_nodes
+    ]
+    return {
+        "nodeAffinity": node,
+        "podAffinity": _build_pod_terms(spec.affinity, spec.preferred_affinity),
+        "podAntiAffinity": _build_pod_terms(spec.anti_affinity, spec.preferred_anti_affinity),
+    }
+
+
+def _build_term(term: NodeTerm) -> Body:
+    return {"matchExpressions": _build_requirements(term.labels), "matchFields": _build_requirements(term.fields)}
+
+
+def _build_pod_terms(required: Sequence[PodTerm], preferred: Sequence[PodTerm]) -> Body:
+    return {
+        "requiredDuringSchedulingIgnoredDuringExecution": [_build_pod_term(term) for term in required],
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": term.weight, "podAffinityTerm": _build_pod_term(term)} for term in preferred
+        ],
+    }
+
+
+def _build_pod_term(term: PodTerm) -> Body:
+    body: Body = {"topologyKey": term.topology_key, "namespaces": list(term.namespaces)}
+    if term.selector is not None:
+        body["labelSelector"] = _build_selector(term.selector)
+    if term.namespace_selector is not None:
+        body["namespaceSelector"] = _build_selector(term.namespace_selector)
+    return body
+
+
+def _build_spread(item: SpreadConstraint) -> Body:
+    body: Body = {
+        "topologyKey": item.topology_key,
+        "maxSkew": item.max_skew,
+        "whenUnsatisfiable": "DoNotSchedule" if item.is_hard else "ScheduleAnyway",
+        "nodeAffinityPolicy": "Honor" if item.honor_affinity else "Ignore",
+        "nodeTaintsPolicy": "Honor" if item.honor_taints else "Ignore",
+    }
+    if item.selector is not None:
+        body["labelSelector"] = _build_selector(item.selector)
+    if item.is_hard and item.min_domains > 1:
+        body["minDomains"] = item.min_domains
+    return body
+
+
+def _build_selector(selector: LabelSelector) -> Body:
+    return {
+        "matchLabels": dict(selector.match_labels),
+        "matchExpressions": _build_requirements(selector.match_expressions),
+    }
+
+
+def _build_requirements(requirements: Iterable[Requirement]) -> list[Body]:
+    return [{"key": item.key, "operator": item.operator, "values": list(item.values)} for item in requirements]
+
+
+def _drop_empty(**values: Any) -> Body:
+    return {name: value for name, value in values.items() if value}

@@ -1,0 +1,290 @@
+"""`plan -check-with=kube-scheduler=DIR`: the predicted decisions on pods, repeated by a running kube-scheduler.
+
+Each decision is repeated in its predicted situation: nodes and running pods are created in a real API server as
+nexusform reads them. If the program chooses another of equally good nodes, the pod is moved to the predicted one
+before the next decision.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import json
+
+from nexusform.domains.conformance.workflow.kubernetes_objects import (
+    Body,
+    UnsupportedPod,
+    build_default_service,
+    build_node,
+    build_pod,
+    check_support,
+)
+from nexusform.domains.conformance.workflow.loopback_programs import (
+    LoopbackPrograms,
+    ProgramProblem,
+    open_programs,
+    read_version,
+)
+from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
+from nexusform.domains.pods.planning.object_pods import PredictionInput
+from nexusform.domains.pods.scheduling.explanation import run_prediction
+from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
+from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
+from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
+from nexusform.workflow.program_checks import CheckOutcome, CheckProblem
+
+PROGRAM: Final = "kube-scheduler"
+_DECISION_SECONDS: Final = 20.0
+_SETTLE_SECONDS: Final = 0.5  # until the scheduler has seen new nodes
+_MAX_DIFFERENCES: Final = 100
+_REPETITIONS: Final = 12  # of a different decision
+_PENDING: Final = ""
+
+PodKey = tuple[str, int]
+
+
+class TimeIsUp(Exception):
+    """End of the time for the check."""
+
+
+def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> CheckOutcome:
+    """Check the decisions on the pods of a plan. Raises CheckProblem."""
+    fleet = find_planned_fleet(result)
+    predictions = list(fleet.pods.list_predictions()) if fleet is not None else []
+    total = sum(bool(outcome.trigger) for _, pods in predictions for _, outcome in pods.values())
+    try:
+        version = read_version(Path(programs, PROGRAM), "--version")
+        with open_programs(programs) as running:
+            _start_scheduler(running)
+            check = _SchedulerCheck(running, version, time.monotonic() + seconds)
+            for inputs, pods in predictions:
+                check.check_prediction(inputs, pods)
+    except TimeIsUp:
+        pass
+    except ProgramProblem as problem:
+        raise CheckProblem(str(problem)) from None
+    summary = ProgramCheck(PROGRAM, version, len(check.checked), total, "pod", tuple(check.differences))
+    return CheckOutcome(summary, tuple(check.cases))
+
+
+def _start_scheduler(running: LoopbackPrograms) -> None:
+    running.start_api_server()
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(running.kubeconfig), "qps": 1000, "burst": 2000},
+        "leaderElection": {"leaderElect": False},
+        "percentageOfNodesToScore": 100,
+    }
+    path = running.kubeconfig.with_name("scheduler.json")
+    path.write_bytes(json.encode(configuration))
+    config = f"--authentication-kubeconfig={running.kubeconfig}"
+    running.start(
+        PROGRAM, f"--config={path}", config, f"--authorization-kubeconfig={running.kubeconfig}", "--secure-port=0"
+    )
+
+
+class _SchedulerCheck:
+    """Situation in the API server, and the results so far. `pods` are the running ones by spec and node."""
+
+    def __init__(self, running: LoopbackPrograms, version: str, ends_at: float) -> None:
+        self.checked: set[tuple[int, PodKey]] = set()
+        self.differences: list[DecisionDifference] = []
+        self.cases: list[Body] = []
+        self._running = running
+        self._version = version
+        self._ends_at = ends_at
+        self._names = (f"p{number}" for number in itertools.count())
+        self._cluster: Cluster | None = None
+        self._nodes: list[Body] = []
+        self._pods: dict[tuple[PodSpec, str], list[str]] = {}
+        self._namespaces: set[str] = set()
+        self._service: Body | None = None
+        self._prediction = 0
+
+    def check_prediction(self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]) -> None:
+        """Check the decisions of one prediction. Raises ProgramProblem, TimeIsUp."""
+        self._prediction += 1
+        if inputs.cluster.nominated_pods:
+            return
+        self._prepare_cluster(inputs.cluster)
+
+        def check_decision(workload: str, number: int, scheduler: SpecScheduler) -> None:
+            address, outcome = pods.get((workload, number), ("", None))
+            if outcome is None or not outcome.trigger or outcome.victims or scheduler.volume_needs:
+                return
+            try:
+                check_support(scheduler.group.spec)
+                self._prepare_pods(scheduler)
+                self._compare_decision(address, outcome, scheduler)
+            except UnsupportedPod:
+                return
+            self.checked.add((self._prediction, (workload, number)))
+
+        run_prediction(
+            inputs.cluster,
+            inputs.existing_pods,
+            inputs.workloads,
+            check_decision,
+            seed=inputs.seed,
+            lost_pods=inputs.lost_pods,
+        )
+
+    # --- the situation ---------------------------------------------------------------------------
+
+    def _prepare_cluster(self, cluster: Cluster) -> None:
+        """Create the nodes and namespaces of a cluster in place of those of another."""
+        for name, labels in cluster.namespaces.items():
+            self._prepare_namespace(name, dict(labels))
+        if self._cluster is not None and self._cluster.nodes == cluster.nodes:
+            return
+        for (spec, _), names in self._pods.items():
+            for name in names:
+                self._delete_pod(spec.namespace, name)
+        self._pods.clear()
+        for node in self._nodes:
+            self._running.call("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
+        self._cluster = cluster
+        kubelet_version = f"v{self._version}"
+        counts = Counter(name for node in cluster.nodes for name in node.images or ())
+        self._nodes = [build_node(node, kubelet_version, counts, len(cluster.nodes)) for node in cluster.nodes]
+        for node in self._nodes:
+            self._check_time()
+            self._running.call("POST", "/api/v1/nodes", {**node, "status": {}})
+            path = f"/api/v1/nodes/{node['metadata']['name']}/status"
+            self._running.call("PATCH", path, {"status": node["status"]}, "strategic-merge-patch")
+        time.sleep(_SETTLE_SECONDS)
+
+    def _prepare_namespace(self, name: str, labels: dict[str, str]) -> None:
+        if name in self._namespaces:
+            return
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        if self._running.call("GET", f"/api/v1/namespaces/{name}"):
+            self._running.call("PATCH", f"/api/v1/namespaces/{name}", body, "strategic-merge-patch")
+        else:
+            self._running.call("POST", "/api/v1/namespaces", body)
+        self._namespaces.add(name)
+
+    def _prepare_pods(self, scheduler: SpecScheduler) -> None:
+        """Create and delete pods until the running ones are those of the prediction. Raises UnsupportedPod."""
+        cache = scheduler.cache
+        required: dict[tuple[PodSpec, str], int] = {}
+        for group in cache.list_groups():
+            required |= {(group.spec, cache.nodes[index].name): count for index, count in group.nodes.items()}
+        if any(spec.is_terminating for spec, _ in required):
+            raise UnsupportedPod("terminating pods")
+        for key in self._pods.keys() - required.keys():
+            required[key] = 0
+        for (spec, node), count in required.items():
+            names = self._pods.setdefault((spec, node), [])
+            while len(names) > count:
+                self._delete_pod(spec.namespace, names.pop())
+            while len(names) < count:
+                self._check_time()
+                name = next(self._names)
+                self._create_pod(build_pod(spec, name, node))
+                names.append(name)
+        self._pods = {key: names for key, names in self._pods.items() if names}
+
+    def _prepare_service(self, service: Body | None) -> None:
+        """Replace the Service behind the default spreading of the last pod."""
+        if service == self._service:
+            return
+        for body, method in ((self._service, "DELETE"), (service, "POST")):
+            if body is not None:
+                self._prepare_namespace(body["metadata"]["namespace"], {})
+                path = f"/api/v1/namespaces/{body['metadata']['namespace']}/services"
+                name = f"/{body['metadata']['name']}" if method == "DELETE" else ""
+                self._running.call(method, f"{path}{name}", None if method == "DELETE" else body)
+        self._service = service
+        time.sleep(_SETTLE_SECONDS)
+
+    def _create_pod(self, body: Body) -> None:
+        namespace = body["metadata"]["namespace"]
+        self._prepare_namespace(namespace, {})
+        self._running.call("POST", f"/api/v1/namespaces/{namespace}/pods", body)
+
+    def _delete_pod(self, namespace: str, name: str) -> None:
+        self._running.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0")
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._ends_at:
+            raise TimeIsUp
+
+    # --- the decision ----------------------------------------------------------------------------
+
+    def _compare_decision(self, address: str, outcome: PodOutcome, scheduler: SpecScheduler) -> None:
+        """Compare a decision, again if it differs: the scheduler draws among equal nodes, or missed an event."""
+        spec, is_daemon = scheduler.group.spec, outcome.workload.split("/")[1] == "DaemonSet"
+        if is_daemon and not outcome.node:
+            raise UnsupportedPod("a daemon without a node")
+        self._prepare_service(build_default_service(spec))
+        expected = {outcome.node} if is_daemon else _list_best_nodes(scheduler)
+        body = build_pod(spec, next(self._names), only_node=outcome.node if is_daemon else "")
+        answers = [self._decide(body)]
+        while answers[-1] not in expected and len(answers) < _REPETITIONS:
+            self._delete_pod(spec.namespace, body["metadata"]["name"])
+            time.sleep(_SETTLE_SECONDS if len(answers) == 1 else 0)
+            body["metadata"]["name"] = next(self._names)
+            answers.append(self._decide(body))
+        if answers[-1]:
+            self._pods.setdefault((spec, answers[-1]), []).append(body["metadata"]["name"])
+        else:
+            self._delete_pod(spec.namespace, body["metadata"]["name"])
+        if answers[-1] in expected or len(self.differences) >= _MAX_DIFFERENCES:
+            return
+        predicted = outcome.node if outcome.node in expected else min(expected)
+        self.differences.append(DecisionDifference(address, outcome.name, predicted, answers[-1]))
+        self.cases.append(self._build_case(body, answers[1:]))
+
+    def _decide(self, body: Body) -> str:
+        """Create a pod and return the node of the scheduler's decision. Raises ProgramProblem, TimeIsUp."""
+        self._check_time()
+        self._create_pod(body)
+        path = f"/api/v1/namespaces/{body['metadata']['namespace']}/pods/{body['metadata']['name']}"
+        answers: list[str] = []
+
+        def is_decided() -> bool:
+            pod = self._running.call("GET", path)
+            node = pod.get("spec", {}).get("nodeName", "")
+            if node or any(map(_is_unschedulable, pod.get("status", {}).get("conditions", ()))):
+                answers.append(node)
+            return bool(answers)
+
+        self._running.wait_for(PROGRAM, is_decided, _DECISION_SECONDS)
+        return answers[0]
+
+    def _build_case(self, pod: Body, answers: list[str]) -> Body:
+        """Build the case of `nexusform conformance` with the last of these decisions."""
+        pods = [build_pod(spec, name, node) for (spec, node), names in self._pods.items() for name in names]
+        own_name = pod["metadata"]["name"]
+        # A list without any pod could be a list without its pods.
+        finished = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "finished", "namespace": "default"}}
+        finished |= {"spec": {"containers": [{"name": "c", "image": "i"}]}, "status": {"phase": "Succeeded"}}
+        objects: list[Any] = [*self._nodes, *(item for item in pods if item["metadata"]["name"] != own_name), finished]
+        return {
+            "system": PROGRAM,
+            "version": self._version,
+            "snapshot": {"objects": objects},
+            "request": {"objects": [*([self._service] if self._service else []), pod]},
+            "decision": {"node": answers[-1] or None},
+            "equivalent": [{"node": name or None} for name in sorted({*answers} - {answers[-1]})],
+        }
+
+
+def _list_best_nodes(scheduler: SpecScheduler) -> set[str]:
+    """Return the best nodes of the next pod by name; {""} if none is feasible."""
+    choice = scheduler.choose_nodes()
+    if choice is None:
+        return {_PENDING}
+    return {scheduler.cache.nodes[node].name for node in choice.tied_nodes}
+
+
+def _is_unschedulable(condition: dict[str, Any]) -> bool:
+    return condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable"

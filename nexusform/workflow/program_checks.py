@@ -1,0 +1,92 @@
+"""`plan -check-with`: predicted decisions, repeated by programs of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error
+from nexusform.diagnostics.phrases import format_count
+from nexusform.domain_table import LazyTable, collect_targets
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.plans.plan import Plan
+from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
+from nexusform.state import json_codec
+from nexusform.workflow.opening.system_io import write_output
+
+_SECONDS: Final = 600.0  # seconds for the check by one program
+_FOLDER: Final = "checks"
+_MAX_LISTED: Final = 10
+
+
+class CheckProblem(Exception):
+    """Check without a result; the message is the reason."""
+
+
+class CheckOutcome(Struct, frozen=True):
+    """Result of a check, and the different decisions as cases of `nexusform conformance`."""
+
+    check: ProgramCheck
+    cases: tuple[Mapping[str, Any], ...] = ()
+
+
+# (plan, location of the program, seconds) -> result. Raises CheckProblem.
+Checker: TypeAlias = Callable[[PlanResult, str, float], CheckOutcome]
+CHECKERS: Final[Mapping[str, Checker]] = LazyTable(collect_targets("checkers"))
+
+
+def check_with_programs(result: PlanResult, programs: Mapping[str, str], directory: str) -> Plan:
+    """Return the plan with the results of checks: programs are locations by name, `directory` gets the different
+    decisions.
+    """
+    plan = result.plan
+    if plan.errored:
+        return plan
+    checks: list[ProgramCheck] = []
+    diagnostics: list[Diagnostic] = []
+    for name, location in programs.items():
+        try:
+            outcome = CHECKERS[name](result, location, _SECONDS)
+        except CheckProblem as problem:
+            detail = f"The plan was not checked by {name}. {problem} Correct -check-with={name}={location}, or omit it."
+            diagnostics.append(build_error("program-check-failed", detail))
+            continue
+        checks.append(outcome.check)
+        diagnostics += _report_differences(outcome, directory)
+    return replace(plan, checks_by=tuple(checks), diagnostics=(*plan.diagnostics, *diagnostics))
+
+
+def _report_differences(outcome: CheckOutcome, directory: str) -> list[Diagnostic]:
+    """Write the cases of the differences, and return an error for each."""
+    check = outcome.check
+    if not check.differences:
+        return []
+    path = Path(directory, _FOLDER, f"{check.program}.jsonl")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_output(str(path), b"".join(json_codec.render_json(dict(case)) + b"\n" for case in outcome.cases))
+        hint = f"To repeat it: nexusform conformance {path.parent}"
+    except OSError as problem:
+        hint = f'The cases cannot be written to "{path}": {problem.strerror}.'
+    errors = [_build_difference_error(check, item, hint) for item in check.differences[:_MAX_LISTED]]
+    rest = len(check.differences) - _MAX_LISTED
+    if rest > 0:
+        detail = f"{check.program} {check.version} decides differently on {format_count(rest, 'more object')}. {hint}"
+        errors.append(build_error("predicted-decision-differs", detail))
+    return errors
+
+
+def _build_difference_error(check: ProgramCheck, item: DecisionDifference, hint: str) -> Diagnostic:
+    detail = (
+        f"{item.address}: {item.object} is predicted {_format_location(item.predicted)}; "
+        f"{check.program} {check.version} decides {_format_location(item.actual)}. {hint}"
+    )
+    return build_error("predicted-decision-differs", detail)
+
+
+def _format_location(name: str) -> str:
+    return f"on {name}" if name else "pending"

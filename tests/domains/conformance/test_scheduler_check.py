@@ -1,0 +1,155 @@
+"""`plan -check-with=kube-scheduler`: decisions on pods, repeated by a running program."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+from nexusform.domains.conformance.workflow import loopback_programs
+from nexusform.domains.conformance.workflow.kubernetes_objects import build_pod
+from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
+from nexusform.domains.pods.importers.manifest_parser import parse_manifests
+from nexusform.domains.pods.scheduling import profile
+from tests.domains.hub.api_programs import PROGRAMS, lacking
+from tests.nightly import pod_worlds
+
+pytestmark = pytest.mark.of_domains("conformance", "fleet", "pods")
+CONFIGURATION = """
+resource "fleet_member_cluster" "m1" {
+  resources {
+    total = { cpu = "16" }
+  }
+}
+data "kubernetes_nodes" "a" {
+  files      = ["n.json"]
+  cluster_id = "m1"
+}
+resource "fleet_hub_manifest" "m" {
+  cluster_id = "m1"
+  yaml_body  = file("m.yaml")
+}
+"""
+FINISHED = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "setup", "namespace": "default"},
+    "spec": {"containers": [{"name": "c", "image": "i"}]},
+    "status": {"phase": "Succeeded"},
+}
+
+
+@pytest.fixture
+def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a plan of random workloads on random nodes."""
+    monkeypatch.chdir(tmp_path)
+    draw = random.Random(3)
+    nodes = [pod_worlds._build_node(draw, number, 3) for number in range(8)]
+    workloads = [pod_worlds._build_workload(draw, name) for name in "abcdefgh"]
+    world = pod_worlds.World(nodes, [pod_worlds._build_pod(draw, "old", "n1")], workloads)
+    classes = pod_worlds.build_priority_classes(pod_worlds._CLASSES)
+    items = [*world.nodes, *world.pods, FINISHED, *classes]
+    Path("n.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    Path("m.yaml").write_text("\n---\n".join(json.dumps(body) for body in world.workloads))
+    Path("main.nf.hcl").write_text(CONFIGURATION)
+    return tmp_path
+
+
+def list_running() -> str:
+    return subprocess.run(["pgrep", "-f", "nexusform-check-"], capture_output=True, text=True, check=False).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(lacking("etcd", "kube-apiserver", "kube-scheduler")), reason=lacking("kube-scheduler"))
+def test_a_plan_is_checked_by_a_running_scheduler(
+    work_tree: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flag = f"-check-with=kube-scheduler={PROGRAMS}"
+    assert run_command_line(["plan", flag, "-out=p", "-report=json:p.json"]) == 0
+    check = json.loads(Path("p.json").read_text())["checks_by"][0]
+    assert check["program"] == "kube-scheduler"
+    assert check["checked"] == check["total"] > 5
+    assert check["differences"] == []
+    line = f"Checked by:  kube-scheduler {check['version']}: {check['checked']} of {check['total']} pods"
+    assert line in capsys.readouterr().out
+    assert list_running() == ""
+    assert run_command_line(["apply", "p"]) == 0  # a checked plan is planned again without the program
+
+    monkeypatch.setattr(profile, "USAGE_SCORES", profile.USAGE_SCORES[1:])  # a rule is broken
+    assert run_command_line(["plan", "-state=other", flag, "-report=json:p.json"]) == 1
+    document = json.loads(Path("p.json").read_text())
+    difference = document["checks_by"][0]["differences"][0]
+    assert difference.keys() == {"address", "object", "predicted", "actual"}
+    assert difference["predicted"] != difference["actual"]
+    assert f"{difference['object']} is predicted on" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    monkeypatch.undo()
+    monkeypatch.chdir(work_tree)
+    assert run_command_line(["conformance", ".nexusform/checks"]) == 0  # the file repeats it: the rule is whole again
+    assert list_running() == ""
+
+
+PROBLEMS = {
+    "no directory": ({}, "cannot be started"),
+    "no etcd": ({"kube-scheduler": "echo Kubernetes v1.34.4"}, "etcd cannot be started: No such file"),
+    "etcd stops": (
+        {"kube-scheduler": "echo Kubernetes v1.34.4", "etcd": "echo no disk; exit 1", "kube-apiserver": "sleep 60"},
+        "kube-apiserver did not answer within 1 s",
+    ),
+    "the API server stops": (
+        {"kube-scheduler": "echo Kubernetes v1.34.4", "etcd": "sleep 60", "kube-apiserver": "echo bad flag; exit 1"},
+        "kube-apiserver stopped. Its last message: bad flag",
+    ),
+}
+
+
+@pytest.mark.usefixtures("work_tree")
+@pytest.mark.parametrize("case", PROBLEMS)
+def test_a_program_that_does_not_work_is_an_error(
+    case: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loopback_programs.LoopbackPrograms.wait_for, "__defaults__", (1.0,))
+    scripts, message = PROBLEMS[case]
+    Path("programs").mkdir()
+    for name, text in scripts.items():
+        Path("programs", name).write_text(f"#!/bin/sh\n{text}\n")
+        Path("programs", name).chmod(0o700)
+    assert run_command_line(["plan", "-check-with=kube-scheduler=programs"]) == 1
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "The plan was not checked by kube-scheduler." in said
+    assert message in said
+    assert list_running() == ""
+
+
+@pytest.mark.usefixtures("work_tree")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["-check-with=kube-scheduler=programs", "-confine"], "not allowed in a sandboxed run"),
+        (["-check-with=kube-scheduler"], "is not valid. Use one of"),
+        (["-check-with=scheduler=programs"], "is not valid. Use one of"),
+    ],
+)
+def test_a_wrong_use_starts_nothing(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["plan", *words]) == 1
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_pod_for_the_program_is_read_as_the_predicted_one(seed: int) -> None:
+    for body in pod_worlds.build_world(seed).workloads:
+        spec = read_spec(body)
+        copy = read_spec(build_pod(spec, "copy"))
+        assert set(copy.tolerations) >= set(spec.tolerations)  # both have defaults of admission
+        for name in ("labels", "requests", "scored_requests", "node_selector", "node_terms", "images"):
+            assert getattr(copy, name) == getattr(spec, name), name
+        for name in ("affinity", "anti_affinity", "preferred_anti_affinity", "spread", "host_ports"):
+            assert getattr(copy, name) == getattr(spec, name), name
+
+
+def read_spec(body: dict[str, Any]) -> Any:
+    return collect_workloads(parse_manifests("m.yaml", json.dumps(body)).manifests).workloads[0].pod
