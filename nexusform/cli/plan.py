@@ -313,7 +313,9 @@ def _parse_programs(flags: Sequence[str], context: CommandContext) -> dict[str, 
             raise click.UsageError(f"-check-with={flag} is not valid. Use one of {names}.")
         programs[name] = location
     if programs and context.confinement.root:
-        raise click.UsageError("-check-with starts programs, so it is not allowed in a sandboxed run (-confine).")
+        raise click.UsageError(
+            "-check-with starts programs, so it is not allowed in a sandboxed run. Omit it, or use -confine=false."
+        )
     return programs
 
 
