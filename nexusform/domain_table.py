@@ -136,8 +136,9 @@ _ALL: Final = (
     Domain(
         name="vnf",
         description="VNFs from TOSCA and HOT files",
-        io_layer=("serving", "cli"),
+        io_layer=("providers", "serving", "cli"),
         resource_types=("tacker_vnf",),
+        providers={"tacker": "providers.tacker:PROVIDER"},
         exports={"sol003": "rendering.exports:export_sol003"},
         diagnostic_traits={"corrected-document": DiagnosticTraits("note", "document"), "not-read-for-placement": _NOTE},
     ),

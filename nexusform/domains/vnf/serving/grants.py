@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.vnf.rendering.sol003 import build_grant_requests
+from nexusform.domains.vnf.serving.planned_operations import build_zone_ids, list_operations
 from nexusform.plans.plan import Plan
 
 CREATED: Final = 201
@@ -19,12 +20,14 @@ FORBIDDEN: Final = 403
 
 
 class PlannedGrant(Struct, frozen=True):
-    """Life-cycle operation in the plan. `added` are the VNFCs by VDU, `removed` their number by VDU.
+    """Life-cycle operation in the plan, with its number in the VNF's change. `added` are the VNFCs by VDU, `removed`
+    their number by VDU.
 
     `zones` are the zone id of each added VNFC: its availability zone and host, as OpenStack reads them.
     """
 
     address: str
+    number: int
     descriptor_id: str
     operation: str
     added: Mapping[str, tuple[str, ...]]
@@ -46,6 +49,7 @@ class GrantRecord(Struct, frozen=True):
     instance_id: str
     address: str
     answer: Mapping[str, Any]
+    number: int = 0
 
 
 class GrantDecision(Struct, frozen=True):
@@ -64,22 +68,20 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
     changes = {str(change.address): change for change in plan.changes}
     grants = []
     for address, request in build_grant_requests(plan).requests.items():
-        vnfcs = (changes[address].after or {}).get("vnfcs") or {}
-        added: dict[str, list[str]] = {}
-        for resource in request["addResources"]:
-            added.setdefault(resource["vduId"], []).append(resource["id"])
-        names = [resource["id"] for resource in request["addResources"]]
-        zones = {name: f"{vnfcs[name]['availability_zone']}:{vnfcs[name]['machine']}" for name in names}
-        grants.append(
-            PlannedGrant(
-                address,
-                request.get("vnfdId", ""),
-                request["operation"],
-                {vdu: tuple(vdu_names) for vdu, vdu_names in added.items()},
-                Counter(resource["vduId"] for resource in request["removeResources"]),
-                zones,
+        change = changes[address]
+        for number, operation in enumerate(list_operations(change, request["operation"], request)):
+            names = [name for vdu_names in operation.added.values() for name in vdu_names]
+            grants.append(
+                PlannedGrant(
+                    address,
+                    number,
+                    request.get("vnfdId", ""),
+                    operation.operation,
+                    operation.added,
+                    {vdu: len(vdu_names) for vdu, vdu_names in operation.removed.items()},
+                    build_zone_ids(change, names),
+                )
             )
-        )
     return PlannedGrants(tuple(grants))
 
 
@@ -98,7 +100,7 @@ def decide_grant(request: Any, planned: PlannedGrants, records: Sequence[GrantRe
     if grant is None:
         return build_problem(FORBIDDEN, "Not granted", reason)
     answer = _build_answer(request, grant)
-    return GrantDecision(CREATED, answer, GrantRecord(occurrence_id, instance_id, grant.address, answer))
+    return GrantDecision(CREATED, answer, GrantRecord(occurrence_id, instance_id, grant.address, answer, grant.number))
 
 
 def build_problem(status: int, title: str, detail: str) -> GrantDecision:
@@ -135,7 +137,7 @@ def _find_grant(
     """Return the planned operation of a request, or why there is none."""
     instance_id, operation = request["vnfInstanceId"], request["operation"]
     addresses = {record.instance_id: record.address for record in records}
-    taken = {record.address for record in records}
+    taken = {(record.address, record.number) for record in records}
     bound = addresses.get(instance_id)
     added = Counter(vdu for _, vdu in _list_vdus(request, "addResources"))
     removed = Counter(vdu for _, vdu in _list_vdus(request, "removeResources"))
@@ -145,7 +147,7 @@ def _find_grant(
             continue
         if grant.descriptor_id and grant.descriptor_id != request.get("vnfdId"):
             continue
-        if grant.address in taken:
+        if (grant.address, grant.number) in taken:
             reason = f"The {operation} of {grant.address} in the plan was granted before."
             continue
         planned_added = Counter({vdu: len(names) for vdu, names in grant.added.items()})
@@ -165,7 +167,8 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 def _build_answer(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, Any]:
     """Build the grant: a zone per host, and the zone of each new resource."""
     free = {vdu: list(names) for vdu, names in grant.added.items()}
-    zone_of = {row_id: grant.zones[free[vdu].pop(0)] for row_id, vdu in _list_vdus(request, "addResources")}
+    names = {row_id: free[vdu].pop(0) for row_id, vdu in _list_vdus(request, "addResources")}
+    zone_of = {row_id: grant.zones[name] for row_id, name in names.items() if name in grant.zones}
     zone_ids = {zone: f"zone-{number}" for number, zone in enumerate(sorted(set(zone_of.values())), start=1)}
     grant_id = str(uuid5(NAMESPACE_URL, f"{grant.address}/{request['vnfLcmOpOccId']}"))
     added = [

@@ -30,6 +30,7 @@ from nexusform.domains.vnf.types.vnf_documents import (
     get_document_path,
     get_role,
     has_known_documents,
+    has_standard_user_data,
     list_block_problems,
     list_vdu_problems,
     read_documents,
@@ -84,6 +85,8 @@ _OPERATION_BY_TRIGGER: Final = {
     "scale_out": SCALED,
     SCALED: SCALED,
 }
+# Triggers of VNFCs that a plan keeps: their recorded operations.
+_RECORDED_OPERATIONS: Final = ("", SCALED, HEALED)
 UNSATISFIABLE: Final = "unsatisfiable-anti-affinity"
 TOO_LARGE: Final = "unsatisfiable-scaled-anti-affinity"
 
@@ -149,7 +152,15 @@ _SCHEMA: Final = BlockSchema(
         "taints": _create_argument(
             DYNAMIC, "Taints of worker nodes: a list of { key, value, effect }; value is optional."
         ),
-        "vnfcs": AttributeSchema(MapType(VNFC), "VMs by name, with machine and NUMA cells.", computed=True),
+        "vnfcs": AttributeSchema(
+            MapType(VNFC), "VMs by name, with machine and NUMA cells.", computed=True, predicted=True
+        ),
+        "vnf_instance_id": AttributeSchema(
+            STRING, "Id of the VNF instance in Tacker, with provider tacker.", computed=True, observed=True
+        ),
+        "vnfc_ids": AttributeSchema(
+            MapType(STRING), "Ids of the VNFCs in Tacker by name, with provider tacker.", computed=True, predicted=True
+        ),
     },
     {"vdu": VDU_BLOCK, "kubelet": KUBELET_BLOCK},
     "A VNF from a TOSCA VNFD or a HOT file, placed by its affinity rules.",
@@ -306,7 +317,8 @@ def compute_demand(
                 path=("vdu", vdu.name),
                 groups=tuple(_build_group_rule(rule) for rule in vnf.rules if vdu.name in rule.vdus),
                 is_control_plane=is_plane,
-                removes_newest=True,
+                # The standard user data removes the highest index; otherwise Tacker removes the newest.
+                removes_newest=not has_standard_user_data(attributes),
             )
         )
     if any(problem.severity is Severity.ERROR for problem in problems):
@@ -375,15 +387,20 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 
 def assemble(
-    _attributes: Mapping[str, Any],
+    attributes: Mapping[str, Any],
     _surroundings: ResourceContext,
     placed_vms: Sequence[PlacedVm],
     _unplaced: UnplacedVms,
 ) -> dict[str, Any]:
-    """Return `vnfcs` and `node_rules`; labels are derived on reading, and so is `came` of instantiated
-    VNFCs.
+    """Return `vnfcs`, and the ids in Tacker of the kept ones; labels are derived on reading, and so is `came`
+    of instantiated VNFCs.
     """
+    known_ids = attributes.get("vnfc_ids")
+    known_ids = known_ids if isinstance(known_ids, Mapping) else {}  # unknown for a new VNF
+    kept_names = [vm.name for vm in placed_vms if vm.trigger in _RECORDED_OPERATIONS and vm.name in known_ids]
+    ids = {"vnfc_ids": {name: known_ids[name] for name in kept_names}} if known_ids else {}
     return {
+        **ids,
         "vnfcs": {
             vm.name: {
                 "vdu": vm.pool,
@@ -396,7 +413,7 @@ def assemble(
                 **_build_operation_record(_get_operation(vm)),
             }
             for vm in placed_vms
-        }
+        },
     }
 
 

@@ -125,6 +125,12 @@ def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tupl
     return {"vnfd": package.vnfd, "base_hot": package.base_hot, "nested": dict(package.nested) or None}, []
 
 
+def has_standard_user_data(attributes: Mapping[str, Any]) -> bool:
+    """Return whether Tacker's StandardUserData makes the HOT file: VMs by index, each with its own zone."""
+    parameters = attributes.get(PARAMETERS)
+    return isinstance(parameters, dict) and parameters.get("lcm-operation-user-data-class") == "StandardUserData"
+
+
 def has_known_documents(attributes: Mapping[str, Any]) -> bool:
     """Return whether all documents are known, and at least one exists."""
     if any(_has_unknown(attributes.get(name)) for name in DOCUMENTS):

@@ -47,13 +47,15 @@ resource "nexus_rack" "r" {
 resource "tacker_vnf" "v" {
   site_id = nexus_site.s.id
   vnfd    = file("vnfd.yaml")
+  parameters = { lcm-operation-user-data-class = "StandardUserData" }
   vdu "worker" { vm_sku_name = "NC_G2_8_v1" }
 }
 """
 
 
-def planned_grants() -> PlannedGrants:
-    configuration = CONFIGURATION.replace('file("vnfd.yaml")', f"<<EOT\n{VNFD}EOT\n")
+def planned_grants(user_data: str = "StandardUserData") -> PlannedGrants:
+    text = CONFIGURATION.replace("StandardUserData", user_data)
+    configuration = text.replace('file("vnfd.yaml")', f"<<EOT\n{VNFD}EOT\n")
     return list_planned_grants(good(plan(configuration)).plan)
 
 
@@ -102,6 +104,13 @@ def test_a_request_of_the_plan_is_granted_with_a_host_for_each_vm(tmp_path: Path
     assert all(zone.startswith("r:r-bm") for zone in zones.values())
     assert [row["resourceDefinitionId"] for row in answer["addResources"]] == ["r0", "r1"]
     assert all(row["zoneId"] in zones for row in answer["addResources"])
+
+
+def test_the_default_user_data_gets_the_shared_zone(tmp_path: Path) -> None:
+    # Tacker would put all VMs of a VDU on the host of the first grant.
+    with serving(tmp_path, planned_grants("Other")) as client:
+        _, answer = client.grant(request())
+    assert [zone["zoneId"] for zone in answer["zones"]] == ["r"]
 
 
 @pytest.mark.parametrize(

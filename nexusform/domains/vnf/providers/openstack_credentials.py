@@ -1,0 +1,146 @@
+"""Credentials of an OpenStack user from the environment (OS_*) or clouds.yaml, never from a configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from msgspec import Struct
+
+from nexusform.files.accesses import read_variable
+from nexusform.files.external_files import explain_untrusted_file, is_untrusted
+from nexusform.files.regular_files import Confinement, read_regular
+from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.network.api_client import ApiClient, ApiRequest
+from nexusform.network.errors import WebError, check_plain_credentials
+
+_MAX_BYTES: Final = 1 << 20
+_PLACES: Final = ("clouds.yaml", "~/.config/openstack/clouds.yaml", "/etc/openstack/clouds.yaml")
+_CREATED: Final = 201
+# Fields of `auth` in clouds.yaml; the variable of each is OS_ and its name in capitals.
+_FIELDS: Final = (
+    "auth_url",
+    "username",
+    "user_id",
+    "password",
+    "project_name",
+    "project_id",
+    "user_domain_name",
+    "user_domain_id",
+    "project_domain_name",
+    "project_domain_id",
+    "application_credential_id",
+    "application_credential_secret",
+    "token",
+)
+
+
+class Credentials(Struct, frozen=True):
+    """Fields of `auth` as in clouds.yaml, and the certificate settings."""
+
+    fields: Mapping[str, str]
+    certificate: str = ""
+    is_verified: bool = True
+
+    @property
+    def verification(self) -> str | bool:
+        """Setting `verify` of the client."""
+        return self.certificate or self.is_verified
+
+
+def read_credentials(confinement: Confinement) -> Credentials:
+    """Read the credentials: the cloud named by OS_CLOUD, else OS_*. Raises ProviderProblem."""
+    cloud = read_variable("OS_CLOUD")
+    if cloud:
+        return _read_cloud(cloud, confinement)
+    fields = {name: read_variable(f"OS_{name.upper()}") for name in _FIELDS}
+    credentials = Credentials({name: value for name, value in fields.items() if value}, read_variable("OS_CACERT"))
+    return _check(credentials, "the environment")
+
+
+def fetch_token(credentials: Credentials) -> str:
+    """Return a token of Keystone. Raises ProviderProblem."""
+    fields = credentials.fields
+    address = fields["auth_url"].rstrip("/")
+    address = address if address.endswith("/v3") else f"{address}/v3"
+    rejection = check_plain_credentials(address)
+    if rejection:
+        raise ProviderProblem(f"Keystone: {rejection}.")
+    body = json.dumps({"auth": _build_authentication(fields)}).encode()
+    client = ApiClient(address, verify=credentials.verification)
+    try:
+        request = ApiRequest("POST", "/auth/tokens", content=body, headers={"Content-Type": "application/json"})
+        answer = client.send(request)
+    except WebError as problem:
+        raise ProviderProblem(f"Keystone at {address}: {problem}.", is_unreachable=True) from None
+    finally:
+        client.close()
+    token = answer.headers.get("x-subject-token", "")
+    if answer.status != _CREATED or not token:
+        raise ProviderProblem(f"Keystone at {address} rejected the credentials (status {answer.status}).")
+    return token
+
+
+def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
+    named = read_variable("OS_CLIENT_CONFIG_FILE")
+    paths = [Path(place).expanduser() for place in ((named,) if named else _PLACES)]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        raise ProviderProblem(f'OS_CLOUD is "{cloud}", but there is no clouds.yaml: {", ".join(map(str, paths))}.')
+    if is_untrusted(str(path), confinement):
+        raise ProviderProblem(explain_untrusted_file("OS_CLOUD", str(path), "a pull request could replace it"))
+    try:
+        document = yaml.safe_load(read_regular(path, _MAX_BYTES))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError):
+        raise ProviderProblem(f"{path} cannot be read as YAML.") from None
+    clouds = document.get("clouds") if isinstance(document, Mapping) else None
+    entry = clouds.get(cloud) if isinstance(clouds, Mapping) else None
+    auth = entry.get("auth") if isinstance(entry, Mapping) else None
+    if not isinstance(auth, Mapping) or not isinstance(entry, Mapping):
+        raise ProviderProblem(f'{path} has no cloud "{cloud}" with the field auth.')
+    fields = {name: str(auth[name]) for name in _FIELDS if auth.get(name)}
+    verified = entry.get("verify") is not False
+    return _check(Credentials(fields, str(entry.get("cacert") or ""), verified), f'the cloud "{cloud}" of {path}')
+
+
+def _check(credentials: Credentials, source: str) -> Credentials:
+    fields = credentials.fields
+    if "auth_url" not in fields:
+        raise ProviderProblem(
+            f'auth = "keystone" needs credentials, and {source} has no auth_url. Set OS_CLOUD, or OS_AUTH_URL and the '
+            'other variables of an openrc file. A Tacker without Keystone needs auth = "none".'
+        )
+    ways = (("application_credential_id", "application_credential_secret"), ("token",), ("password",))
+    if not any(all(name in fields for name in way) for way in ways):
+        detail = "needs a password, a token, or application_credential_id and application_credential_secret"
+        raise ProviderProblem(f"{source[0].upper()}{source[1:]} {detail}.")
+    return credentials
+
+
+def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
+    """Build the request of Keystone's interface v3."""
+    if "application_credential_id" in fields:
+        secret = {"id": fields["application_credential_id"], "secret": fields["application_credential_secret"]}
+        return {"identity": {"methods": ["application_credential"], "application_credential": secret}}
+    scope: dict[str, Any] = {}
+    if "project_id" in fields:
+        scope = {"scope": {"project": {"id": fields["project_id"]}}}
+    elif "project_name" in fields:
+        domain = _build_domain(fields, "project_domain")
+        scope = {"scope": {"project": {"name": fields["project_name"], "domain": domain}}}
+    if "token" in fields:
+        return {"identity": {"methods": ["token"], "token": {"id": fields["token"]}}, **scope}
+    user: dict[str, Any] = {"password": fields["password"]}
+    if "user_id" in fields:
+        user["id"] = fields["user_id"]
+    else:
+        user |= {"name": fields.get("username", ""), "domain": _build_domain(fields, "user_domain")}
+    return {"identity": {"methods": ["password"], "password": {"user": user}}, **scope}
+
+
+def _build_domain(fields: Mapping[str, str], name: str) -> dict[str, str]:
+    identifier = fields.get(f"{name}_id")
+    return {"id": identifier} if identifier else {"name": fields.get(f"{name}_name", "Default")}

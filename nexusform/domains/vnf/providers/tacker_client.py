@@ -1,0 +1,128 @@
+"""Client of Tacker: requests of the interface /vnflcm/v2, and failures with the reason given by Tacker."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.domains.vnf.providers.openstack_credentials import Credentials, fetch_token
+from nexusform.interfaces.plugins import ProviderProblem
+from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest
+from nexusform.network.errors import WebError
+from nexusform.network.json_answers import parse_json
+
+_UNAUTHORIZED: Final = 401
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+_SERVER_ERROR: Final = 500
+_BASE: Final = "/vnflcm/v2"
+_FIRST_WAIT: Final = 0.2
+
+
+class TackerProblem(ProviderProblem):
+    """Failed request. `is_sent`: Tacker may have carried it out nevertheless."""
+
+    def __init__(self, message: str, *, status: int = 0, is_unreachable: bool = False) -> None:
+        super().__init__(message, is_unreachable=is_unreachable)
+        self.status = status
+
+
+class Timing(Struct, frozen=True):
+    """Seconds of retries without an answer, and the longest pause between two polls."""
+
+    outage: float = 30.0
+    longest_pause: float = 5.0
+    sleep: Callable[[float], None] = time.sleep
+    read_clock: Callable[[], float] = time.monotonic
+
+    def list_pauses(self, pause: float) -> float:
+        """Return the pause after a pause."""
+        return min(pause * 1.5, self.longest_pause)
+
+
+class TackerClient:
+    """Client of one Tacker; safe for use by several threads."""
+
+    def __init__(self, endpoint: str, credentials: Credentials | None, timing: Timing) -> None:
+        self.endpoint = endpoint
+        self.timing = timing
+        self._credentials = credentials
+        self._token = ""
+        verification = credentials.verification if credentials is not None else True
+        self._client = ApiClient(endpoint, verify=verification)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def read(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """Return a document, None if it does not exist. Reads without an answer are repeated. Raises TackerProblem."""
+        ends_at = self.timing.read_clock() + self.timing.outage
+        pause = _FIRST_WAIT
+        while True:
+            try:
+                answer = self._send("GET", path, None, query or {})
+                break
+            except TackerProblem as problem:
+                if not problem.is_unreachable or self.timing.read_clock() + pause > ends_at:
+                    raise
+            self.timing.sleep(pause)
+            pause = self.timing.list_pauses(pause)
+        return None if answer.status == _NOT_FOUND else self._parse(answer)
+
+    def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> ApiAnswer:
+        """Send a change once. Raises TackerProblem."""
+        return self._send(method, path, body, {})
+
+    def create_instance(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Create a VNF instance and return it. Raises TackerProblem."""
+        created: Mapping[str, Any] = self._parse(self.write("POST", "/vnf_instances", body))
+        return created
+
+    def _parse(self, answer: ApiAnswer) -> Any:
+        try:
+            return parse_json(answer.content)
+        except ValueError as problem:
+            raise TackerProblem(f"The answer of {self.endpoint} cannot be read: {problem}.") from None
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        query: Mapping[str, str],
+        *,
+        is_repeated: bool = False,
+    ) -> ApiAnswer:
+        headers = {"Version": "2.0.0", "Accept": "application/json"}
+        if self._credentials is not None:
+            self._token = self._token or fetch_token(self._credentials)
+            headers["X-Auth-Token"] = self._token
+        content = None if body is None else json.dumps(body).encode()
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            answer = self._client.send(ApiRequest(method, f"{_BASE}{path}", query, content, headers))
+        except WebError as problem:
+            raise TackerProblem(f"Tacker at {self.endpoint}: {problem}.", is_unreachable=True) from None
+        if answer.status == _UNAUTHORIZED and self._credentials is not None and not is_repeated:
+            self._token = ""
+            return self._send(method, path, body, query, is_repeated=True)
+        if answer.is_success or (method in ("GET", "DELETE") and answer.status == _NOT_FOUND):
+            return answer
+        detail = self._read_reason(answer)
+        message = f"Tacker rejected {method} {_BASE}{path} (status {answer.status}): {detail}"
+        is_unreachable = answer.status > _SERVER_ERROR
+        raise TackerProblem(message, status=answer.status, is_unreachable=is_unreachable)
+
+    def _read_reason(self, answer: ApiAnswer) -> str:
+        try:
+            document = parse_json(answer.content)
+        except ValueError:
+            return "it gave no reason."
+        detail = document.get("detail") if isinstance(document, Mapping) else None
+        return str(detail or "it gave no reason.").strip()

@@ -1,0 +1,143 @@
+"""Life-cycle operations of Tacker: each is sent once and followed to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.phrases import format_list
+from nexusform.domains.vnf.providers.tacker_client import TackerClient, TackerProblem
+from nexusform.domains.vnf.providers.vnf_instance import VnfInstance, parse_instance
+from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
+
+RETRY: Final = "retry"
+ROLLBACK: Final = "rollback"
+FAIL: Final = "fail"
+COMPLETED: Final = "COMPLETED"
+_ROLLED_BACK: Final = "ROLLED_BACK"
+_FAILED: Final = "FAILED"
+_FAILED_TEMP: Final = "FAILED_TEMP"
+_ENDED: Final = (COMPLETED, _ROLLED_BACK, _FAILED)
+_MAX_RETRIES: Final = 3
+_FIRST_PAUSE: Final = 0.2
+
+
+class OperationFailed(ProviderProblem):
+    """Operation without success. `is_rolled_back`: nothing of it is left."""
+
+    def __init__(self, message: str, *, is_rolled_back: bool) -> None:
+        super().__init__(message)
+        self.is_rolled_back = is_rolled_back
+
+
+class OperationRunner(Struct, frozen=True):
+    """Runner of the operations of one step. `on_failure` is the answer to FAILED_TEMP; `timeout` in seconds."""
+
+    client: TackerClient
+    request: ChangeRequest
+    on_failure: str
+    timeout: float
+
+    def read_instance(self, instance_id: str) -> VnfInstance | None:
+        """Read an instance. Raises TackerProblem, StepPending."""
+        document = self._read(f"/vnf_instances/{instance_id}")
+        return parse_instance(document) if isinstance(document, Mapping) else None
+
+    def find_latest(self, instance_id: str) -> Mapping[str, Any] | None:
+        """Return the latest operation of an instance, None if there is none."""
+        query = {"filter": f"(eq,vnfInstanceId,{instance_id})"}
+        rows = self.client.read("/vnf_lcm_op_occs", query)
+        operations = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+        return max(operations, key=lambda row: str(row.get("startTime") or ""), default=None)
+
+    def run(self, instance_id: str, action: str, body: Mapping[str, Any]) -> None:
+        """Start an operation and follow it. Raises OperationFailed, TackerProblem, StepPending."""
+        try:
+            answer = self.client.write("POST", f"/vnf_instances/{instance_id}/{action}", body)
+        except TackerProblem as problem:
+            if problem.is_unreachable:
+                raise StepPending(f"{problem} It may have started the operation. {_RESUME}") from None
+            raise
+        operation_id = answer.headers.get("location", "").rpartition("/")[2]
+        if not operation_id:
+            raise ProviderProblem(f"Tacker accepted {action} without the address of its operation.")
+        self.follow(operation_id)
+
+    def follow(self, operation_id: str) -> Mapping[str, Any]:
+        """Follow an operation to its end and return it. Raises OperationFailed, TackerProblem, StepPending."""
+        self._report(operation_id, "started")
+        clock = self.client.timing
+        ends_at = clock.read_clock() + self.timeout
+        pause, retries = _FIRST_PAUSE, 0
+        while True:
+            operation = self._read(f"/vnf_lcm_op_occs/{operation_id}")
+            if not isinstance(operation, Mapping):
+                raise ProviderProblem(f"Tacker no longer knows its operation {operation_id}.")
+            state = str(operation.get("operationState"))
+            if state == COMPLETED:
+                return operation
+            if state in _ENDED:
+                raise _build_failure(operation, state)
+            if state == _FAILED_TEMP:
+                retries += 1
+                self._handle_failure(operation_id, operation, retries)
+                pause = _FIRST_PAUSE
+            if clock.read_clock() > ends_at or self.request.should_stop():
+                raise StepPending(f"{operation.get('operation')} is {state} in Tacker. {_RESUME}")
+            clock.sleep(pause)
+            pause = clock.list_pauses(pause)
+            self._report(operation_id, f"{operation.get('operation')} {state}")
+
+    def _handle_failure(self, operation_id: str, operation: Mapping[str, Any], retries: int) -> None:
+        """Select retry, rollback or fail for FAILED_TEMP: fail without support of rollback."""
+        action = self.on_failure
+        if action == RETRY and retries > _MAX_RETRIES:
+            action = ROLLBACK
+        if action == ROLLBACK and (not _can_roll_back(operation) or retries > _MAX_RETRIES + 1):
+            action = FAIL
+        try:
+            self.client.write("POST", f"/vnf_lcm_op_occs/{operation_id}/{action}")
+        except TackerProblem as problem:
+            if problem.is_unreachable:
+                raise StepPending(f"{problem} {_RESUME}") from None
+            raise ProviderProblem(f"{_describe(operation)} {problem}") from None
+
+    def _read(self, path: str) -> Any:
+        try:
+            return self.client.read(path)
+        except TackerProblem as problem:
+            if problem.is_unreachable:
+                raise StepPending(f"{problem} {_RESUME}") from None
+            raise
+
+    def _report(self, operation_id: str, message: str) -> None:
+        self.request.report_progress(StepProgress(operation=operation_id, message=message))
+
+
+_RESUME: Final = "The next apply continues: nexusform apply -resume"
+
+
+def is_running(operation: Mapping[str, Any] | None) -> bool:
+    """Return whether an operation has not ended."""
+    return operation is not None and str(operation.get("operationState")) not in _ENDED
+
+
+def _can_roll_back(operation: Mapping[str, Any]) -> bool:
+    """Return whether Tacker can roll back an operation: instantiation and scale-out."""
+    parameters = operation.get("operationParams")
+    is_scale_in = isinstance(parameters, Mapping) and parameters.get("type") == "SCALE_IN"
+    return operation.get("operation") in ("INSTANTIATE", "SCALE") and not is_scale_in
+
+
+def _build_failure(operation: Mapping[str, Any], state: str) -> OperationFailed:
+    end = "It was rolled back." if state == _ROLLED_BACK else "It was not rolled back: check the stack in Heat."
+    return OperationFailed(f"{_describe(operation)} {end}", is_rolled_back=state == _ROLLED_BACK)
+
+
+def _describe(operation: Mapping[str, Any]) -> str:
+    error = operation.get("error")
+    error = error if isinstance(error, Mapping) else {}
+    reasons = [str(error[name]).strip() for name in ("title", "detail") if error.get(name)]
+    return f"{operation.get('operation')} failed in Tacker: {format_list(reasons) if reasons else 'no reason given'}."

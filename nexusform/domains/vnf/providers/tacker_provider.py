@@ -1,0 +1,374 @@
+"""Life cycle of VNFs: instantiate, scale, heal, terminate, import."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from nexusform.diagnostics.diagnostic import Problem, Severity
+from nexusform.domains.vnf.importers.vnf_model import Vnf
+from nexusform.domains.vnf.providers.tacker_client import TackerClient
+from nexusform.domains.vnf.providers.tacker_operations import COMPLETED, OperationFailed, OperationRunner, is_running
+from nexusform.domains.vnf.providers.vnf_instance import OWNER_KEY, VnfInstance, match_vnfcs, parse_instance
+from nexusform.domains.vnf.types.tacker_vnf import HEALED
+from nexusform.domains.vnf.types.vnf_documents import REQUEST, has_known_documents, read_documents
+from nexusform.domains.vnf.types.vnf_levels import compute_target_levels
+from nexusform.interfaces.plugins import (
+    ChangeRequest,
+    ChangeResult,
+    ObjectKey,
+    ProviderProblem,
+    ReadRequest,
+    ReadResult,
+    StepProgress,
+)
+from nexusform.json_data.plain_data import replace_unknown
+
+_VNF: Final = "tacker_vnf"
+# Arguments of the package: Tacker changes them by another package only.
+_FIXED: Final = ("vnfd", "base_hot", "nested", "flavour_id", "instantiation_level")
+# Key of a VNF's private note with the ids of its VNFCs, and mark of a step before its healing.
+_IDS_KEY: Final = "vnfc_ids"
+_BEFORE: Final = "before:"
+_USER_DATA: Final = "lcm-operation-user-data"
+_VIM_TYPES: Final = {"openstack": "ETSINFV.OPENSTACK_KEYSTONE.V_3"}
+
+
+class TackerOptions(Struct, frozen=True):
+    """Settings of the provider besides its endpoint; `timeout` of one operation in seconds."""
+
+    on_failure: str
+    timeout: float
+    is_graceful: bool
+
+
+class TackerProvider:
+    """Provider for one Tacker."""
+
+    observes_objects = True
+
+    def __init__(self, name: str, client: TackerClient, options: TackerOptions) -> None:
+        self.name = name
+        self.sends_changes = True
+        self._client = client
+        self._options = options
+
+    def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
+        """Read VNFs. Raises ProviderProblem."""
+        return [self._read_object(request) for request in requests]
+
+    def find(self, _resource_type: str, _object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+        """Return None: a VNF is imported into its block."""
+        return None
+
+    def needs_arguments(self, resource_type: str) -> bool:
+        """Return True for VNFs: their documents are in the block."""
+        return resource_type == _VNF
+
+    def find_configured(self, resource_type: str, arguments: Mapping[str, Any]) -> tuple[ObjectKey, Mapping[str, Any]]:
+        """Find the running VNF of a block for import, by its name and VNFD. Raises ProviderProblem."""
+        _require_vnf(resource_type)
+        vnf = read_documents(arguments).vnf
+        name = str(arguments.get("name") or "")
+        found = [instance for instance in self._list_instances() if instance.is_instantiated and instance.name == name]
+        found = [instance for instance in found if vnf.descriptor_id in ("", instance.descriptor_id)]
+        if len(found) != 1:
+            count = "no running VNF instance" if not found else f"{len(found)} running VNF instances"
+            raise ProviderProblem(
+                f'Tacker has {count} with the vnfInstanceName "{name}" and the vnfdId {vnf.descriptor_id or "(any)"}. '
+                "Set name in the block to the vnfInstanceName."
+            )
+        instance = found[0]
+        values = {**arguments, "id": f"{arguments['site_id']}/{name}", "vnf_instance_id": instance.id}
+        return ObjectKey(resource_type, str(values["id"]), 0), _observe(values, instance)
+
+    def list_warnings(self) -> list[Problem]:
+        """Return no warnings."""
+        return []
+
+    def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
+        """Return changes without support in Tacker."""
+        return [
+            (index, problem)
+            for index, request in enumerate(requests)
+            if request.planned is not None and has_known_documents(request.planned)
+            for problem in _list_change_problems(request.prior, request.planned)
+        ]
+
+    def create(self, request: ChangeRequest) -> ChangeResult:
+        """Instantiate a VNF and scale it to its levels. Raises ProviderProblem."""
+        planned = _require_planned(request)
+        runner = self._build_runner(request)
+        owner = _build_owner(request.key)
+        instance = self._find_owned(owner) or self._create_instance(planned, owner)
+        instance = self._finish_running(runner, instance, request)
+        if not instance.is_instantiated:
+            try:
+                runner.run(instance.id, "instantiate", _build_instantiation(planned))
+            except OperationFailed as problem:
+                if problem.is_rolled_back:
+                    self._client.write("DELETE", f"/vnf_instances/{instance.id}")
+                    raise
+                values = {**planned, "vnf_instance_id": instance.id, "vnfcs": {}, "vnfc_ids": {}}
+                raise ProviderProblem(str(problem), object_exists=True, attributes=values) from None
+            instance = _require_instance(runner, instance.id)
+        try:
+            self._change_levels(runner, instance, planned)
+        except OperationFailed as problem:
+            observed = _observe({**planned, "vnf_instance_id": instance.id}, _require_instance(runner, instance.id))
+            raise ProviderProblem(str(problem), object_exists=True, attributes=observed) from None
+        return _build_result({**planned, "vnf_instance_id": instance.id}, _require_instance(runner, instance.id))
+
+    def update(self, request: ChangeRequest) -> ChangeResult:
+        """Scale a VNF, then heal the VNFCs to re-create. Raises ProviderProblem."""
+        planned = _require_planned(request)
+        runner = self._build_runner(request)
+        instance_id = str(planned.get("vnf_instance_id") or "")
+        instance = self._finish_running(runner, _require_instance(runner, instance_id), request)
+        try:
+            self._change_levels(runner, instance, request.final_attributes or planned, only_in=request.is_release)
+            if request.is_release:
+                return ChangeResult(planned)
+            self._recreate_vnfcs(runner, instance, planned)
+        except OperationFailed as problem:
+            current = _require_instance(runner, instance_id)
+            observed = _observe(request.prior or planned, current, request.private_note)
+            raise ProviderProblem(str(problem), attributes=observed) from None
+        return _build_result(planned, _require_instance(runner, instance_id))
+
+    def delete(self, request: ChangeRequest) -> None:
+        """Terminate a VNF and delete its instance. Raises ProviderProblem."""
+        runner = self._build_runner(request)
+        instance_id = str((request.prior or {}).get("vnf_instance_id") or "")
+        instance = runner.read_instance(instance_id) if instance_id else None
+        if instance is None:
+            return
+        instance = self._finish_running(runner, instance, request)
+        if instance.is_instantiated:
+            kind = "GRACEFUL" if self._options.is_graceful else "FORCEFUL"
+            runner.run(instance_id, "terminate", {"terminationType": kind})
+        self._client.write("DELETE", f"/vnf_instances/{instance_id}")
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def _read_object(self, request: ReadRequest) -> ReadResult:
+        _require_vnf(request.key.type)
+        known = replace_unknown(request.known_attributes)
+        instance_id = str(known.get("vnf_instance_id") or "")
+        if instance_id and request.planned is None:
+            document = self._client.read(f"/vnf_instances/{instance_id}")
+            instance = parse_instance(document) if isinstance(document, Mapping) else None
+        else:
+            instance = self._find_owned(_build_owner(request.key))
+        if instance is None:
+            return ReadResult(None, is_observed=True)
+        runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)
+        if is_running(runner.find_latest(instance.id)):
+            return ReadResult({**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False)
+        if not instance.is_instantiated:
+            return ReadResult(None, is_observed=True)
+        observed = _observe({**known, "vnf_instance_id": instance.id}, instance)
+        is_settled = request.planned is None or _has_levels(instance, compute_target_levels(request.planned))
+        return ReadResult(observed, is_observed=True, is_settled=is_settled, note={_IDS_KEY: observed["vnfc_ids"]})
+
+    def _list_instances(self) -> list[VnfInstance]:
+        rows = self._client.read("/vnf_instances")
+        return [parse_instance(row) for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+
+    def _find_owned(self, owner: str) -> VnfInstance | None:
+        """Return the instance created for an object, None if there is none."""
+        found = next((instance for instance in self._list_instances() if instance.owner == owner), None)
+        if found is None:
+            return None
+        # Lists leave out the VNFCs.
+        document = self._client.read(f"/vnf_instances/{found.id}")
+        return parse_instance(document) if isinstance(document, Mapping) else None
+
+    # --- operations ----------------------------------------------------------------------------
+
+    def _build_runner(self, request: ChangeRequest) -> OperationRunner:
+        return OperationRunner(self._client, request, self._options.on_failure, self._options.timeout)
+
+    def _create_instance(self, planned: Mapping[str, Any], owner: str) -> VnfInstance:
+        body = {
+            "vnfdId": read_documents(planned).vnf.descriptor_id,
+            "vnfInstanceName": planned["name"],
+            "metadata": {OWNER_KEY: owner},
+        }
+        return parse_instance(self._client.create_instance(body))
+
+    def _finish_running(self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest) -> VnfInstance:
+        """Follow the operation in progress, and return the instance after it."""
+        latest = runner.find_latest(instance.id)
+        if latest is None or not is_running(latest):
+            return _require_instance(runner, instance.id)
+        if request.resumed_operation is None:
+            name = f"{latest.get('operation')} ({latest.get('operationState')})"
+            raise ProviderProblem(
+                f"Another operation of the VNF is in progress in Tacker: {name}, id {latest.get('id')}. Plan again "
+                "once it has ended."
+            )
+        runner.follow(str(latest["id"]))
+        return _require_instance(runner, instance.id)
+
+    def _change_levels(
+        self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any], *, only_in: bool = False
+    ) -> None:
+        """Change each aspect from its observed level to its target, in before out."""
+        targets = compute_target_levels(planned)
+        steps = {
+            aspect: target - instance.scale_levels.get(aspect, 0)
+            for aspect, target in targets.items()
+            if target != instance.scale_levels.get(aspect, 0)
+        }
+        for aspect, difference in sorted(steps.items(), key=lambda item: (item[1] > 0, item[0])):
+            if only_in and difference > 0:
+                continue
+            kind = "SCALE_OUT" if difference > 0 else "SCALE_IN"
+            body: dict[str, Any] = {"type": kind, "aspectId": aspect, "numberOfSteps": abs(difference)}
+            body |= _build_user_data(planned)
+            runner.run(instance.id, "scale", body)
+
+    def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
+        """Run the healing of VNFCs, unless an interrupted run did."""
+        existing = {vnfc.id for vnfc in instance.vnfcs}
+        recorded: Mapping[str, str] = runner.request.private_note.get(_IDS_KEY) or {}
+        healed_ids = [recorded[name] for name in _list_healed_names(planned) if recorded.get(name) in existing]
+        latest = runner.find_latest(instance.id)
+        if not healed_ids or _is_heal_of_step(runner.request.resumed_operation, latest):
+            return
+        # Journaled before the request: a later operation is then the one of this step.
+        marker = f"{_BEFORE}{(latest or {}).get('id', '')}"
+        runner.request.report_progress(StepProgress(operation=marker, message="healing"))
+        runner.run(instance.id, "heal", {"vnfcInstanceId": healed_ids, **_build_user_data(planned)})
+
+
+_NO_REQUEST: Final = ChangeRequest(ObjectKey(_VNF, "", 0), "", None, None)
+
+
+def _build_owner(key: ObjectKey) -> str:
+    return f"{key.id}#{key.creation}"
+
+
+def _require_vnf(resource_type: str) -> None:
+    if resource_type != _VNF:
+        raise ProviderProblem(f'Provider "tacker" has no objects of type {resource_type}. Set another provider.')
+
+
+def _require_planned(request: ChangeRequest) -> Mapping[str, Any]:
+    _require_vnf(request.key.type)
+    if request.planned is None:
+        raise ProviderProblem(f"{request.address} has no planned attributes.")
+    planned: Mapping[str, Any] = replace_unknown(request.planned)
+    return planned
+
+
+def _require_instance(runner: OperationRunner, instance_id: str) -> VnfInstance:
+    instance = runner.read_instance(instance_id)
+    if instance is None:
+        raise ProviderProblem(f"Tacker has no VNF instance {instance_id}.")
+    return instance
+
+
+def _has_levels(instance: VnfInstance, targets: Mapping[str, int]) -> bool:
+    return all(instance.scale_levels.get(aspect, 0) == level for aspect, level in targets.items())
+
+
+def _observe(
+    attributes: Mapping[str, Any], instance: VnfInstance, note: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return attributes with the observed VNFCs and scale levels."""
+    recorded_ids = (note or {}).get(_IDS_KEY)
+    observed = match_vnfcs({**attributes, **({"vnfc_ids": recorded_ids} if recorded_ids else {})}, instance.vnfcs)
+    targets = compute_target_levels(attributes)
+    different = {
+        aspect: instance.scale_levels[aspect]
+        for aspect, level in targets.items()
+        if instance.scale_levels.get(aspect, level) != level
+    }
+    if different:
+        observed["scale_levels"] = {**(attributes.get("scale_levels") or {}), **different}
+    return observed
+
+
+def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeResult:
+    """Return the attributes after a step; VNFCs with a host known to Tacker are observed."""
+    attributes = match_vnfcs(planned, instance.vnfcs)
+    hosts = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
+    observed = tuple(("vnfcs", name) for name, identifier in attributes["vnfc_ids"].items() if identifier in hosts)
+    return ChangeResult(attributes, observed, note={_IDS_KEY: attributes["vnfc_ids"]})
+
+
+def _list_healed_names(planned: Mapping[str, Any]) -> list[str]:
+    """Return the names of VNFCs to re-create: healed ones without an id in the plan."""
+    ids = planned.get("vnfc_ids") or {}
+    vnfcs: Mapping[str, Mapping[str, Any]] = planned.get("vnfcs") or {}
+    return [name for name, vnfc in vnfcs.items() if vnfc.get("came") == HEALED and name not in ids]
+
+
+def _is_heal_of_step(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:
+    """Return whether an interrupted run of this step healed already."""
+    if not resumed_operation or latest is None or latest.get("operation") != "HEAL":
+        return False
+    identifier = str(latest.get("id"))
+    is_later = resumed_operation.startswith(_BEFORE) and resumed_operation != f"{_BEFORE}{identifier}"
+    return latest.get("operationState") == COMPLETED and (is_later or resumed_operation == identifier)
+
+
+def _build_instantiation(planned: Mapping[str, Any]) -> dict[str, Any]:
+    """Build the request from the instantiate request of the block and its arguments."""
+    text = planned.get(REQUEST)
+    body: dict[str, Any] = json.loads(text) if isinstance(text, str) else {}
+    connections = body.get("vimConnectionInfo")
+    if isinstance(connections, list):  # as in version 1 of the interface
+        rows = {str(row.get("id") or number): row for number, row in enumerate(connections)}
+        body["vimConnectionInfo"] = {
+            key: {name: _VIM_TYPES.get(value, value) for name, value in row.items() if name != "id"}
+            for key, row in rows.items()
+        }
+    body["flavourId"] = planned.get("flavour_id")
+    if planned.get("instantiation_level"):
+        body["instantiationLevelId"] = planned["instantiation_level"]
+    if planned.get("parameters"):
+        body["additionalParams"] = planned["parameters"]
+    return body
+
+
+def _build_user_data(planned: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with the user data class, for every operation."""
+    parameters = planned.get("parameters") or {}
+    names = {name: value for name, value in parameters.items() if name.startswith(_USER_DATA)}
+    return {"additionalParams": names} if names else {}
+
+
+def _list_change_problems(prior: Mapping[str, Any] | None, planned: Mapping[str, Any]) -> Iterator[Problem]:
+    vnf = read_documents(planned).vnf
+    if prior is None or not prior.get("vnf_instance_id"):
+        yield from _list_creation_problems(vnf, planned)
+        return
+    changed = [name for name in _FIXED if planned.get(name) != prior.get(name)]
+    if changed:
+        detail = (
+            f"Tacker cannot change {', '.join(changed)} of a running VNF. Restore them, or replace the VNF with "
+            "-replace."
+        )
+        yield Problem((changed[0],), "unsupported-vnf-change", detail)
+
+
+def _list_creation_problems(vnf: Vnf, planned: Mapping[str, Any]) -> Iterator[Problem]:
+    if not vnf.descriptor_id:
+        yield Problem(("vnfd",), "unsupported-vnf-change", "Tacker needs a VNFD with a descriptor_id: set csar.")
+    if not planned.get("flavour_id"):
+        yield Problem(("flavour_id",), "unsupported-vnf-change", "Tacker needs the deployment flavour: set flavour_id.")
+    name = planned.get("instantiation_level") or vnf.default_level
+    level = next((level for level in vnf.levels if level.name == name), None)
+    missing = [vdu.name for vdu in vnf.vdus if level is None or vdu.name not in level.sizes]
+    if missing:
+        detail = (
+            f"Tacker takes the number of VMs from VduInstantiationLevels only, and creates none for "
+            f"{', '.join(missing)}. Add the policies InstantiationLevels and VduInstantiationLevels to the VNFD."
+        )
+        yield Problem(("vnfd",), "no-instantiation-level", detail, Severity.ERROR)

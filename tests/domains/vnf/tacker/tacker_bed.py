@@ -1,0 +1,185 @@
+"""A running Tacker with its neighbours: Keystone, Heat, and an NFVO that answers from saved plans."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from nexusform.cli.main import run_command_line
+from nexusform.cli.shared_flags import create_context
+from nexusform.domains.vnf.serving.grant_journal import GrantJournal
+from nexusform.domains.vnf.serving.grant_server import GrantServer
+from nexusform.domains.vnf.serving.grants import list_planned_grants
+from nexusform.domains.vnf.serving.vnf_packages import list_packages
+from nexusform.workflow.opening.system_io import RealFiles
+from nexusform.workflow.plan_files.saved_plans import read_plan
+from tests.domains.vnf.tacker.heat_stand_in import OpenStackStandIn
+from tests.domains.vnf.tacker.packages import PackageSpec, build_request, write_package
+
+TACKER = shutil.which(os.environ.get("NEXUSFORM_TACKER", ""))
+MISSING = (
+    "Tacker is not installed (pip install tacker==16.0.0 into an environment of its own, NEXUSFORM_TACKER=its python)"
+)
+
+
+def find_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class TackerBed:
+    """Tacker, its neighbours, and the project of one story."""
+
+    def __init__(self, directory: Path, *settings: str) -> None:
+        self.directory = directory
+        self.heat = OpenStackStandIn()
+        self.port, self.nfvo_port = find_port(), find_port()
+        self.settings = ("default_graceful_termination_timeout=0", *settings)
+        self.process: subprocess.Popen[str] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        assert TACKER is not None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        script = str(Path(__file__).with_name("tacker_service.py"))
+        nfvo = f"http://127.0.0.1:{self.nfvo_port}"
+        with (self.directory / "errors.txt").open("a") as errors:
+            self.process = subprocess.Popen(
+                [
+                    TACKER,
+                    "-W",
+                    "ignore",
+                    script,
+                    str(self.directory),
+                    str(self.port),
+                    nfvo,
+                    f"{self.heat.url}/v3",
+                    *self.settings,
+                ],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment,
+            )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().strip() == "ready", (self.directory / "errors.txt").read_text()[-2000:]
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def close(self) -> None:
+        self.kill()
+        self.heat.shutdown()
+        self.heat.server_close()
+
+    def get(self, path: str) -> Any:
+        request = urllib.request.Request(f"{self.url}/vnflcm/v2{path}", headers={"Version": "2.0.0"})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.load(answer)
+
+    def list_instances(self) -> list[Any]:
+        return [self.get(f"/vnf_instances/{row['id']}") for row in self.get("/vnf_instances")]
+
+
+CONFIGURATION = """
+provider "tacker" {{
+  endpoint = "{url}"
+  auth     = "none"
+  {provider}
+}}
+resource "nexus_site" "s" {{}}
+resource "nexus_rack" "r" {{
+  site_id       = nexus_site.s.id
+  machine_count = {machines}
+}}
+resource "tacker_vnf" "v" {{
+  provider            = tacker
+  name                = "{name}"
+  site_id             = nexus_site.s.id
+  csar                = "packages/{name}.csar"
+  flavour_id          = "simple"
+  instantiate_request = file("request.json")
+  scale_levels        = {levels}
+}}
+"""
+
+
+class Story:
+    """One VNF in the current directory."""
+
+    def __init__(self, bed: TackerBed, spec: PackageSpec, machines: int = 6, provider: str = "") -> None:
+        self.bed, self.spec, self.machines, self.provider = bed, spec, machines, provider
+        write_package(spec, Path("packages"))
+        Path("request.json").write_text(build_request(spec))
+        self.number = 0
+
+    def configure(self, **levels: int) -> None:
+        values = "{ " + ", ".join(f"{name} = {level}" for name, level in levels.items()) + " }"
+        text = CONFIGURATION.format(
+            url=self.bed.url, machines=self.machines, name=self.spec.name, levels=values, provider=self.provider
+        )
+        Path("main.nf.hcl").write_text(text)
+
+    def plan(self, *flags: str) -> str:
+        self.number += 1
+        path = f"p{self.number}.nfplan"
+        assert run_command_line(["plan", f"-out={path}", "-samples=5", *flags]) == 0
+        return path
+
+    @contextmanager
+    def serve(self, path: str) -> Iterator[GrantServer]:
+        """The NFVO with a saved plan."""
+        saved, _ = read_plan(path, create_context())
+        assert saved is not None
+        planned = list_planned_grants(saved.plan)
+        packages, problems = list_packages("packages", RealFiles())
+        assert problems == []
+        journal = GrantJournal(path, saved.digest)
+        address = ("127.0.0.1", self.bed.nfvo_port)
+        with GrantServer(address, planned, journal, packages, "secret") as server:
+            thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+            thread.start()
+            try:
+                yield server
+            finally:
+                server.shutdown()
+                thread.join()
+
+    def apply(self, path: str, *flags: str) -> int:
+        with self.serve(path):
+            return run_command_line(["apply", *flags, path])
+
+    def run(self, *flags: str, **levels: int) -> int:
+        self.configure(**levels)
+        return self.apply(self.plan(*flags))
+
+    def read_vnf(self, capfd: Any) -> dict[str, Any]:
+        """The VNF in the state."""
+        capfd.readouterr()
+        assert run_command_line(["show", "-json"]) == 0
+        state = json.loads(capfd.readouterr().out)
+        return next(row["values"] for row in _list_resources(state) if row["address"] == "tacker_vnf.v")
+
+
+def _list_resources(state: Any) -> list[Any]:
+    root = state["values"]["root_module"] if "values" in state else state
+    return list(root["resources"])
