@@ -83,7 +83,7 @@ class TackerProvider:
             )
         instance = found[0]
         values = {**arguments, "id": f"{arguments['site_id']}/{name}", "vnf_instance_id": instance.id}
-        return ObjectKey(resource_type, str(values["id"]), 0), _observe(values, instance)
+        return ObjectKey(resource_type, str(values["id"]), 0), _add_observations(values, instance)
 
     def list_warnings(self) -> list[Problem]:
         """Return no warnings."""
@@ -99,7 +99,7 @@ class TackerProvider:
         ]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        """Instantiate a VNF and scale it to its levels. Raises ProviderProblem."""
+        """Create a VNF and scale it to its levels. Raises ProviderProblem."""
         planned = _require_planned(request)
         runner = self._build_runner(request)
         owner = _build_owner(request.key)
@@ -118,7 +118,9 @@ class TackerProvider:
         try:
             self._change_levels(runner, instance, planned)
         except OperationFailed as problem:
-            observed = _observe({**planned, "vnf_instance_id": instance.id}, _require_instance(runner, instance.id))
+            observed = _add_observations(
+                {**planned, "vnf_instance_id": instance.id}, _require_instance(runner, instance.id)
+            )
             raise ProviderProblem(str(problem), object_exists=True, attributes=observed) from None
         return _build_result({**planned, "vnf_instance_id": instance.id}, _require_instance(runner, instance.id))
 
@@ -135,12 +137,12 @@ class TackerProvider:
             self._recreate_vnfcs(runner, instance, planned)
         except OperationFailed as problem:
             current = _require_instance(runner, instance_id)
-            observed = _observe(request.prior or planned, current, request.private_note)
+            observed = _add_observations(request.prior or planned, current, request.private_note)
             raise ProviderProblem(str(problem), attributes=observed) from None
         return _build_result(planned, _require_instance(runner, instance_id))
 
     def delete(self, request: ChangeRequest) -> None:
-        """Terminate a VNF and delete its instance. Raises ProviderProblem."""
+        """Delete a VNF: terminate it, and delete its instance. Raises ProviderProblem."""
         runner = self._build_runner(request)
         instance_id = str((request.prior or {}).get("vnf_instance_id") or "")
         instance = runner.read_instance(instance_id) if instance_id else None
@@ -170,7 +172,7 @@ class TackerProvider:
             return ReadResult({**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False)
         if not instance.is_instantiated:
             return ReadResult(None, is_observed=True)
-        observed = _observe({**known, "vnf_instance_id": instance.id}, instance)
+        observed = _add_observations({**known, "vnf_instance_id": instance.id}, instance)
         is_settled = request.planned is None or _has_levels(instance, compute_target_levels(request.planned))
         return ReadResult(observed, is_observed=True, is_settled=is_settled, note={_IDS_KEY: observed["vnfc_ids"]})
 
@@ -277,7 +279,7 @@ def _has_levels(instance: VnfInstance, targets: Mapping[str, int]) -> bool:
     return all(instance.scale_levels.get(aspect, 0) == level for aspect, level in targets.items())
 
 
-def _observe(
+def _add_observations(
     attributes: Mapping[str, Any], instance: VnfInstance, note: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return attributes with the observed VNFCs and scale levels."""
