@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.cli.arguments import (
     declare_choice,
@@ -25,7 +26,7 @@ from nexusform.placement_kinds.kinds import format_location_text
 from nexusform.plans.impact.pool_reason import PoolReason
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.answers.domain_answer import DomainAnswer
-from nexusform.rendering.report.report_tree import Report
+from nexusform.rendering.report.report_tree import Report, Section
 from nexusform.workflow.placement_explanation import VmExplanation
 from nexusform.workflow.placement_explanation import explain_object as find_explanations
 
@@ -139,53 +140,28 @@ def _render_object(reason: VmExplanation, arguments: ExplainArguments, screen: S
     """Render the explanation of a VM in the requested format."""
     if arguments.format == "json":
         return _render_json(reason)
-    from nexusform.rendering.answers.explanation_text import describe_alternatives
+    from nexusform.rendering.answers.explanation_text import (
+        build_explanation_report,
+        describe_alternatives,
+        format_vm_certainty,
+    )
 
     explanation = reason.explained_vm.explanation
+    facts = [*_describe_current_placement(reason), *_describe_trigger(reason)]
+    if certainty := format_vm_certainty(reason.certainty, reason.samples):
+        facts.append(certainty)
     alternatives = describe_alternatives(reason.alternatives, explanation.demand, reason.pool_size)
-    if arguments.format == "markdown":
-        from nexusform.rendering.answers.explanation_text import build_explanation_report, format_vm_certainty
-        from nexusform.rendering.pull_request.report_markdown import render_report_markdown
-
-        certainty = format_vm_certainty(reason.certainty, reason.samples)
-        facts = [*_describe_current_placement(reason), *([certainty] if certainty else []), *_describe_trigger(reason)]
-        remedies = [f"Tested: {remedy['text']}" for remedy in reason.remedies]
-        lines = [*alternatives, *remedies]
-        return render_report_markdown(build_explanation_report(reason.object, explanation, facts, lines))
-    return _render_text(reason, alternatives, arguments, screen)
-
-
-def _render_text(
-    reason: VmExplanation, alternatives: Sequence[str], arguments: ExplainArguments, screen: Screen
-) -> str:
-    """Render the explanation of a VM for a terminal."""
-    from nexusform.rendering.answers.explanation_text import render_explanation
-    from nexusform.rendering.notation.colours import escape_control_characters, wrap_hanging, wrap_lines
-
-    explanation = render_explanation(
-        reason.object,
-        reason.explained_vm.explanation,
-        reason.certainty,
-        reason.samples,
-        show_all=arguments.every,
-        colour=screen.colour,
+    remedies = [f"{number}. {remedy['text']}" for number, remedy in enumerate(reason.remedies, 1)]
+    sections = [Section("To place it elsewhere", tuple(alternatives))] if alternatives else []
+    sections += [Section("Suggested fixes (tested)", tuple(remedies))] if remedies else []
+    is_long = arguments.every or arguments.format == "markdown"
+    report = build_explanation_report(
+        reason.object, explanation, facts, sections, is_long=is_long, is_folded=not arguments.every
     )
-    first_lines = [escape_control_characters(line) for line in _describe_current_placement(reason)]
-    last_lines = _describe_trigger(reason)
-    if alternatives:
-        last_lines.append("To place it elsewhere:")
-    for line in alternatives:
-        first_part, *further_parts = wrap_lines(escape_control_characters(line), screen.width - 4)
-        last_lines.append(f"  - {first_part}")
-        last_lines += [f"    {part}" for part in further_parts]
-    if reason.remedies:
-        last_lines.append("Suggested fixes (tested):")
-    for number, remedy in enumerate(reason.remedies, 1):
-        first_part, *further_parts = wrap_lines(escape_control_characters(remedy["text"]), screen.width - 4)
-        last_lines.append(f" {number}. {first_part}")
-        last_lines += [f"    {part}" for part in further_parts]
-    text = "".join(f"{line}\n" for line in first_lines) + explanation + "".join(f"{line}\n" for line in last_lines)
-    return wrap_hanging(text, screen.width)
+    if reason.current_placement is not None:
+        verdict = f"If placed again now, with everything else unchanged: {report.verdict}"
+        report = replace(report, verdict=verdict)
+    return _render_report(report, arguments, screen)
 
 
 def _describe_trigger(reason: VmExplanation) -> list[str]:
@@ -216,10 +192,7 @@ def _describe_current_placement(reason: VmExplanation) -> list[str]:
     if reason.last_trigger is not None:
         trigger, serial = reason.last_trigger
         details += f"trigger {trigger}{_describe_machine(trigger, reason.previous_machine, 'was')} at serial {serial}; "
-    return [
-        f"{reason.object} runs on {location} ({details}state serial {reason.serial}).",
-        "If placed again now, with everything else unchanged:",
-    ]
+    return [f"{reason.object} runs on {location} ({details}state serial {reason.serial})."]
 
 
 def _render_json(reason: VmExplanation) -> str:

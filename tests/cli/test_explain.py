@@ -57,7 +57,7 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Any:
 
 def test_what_is_new_is_explained_from_the_plan(ask: Any) -> None:
     text = ask(A, "a-p-1")
-    assert text.startswith("a-p-1 (NC_P46_224_v1: 48 host vCPUs, 224 GiB, 1 cell) -> r0 / ")
+    assert text.startswith("a-p-1 (NC_P46_224_v1: 48 host vCPUs, 224 GiB, 1 cell)\nr0 / ")
     for step in ("1 fits", "2 zones", "3 rack", "4 machine", "5 cells"):
         assert f"  {step}" in text
     assert "Same rack in 100 of 100 samples" in text
@@ -79,11 +79,11 @@ def test_over_a_plan_that_is_refused_the_answer_says_so(capsys: pytest.CaptureFi
 def test_what_stands_is_explained_by_the_rules_of_today(ask: Any) -> None:
     assert run_command_line(["apply", "-auto-approve"]) == 0
     text = ask(A, "a-p-1")
-    assert text.startswith("a-p-1 runs on r0 / ")
+    assert "  - a-p-1 runs on r0 / " in text
     assert "(predicted, trigger new at serial 1; state serial 1)." in " ".join(text.split())
     assert "If placed again now" in text
     assert "Trigger" not in text
-    assert "To place it elsewhere:" in text
+    assert "To place it elsewhere" in text
 
 
 def test_a_saved_plan_is_explained_by_replaying_it(ask: Any) -> None:
@@ -104,7 +104,13 @@ def test_as_data_every_machine_is_named(ask: Any) -> None:
 def test_as_markdown(ask: Any) -> None:
     text = ask(A, "a-p-1", "-format=markdown")
     assert text.startswith("### a-p-1 (NC\\_P46\\_224\\_v1")
-    for title in ("#### Step 3: rack", "#### Step 5: cells", "#### To place it elsewhere", "2 machines rejected"):
+    for title in (
+        "**3 rack**: ",
+        "**5 cells**: ",
+        "#### Racks, best first",
+        "#### To place it elsewhere",
+        "2 machines rejected",
+    ):
         assert title in text
 
 
@@ -115,11 +121,11 @@ def test_what_fits_nowhere_says_what_would_have_to_change(ask: Any, capsys: pyte
     assert "2 machines would have capacity with 1 VM fewer" in " ".join(text.split())
     # The plan, explain and advise offer the same.
     offered = "1. count = 4 fits with this SKU"
-    assert "Suggested fixes (tested):" in text
+    assert "Suggested fixes (tested)" in text
     assert offered in text
     (first, *_) = json.loads(ask(A, "a-p-4", "-format=json"))["suggested_fixes"]
     assert first["counts"][0]["count"] == 4
-    assert f"Tested: {offered[3:]}" in ask(A, "a-p-4", "-format=markdown").replace("\\", "")
+    assert offered[3:] in ask(A, "a-p-4", "-format=markdown").replace("\\", "")
     for command in ("plan", "advise"):
         assert run_command_line([command]) == 1
         assert offered in capsys.readouterr().err
@@ -281,4 +287,4 @@ def test_every_vm_that_finds_no_place_is_explained(ask: Any) -> None:
     for number in (4, 5, 8):
         text = ask(A, f"a-p-{number}")
         assert text.startswith(f"a-p-{number} (NC_P46_224_v1")
-        assert "Suggested fixes (tested):" in text
+        assert "Suggested fixes (tested)" in text

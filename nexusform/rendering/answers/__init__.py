@@ -7,7 +7,7 @@ PUBLIC = {
     "domain_answer": "DomainAnswer",
     "explanation_text": (
         "format_vm_certainty build_alternatives_document describe_alternatives build_explanation_document "
-        "build_explanation_report REMOVAL_FORM build_removal_report render_explanation"
+        "build_explanation_report REMOVAL_FORM build_removal_report"
     ),
     "graph_text": "render_dot render_mermaid",
     "plan_set_report": "build_plan_set_report",

@@ -5,8 +5,9 @@ locations.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -16,7 +17,6 @@ from nexusform.placement_kinds.kinds import build_location_document, format_loca
 from nexusform.placement_kinds.vm_kind import format_cells
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.json.json_placements import REJECTION_FORM
-from nexusform.rendering.notation.colours import Painter, escape_control_characters
 from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.decision import Certainty, Rejection
@@ -25,36 +25,10 @@ from nexusform.scheduling.racks.rule import KeyPart
 from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
 from nexusform.snapshots.machine_alternatives import MachineAlternative, Requirement
 
-_INDENT = " " * 15
-_UNKNOWN_CELLS_TEXT = "unknown: the site does not report the cells of its VMs"
-# Limits of rejection lines and tied names without -every.
+# Limits of the rejection lines and tied names of a step.
 _MAX_LINES = 8
 _MAX_TIED_NAMES = 6
-
-
-def render_explanation(
-    name: str,
-    explanation: Explanation,
-    certainty: Certainty | None = None,
-    samples: int = 0,
-    *,
-    show_all: bool = False,
-    colour: bool = False,
-) -> str:
-    """Render the five steps for one VM with a final newline. `name` is the display name of the VM. `show_all`
-    lists each rejected machine of the site instead of those of the chosen rack and a count.
-    """
-    paint = Painter(colour)
-    lines = [_render_title(name, explanation, paint), *_render_filters(explanation)]
-    if explanation.placement is not None:
-        lines += _render_rack(explanation)
-        lines += _render_machine(explanation, show_all=show_all)
-        lines.append(_render_cells(explanation, explanation.placement))
-    if show_all or explanation.placement is None:
-        lines += _render_rejections(explanation, show_all=show_all)
-    if certainty is not None and samples:
-        lines.append(format_vm_certainty(certainty, samples))
-    return "\n".join(lines) + "\n"
+_Note: TypeAlias = tuple[str, str]
 
 
 def format_sku(sku: VmSku) -> str:
@@ -63,40 +37,33 @@ def format_sku(sku: VmSku) -> str:
     return f"{sku.name}: {sku.host_vcpus} host vCPUs, {sku.memory_gib} GiB, {cells}"
 
 
-def _render_title(name: str, explanation: Explanation, paint: Painter) -> str:
-    sku, target = format_sku(explanation.demand.sku), _describe_target(explanation)
-    return (
-        f"{paint(escape_control_characters(name), 'bold')} ({escape_control_characters(sku)}) -> "
-        f"{escape_control_characters(target)}"
-    )
-
-
 def _describe_target(explanation: Explanation) -> str:
     return format_location_text(explanation.placement) if explanation.placement else "fits nowhere"
 
 
-def _render_step(number: str, name: str, text: str) -> str:
-    return f"  {number} {name:<9}: {escape_control_characters(text)}"
+# --- the five steps ----------------------------------------------------------------------------
 
 
-# --- steps 1 and 2 -----------------------------------------------------------------------------
-
-
-def _render_filters(explanation: Explanation) -> list[str]:
-    """Render a line per filter step in order; the first has the number of machines."""
+def _describe_steps(explanation: Explanation) -> Iterator[_Note]:
+    """Yield a name and a sentence per step, with second best candidates and rejected machines of the rack."""
     clauses: dict[str, list[str]] = {}
     for step in explanation.filters:
         if step.text:
             clauses.setdefault(step.line, []).append(step.text)
-    lines: list[str] = []
-    total = f"{explanation.total_machines:,} machines"
+    opening = f"{explanation.total_machines:,} machines, "
     for line, texts in clauses.items():
-        opening = [] if lines else [total]
-        lines.append(_render_step(line[0], line[2:], ", ".join([*opening, *texts])))
-    return lines
-
-
-# --- steps 3 to 5 ------------------------------------------------------------------------------
+        yield line, f"{opening}{', '.join(texts)}"
+        opening = ""
+    if explanation.placement is None:
+        return
+    yield from _describe_choice("3 rack", explanation.racks, explanation.tied_racks)
+    yield from _describe_choice("4 machine", explanation.machines, explanation.tied_machines)
+    in_rack = [item for item in explanation.rejections if item.candidate in explanation.rack_machines]
+    for (rule, reason), names in islice(_group_machines(in_rack).items(), _MAX_LINES):
+        yield "rejected", f"{_format_machine_names(names)}: {rule}: {reason}"
+    if other_count := len(explanation.rejections) - len(in_rack):
+        yield "elsewhere", f"{format_count(other_count, 'machine')} rejected"
+    yield _describe_cells(explanation, explanation.placement)
 
 
 def _format_figures(keys: Iterable[KeyPart]) -> str:
@@ -104,88 +71,33 @@ def _format_figures(keys: Iterable[KeyPart]) -> str:
     return ", ".join(key.text for key in keys if key.text)
 
 
-def _render_rack(explanation: Explanation) -> list[str]:
-    """Render step 3: the rack and the second best."""
-    tied = explanation.tied_racks
-    lines = [_render_step("3", "rack", _describe_choice(explanation.racks[0], tied))]
-    if len(tied) <= 1 and len(explanation.racks) > 1:
-        lines.append(_render_next_best(explanation.racks[1]))
-    return lines
-
-
-def _describe_choice(best: RankedCandidate, tied: Sequence[RankedCandidate]) -> str:
-    """Describe the chosen candidate with its keys and equal ones."""
+def _describe_choice(step: str, ranked: Sequence[RankedCandidate], tied: Sequence[RankedCandidate]) -> Iterator[_Note]:
+    """Yield the chosen candidate with its keys and equal ones, then the second best."""
+    best, *others = ranked
     figures = _format_figures(best.keys)
-    if len(tied) <= 1:
-        return f"{best.name} ({figures})"
-    names = format_list((ranked.name for ranked in tied), _MAX_TIED_NAMES)
-    return f"{names} tie ({figures}): tie-break chose {best.name}"
+    if len(tied) > 1:
+        names = format_list((candidate.name for candidate in tied), _MAX_TIED_NAMES)
+        yield step, f"{names} tie ({figures}): tie-break chose {best.name}"
+        return
+    yield step, f"{best.name} ({figures})"
+    if others:
+        yield "next best", f"{others[0].name} ({_format_figures(others[0].keys)})"
 
 
-def _render_next_best(second: RankedCandidate) -> str:
-    return f"{_INDENT}next best: {escape_control_characters(f'{second.name} ({_format_figures(second.keys)})')}"
-
-
-def _render_machine(explanation: Explanation, *, show_all: bool) -> list[str]:
-    """Render step 4: the machine, the second best and the rejections."""
-    tied = explanation.tied_machines
-    lines = [_render_step("4", "machine", _describe_choice(explanation.machines[0], tied))]
-    if len(tied) <= 1 and explanation.next_best is not None:
-        lines.append(_render_next_best(explanation.next_best))
-    if not show_all:
-        lines += _render_rack_rejections(explanation)
-    return lines
-
-
-def _render_rack_rejections(explanation: Explanation) -> list[str]:
-    """Render the rejected machines of the chosen rack and the number of others."""
-    rack_machines = explanation.rack_machines
-    rack_rejections = [rejection for rejection in explanation.rejections if rejection.candidate in rack_machines]
-    lines = [f"{_INDENT}rejected : {text}" for text in _format_rejections(rack_rejections)[:_MAX_LINES]]
-    other_count = len(explanation.rejections) - len(rack_rejections)
-    if other_count:
-        lines.append(f"{_INDENT}elsewhere: {other_count} machines rejected")
-    return lines
-
-
-def _render_cells(explanation: Explanation, placement: Placement) -> str:
-    """Render step 5: the cells and their reason."""
+def _describe_cells(explanation: Explanation, placement: Placement) -> _Note:
+    """Describe the cells and their reason."""
     count = len(placement.cells)
     if not count:
-        return _render_step("5", "cells", _UNKNOWN_CELLS_TEXT)
+        return "5 cells", "unknown: the site does not report the cells of its VMs"
     cells = format_cells(placement)
     if len(explanation.fitting_cells) == count:
-        reason = select_form(count, "is the only one that fits", "are the only ones that fit")
-        return _render_step("5", "cells", f"{cells} {reason}")
+        return "5 cells", f"{cells} {select_form(count, 'is the only one that fits', 'are the only ones that fit')}"
     fitting = ", ".join(str(cell) for cell in sorted(explanation.fitting_cells))
     verb = select_form(count, "has", "have")
-    return _render_step("5", "cells", f"{cells} {verb} the least free memory of those that fit ({fitting})")
+    return "5 cells", f"{cells} {verb} the least free memory of those that fit ({fitting})"
 
 
 # --- rejections and certainty --------------------------------------------------------------------
-
-
-def _render_rejections(explanation: Explanation, *, show_all: bool) -> list[str]:
-    """Render every reason with the rejected machines."""
-    groups = _format_rejections(explanation.rejections)
-    visible_groups = groups if show_all else groups[:_MAX_LINES]
-    if not visible_groups:
-        return []
-    lines = [f"  rejected: {visible_groups[0]}", *(f"            {text}" for text in visible_groups[1:])]
-    if len(groups) > len(visible_groups):
-        lines.append(f"            and {len(groups) - len(visible_groups):,} more reasons")
-    return lines
-
-
-def _format_rejections(rejections: Iterable[Rejection]) -> list[str]:
-    """Format machines with the same reason together: `rack7-bm01, bm02, bm03: fits: no cell of 224 GiB
-    left`.
-    """
-    by_reason = _group_machines(rejections)
-    return [
-        escape_control_characters(f"{_format_machine_names(names)}: {rule}: {reason}")
-        for (rule, reason), names in by_reason.items()
-    ]
 
 
 def _group_machines(rejections: Iterable[Rejection]) -> dict[tuple[str, str], list[str]]:
@@ -245,32 +157,32 @@ def build_explanation_document(
     }
 
 
-# --- as an outline, for Markdown ---------------------------------------------------------------
+# --- report ------------------------------------------------------------------------------------
 
 _MAX_RANKED = 8
 
 
 def build_explanation_report(
-    name: str, explanation: Explanation, facts: Sequence[str], alternatives: Sequence[str]
+    name: str,
+    explanation: Explanation,
+    facts: Sequence[str],
+    sections: Sequence[Section],
+    *,
+    is_long: bool = False,
+    is_folded: bool = True,
 ) -> Report:
-    """Build the five steps as tables; `facts` come first, `alternatives` are about other locations."""
+    """Build the five steps. `facts` come first, `sections` about other locations after the steps. A long report
+    lists the ranked candidates and the rejected machines, all of them if not folded.
+    """
+    steps = [Section("Rules, in order", notes=tuple(_describe_steps(explanation))), *sections]
     placement = explanation.placement
-    sections = [_build_filter_section(explanation)]
-    if placement is not None:
-        sections.append(_build_ranking("Step 3: rack", explanation.racks))
-        sections.append(_build_ranking(f"Step 4: machine of {placement.rack}", explanation.machines))
-        fitting = ", ".join(str(cell) for cell in sorted(explanation.fitting_cells))
-        chosen_cells = " and ".join(str(cell) for cell in placement.cells)
-        line = f"Cells that fit: {fitting}. Chosen by least free memory, then lowest number: {chosen_cells}."
-        if not placement.cells:
-            line = f"The cells are {_UNKNOWN_CELLS_TEXT}."
-        sections.append(Section("Step 5: cells", (line,)))
-    if alternatives:
-        sections.append(Section("To place it elsewhere", tuple(alternatives)))
-    if explanation.rejections:
-        sections.append(_build_rejection_section(explanation))
+    if is_long and placement is not None:
+        steps.append(_build_ranking("Racks, best first", explanation.racks))
+        steps.append(_build_ranking(f"Machines of {placement.rack}, best first", explanation.machines))
+    if explanation.rejections and (is_long or placement is None):
+        steps.append(_build_rejection_section(explanation, is_folded=is_folded))
     title = f"{name} ({format_sku(explanation.demand.sku)})"
-    return Report(title, _describe_target(explanation), placement is None, tuple(facts), tuple(sections))
+    return Report(title, _describe_target(explanation), placement is None, tuple(facts), tuple(steps))
 
 
 def build_removal_report(row: PlacementChange) -> Report:
@@ -286,13 +198,6 @@ def build_removal_report(row: PlacementChange) -> Report:
 REMOVAL_FORM: Final = RecordForm(
     PlacementChange, "address object action trigger reason current=source provenance?", current=build_location_document
 )
-
-
-def _build_filter_section(explanation: Explanation) -> Section:
-    rows = [Row(("all machines", f"{explanation.total_machines:,}"))]
-    rows += [Row((step.rule, f"{step.interval}")) for step in explanation.filters]
-    table = Table(("filter", "machines left"), tuple(rows), frozenset({1}))
-    return Section("Steps 1 and 2: what fits", table=table)
 
 
 def _build_ranking(title: str, ranked: Sequence[RankedCandidate]) -> Section:
@@ -312,11 +217,11 @@ def _build_ranking(title: str, ranked: Sequence[RankedCandidate]) -> Section:
     return Section(title, tuple(lines), table=table)
 
 
-def _build_rejection_section(explanation: Explanation) -> Section:
+def _build_rejection_section(explanation: Explanation, *, is_folded: bool) -> Section:
     by_reason = _group_machines(explanation.rejections)
     rows = tuple(Row((rule, reason, ", ".join(names))) for (rule, reason), names in by_reason.items())
     table = Table(("rule", "reason", "machines"), rows)
-    return Section(f"{format_count(len(explanation.rejections), 'machine')} rejected", table=table, is_folded=True)
+    return Section(f"{format_count(len(explanation.rejections), 'machine')} rejected", table=table, is_folded=is_folded)
 
 
 _MAX_NAMES = 4

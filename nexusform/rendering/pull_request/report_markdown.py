@@ -72,6 +72,8 @@ def _render_section(section: Section) -> Iterable[str]:
         # A list separates lines; a single line is a paragraph.
         lines = [render_text(line).strip() for line in section.lines]
         yield lines[0] if len(lines) == 1 else "\n".join(f"- {line}" for line in lines)
+    if section.notes:
+        yield "\n".join(_render_notes(section))
     if section.commands:
         yield "\n".join(("```sh", *(escape_control_characters(command) for command in section.commands), "```"))
     for table in section.all_tables:
@@ -150,10 +152,7 @@ def _build_code_part(section: Section, code: Code, importance: int) -> ReportPar
 
 def _render_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
     """Yield the lines of a section; without `has_all` only the first rows of tables and lists."""
-    blocks: list[list[str]] = []
-    blocks.append(
-        [f"- **{escape_plain_text(heading)}**: {escape_plain_text(sentence)}" for heading, sentence in section.notes]
-    )
+    blocks = [_render_notes(section)]
     tables = [table.compact or table for table in section.all_tables]
     for table, full_table in zip(tables, section.all_tables, strict=True):
         if len(tables) > 1:
@@ -168,6 +167,10 @@ def _render_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Ite
     blocks.append([render_text(line, origin) for line in section.lines])
     for number, block in enumerate(filter(None, blocks)):
         yield from ["", *block] if number else block
+
+
+def _render_notes(section: Section) -> list[str]:
+    return [f"- **{escape_plain_text(heading)}**: {escape_plain_text(sentence)}" for heading, sentence in section.notes]
 
 
 def _limit_rows(lines: list[str], columns: int, *, has_all: bool) -> list[str]:

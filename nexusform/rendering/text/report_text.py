@@ -61,6 +61,7 @@ def _render_section(section: Section, paint: Painter, width: int) -> Iterable[st
     inner_width = width - len(_INDENT)
     for line in section.lines:
         yield from (f"{_INDENT}{text}" for text in _wrap_text(get_plain_text(line), inner_width))
+    yield from (f"{_INDENT}{line}" for line in render_notes(section, inner_width, paint))
     yield from (f"{_INDENT}{escape_control_characters(command)}" for command in section.commands)
     if section.table is None:
         return

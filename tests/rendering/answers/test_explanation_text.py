@@ -3,7 +3,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from nexusform.rendering.answers.explanation_text import build_explanation_document, render_explanation
+from nexusform.rendering.answers.explanation_text import (
+    build_explanation_document,
+    build_explanation_report,
+    format_vm_certainty,
+)
+from nexusform.rendering.pull_request.report_markdown import render_report_markdown
+from nexusform.rendering.text.report_text import render_report_text
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, PlacementConstraints, VmName, VmSku
@@ -39,15 +45,16 @@ def scheduler() -> RackScheduler:
     return found
 
 
-def explained(sku: VmSku, zones: frozenset[str] | None, **more: object) -> str:
+def explained(sku: VmSku, zones: frozenset[str] | None, *, is_long: bool = False) -> str:
     explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), sku, PlacementConstraints(zones)))
-    return render_explanation("d-p1-7", explanation, **more)  # type: ignore[arg-type]
+    report = build_explanation_report("d-p1-7", explanation, (), (), is_long=is_long)
+    return f"{render_report_text(report)}\n{render_report_markdown(report)}" if is_long else render_report_text(report)
 
 
 def test_explanations_read_as_reviewed(golden: Callable[[str, str], None]) -> None:
     parts = [
-        explained(LARGE, frozenset({"1", "2"}), certainty=Certainty(0.52, 0.17), samples=100),
-        explained(LARGE, None, show_all=True),
+        explained(LARGE, frozenset({"1", "2"})),
+        explained(LARGE, None, is_long=True),
         explained(WIDE, None),
         explained(LARGE, frozenset({"9"})),
     ]
@@ -55,7 +62,10 @@ def test_explanations_read_as_reviewed(golden: Callable[[str, str], None]) -> No
 
 
 def test_certainty_needs_tie_breaks() -> None:
-    assert "samples" not in explained(LARGE, None, certainty=Certainty(1, 1), samples=0)
+    assert format_vm_certainty(Certainty(1, 1), 0) == ""
+    assert format_vm_certainty(Certainty(0.52, 0.17), 100).startswith(
+        "Same rack in 52 of 100 samples, same machine in 17"
+    )
 
 
 def test_refused_machines_of_the_rack_are_told_whatever_they_are_called() -> None:
@@ -65,9 +75,9 @@ def test_refused_machines_of_the_rack_are_told_whatever_they_are_called() -> Non
         Machine("east-1", "west", "2", 1, "bom-1.7.3", 2, 48, 224, 3500, "cordoned"),
     ]
     explanation = RackScheduler(machines).explain(Demand(VmName("d", "d", "p1", 7), LARGE))
-    text = render_explanation("x", explanation)
-    assert "rejected : green: schedulable: cordoned" in text
-    assert "elsewhere: 1 machines rejected" in text
+    text = render_report_text(build_explanation_report("x", explanation, (), ()))
+    assert "rejected:  green: schedulable: cordoned" in text
+    assert "elsewhere: 1 machine rejected" in text
 
 
 def test_document_is_plain_json() -> None:
