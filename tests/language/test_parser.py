@@ -235,7 +235,10 @@ def test_a_file_of_nonsense_is_given_up_after_a_while() -> None:
 def test_a_file_beyond_the_size_limit_is_refused() -> None:
     body, diagnostics = parse_file(SourceFile("big.hcl", "#" * (MAX_SOURCE_LENGTH + 1)))
     assert body.attributes == ()
-    assert [each.summary for each in diagnostics] == ["File too large"]
+    assert [(each.summary, each.subject.start.line, each.subject.start.column) for each in diagnostics] == [
+        ("File too large", 1, 1)
+    ]
+    assert diagnostics[0].subject.end == diagnostics[0].subject.start
     assert "Split it" in diagnostics[0].detail
 
 
