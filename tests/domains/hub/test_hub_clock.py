@@ -17,6 +17,21 @@ from tests.domains.hub.test_fleet_provider import write, written
 pytestmark = pytest.mark.our_hub_alone
 
 
+def test_without_a_date_the_newest_heartbeat_is_the_clock(
+    hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = datetime.now(UTC) - timedelta(minutes=6)
+    for each in hub.all("MemberCluster"):
+        late = there - timedelta(minutes=6 * (each["metadata"]["name"] == "par1"))
+        agent: Body = {**each["status"]["agentStatus"][0], "lastReceivedHeartbeat": f"{late:%Y-%m-%dT%H:%M:%SZ}"}
+        hub.put({**each, "status": {**each["status"], "agentStatus": [agent]}})
+    monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", lambda *_: "")
+    write()
+    code, said = told("plan", "-details")
+    assert (code, "clock-skew" in said) == (0, False), said
+    assert "+ 2 clusters -> fra1, lon1" in said or "+ 2 clusters -> ams1, lon1" in said, said
+
+
 @pytest.mark.parametrize(("minutes", "words"), [(6, "s ahead of that of"), (-6, "s behind that of")])
 def test_heartbeats_are_compared_with_the_clock_of_the_hub(
     hub: Front, told: Told, minutes: int, words: str, monkeypatch: pytest.MonkeyPatch

@@ -98,6 +98,19 @@ def test_a_cluster_moved_between_plans_is_an_observed_row(hub: HubServer, contro
     assert (row["object"], row["action"], row["provenance"]) == ("ams1", "keep", "observed")
 
 
+@pytest.mark.our_hub_alone
+def test_a_cluster_that_left_between_plans_is_an_observed_row(hub: HubServer, told: Told) -> None:
+    write(number=4)
+    assert told("apply", "-auto-approve")[0] == 0
+    hub.remove(hub.get("MemberCluster", "par1") or {})
+    hub.act()
+    said = told("plan", "-out=x.nfplan")[1]
+    assert "= par1 is not created (removed on the hub)" in said, said
+    rows = json.loads(told("show", "-json", "x.nfplan")[1])["placement_changes"]
+    observed = [(row["object"], row["action"]) for row in rows if row["provenance"] == "observed"]
+    assert observed == [("par1", "keep")], rows
+
+
 _OTHERS = """
 provider "fleet" {}
 data "fleet_hub" "hub" {}

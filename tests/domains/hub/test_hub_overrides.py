@@ -229,3 +229,29 @@ def test_an_override_of_somebody_else_stands_and_is_foretold(hub: Front, told: T
     assert code == 0, said
     assert "2 of 2 predictions correct" in said
     assert told("plan", "-detailed-exitcode")[0] == 0
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.parametrize("color", ["red", "blue"])
+def test_the_objects_of_each_cluster_are_verified_after_overrides(hub: Front, told: Told, color: str) -> None:
+    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "Work"}
+    labels = {"kubernetes-fleet.io/parent-CRP": "web"}
+    contents = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}},
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "settings", "namespace": "web"},
+            "data": {"a": "1", "color": color},
+        },
+    ]
+    metadata = {"name": "web-work", "namespace": "fleet-member-lon1", "labels": labels}
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet-member-lon1"}})
+    hub.put({**names, "metadata": metadata, "spec": {"workload": {"manifests": contents}}})
+    write_with("red")
+    code, said = told("apply", "-auto-approve")
+    assert code == (0 if color == "red" else 2), said  # a certain prediction
+    wrong = (
+        "lon1 was predicted as at resource snapshot 0, but is there with other content: its Works differ from the plan"
+    )
+    assert (f"{wrong} in ConfigMap web/settings" in said) is (color == "blue"), said

@@ -65,6 +65,9 @@ def build_binding_rows(
         if cluster not in planned or cluster in placement.released_clusters:
             trigger, step = _find_removal_trigger(placement, cluster), placement.find_rollout_step(cluster)
             yield _build_removed_row(placement.spec.instance.address, prior_bindings[cluster], trigger, step)
+    for cluster in placement.hub_moves[1]:
+        if cluster not in planned:
+            yield _build_departed_row(placement.spec.instance.address, cluster)
     kept_rows = []
     for cluster, binding in sorted(planned.items()):
         prior = prior_bindings.get(cluster) if cluster not in placement.released_clusters else None
@@ -85,6 +88,22 @@ def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
         if instance.action is Action.FORGET:
             row = replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
         yield row
+
+
+def _build_departed_row(address: Address, cluster: str) -> PlacementChange:
+    """Build the row of a cluster removed on the hub since the last apply: nothing is there to change."""
+    return PlacementChange(
+        address=address,
+        kind=KIND,
+        object=cluster,
+        action=PlacementAction.KEEP,
+        source=None,
+        target=None,
+        trigger=str(Trigger.MOVED_ON_THE_HUB),
+        cluster=cluster,
+        reason="removed on the hub",
+        provenance=_OBSERVED,
+    )
 
 
 def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:

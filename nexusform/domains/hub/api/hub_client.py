@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -20,8 +20,9 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.field_shapes import list_mappings
+from nexusform.domains.fleet.importers.fleet_members import find_newest_heartbeat
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
-from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL
+from nexusform.domains.hub.api.hub_kinds import KINDS_BY_PLURAL, MEMBER
 from nexusform.files.accesses import read_variable
 from nexusform.files.log import log_event
 from nexusform.interfaces.state_storage import BackendProblem
@@ -133,6 +134,7 @@ class HubClient:
         self._has_answered = False
         self._step = local()  # of this thread: report of silence, and deadline
         self.clock_skew = 0.0  # seconds of the local clock ahead of the hub's
+        self._sends_date = False
         self.is_closed = False
 
     def close(self) -> None:
@@ -156,9 +158,13 @@ class HubClient:
         if (report := getattr(self._step, "report", None)) is not None:
             report(f"{str(problem).rstrip('.')}; retried until {until:%H:%M:%S} UTC")
 
-    def read_time(self) -> datetime:
-        """Return the time of the hub's clock, in UTC."""
-        return datetime.now(UTC) - timedelta(seconds=self.clock_skew)
+    def read_time(self, objects: Iterable[Mapping[str, Any]] = ()) -> datetime:
+        """Return the time of the hub's clock, in UTC. A hub behind a proxy without Date headers is as late as the
+        newest heartbeat of the members among its `objects`.
+        """
+        members = (body for body in objects if body.get("kind") == MEMBER.kind)
+        heartbeat = None if self._sends_date else find_newest_heartbeat(members)
+        return heartbeat or datetime.now(UTC) - timedelta(seconds=self.clock_skew)
 
     def _measure_clock(self, date: str | None) -> None:
         """Compare the local clock with the Date header of a response, precise to a second."""
@@ -166,6 +172,7 @@ class HubClient:
             hub_time = parsedate_to_datetime(date or "")
         except ValueError:
             return
+        self._sends_date = True
         seconds = (datetime.now(UTC) - hub_time).total_seconds()
         self.clock_skew = 0.0 if abs(seconds) < _CLOCK_PRECISION else seconds
 

@@ -41,7 +41,7 @@ def read_dump(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
     except ApiError as api_error:
         detail = f"{hub.server} does not list the selected objects ({api_error.status}): {api_error.server_message}"
         raise ExternalProblem(Problem((), CANNOT_READ, detail)) from None
-    read_at = hub.read_time().isoformat(timespec="seconds").replace("+00:00", "Z")
+    read_at = hub.read_time(items).isoformat(timespec="seconds").replace("+00:00", "Z")
     return json.dumps(
         {
             "server": hub.server,

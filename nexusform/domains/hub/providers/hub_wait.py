@@ -440,20 +440,25 @@ def list_remaining(hub: HubClient, kind: str, namespace: str, name: str) -> list
     prefix = "" if kind == "ResourcePlacement" else "Cluster"
     bindings = list_created(hub, f"{prefix}ResourceBinding", namespace, name)
     remaining = _describe_bindings(bindings)
-    selector = f"{PARENT_LABEL}={name}" + (
-        f",{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f",!{PARENT_NAMESPACE_LABEL}"
-    )
-    try:
-        works = hub.list_objects(WORK.collection, labelSelector=selector)
-    except ApiError as api_error:
-        if api_error.kind is not ErrorKind.PERMISSION:
-            raise
-        works = []
+    works = list_works(hub, namespace, name)
     return remaining + [
         f"{str((work.get('metadata') or {}).get('namespace')).removeprefix('fleet-member-')}: Work "
         f"{get_name(work)}{_describe_finalizers(work)}"
         for work in works
     ]
+
+
+def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]]:
+    """Return the Works of a placement; none without permission."""
+    selector = f"{PARENT_LABEL}={name}" + (
+        f",{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f",!{PARENT_NAMESPACE_LABEL}"
+    )
+    try:
+        return hub.list_objects(WORK.collection, labelSelector=selector)
+    except ApiError as api_error:
+        if api_error.kind is not ErrorKind.PERMISSION:
+            raise
+        return []
 
 
 def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -87,7 +87,10 @@ class VerificationResult(Struct, frozen=True):
             WrongPrediction(CONTENT_PREDICTION, cluster, *states, DIFFERENT_CONTENT, (difference,))
             for cluster in sorted(clusters)
         ]
-        wrong = [VerifiedPrediction(CONTENT_PREDICTION, 1.0, 0.5, was_correct=False, text=w.message) for w in added]
+        wrong = [
+            VerifiedPrediction(CONTENT_PREDICTION, 1.0, 0.5, was_correct=False, is_certain=True, text=w.message)
+            for w in added
+        ]
         return VerificationResult((*self.predictions, *wrong), (*self.wrong_predictions, *added))
 
     def build_note(self) -> dict[str, Any]:

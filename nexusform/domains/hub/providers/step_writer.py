@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.planning.placement_records import read_applied_resources
+from nexusform.domains.fleet.planning.placement_records import read_applied_resources, read_bindings
 from nexusform.domains.fleet.planning.selected_resources import OPEN_CLUSTERS
 from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
@@ -52,6 +52,7 @@ from nexusform.domains.hub.providers.hub_wait import (
     is_external,
     list_created,
     list_created_kinds,
+    list_works,
     read_hub_version,
     read_placement_objects,
 )
@@ -79,6 +80,7 @@ from nexusform.domains.hub.providers.run_verification import (
     verify_eviction,
     verify_run,
 )
+from nexusform.domains.hub.providers.work_verification import find_wrong_works, has_cluster_content
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -364,18 +366,25 @@ class StepWriter(Struct, frozen=True):
         if not best.wrong_predictions:
             return best
         bindings = decision.bindings if best is results[0] else final.bindings
-        current_figures = read_figures(self.hub.list_objects(MEMBER.collection), self.hub.read_time())
+        members = self.hub.list_objects(MEMBER.collection)
+        current_figures = read_figures(members, self.hub.read_time(members))
         verifier = replace(verifier, current_figures=current_figures, version=read_hub_version(self.hub))
         return verifier.verify_bindings(name, planned, bindings)
 
     def _verify_content(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
-        """Return the result with the clusters at a resource snapshot with other objects than planned. Staged
-        runs have checks of their own. The objects of a new placement are not read.
+        """Return the result with the clusters at a resource snapshot with other objects than planned, and with
+        other objects after overrides. Staged runs have checks of their own. The snapshots of a new placement
+        are not read.
         """
         kind, namespace, name = get_identity(self._type_name, self._planned)
-        planned = read_applied_resources(self.request.planned_note, ()).snapshots
+        resources = read_applied_resources(self.request.planned_note, read_bindings(self._planned))
+        planned = resources.snapshots
         is_run_managed = is_external(build_objects(self._type_name, self._planned)[0].body)
         index = final.latest_snapshot
+        is_complete = final.is_done and not final.message and not is_run_managed
+        if is_complete and index is not None and has_cluster_content(resources):
+            for cluster, difference in find_wrong_works(resources, list_works(self.hub, namespace, name)):
+                verification = verification.add_wrong_content([cluster], index, difference)
         if self.request.prior is None or is_run_managed or not planned or index != planned[-1].index:
             return verification
         try:

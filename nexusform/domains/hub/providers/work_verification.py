@@ -1,0 +1,49 @@
+"""Verification of the objects of each cluster after overrides: its Works against the planned content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from nexusform.diagnostics.phrases import format_first
+from nexusform.documents.field_shapes import list_mappings
+from nexusform.domains.fleet.planning.placement_records import AppliedResources
+from nexusform.domains.hub.providers.hub_bodies import find_differences
+from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
+
+_MEMBER_NAMESPACE: Final = "fleet-member-"
+_MAX_NAMES: Final = 4
+Works = Sequence[Mapping[str, Any]]
+
+
+def has_cluster_content(planned: AppliedResources) -> bool:
+    """Return whether overrides change the objects of any cluster."""
+    return any(rendered.digest for rendered in planned.on_cluster.values())
+
+
+def find_wrong_works(planned: AppliedResources, works: Works) -> Iterator[tuple[str, str]]:
+    """Yield the clusters with other objects in their Works than planned, and the difference. Clusters without
+    readable Works and with a predicted failure are left out.
+    """
+    objects_by_cluster: dict[str, dict[str, Manifest]] = {}
+    for work in works:
+        cluster = str((work.get("metadata") or {}).get("namespace")).removeprefix(_MEMBER_NAMESPACE)
+        manifests = map(build_manifest, map(dict, list_mappings(work, "spec", "workload", "manifests")))
+        objects = objects_by_cluster.setdefault(cluster, {})
+        objects |= {manifest.title: manifest for manifest in manifests if manifest is not None}
+    for cluster, rendered in sorted(planned.on_cluster.items()):
+        objects = objects_by_cluster.get(cluster, {})
+        if not objects or rendered.failure:
+            continue
+        expected = {manifest.title: manifest for manifest in rendered.manifests}
+        different = [
+            title
+            for title in sorted(expected.keys() | objects.keys())
+            if title not in expected or title not in objects or _is_different(expected[title], objects[title])
+        ]
+        if different:
+            yield cluster, f"its Works differ from the plan in {format_first(different, _MAX_NAMES)}"
+
+
+def _is_different(planned: Manifest, observed: Manifest) -> bool:
+    return next(find_differences(planned.body, observed.body), None) is not None
