@@ -11,6 +11,6 @@ PUBLIC = {
         "RolloutStep SeparationVerdict SeparationViolation Step StepKind "
         "VariableValue FeasibilityResult Feasibility"
     ),
-    "machine_actions": "LeavingVm MachineAction",
+    "machine_actions": "LeavingVm MachineAction select_stopped_vms describe_stopped_vms",
     "evaluation": "EvaluatedFile Evaluation",
 }

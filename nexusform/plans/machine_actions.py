@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
+from nexusform.diagnostics.phrases import format_count, select_form
 from nexusform.resources.address import Address
 
 
@@ -31,3 +34,14 @@ class MachineAction(Struct, frozen=True):
     is_disruptive: bool = True
     leaving_vms: tuple[LeavingVm, ...] = ()
     stopped_vms: tuple[str, ...] = ()
+
+
+def select_stopped_vms(actions: Iterable[MachineAction]) -> frozenset[tuple[str, str]]:
+    """Return the VMs stopped by actions, each once: site id, name."""
+    return frozenset((action.site_id, vm) for action in actions for vm in action.stopped_vms)
+
+
+def describe_stopped_vms(actions: Iterable[MachineAction]) -> list[str]:
+    """Return `2 VMs stop`; empty without any."""
+    count = len(select_stopped_vms(actions))
+    return [f"{format_count(count, 'VM')} {select_form(count, 'stops', 'stop')}"] if count else []

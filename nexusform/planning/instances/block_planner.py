@@ -188,9 +188,13 @@ class BlockPlanner:
         return self._build_prior_instance(address, block, Decision(planned=planned))
 
     def build_deleted(self, address: Address, reason: str, block: ResourceBlock | None = None) -> Instance:
-        """Build an instance to delete from state, possibly with deposed objects only."""
+        """Build an instance to delete from state, possibly with deposed objects only. A machine action has no
+        object to destroy: it is forgotten.
+        """
         prior = self.prior.get_object(address)
-        action = Action.NO_OP if prior is None else Action.DELETE
+        is_action = self.request.registries.resource_types[address.type].kind is PlanningKind.MACHINE_ACTION
+        action = Action.FORGET if is_action else Action.DELETE
+        action = Action.NO_OP if prior is None else action
         return self._build_prior_instance(
             address, block, Decision(action, reason=reason), self.prior.get_deposed(address)
         )

@@ -10,18 +10,21 @@ from collections.abc import Set as AbstractSet
 from itertools import chain
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_first, format_list, select_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
 from nexusform.planning.vm_planning.vm_object import VmObject
+from nexusform.planning.vm_planning.vm_phase import build_group_hints
 from nexusform.plans.cluster_upgrades import Disruptions, compute_quorum
 from nexusform.plans.machine_actions import LeavingVm, MachineAction
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, parse_address
 from nexusform.scheduling.machine_actions import ACTION_KINDS, ActionKind
+from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Machine
 
 _MAXIMUM_NAMED = 4
@@ -32,7 +35,8 @@ FindDisruptions = Callable[[str, Collection[str]], Disruptions]
 
 class ActionRequest(Struct, frozen=True):
     """Requested action with its machine, the VMs leaving before it (with their addresses), and the VMs on the
-    machine by cluster id. `unmanaged_vms` are names of VMs without a resource.
+    machine by cluster id. `targets` are the machines of the latter if they left; "" without capacity.
+    `unmanaged_vms` are names of VMs without a resource.
     """
 
     instance: Instance
@@ -41,6 +45,7 @@ class ActionRequest(Struct, frozen=True):
     machine: Machine
     leaving_vms: tuple[tuple[Address, LeavingVm], ...] = ()
     staying_vms: Mapping[str, tuple[str, ...]] = {}
+    targets: tuple[LeavingVm, ...] = ()
     unmanaged_vms: tuple[str, ...] = ()
 
     @property
@@ -97,6 +102,7 @@ def _build_requests(
 ) -> tuple[list[ActionRequest], list[Diagnostic]]:
     """Return the requests of known machines, and errors about unknown ones."""
     requests, problems = [], []
+    schedulers = {site_id: site.scheduler.copy() for site_id, site in sites.items()}
     for instance in pending:
         values = instance.planned or {}
         site_id, _, name = str(values["machine_id"]).partition("/")
@@ -108,7 +114,9 @@ def _build_requests(
             problems.append(instance.build_error("unknown-machine", detail, ("machine_id",)))
             continue
         kind = ACTION_KINDS[str(values["action"])]
-        requests.append(_build_request(instance, kind, site, machine, objects.values()))
+        request = _build_request(instance, kind, site, machine, objects.values())
+        targets = _find_targets(request, objects.values(), schedulers[site_id]) if request.stopped_vms else ()
+        requests.append(replace(request, targets=targets))
     return requests, problems
 
 
@@ -136,6 +144,26 @@ def _build_request(
         if vm.machine == machine.name and vm.name not in managed
     ]
     return ActionRequest(instance, kind, site, machine, tuple(leaving), staying, tuple(dict.fromkeys(unmanaged)))
+
+
+def _find_targets(
+    request: ActionRequest, objects: Iterable[VmObject], scheduler: RackScheduler
+) -> tuple[LeavingVm, ...]:
+    """Find the machines of the VMs on a machine if they left it. The scheduler keeps them there."""
+    targets = []
+    for vms in objects:
+        pools = {pool.pool: pool for pool in vms.pools}
+        for key in _list_keys(vms, request.site.id, request.machine.name, is_prior=False):
+            pool, number = pools[key[0]], key[1]
+            _, handle = vms.placements.reservations.get(key, (None, vms.placements.tokens.get(key)))
+            if handle is not None:
+                scheduler.release(handle)
+            assert vms.request.demand is not None
+            demand = build_demand(vms.request.demand, pool, number, group_hints=build_group_hints(vms, pool))
+            answer = scheduler.place(demand) if not pool.pinned_machine else None
+            machine = answer[1].machine if isinstance(answer, tuple) else ""
+            targets.append(LeavingVm(vms.placements.vms[key].name, machine))
+    return tuple(targets)
 
 
 def _list_keys(vms: VmObject, site_id: str, machine: str, *, is_prior: bool) -> list[tuple[str, int | str]]:
@@ -172,10 +200,16 @@ def _check_workloads(request: ActionRequest) -> Iterator[Diagnostic]:
         f"{format_count(count, 'VM')} {select_form(count, 'runs', 'run')} on {name}: "
         f"{format_first(request.stopped_vms, _MAXIMUM_NAMED)}. {request.kind.name} stops "
         f"{select_form(count, 'it', 'them')}.{unmanaged} To move VMs first, set evacuate = true for {place} "
-        f"({offer}). To stop VMs, set allow_workloads = true here. {end}",
+        f"({offer}){_describe_targets(request.targets)}. To stop VMs, set allow_workloads = true here. {end}",
         ("machine_id",),
         headline=f"{request.kind.name} of {name} would stop {format_count(count, 'VM')}",
     )
+
+
+def _describe_targets(targets: Sequence[LeavingVm]) -> str:
+    """Return `: c-p-0 moves to r2-bm01, c-p-1 fits on no other machine`; "" without managed VMs."""
+    clauses = [f"{vm.name} {f'moves to {vm.machine}' if vm.machine else 'fits on no other machine'}" for vm in targets]
+    return f": {format_first(clauses, _MAXIMUM_NAMED)}" if clauses else ""
 
 
 def _build_action(request: ActionRequest, window: int) -> MachineAction:

@@ -21,7 +21,7 @@ from nexusform.plans.impact.effects import (
     list_upgrade_pools,
 )
 from nexusform.plans.impact.guard_rails import UNKNOWN, has_unknown_capacity
-from nexusform.plans.machine_actions import MachineAction
+from nexusform.plans.machine_actions import MachineAction, select_stopped_vms
 from nexusform.plans.plan import PlacementChange, Plan
 from nexusform.plans.plan_checks import GuardRailResult
 from nexusform.plans.site_capacity.occupancy import SiteCapacity
@@ -129,7 +129,7 @@ def _build_impact(plan: Plan) -> ImpactFigures:
         host_lost=count_objects(counts, Effect.LOST) + plan.lost_unmanaged_count,
         max_down=_compute_max_down(plan),
         minutes=_compute_minutes(plan),
-        stopped=len({(action.site_id, vm) for action in plan.machine_actions for vm in action.stopped_vms}),
+        stopped=len(select_stopped_vms(plan.machine_actions)),
         max_stopped=_compute_max_stopped(plan.machine_actions),
     )
 

@@ -20,6 +20,7 @@ from nexusform.plans.impact.effects import (
     count_substitutions,
     format_effect_clauses,
 )
+from nexusform.plans.machine_actions import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import FeasibilityResult, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailResult
 
@@ -179,8 +180,8 @@ def get_limit_text(breach: Diagnostic) -> str:
 
 def _measure_moved(plan: Plan) -> Iterator[Measurement]:
     """Measure VMs, bindings and pods interrupted at their location. Also counts re-creation in place, VMs
-    without machine (forgotten ones, too), pods without node, and bindings and pods replaced by others. Other
-    removals follow from the configuration and count for `removed`.
+    stopped by machine actions, VMs without machine (forgotten ones, too), pods without node, and bindings and
+    pods replaced by others. Other removals follow from the configuration and count for `removed`.
     """
     counts = count_effects(plan.placements)
     substitutions = count_substitutions(plan.placements)
@@ -188,8 +189,10 @@ def _measure_moved(plan: Plan) -> Iterator[Measurement]:
     if substitutions:
         subjects = format_list([format_count(count, get_noun(kind)) for kind, count in substitutions.items()])
         clauses.append(f"{subjects} {select_form(sum(substitutions.values()), 'is', 'are')} replaced by others")
-    total = count_objects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + plan.lost_unmanaged_count
-    yield Measurement(total, format_list([*clauses, *_format_lost_unmanaged(plan)]))
+    stopped = len(select_stopped_vms(plan.machine_actions))
+    clauses += describe_stopped_vms(plan.machine_actions)
+    total = count_objects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + stopped
+    yield Measurement(total + plan.lost_unmanaged_count, format_list([*clauses, *_format_lost_unmanaged(plan)]))
 
 
 def _measure_removed(plan: Plan) -> Iterator[Measurement]:

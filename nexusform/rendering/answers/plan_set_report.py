@@ -13,6 +13,7 @@ from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count, format_list, select_form
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.impact.effects import LOSS_EFFECTS, count_effects, format_effect_clauses
+from nexusform.plans.machine_actions import describe_stopped_vms
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.report.capacity_table import build_capacity_table
 from nexusform.rendering.report.entries import Entries, build_entries
@@ -50,7 +51,8 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
     if rejected_paths:
         return f"{format_list(rejected_paths)} cannot be applied."
     rows = chain.from_iterable(plan.placements for _, plan in plans)
-    moves = format_effect_clauses(count_effects(rows), LOSS_EFFECTS) or ["nothing moves"]
+    stopped = describe_stopped_vms(chain.from_iterable(plan.machine_actions for _, plan in plans))
+    moves = [*format_effect_clauses(count_effects(rows), LOSS_EFFECTS), *stopped] or ["nothing moves"]
     changed_count = sum(plan.has_changes for _, plan in plans)
     if not changed_count:
         return "No plan has changes."

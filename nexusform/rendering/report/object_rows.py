@@ -22,6 +22,7 @@ from nexusform.rendering.report.difference_tree import CHANGED, CREATED, DELETED
 from nexusform.rendering.report.folding import fold_addresses, format_names
 from nexusform.rendering.report.stanzas import SchemaLookup, describe_placements, is_reported
 from nexusform.resources.address import Address
+from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 from nexusform.schemas.block_schema import BlockSchema, get_order_attribute
 
 _MAX_VALUE_LENGTH: Final = 40
@@ -216,7 +217,8 @@ def _format_note(change: Change) -> str:
     """Format the reason of the change, its import id and its previous address."""
     notes = []
     if change.action is Action.FORGET:
-        notes.append("removed from state, not destroyed")
+        is_action = change.address.type == MACHINE_ACTION_TYPE
+        notes.append("removed from state, nothing is sent" if is_action else "removed from state, not destroyed")
     elif change.reason in _REASON_NOTES:
         notes.append(f"({_REASON_NOTES[change.reason]})")
     if change.importing:

@@ -19,6 +19,7 @@ from nexusform.plans.impact.effects import (
     select_rows_outside_upgrades,
 )
 from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, list_broken_limits
+from nexusform.plans.machine_actions import describe_stopped_vms
 from nexusform.plans.plan import Mode, Plan, SeparationViolation
 from nexusform.rendering.report.availability_losses import (
     describe_lost_vms,
@@ -46,7 +47,7 @@ def build_headline(plan: Plan) -> str:
     if plan.upgrades:
         effects_without_upgrades = count_effects(select_rows_outside_upgrades(plan))
         moving = [*describe_upgrades(plan.upgrades), *format_effect_clauses(effects_without_upgrades, LOSS_EFFECTS)]
-    moving += describe_lost_vms(plan)
+    moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
     objects = [f"{count:,} {verb}" for count, verb in zip(count_changes(plan), verbs, strict=True) if count]
     if moving:
@@ -177,9 +178,12 @@ def compute_impact(plan: Plan) -> Impact:
         return Impact.LOSES
     if any(find_availability_losses(plan)) or any(find_weakened_rules(plan)):
         return Impact.LOSES
+    if any(action.stopped_vms and action.leaves_off for action in plan.machine_actions):
+        return Impact.LOSES
     has_risk = (
         count_objects(counts, *LOSS_EFFECTS, Effect.WAITING) > 0
         or plan.to_destroy > 0
+        or any(action.stopped_vms for action in plan.machine_actions)
         or has_stale_inventory(plan)
         or any(verdict.satisfied != "always" for verdict in plan.separation_verdicts)
         or any(check.status in ("fail", "error") for check in plan.checks)

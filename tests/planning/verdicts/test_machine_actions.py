@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,22 @@ def test_vms_on_the_machine_need_permission(project: Project) -> None:
     assert "Reimage of" in project.text
     assert "set evacuate = true for machine_override" in project.text
     assert "set allow_workloads = true here" in project.text
+    predicted = re.search(r"([\w-]+) moves to ([\w-]+)", project.text)
+    assert predicted is not None, project.text
+    _, rack, name = machine.split("/")
+    text = SITE.replace("  site_id           = nexus_site.lab.id\n  name              = each.key\n", EVACUATED)
+    Path("main.nf.hcl").write_text(text.replace('"r1" ? [MACHINES]', f'"{rack}" ? ["{name}"]'))
+    (action,) = project.plan()
+    assert action["vms_leaving"] == [{"name": predicted[1], "to": predicted[2]}]
+
+
+def test_a_vm_that_fits_nowhere_else_is_named(project: Project) -> None:
+    pool = 'count       = 3\n    vm_sku_name = "NC_P46_224_v1"'
+    Path("main.nf.hcl").write_text(SITE.replace(pool, pool.replace("3", "9", 1)))
+    assert project.run("apply", "-auto-approve") == 0, project.text
+    write_actions(("Reimage", project.find_machines("p")[0]), allow=False)
+    assert project.run("plan") == 1
+    assert "fits on no other machine" in project.text
 
 
 def test_evacuated_vms_are_listed_with_their_targets(project: Project) -> None:
@@ -135,6 +152,29 @@ def test_stopped_vms_are_an_impact(project: Project) -> None:
     assert action["vms_stopped"]
     assert "to stop for machine actions" in project.text
     assert "no running workload affected" not in project.text
+
+
+def test_stopped_vms_count_for_the_limit_of_moves(project: Project) -> None:
+    machine = project.find_machines("p")[0]
+    write_actions(("Restart", machine))
+    assert project.run("plan", "-fail-on=moved:0") == 1
+    assert "-fail-on=moved:0 allows at most 0" in project.text
+    assert project.run("plan", "-fail-on=moved:9") == 0, project.text
+    assert project.run("plan", "-out=p.plan") == 0
+    assert project.run("show", "-report=markdown:-", "p.plan") == 0
+    assert "nothing moves" not in project.text
+    assert re.search(r"\d VMs? stops?", project.text), project.text
+
+
+def test_removing_a_block_destroys_nothing(project: Project) -> None:
+    write_actions(("Cordon", project.find_machines("p")[0]))
+    assert project.run("apply", "-auto-approve") == 0, project.text
+    Path("actions.nf.hcl").unlink()
+    assert project.run("plan") == 0
+    assert "0 to destroy, 1 to forget." in project.text
+    assert "removed from state, nothing is sent" in project.text
+    assert project.run("apply", "-auto-approve") == 0, project.text
+    assert project.run("plan", "-detailed-exitcode") == 0, project.text
 
 
 def test_cordons_come_first_and_power_offs_last(project: Project) -> None:

@@ -121,7 +121,7 @@ class ActionClient(ArmClient):
             try:
                 url = self.send_change(change, body, step)
             except RetryLater as retry:
-                if is_overdue():
+                if is_overdue() and not retry.may_be_sent:
                     raise ProviderProblem(f"Azure rejects the action: {retry}") from None
                 step.report_progress(StepProgress(message=f"{str(retry).rstrip('.')}. Trying again."))
                 self.wait(retry.seconds, step, f"{retry}")

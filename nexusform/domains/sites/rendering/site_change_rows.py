@@ -10,6 +10,7 @@ from nexusform.diagnostics.phrases import format_count, select_form
 from nexusform.interfaces.plugins import Registries
 from nexusform.placement_kinds.kinds import get_noun
 from nexusform.plans.impact.effects import Effect, count_effects, format_verb
+from nexusform.plans.machine_actions import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.report.object_rows import build_object_folds
@@ -34,6 +35,7 @@ def build_site_rows(plan: Plan, site: str, registries: Registries) -> tuple[str,
         if effect_count.effect is not Effect.UNCHANGED:
             noun = format_count(effect_count.count, get_noun(effect_count.kind))
             rows.append(f"{noun} {format_verb(effect_count.effect, effect_count.state, effect_count.count)}")
+    rows += describe_stopped_vms(plan.machine_actions)
     return tuple(replace_site_name(escape_control_characters(row), site) for row in rows)
 
 
@@ -43,14 +45,14 @@ def replace_site_name(text: str, site: str) -> str:
 
 
 def count_placements(plan: Plan) -> dict[str, int]:
-    """Count placed, moved and removed VMs, bindings and pods, as for limits: a lost host counts as moved, a
-    forgotten object as removed.
+    """Count placed, moved and removed VMs, bindings and pods, as for limits: a lost host and a stopped VM
+    count as moved, a forgotten object as removed.
     """
     counts = Counter(row.action for row in plan.placements)
     lost_count, forgotten_count = counts[PlacementAction.LOSE], counts[PlacementAction.FORGET]
     return {
         "placed": counts[PlacementAction.PLACE],
-        "moved": counts[PlacementAction.MOVE] + lost_count,
+        "moved": counts[PlacementAction.MOVE] + lost_count + len(select_stopped_vms(plan.machine_actions)),
         "removed": counts[PlacementAction.REMOVE] + forgotten_count,
         "lost": lost_count,
         "forgotten": forgotten_count,

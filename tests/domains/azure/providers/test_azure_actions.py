@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
+from nexusform.scheduling.machine_actions import ACTION_KINDS, ActionKind
 from tests.domains.azure.providers.arm_server import HOSTED, ArmServer, Faults
 from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, Told
 
@@ -97,6 +98,29 @@ def test_a_resumed_apply_awaits_the_started_action(is_answered: bool, acting: To
     server.site.faults = Faults()
     assert acting("apply", "-resume") == 0, acting.said
     assert acting.changes() == [("POST", "m6/reimage")]
+    assert read_action()["result"] == "Succeeded"
+
+
+@pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "unanswered"])
+def test_an_action_beyond_its_time_limit_is_resumed(
+    is_answered: bool, acting: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Azure's limit ends the wait, not the action: its machine takes no VM until a resumed apply saw the end."""
+    limit = {"Restart": ActionKind("Restart", 0)}
+    monkeypatch.setattr("nexusform.domains.azure.providers.azure_actions.ACTION_KINDS", limit)
+    write_action()
+    server.site.faults = Faults(polls=9, resets=int(not is_answered))
+    assert acting("apply", "-auto-approve") == 1, acting.said
+    assert "in progress" in acting.said
+    assert "run `nexusform apply -resume`" in acting.said
+    assert read_action().get("result") != "Succeeded"
+    assert acting("apply", "-resume") == 1, acting.said
+    monkeypatch.setattr("nexusform.domains.azure.providers.azure_actions.ACTION_KINDS", ACTION_KINDS)
+    for operation in server.site.operations.values():
+        if not operation.over:
+            server.site.end(operation)
+    assert acting("apply", "-resume") == 0, acting.said
+    assert acting.changes() == [("POST", "m6/restart")]
     assert read_action()["result"] == "Succeeded"
 
 

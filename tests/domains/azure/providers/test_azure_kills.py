@@ -21,7 +21,7 @@ import pytest
 pytest.importorskip("azure.mgmt.networkcloud")
 from tests.contracts.crash_runner import Runner
 from tests.domains.azure.providers.arm_server import ArmServer, Faults, Killed, Site
-from tests.domains.azure.providers.azure_sites import MIXED, NEW, SCALED, project, standing_site
+from tests.domains.azure.providers.azure_sites import MIXED, NEW, PROVIDER_BLOCK, SCALED, project, standing_site
 
 KILLED = -signal.SIGKILL
 POINTS = os.environ.get("NEXUSFORM_CRASH_POINTS", "")
@@ -53,6 +53,8 @@ class Story:
         server.site = copy.deepcopy(self.site)
         template = folder / "template" / "work"
         project(template)
+        if configuration == RESTARTED:
+            (template / "main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
         self.runner = Runner(template, server.environment())
         self.good(template, "import", "-from=azure", "-generate-config-out=site.nf.hcl")
         self.site = copy.deepcopy(server.site)
@@ -148,6 +150,13 @@ def story(tmp_path: Path, server: ArmServer, request: pytest.FixtureRequest) -> 
     story.runner.end()
 
 
+RESTARTED = """resource "nexus_bare_metal_machine_action" "x" {
+  provider   = azure
+  machine_id = "lab/r2/m6"
+  action     = "Restart"
+}
+"""
+
 STORIES = pytest.mark.parametrize("story", [SCALED, NEW, MIXED], ids=["scale-out", "new", "mixed"], indirect=True)
 WORSE = Faults(polls=3, conflicts=1, throttles=1, stale=2)
 # What was made does not show at first, its operation is forgotten, and looks at it are refused.
@@ -161,6 +170,16 @@ def test_a_killed_apply_goes_on(story: Story) -> None:
     first_change = next(number for number, method in enumerate(methods, 1) if method != "GET")
     for number, after in ((first_change, False), (first_change, True), (len(methods), True)):
         story.killed_and_resumed(number, Faults(), after=after)
+
+
+@pytest.mark.parametrize("story", [RESTARTED], ids=["restart"], indirect=True)
+def test_a_machine_action_killed_while_it_runs_goes_on(story: Story) -> None:
+    """Azure has the request, or its operation runs: it is awaited, and never requested again."""
+    faults = Faults(polls=3)
+    methods = story.requests(faults)
+    first_change = next(number for number, method in enumerate(methods, 1) if method != "GET")
+    for number in range(first_change, len(methods) + 1):
+        story.killed_and_resumed(number, faults, after=True)
 
 
 @pytest.mark.slow
