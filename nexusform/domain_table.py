@@ -252,7 +252,7 @@ _ALL: Final = (
     Domain(
         name="conformance",
         description="Recorded decisions of real systems, answered again and scored",
-        dependencies=("fleet", "pods"),
+        dependencies=("fleet", "pods", "openstack"),
         io_layer=("workflow", "cli"),
         checkers={"kube-scheduler": "workflow.scheduler_check:check_with_scheduler"},
     ),

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.domains.pods.scheduling.workloads import is_recreated
+from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan_request import DataOverride
 from tests.domains.pods.importers import cluster_objects
 from tests.nightly.live_cluster import Body, LiveCluster, build_priority_classes
@@ -204,14 +205,7 @@ def collect_nodes(pods: Sequence[Body]) -> dict[str, dict[str, str]]:
 
 def predict_world(before: Sequence[Body], workloads: Sequence[Body]) -> dict[str, list[tuple[str, str, bool, str]]]:
     """Return name, node, certainty and doubt of each predicted pod by workload."""
-    # Files without any pod would count as a list without pods.
-    reading = parse_kubectl_files(
-        [("n.json", cluster_objects.printed(*before, cluster_objects.pod("setup", "", phase="Succeeded")))]
-    )
-    values = DataOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
-    text = "\n---\n".join(json.dumps(body) for body in workloads)
-    block = f'resource "fleet_hub_manifest" "m" {{\n  cluster_id = "m1"\n  yaml_body = <<-EOT\n{text}\nEOT\n}}\n'
-    fleet = find_planned_fleet(good(plan(_MEMBER + block, data_overrides=(values,))))
+    fleet = find_planned_fleet(plan_world(before, workloads))
     assert fleet is not None
     pods: dict[str, list[tuple[str, str, bool, str]]] = {}
     for object_pods in fleet.pods._object_pods.values():
@@ -219,6 +213,18 @@ def predict_world(before: Sequence[Body], workloads: Sequence[Body]) -> dict[str
             doubt = f"{outcome.doubt}: {outcome.alternative}"
             pods.setdefault(outcome.workload, []).append((outcome.name, outcome.node, outcome.is_certain, doubt))
     return pods
+
+
+def plan_world(before: Sequence[Body], workloads: Sequence[Body]) -> PlanResult:
+    """Return the plan of workloads on a cluster with these objects."""
+    # Files without any pod would count as a list without pods.
+    reading = parse_kubectl_files(
+        [("n.json", cluster_objects.printed(*before, cluster_objects.pod("setup", "", phase="Succeeded")))]
+    )
+    values = DataOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
+    text = "\n---\n".join(json.dumps(body) for body in workloads)
+    block = f'resource "fleet_hub_manifest" "m" {{\n  cluster_id = "m1"\n  yaml_body = <<-EOT\n{text}\nEOT\n}}\n'
+    return good(plan(_MEMBER + block, data_overrides=(values,)))
 
 
 def compare_world(predicted: dict[str, Any], runs: Sequence[dict[str, dict[str, str]]]) -> Result:

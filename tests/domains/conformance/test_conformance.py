@@ -44,7 +44,7 @@ def test_another_program_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "pods.jsonl").write_text("".join(read_lines("kube-scheduler.jsonl.gz", 8)))
     code, text = run(capsys, f"-program={FIRST_FIT}", str(tmp_path))
     assert code == 2
-    scored = re.search(r"kube-scheduler 1\.34\.4 8 (\d) (\d) Wrong: (.*)", text)
+    scored = re.search(r"kube-scheduler 1\.34\.4 8 (\d) (\d) 0 Wrong or without an answer: (.*)", text)
     assert scored is not None
     assert int(scored[1]) + int(scored[2]) == 8
     assert "kube-scheduler decided" in scored[3]
@@ -71,12 +71,13 @@ def test_a_wrong_decision_is_listed_with_both_answers(tmp_path: Path, capsys: py
         ("echo no-json", "the answer is not JSON"),
     ],
 )
-def test_a_program_without_an_answer_is_wrong(
+def test_a_program_without_an_answer_has_an_error(
     command: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "pods.jsonl").write_text(read_lines("kube-scheduler.jsonl.gz", 1)[0])
     code, text = run(capsys, f"-program={command}", str(tmp_path))
     assert (code, reason in text) == (2, True), text
+    assert "kube-scheduler 1.34.4 1 0 0 1" in text  # right, wrong, errors
 
 
 @pytest.mark.parametrize(("command", "reason"), [("sh 'x", "No closing quotation"), (" ", "no program")])

@@ -20,17 +20,9 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_nova_profile,
     build_sku,
 )
+from nexusform.domains.openstack.scheduling.recorded_decisions import build_hints
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import (
-    Demand,
-    Hint,
-    HintScope,
-    Placement,
-    PlacementConstraints,
-    VmName,
-    VmSku,
-    convert_to_gib,
-)
+from nexusform.scheduling.racks.vms import Demand, Placement, PlacementConstraints, VmName, VmSku, convert_to_gib
 
 NOVA = shutil.which(os.environ.get("NEXUSFORM_NOVA", ""))
 MISSING = (
@@ -137,7 +129,9 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
     decisions = []
     for number, request in enumerate(site["requests"]):
         group = request["group"]
-        constraints = PlacementConstraints(hints=build_hints(group, members))
+        constraints = PlacementConstraints(
+            hints=build_hints(group, members.get(group["name"], {}) if group is not None else {})
+        )
         demand = Demand(VmName("v", "v", "p", number), skus[request["flavor"]], constraints)
         tied = scheduler.find_best_machines(demand).in_all_splits
         answer = scheduler.try_place(demand)
@@ -147,19 +141,6 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
             counts[host] = counts.get(host, 0) + 1
         decisions.append((host, sorted(tied)))
     return decisions
-
-
-def build_hints(group: dict[str, Any] | None, members: dict[str, dict[str, int]]) -> tuple[Hint, ...]:
-    """The hint of planning for one server group."""
-    counts = members.get(group["name"], {}) if group is not None else {}
-    if group is None or not counts:
-        return ()
-    is_affinity = not group["policy"].endswith("anti-affinity")
-    threshold = 1 if is_affinity else group["max"]
-    targets = frozenset(host for host, count in counts.items() if count >= threshold)
-    is_hard = not group["policy"].startswith("soft")
-    vms = tuple(sorted(counts.items()))
-    return (Hint(is_affinity, is_hard, HintScope.MACHINE, targets, frozenset(), group["name"], vms),)
 
 
 def ask_nova(sites: list[dict[str, Any]]) -> list[list[list[str]]]:
@@ -172,21 +153,20 @@ def ask_nova(sites: list[dict[str, Any]]) -> list[list[list[str]]]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
 
 
+def add_hosts(site: dict[str, Any], decisions: list[tuple[str, list[str]]]) -> dict[str, Any]:
+    """Return a site whose requests have their flavors and predicted hosts."""
+    requests = [
+        {**request, "flavor": site["flavors"][request["flavor"]], "host": host}
+        for request, (host, _) in zip(site["requests"], decisions, strict=True)
+    ]
+    return {**site, "requests": requests}
+
+
 @pytest.mark.skipif(NOVA is None, reason=MISSING)
 def test_predictions_are_those_of_nova() -> None:
     sites = [build_site(seed) for seed in range(SITES)]
     predictions = [predict(site) for site in sites]
-    documents = [
-        {
-            **site,
-            "requests": [
-                {**request, "flavor": site["flavors"][request["flavor"]], "host": host}
-                for request, (host, _) in zip(site["requests"], decisions, strict=True)
-            ],
-        }
-        for site, decisions in zip(sites, predictions, strict=True)
-    ]
-    answers = ask_nova(documents)
+    answers = ask_nova([add_hosts(site, decisions) for site, decisions in zip(sites, predictions, strict=True)])
     different = [
         (seed, number, tied, hosts)
         for seed, (decisions, answer) in enumerate(zip(predictions, answers, strict=True))

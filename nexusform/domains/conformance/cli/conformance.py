@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import click
-from msgspec import Struct, json
+from msgspec import Struct, json, to_builtins
 
 from nexusform.cli.arguments import declare_group, declare_positional, declare_switch, declare_text
 from nexusform.cli.commands import define_command
@@ -58,19 +58,19 @@ def score_predictions(arguments: ConformanceArguments) -> int:
 
 def _build_document(score: ConformanceScore) -> dict[str, object]:
     systems = [
-        {"system": system, "version": version, "decisions": item.decisions, "right": item.right, "wrong": item.wrong}
+        {"system": system, "version": version, "wrong": item.wrong, **to_builtins(item)}
         for (system, version), item in sorted(score.systems.items())
     ]
     return {"format_version": "1.0", "systems": systems, "wrong": score.wrong}
 
 
 def _render_score(score: ConformanceScore) -> str:
-    rows = [("System", "Version", "Decisions", "Right", "Wrong")]
+    rows = [("System", "Version", "Decisions", "Right", "Wrong", "Errors")]
     rows += [
-        (system, version, f"{item.decisions:,}", f"{item.right:,}", f"{item.wrong:,}")
+        (system, version, f"{item.decisions:,}", f"{item.right:,}", f"{item.wrong:,}", f"{item.errors:,}")
         for (system, version), item in sorted(score.systems.items())
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
         "  ".join(
             cell.ljust(width) if column < 2 else cell.rjust(width)
@@ -79,7 +79,7 @@ def _render_score(score: ConformanceScore) -> str:
         for row in rows
     ]
     if score.wrong:
-        lines += ["", "Wrong:", *map(_format_wrong, score.wrong[:_MAX_LISTED])]
+        lines += ["", "Wrong or without an answer:", *map(_format_wrong, score.wrong[:_MAX_LISTED])]
         if len(score.wrong) > _MAX_LISTED:
             lines.append(f"  ... and {len(score.wrong) - _MAX_LISTED:,} more (-json lists all)")
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from msgspec import DecodeError, json
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.conformance.workflow.case_files import Case
 from nexusform.domains.fleet.planning.recorded_decisions import decide_placement
+from nexusform.domains.openstack.scheduling.recorded_decisions import decide_host
 from nexusform.plans.plan import Mode
 from nexusform.workflow.opening.command_context import create_editor_context
 from nexusform.workflow.opening.project import open_project
@@ -115,4 +116,12 @@ def _predict_clusters(case: Case) -> dict[str, Any]:
     return decide_placement(case.snapshot, case.request)
 
 
-_OWN_ANSWERS: Final[dict[str, Answer]] = {"kube-scheduler": _predict_node, "kubefleet": _predict_clusters}
+def _predict_host(case: Case) -> dict[str, Any]:
+    return decide_host(case.snapshot, case.request)
+
+
+_OWN_ANSWERS: Final[dict[str, Answer]] = {
+    "kube-scheduler": _predict_node,
+    "kubefleet": _predict_clusters,
+    "nova": _predict_host,
+}

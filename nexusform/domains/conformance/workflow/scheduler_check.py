@@ -61,8 +61,8 @@ def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> C
     try:
         version = read_version(Path(programs, PROGRAM), "--version")
         with open_programs(programs) as running:
-            _start_scheduler(running)
-            check = _SchedulerCheck(running, version, time.monotonic() + seconds)
+            start_scheduler(running)
+            check = SchedulerCheck(running, version, time.monotonic() + seconds)
             for inputs, pods in predictions:
                 check.check_prediction(inputs, pods)
     except TimeIsUp:
@@ -73,7 +73,8 @@ def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> C
     return CheckOutcome(summary, tuple(check.cases))
 
 
-def _start_scheduler(running: LoopbackPrograms) -> None:
+def start_scheduler(running: LoopbackPrograms) -> None:
+    """Start kube-scheduler with an API server. Raises ProgramProblem."""
     running.start_api_server()
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -90,7 +91,7 @@ def _start_scheduler(running: LoopbackPrograms) -> None:
     )
 
 
-class _SchedulerCheck:
+class SchedulerCheck:
     """Situation in the API server, and the results so far. `pods` are the running ones by spec and node."""
 
     def __init__(self, running: LoopbackPrograms, version: str, ends_at: float) -> None:
@@ -228,20 +229,27 @@ class _SchedulerCheck:
         expected = {outcome.node} if is_daemon else _list_best_nodes(scheduler)
         body = build_pod(spec, next(self._names), only_node=outcome.node if is_daemon else "")
         answers = [self._decide(body)]
-        while answers[-1] not in expected and len(answers) < _REPETITIONS:
+        while self.needs_repetition(answers, expected):
             self._delete_pod(spec.namespace, body["metadata"]["name"])
-            time.sleep(_SETTLE_SECONDS if len(answers) == 1 else 0)
+            time.sleep(_SETTLE_SECONDS if answers[-1] not in expected and len(answers) == 1 else 0)
             body["metadata"]["name"] = next(self._names)
             answers.append(self._decide(body))
+        self.record_answers(body, answers)
         if answers[-1]:
             self._pods.setdefault((spec, answers[-1]), []).append(body["metadata"]["name"])
         else:
             self._delete_pod(spec.namespace, body["metadata"]["name"])
-        if answers[-1] in expected or len(self.differences) >= _MAX_DIFFERENCES:
-            return
-        predicted = outcome.node if outcome.node in expected else min(expected)
-        self.differences.append(DecisionDifference(address, outcome.name, predicted, answers[-1]))
-        self.cases.append(self._build_case(body, answers[1:]))
+        if answers[-1] not in expected and len(self.differences) < _MAX_DIFFERENCES:
+            predicted = outcome.node if outcome.node in expected else min(expected)
+            self.differences.append(DecisionDifference(address, outcome.name, predicted, answers[-1]))
+            self.cases.append(self.build_case(body, answers[1:]))
+
+    def needs_repetition(self, answers: list[str], expected: set[str]) -> bool:
+        """Return whether the scheduler must decide again."""
+        return answers[-1] not in expected and len(answers) < _REPETITIONS
+
+    def record_answers(self, pod: Body, answers: list[str]) -> None:
+        """Record the answers for a pod, for a recorder of decisions."""
 
     def _decide(self, body: Body) -> str:
         """Create a pod and return the node of the scheduler's decision. Raises ProgramProblem, TimeIsUp."""
@@ -260,7 +268,7 @@ class _SchedulerCheck:
         self._running.wait_for(PROGRAM, is_decided, _DECISION_SECONDS)
         return answers[0]
 
-    def _build_case(self, pod: Body, answers: list[str]) -> Body:
+    def build_case(self, pod: Body, answers: list[str]) -> Body:
         """Build the case of `nexusform conformance` with the last of these decisions."""
         pods = [build_pod(spec, name, node) for (spec, node), names in self._pods.items() for name in names]
         own_name = pod["metadata"]["name"]

@@ -23,15 +23,16 @@ class WrongAnswer(Struct, frozen=True):
 
 
 class SystemScore(Struct):
-    """Decisions of one version of a system, and the number predicted right."""
+    """Decisions of one version of a system, the number predicted right, and of those without an answer."""
 
     decisions: int = 0
     right: int = 0
+    errors: int = 0
 
     @property
     def wrong(self) -> int:
-        """Number of wrong or missing answers."""
-        return self.decisions - self.right
+        """Number of wrong answers."""
+        return self.decisions - self.right - self.errors
 
 
 class ConformanceScore(Struct):
@@ -53,6 +54,7 @@ def score_cases(cases: Iterable[LocatedCase], answer: Answer) -> ConformanceScor
             reason = str(problem)
         system = score.systems.setdefault((case.system, case.version), SystemScore())
         system.decisions += 1
+        system.errors += bool(reason)
         if not reason and case.is_right(predicted):
             system.right += 1
         else:
