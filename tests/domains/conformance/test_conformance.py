@@ -109,7 +109,7 @@ def test_every_mistake_in_the_files_is_reported(tmp_path: Path, capsys: pytest.C
     assert code == 1
     assert all(part in text for part in ("a.jsonl, line 2", "a.jsonl, line 3", "b.jsonl.gz"))
     assert "the case is incomplete" in text
-    assert "kube-scheduler 1.34.4 2 1 1" in text
+    assert "kube-scheduler 1.34.4 2 1 0 1" in text  # right, wrong, errors
 
 
 @pytest.mark.parametrize("name", ["missing", "empty"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 from pathlib import Path
@@ -61,7 +62,8 @@ def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def list_running() -> str:
-    return subprocess.run(["pgrep", "-f", "nexusform-check-"], capture_output=True, text=True, check=False).stdout
+    words = ["pgrep", "-P", str(os.getpid()), "-f", "nexusform-check-"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
 
 @pytest.mark.slow
