@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 from msgspec import Struct
 
 from nexusform.domains.vnf.providers.openstack_credentials import Credentials, fetch_token
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.network.api_client import ApiAnswer, ApiClient, ApiRequest
+from nexusform.network.budget import PageBudget
 from nexusform.network.errors import WebError
 from nexusform.network.json_answers import parse_json
 
@@ -19,12 +22,15 @@ _UNAUTHORIZED: Final = 401
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _SERVER_ERROR: Final = 500
+_MARKER: Final = "nextpage_opaque_marker"
+_NEXT_LINK: Final = re.compile(r'<([^>]*)>\s*;\s*rel="?next"?')
 _BASE: Final = "/vnflcm/v2"
 _FIRST_WAIT: Final = 0.2
+_UNLOCK_SECONDS: Final = 3.0
 
 
 class TackerProblem(ProviderProblem):
-    """Failed request. `is_sent`: Tacker may have carried it out nevertheless."""
+    """Failed request. `status` is 0 without an answer."""
 
     def __init__(self, message: str, *, status: int = 0, is_unreachable: bool = False) -> None:
         super().__init__(message, is_unreachable=is_unreachable)
@@ -39,8 +45,8 @@ class Timing(Struct, frozen=True):
     sleep: Callable[[float], None] = time.sleep
     read_clock: Callable[[], float] = time.monotonic
 
-    def list_pauses(self, pause: float) -> float:
-        """Return the pause after a pause."""
+    def extend_pause(self, pause: float) -> float:
+        """Return the next pause."""
         return min(pause * 1.5, self.longest_pause)
 
 
@@ -60,23 +66,55 @@ class TackerClient:
         self._client.close()
 
     def read(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """Return a document, None if it does not exist. Reads without an answer are repeated. Raises TackerProblem."""
+        """Return a document, None if it does not exist. Raises TackerProblem."""
+        answer = self._read_answer(path, query or {})
+        return None if answer.status == _NOT_FOUND else self._parse(answer)
+
+    def _read_answer(self, path: str, query: Mapping[str, str]) -> ApiAnswer:
+        """Return an answer; reads without one are repeated. Raises TackerProblem."""
         ends_at = self.timing.read_clock() + self.timing.outage
         pause = _FIRST_WAIT
         while True:
             try:
-                answer = self._send("GET", path, None, query or {})
-                break
+                return self._send("GET", path, None, query)
             except TackerProblem as problem:
                 if not problem.is_unreachable or self.timing.read_clock() + pause > ends_at:
                     raise
             self.timing.sleep(pause)
-            pause = self.timing.list_pauses(pause)
-        return None if answer.status == _NOT_FOUND else self._parse(answer)
+            pause = self.timing.extend_pause(pause)
+
+    def read_list(self, path: str, query: Mapping[str, str]) -> list[Mapping[str, Any]]:
+        """Return the objects of all pages of a list. Raises TackerProblem."""
+        budget = PageBudget()
+        rows: list[Mapping[str, Any]] = []
+        marker = ""
+        while True:
+            answer = self._read_answer(path, {**query, _MARKER: marker} if marker else query)
+            page = self._parse(answer)
+            if not isinstance(page, list):
+                raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not a list.")
+            rows += [row for row in page if isinstance(row, Mapping)]
+            link = _NEXT_LINK.search(answer.headers.get("link", ""))
+            marker = parse_qs(urlsplit(link[1]).query).get(_MARKER, [""])[0] if link is not None else ""
+            limit = budget.add_page(len(answer.content), marker)
+            if limit:
+                raise TackerProblem(f"The list {_BASE}{path} of {self.endpoint} cannot be read: {limit}.")
+            if not marker:
+                return rows
 
     def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> ApiAnswer:
-        """Send a change once. Raises TackerProblem."""
-        return self._send(method, path, body, {})
+        """Send a change once, again only after a conflict. Raises TackerProblem.
+
+        Tacker reports the end of an operation before it unlocks the VNF.
+        """
+        ends_at = self.timing.read_clock() + _UNLOCK_SECONDS
+        while True:
+            try:
+                return self._send(method, path, body, {})
+            except TackerProblem as problem:
+                if problem.status != _CONFLICT or self.timing.read_clock() > ends_at:
+                    raise
+            self.timing.sleep(_FIRST_WAIT)
 
     def create_instance(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Create a VNF instance and return it. Raises TackerProblem."""

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.vnf.providers.tacker_client import TackerClient, TackerProblem
 from nexusform.domains.vnf.providers.vnf_instance import VnfInstance, parse_instance
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
@@ -48,8 +47,7 @@ class OperationRunner(Struct, frozen=True):
     def find_latest(self, instance_id: str) -> Mapping[str, Any] | None:
         """Return the latest operation of an instance, None if there is none."""
         query = {"filter": f"(eq,vnfInstanceId,{instance_id})"}
-        rows = self.client.read("/vnf_lcm_op_occs", query)
-        operations = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+        operations = self.client.read_list("/vnf_lcm_op_occs", query)
         return max(operations, key=lambda row: str(row.get("startTime") or ""), default=None)
 
     def run(self, instance_id: str, action: str, body: Mapping[str, Any]) -> None:
@@ -87,7 +85,7 @@ class OperationRunner(Struct, frozen=True):
             if clock.read_clock() > ends_at or self.request.should_stop():
                 raise StepPending(f"{operation.get('operation')} is {state} in Tacker. {_RESUME}")
             clock.sleep(pause)
-            pause = clock.list_pauses(pause)
+            pause = clock.extend_pause(pause)
             self._report(operation_id, f"{operation.get('operation')} {state}")
 
     def _handle_failure(self, operation_id: str, operation: Mapping[str, Any], retries: int) -> None:
@@ -140,4 +138,5 @@ def _describe(operation: Mapping[str, Any]) -> str:
     error = operation.get("error")
     error = error if isinstance(error, Mapping) else {}
     reasons = [str(error[name]).strip() for name in ("title", "detail") if error.get(name)]
-    return f"{operation.get('operation')} failed in Tacker: {format_list(reasons) if reasons else 'no reason given'}."
+    text = " ".join(reason if reason.endswith(".") else f"{reason}." for reason in reasons)
+    return f"{operation.get('operation')} failed in Tacker: {text or 'no reason given.'}"

@@ -103,7 +103,7 @@ class TackerProvider:
         planned = _require_planned(request)
         runner = self._build_runner(request)
         owner = _build_owner(request.key)
-        instance = self._find_owned(owner) or self._create_instance(planned, owner)
+        instance = self._find_owned(owner, is_new=True) or self._create_instance(planned, owner)
         instance = self._finish_running(runner, instance, request)
         if not instance.is_instantiated:
             try:
@@ -112,8 +112,8 @@ class TackerProvider:
                 if problem.is_rolled_back:
                     self._client.write("DELETE", f"/vnf_instances/{instance.id}")
                     raise
-                values = {**planned, "vnf_instance_id": instance.id, "vnfcs": {}, "vnfc_ids": {}}
-                raise ProviderProblem(str(problem), object_exists=True, attributes=values) from None
+                kept = f"The VNF instance {instance.id} stays in Tacker; the next apply instantiates it again."
+                raise ProviderProblem(f"{problem} {kept}") from None
             instance = _require_instance(runner, instance.id)
         try:
             self._change_levels(runner, instance, planned)
@@ -177,17 +177,19 @@ class TackerProvider:
         return ReadResult(observed, is_observed=True, is_settled=is_settled, note={_IDS_KEY: observed["vnfc_ids"]})
 
     def _list_instances(self) -> list[VnfInstance]:
-        rows = self._client.read("/vnf_instances")
-        return [parse_instance(row) for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+        return [parse_instance(row) for row in self._client.read_list("/vnf_instances", {"all_fields": ""})]
 
-    def _find_owned(self, owner: str) -> VnfInstance | None:
-        """Return the instance created for an object, None if there is none."""
-        found = next((instance for instance in self._list_instances() if instance.owner == owner), None)
-        if found is None:
-            return None
-        # Lists leave out the VNFCs.
-        document = self._client.read(f"/vnf_instances/{found.id}")
-        return parse_instance(document) if isinstance(document, Mapping) else None
+    def _find_owned(self, owner: str, *, is_new: bool = False) -> VnfInstance | None:
+        """Return the instance created for an object, None if there is none. A new object takes over one of an
+        earlier failed instantiation.
+        """
+        instances = self._list_instances()
+        found = next((instance for instance in instances if instance.owner == owner), None)
+        if found is None and is_new:
+            prefix = f"{owner.rpartition('#')[0]}#"
+            left = (item for item in instances if item.owner.startswith(prefix) and not item.is_instantiated)
+            found = next(left, None)
+        return found
 
     # --- operations ----------------------------------------------------------------------------
 

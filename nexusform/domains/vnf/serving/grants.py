@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.vnf.rendering.sol003 import build_grant_requests
-from nexusform.domains.vnf.serving.planned_operations import build_zone_ids, list_operations
+from nexusform.domains.vnf.serving.planned_operations import build_healed_zones, build_zone_ids, list_operations
 from nexusform.plans.plan import Plan
 
 CREATED: Final = 201
@@ -20,10 +20,10 @@ FORBIDDEN: Final = 403
 
 
 class PlannedGrant(Struct, frozen=True):
-    """Life-cycle operation in the plan, with its number in the VNF's change. `added` are the VNFCs by VDU, `removed`
-    their number by VDU.
+    """Life-cycle operation in the plan, with its number in the VNF's change.
 
-    `zones` are the zone id of each added VNFC: its availability zone and host, as OpenStack reads them.
+    `added` are the VNFCs by VDU, `removed` their number by VDU. `zones` are the zone id of each added VNFC: its
+    availability zone and host, as OpenStack reads them. `healed_zones` are those of healed VNFCs by VDU and index.
     """
 
     address: str
@@ -33,6 +33,7 @@ class PlannedGrant(Struct, frozen=True):
     added: Mapping[str, tuple[str, ...]]
     removed: Mapping[str, int]
     zones: Mapping[str, str]
+    healed_zones: Mapping[str, str] = field(default_factory=dict)
 
 
 class PlannedGrants(Struct, frozen=True):
@@ -80,6 +81,7 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
                     operation.added,
                     {vdu: len(vdu_names) for vdu, vdu_names in operation.removed.items()},
                     build_zone_ids(change, names),
+                    build_healed_zones(change, operation),
                 )
             )
     return PlannedGrants(tuple(grants))
@@ -179,6 +181,7 @@ def _build_answer(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, 
         for row in request.get("addResources", [])
     ]
     removed = [{"resourceDefinitionId": row["id"]} for row in request.get("removeResources", [])]
+    parameters = {name: {"locationConstraints": zone} for name, zone in grant.healed_zones.items()}
     links = request.get("_links")
     answer = {
         "id": grant_id,
@@ -187,6 +190,8 @@ def _build_answer(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, 
         "zones": [{"id": zone_id, "zoneId": zone} for zone, zone_id in zone_ids.items()],
         "addResources": added,
         "removeResources": removed,
+        # Tacker keeps the zone of a healed VNFC, unless the grant sets its parameter in the HOT file.
+        "additionalParams": {"nfv": {"VDU": parameters}} if parameters else {},
         "_links": {"self": {"href": f"/grant/v1/grants/{grant_id}"}, **(links if isinstance(links, Mapping) else {})},
     }
     return {name: value for name, value in answer.items() if value}

@@ -14,6 +14,7 @@ from nexusform.plans.plan import Change
 
 _INSTANTIATE = "INSTANTIATE"
 _SCALE = "SCALE"
+_HEAL = "HEAL"
 
 
 class PlannedOperation(Struct, frozen=True):
@@ -56,7 +57,7 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     if any(added.values()) or any(removed.values()):
         yield _build(_SCALE, added, removed)
     if operation != _INSTANTIATE and any(healed.values()):
-        yield _build("HEAL", healed, healed)
+        yield _build(_HEAL, healed, healed)
 
 
 def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
@@ -73,6 +74,16 @@ def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
     for vnfc in vnfcs.values():
         zones.setdefault(vnfc["vdu"], set()).add(vnfc["availability_zone"])
     return {name: vnfcs[name]["availability_zone"] for name in names if len(zones[vnfcs[name]["vdu"]]) == 1}
+
+
+def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str, str]:
+    """Return the zone ids of healed VNFCs by their names in the HOT file of the standard user data."""
+    attributes = change.after or {}
+    if operation.operation != _HEAL or not has_standard_user_data(attributes):
+        return {}
+    names = [name for vdu_names in operation.added.values() for name in vdu_names]
+    vnfcs, zones = attributes.get("vnfcs") or {}, build_zone_ids(change, names)
+    return {f"{vnfcs[name]['vdu']}-{vnfcs[name]['number']}": zones[name] for name in names}
 
 
 def _group_names(resources: list[Mapping[str, Any]]) -> dict[str, list[str]]:

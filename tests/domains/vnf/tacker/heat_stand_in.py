@@ -45,6 +45,7 @@ class Stack:
     status: str = "CREATE_COMPLETE"
     reason: str = ""
     members: dict[str, Member] = field(default_factory=dict)
+    is_deleted: bool = False
 
 
 class OpenStackStandIn(ThreadingHTTPServer):
@@ -235,6 +236,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._mark(parts[1], parts[-1])
             return
         found = server.stacks.get(parts[0])
+        if found is not None and found.is_deleted and not server.is_held:
+            del server.stacks[parts[0]]
+            found = None
         if found is None and parts[-1] == "template":
             found = next((s for s in server.stacks.values() if parts[1].startswith(s.id)), None)
             members = {m.name: {"properties": m.properties} for m in found.members.values()} if found else {}
@@ -242,7 +246,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif found is None:
             self._send(404, {})
         elif self.command == "DELETE":
-            del server.stacks[found.name]
+            if server.is_held:
+                found.is_deleted, found.status = True, "DELETE_COMPLETE"
+            else:
+                del server.stacks[found.name]
             self._send(204, None)
         elif self.command in ("PATCH", "PUT"):
             if "template" in body:

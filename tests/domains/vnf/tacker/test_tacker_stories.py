@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from nexusform.cli.main import run_command_line
 from tests.domains.vnf.tacker.packages import PackageSpec, VduSpec
 from tests.domains.vnf.tacker.tacker_bed import MISSING, TACKER, Story, TackerBed
 
 pytestmark = [pytest.mark.of_domains("vnf"), pytest.mark.skipif(TACKER is None, reason=MISSING)]
 
+# Without settings three stories run; the nightly check sets both.
+RANDOM_STORIES = int(os.environ.get("NEXUSFORM_TACKER_STORIES", "1"))
+MINUTES = float(os.environ.get("NEXUSFORM_TACKER_MINUTES", "30"))
+ENDS_AT = time.monotonic() + 60 * MINUTES
+nightly = pytest.mark.skipif(
+    "NEXUSFORM_TACKER_STORIES" not in os.environ, reason="a story of the nightly check (NEXUSFORM_TACKER_STORIES=100)"
+)
 SPREAD = (("AntiAffinityRule", "nfvi_node", ("worker",)),)
 
 
@@ -28,6 +40,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bed: TackerBed) -> Pat
     monkeypatch.chdir(tmp_path)
     bed.heat.full.clear()
     bed.heat.failures.clear()
+    bed.heat.is_held = False
     return tmp_path
 
 
@@ -73,3 +86,155 @@ def test_the_whole_life_of_a_vnf(bed: TackerBed, capfd: pytest.CaptureFixture[st
     }
     assert story.apply(story.plan("-destroy")) == 0
     assert [i for i in bed.list_instances() if i["vnfInstanceName"] == name] == []
+
+
+def read_levels(story: Story, capfd: pytest.CaptureFixture[str]) -> Any:
+    return story.read_vnf(capfd)["scale_levels"]
+
+
+@nightly
+def test_no_valid_host_is_rolled_back_and_planned_again(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+    story = Story(bed, PackageSpec("full", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+    story.configure(worker_scale=0)
+    bed.heat.failures.append("No valid host was found. ")
+    assert story.apply(story.plan()) == 1
+    output = " ".join(capfd.readouterr().out.split())
+    assert "INSTANTIATE failed in Tacker" in output
+    assert "No valid host was found" in output
+    assert "It was rolled back" in output
+    assert bed.heat.list_servers() == []
+    assert story.run(worker_scale=0) == 0
+    bed.heat.failures.append("No valid host was found. ")
+    assert story.run(worker_scale=2) == 1
+    assert "SCALE failed in Tacker" in capfd.readouterr().out
+    assert len(check_equal(story, capfd)["vnfcs"]) == 1
+    assert read_levels(story, capfd) == {"worker_scale": 0}
+    assert story.run(worker_scale=2) == 0
+    assert len(check_equal(story, capfd)["vnfcs"]) == 3
+    assert story.apply(story.plan("-destroy")) == 0
+
+
+@nightly
+def test_a_temporary_failure_is_retried(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+    story = Story(bed, PackageSpec("again", {"worker": VduSpec(1, 1, 3)}, SPREAD), provider='on_failure = "retry"')
+    bed.heat.failures += ["No valid host was found. "] * 2
+    assert story.run(worker_scale=1) == 0
+    assert len(check_equal(story, capfd)["vnfcs"]) == 2
+    assert story.apply(story.plan("-destroy")) == 0
+
+
+@nightly
+def test_a_failed_instantiation_stays_for_the_next_apply(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+    story = Story(bed, PackageSpec("kept", {"worker": VduSpec(1, 1, 3)}, SPREAD), provider='on_failure = "fail"')
+    bed.heat.failures.append("No valid host was found. ")
+    assert story.run(worker_scale=0) == 1
+    assert "It was not rolled back" in " ".join(capfd.readouterr().out.split())
+    assert story.run(worker_scale=0) == 0
+    assert len(check_equal(story, capfd)["vnfcs"]) == 1
+    assert len([i for i in bed.list_instances() if i["vnfInstanceName"] == "kept"]) == 1
+    assert story.apply(story.plan("-destroy")) == 0
+
+
+@nightly
+def test_a_refused_grant_changes_nothing(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+    story = Story(bed, PackageSpec("refused", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+    assert story.run(worker_scale=0) == 0
+    first = "p1.nfplan"
+    story.configure(worker_scale=1)
+    path = story.plan()
+    with story.serve(first):  # the NFVO still answers from the plan before
+        assert run_command_line(["apply", path]) == 1
+    output = " ".join(capfd.readouterr().out.split())
+    assert "The plan has no SCALE of this VNF" in output
+    assert "It was rolled back" in output
+    assert len(check_equal(story, capfd)["vnfcs"]) == 1
+    assert story.run(worker_scale=1) == 0
+    assert len(check_equal(story, capfd)["vnfcs"]) == 2
+    # No NFVO at all.
+    story.configure(worker_scale=2)
+    assert run_command_line(["apply", story.plan()]) == 1
+    assert "SCALE failed in Tacker" in capfd.readouterr().out
+    assert len(check_equal(story, capfd)["vnfcs"]) == 2
+    assert story.run(worker_scale=2) == 0
+    assert story.apply(story.plan("-destroy")) == 0
+
+
+@nightly
+@pytest.mark.parametrize("operation", ["instantiate", "scale", "heal", "terminate"])
+def test_tacker_killed_in_the_middle(bed: TackerBed, capfd: pytest.CaptureFixture[str], operation: str) -> None:
+    options = 'on_failure = "retry"\n  timeout = "1s"'
+    story = Story(bed, PackageSpec(f"killed-{operation}", {"worker": VduSpec(2, 1, 3)}, SPREAD), provider=options)
+    if operation != "instantiate":
+        assert story.run(worker_scale=0) == 0
+    story.configure(worker_scale=1 if operation == "scale" else 0)
+    flags = {"heal": [f"-replace=tacker_vnf.v:{story.spec.name}-worker-1"], "terminate": ["-destroy"]}
+    path = story.plan(*flags.get(operation, []))
+    bed.heat.is_held = True
+    servers = {member.server_id for member in bed.heat.list_servers()}
+    with story.serve(path):
+        # The operation stays in progress until the time limit of the step.
+        assert run_command_line(["apply", path]) != 0
+        output = " ".join(capfd.readouterr().out.split())
+        assert "apply -resume" in output
+        bed.kill()
+        bed.heat.is_held = False
+        bed.start()
+        assert run_command_line(["apply", "-resume", "-auto-approve"]) == 0
+    if operation == "terminate":
+        assert bed.list_instances() == []
+        return
+    vnf = check_equal(story, capfd)
+    assert len(vnf["vnfcs"]) == (3 if operation == "scale" else 2)
+    left = servers - {member.server_id for member in bed.heat.list_servers()}
+    assert len(left) == (operation == "heal")
+    assert story.apply(story.plan("-destroy")) == 0
+
+
+def build_random_spec(seed: int) -> PackageSpec:
+    draw = Random(seed)
+    names = ["worker", "master", "proxy"][: draw.randint(1, 3)]
+    vdus = {name: VduSpec(draw.randint(1, 3), draw.randint(1, 2), 3) for name in names}
+    rules = [
+        (kind, draw.choice(("nfvi_node", "zone")) if kind == "AffinityRule" else "nfvi_node", (name,))
+        for name in names
+        for kind in draw.sample(("AntiAffinityRule", "AffinityRule", ""), 1)
+        if kind
+    ]
+    return PackageSpec(f"random-{seed}", vdus, tuple(rules), is_standard=draw.random() < 0.6)
+
+
+@pytest.mark.parametrize("seed", range(RANDOM_STORIES))
+def test_random_vnfds(bed: TackerBed, capfd: pytest.CaptureFixture[str], seed: int) -> None:
+    if time.monotonic() > ENDS_AT:
+        pytest.skip(f"the time of the random stories is over ({MINUTES} minutes)")
+    draw = Random(seed)
+    spec = build_random_spec(seed)
+    story = Story(bed, spec, machines=24)
+    levels = {f"{name}_scale": 0 for name in spec.vdus}
+    run_as_planned(story, capfd, levels)
+    for _ in range(3):
+        aspect = draw.choice(sorted(levels))
+        levels = {**levels, aspect: draw.choice([level for level in range(4) if level != levels[aspect]])}
+        run_as_planned(story, capfd, levels)
+    healed = draw.choice(sorted(story.read_vnf(capfd)["vnfcs"]))
+    run_as_planned(story, capfd, levels, f"-replace=tacker_vnf.v:{healed}")
+    levels = {name: max(level - 1, 0) for name, level in levels.items()}
+    run_as_planned(story, capfd, levels)
+    assert story.apply(story.plan("-destroy")) == 0
+
+
+def run_as_planned(story: Story, capfd: pytest.CaptureFixture[str], levels: dict[str, int], *flags: str) -> None:
+    """Every grant of the plan is given once, and the VNFCs in Tacker are those of the plan."""
+    story.configure(**levels)
+    path = story.plan(*flags)
+    with story.serve(path) as server:
+        assert run_command_line(["apply", path]) == 0
+    granted = [(record.address, record.number) for record in server.journal.records]
+    assert sorted(granted) == sorted((grant.address, grant.number) for grant in server.planned.grants)
+    vnf = check_equal(story, capfd)
+    assert run_command_line(["show", "-json", path]) == 0
+    changes = {row["address"]: row["change"] for row in json.loads(capfd.readouterr().out)["resource_changes"]}
+    planned = changes["tacker_vnf.v"]["after"]["vnfcs"] if "tacker_vnf.v" in changes else vnf["vnfcs"]
+    assert {name: vnfc["machine"] for name, vnfc in vnf["vnfcs"].items()} == {
+        name: vnfc["machine"] for name, vnfc in planned.items()
+    }
