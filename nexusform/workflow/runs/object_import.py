@@ -17,11 +17,18 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.configuration.body_evaluation import prepare_body
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    build_error,
+    build_warning,
+    convert_problem,
+    has_errors,
+    suggest_name,
+)
 from nexusform.diagnostics.source import Position, SourceFile, Span
 from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.files.regular_files import create_file
-from nexusform.interfaces.plugins import ObjectKey, Provider, ProviderProblem, Registries
+from nexusform.interfaces.plugins import ObjectKey, Provider, ProviderProblem, Registries, ResourceType
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import Path as ValuePath
 from nexusform.json_data.plain_data import has_unknown
@@ -169,7 +176,7 @@ def find_imported_object(
         return None
     try:
         if isinstance(provider, ConfiguredObjectFinder) and provider.needs_arguments(target.address.type):
-            arguments = _evaluate_arguments(target, request, kind.schema, problems)
+            arguments = _evaluate_arguments(target, request, kind, problems)
             if arguments is None:
                 return None
             match: tuple[ObjectKey, Mapping[str, Any]] | None = provider.find_configured(target.address.type, arguments)
@@ -194,7 +201,7 @@ def find_imported_object(
 
 
 def _evaluate_arguments(
-    target: ImportTarget, request: PlanRequest, schema: BlockSchema, problems: list[Diagnostic]
+    target: ImportTarget, request: PlanRequest, kind: ResourceType, problems: list[Diagnostic]
 ) -> Mapping[str, Any] | None:
     """Evaluate the arguments of the block to import into; None with problems if they are not known."""
     block, address = target.block, target.address
@@ -203,12 +210,16 @@ def _evaluate_arguments(
         problems.append(build_error("import-failed", detail, target.span, block="import"))
         return None
     evaluation = build_state_evaluation(request)
-    body, body_problems = prepare_body(block.body, schema, block.span)
+    body, body_problems = prepare_body(block.body, kind.schema, block.span)
     values, _, value_problems = body.evaluate(evaluation.build_scope(evaluation.root))
     new_problems = [*body_problems, *value_problems, *evaluation.diagnostics]
     if not has_errors(new_problems) and has_unknown(values):
         detail = f"The arguments of {address} are not known yet. Import the objects that it refers to first."
         new_problems.append(build_error("import-failed", detail, target.span, block="import"))
+    if kind.unpack is not None and not has_errors(new_problems):
+        unpacked, unpack_problems = kind.unpack(values, request.files)
+        values = {**values, **unpacked}
+        new_problems += [convert_problem(problem) for problem in unpack_problems]
     problems += new_problems
     return None if has_errors(new_problems) else values
 

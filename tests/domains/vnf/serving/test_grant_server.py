@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import io
 import json
+import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -222,3 +225,35 @@ def test_sigterm_ends_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 0
     assert lines[1] == "Operations in the plan: INSTANTIATE tacker_vnf.v\n"
+
+
+def test_tls_with_a_self_signed_certificate(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    subprocess.run(command, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    journal = GrantJournal(str(tmp_path / "p.nfplan"), "digest")
+    with GrantServer(("127.0.0.1", 0), planned_grants(), journal, {}, "secret", context) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        assert server.url.startswith("https://")
+        silent = socket.create_connection(("127.0.0.1", server.server_port))  # never starts its handshake
+        try:
+            trusted = ssl.create_default_context(cafile=str(certificate))
+            connection = HTTPSConnection("127.0.0.1", server.server_port, timeout=20, context=trusted)
+            connection.request("POST", "/grant/v1/grants", json.dumps(request()), {"Authorization": "Bearer secret"})
+            assert connection.getresponse().status == 201
+            connection.close()
+            stranger = HTTPSConnection(
+                "127.0.0.1", server.server_port, timeout=20, context=ssl.create_default_context()
+            )
+            with pytest.raises(ssl.SSLCertVerificationError):
+                stranger.request("GET", "/vnfpkgm/v2/onboarded_vnf_packages")
+        finally:
+            silent.close()
+            server.shutdown()
+            thread.join()

@@ -238,3 +238,37 @@ def run_as_planned(story: Story, capfd: pytest.CaptureFixture[str], levels: dict
     assert {name: vnfc["machine"] for name, vnfc in vnf["vnfcs"].items()} == {
         name: vnfc["machine"] for name, vnfc in planned.items()
     }
+
+
+@nightly
+def test_a_running_vnf_is_imported_with_its_ids(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+    story = Story(bed, PackageSpec("imported", {"worker": VduSpec(2, 1, 3)}, SPREAD))
+    assert story.run(worker_scale=1) == 0
+    before = check_equal(story, capfd)
+    assert run_command_line(["state", "rm", "tacker_vnf.v"]) == 0
+    assert run_command_line(["import", "tacker_vnf.v", "s/imported"]) == 0, capfd.readouterr()
+    after = check_equal(story, capfd)
+    assert sorted(after["vnfc_ids"].values()) == sorted(before["vnfc_ids"].values())
+    assert after["vnf_instance_id"] == before["vnf_instance_id"]
+    assert run_command_line(["plan", "-detailed-exitcode"]) == 0, capfd.readouterr()
+    # Scaled outside: the next plan shows it and scales back.
+    assert story.apply(story.plan("-destroy")) == 0
+
+
+@nightly
+def test_keystone_gives_the_token(
+    bed: TackerBed, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    story = Story(bed, PackageSpec("keystone", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+    story.configure(worker_scale=0)
+    main = Path("main.nf.hcl")
+    main.write_text(main.read_text().replace('auth     = "none"', ""))
+    assert run_command_line(["plan"]) == 1
+    assert "has no auth_url" in " ".join(capfd.readouterr().err.split())
+    values = {"auth_url": f"{bed.heat.url}/v3", "username": "u", "password": "p", "project_name": "nfv"}
+    Path("clouds.yaml").write_text(json.dumps({"clouds": {"lab": {"auth": values}}}))
+    monkeypatch.setenv("OS_CLOUD", "lab")
+    path = story.plan()
+    with story.serve(path):
+        assert run_command_line(["apply", "-confine=false", path]) == 0, capfd.readouterr()
+    assert story.apply(story.plan("-destroy"), "-confine=false") == 0
