@@ -30,6 +30,9 @@ def render_rack_picture(racks: Sequence[RackCounts], *, has_several_sites: bool 
         return []
     existing = [rack for rack in racks if rack.existed_before]
     new = [rack for rack in racks if not rack.existed_before]
+    # New racks of many sites are usually alike: the first site is an example.
+    if len(new) > _MAX_NEW_RACKS:
+        new = [rack for rack in new if rack.site == new[0].site]
     # If not all racks fit, keep those with the most removed VMs, sorted by name.
     visible_racks = [*sorted(existing[:_MAX_RACKS], key=_get_sort_key), *new[:_MAX_NEW_RACKS]]
     lines: list[str] = []
@@ -67,7 +70,7 @@ def _render_rack(rack: RackCounts, display_name: str) -> list[str]:
         machines = rack.machines[first : first + _GROUP_SIZE * _GROUPS_PER_LINE]
         after = _render_row([_format_figure(machine.after, is_closed=machine.is_closed) for machine in machines])
         if not rack.existed_before:
-            lines.append(fill_to_width(name, _MARGIN_WIDTH) + after)
+            lines.append(fill_to_width(f"from {first + 1}" if first else name, _MARGIN_WIDTH) + after)
             continue
         before = _render_row([_format_figure(machine.before, is_closed=False) for machine in machines])
         lines.append((fill_to_width(name, _MARGIN_WIDTH) + _render_slots(first, machines)).rstrip())

@@ -135,10 +135,14 @@ _MAX_CLUSTERS: Final = 3
 def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
     """Yield the clusters of changed VMs if there are very many clusters."""
     total = len({pool.cluster for site in plan.sites for pool in site.pools})
-    changed = {row.cluster for row in plan.placements if row.kind == VM and row.action is not PlacementAction.KEEP}
-    if changed and total > _MIN_CLUSTERS:
-        names = format_first(sorted(changed, key=compute_natural_key), _MAX_CLUSTERS)
-        yield f"changes {names} of {total:,} clusters"
+    rows = [row for row in plan.placements if row.kind == VM and row.action is not PlacementAction.KEEP]
+    changed = {row.cluster for row in rows}
+    verb = "VMs change" if any(row.action is not PlacementAction.PLACE for row in rows) else "new VMs"
+    if len(changed) == total > _MIN_CLUSTERS:
+        yield f"{verb} in all {total:,} clusters"
+    elif changed and total > _MIN_CLUSTERS:
+        names = format_names(sorted(changed, key=compute_natural_key), _MAX_CLUSTERS)
+        yield f"{verb} in {len(changed):,} of {total:,} clusters: {names}"
 
 
 def _describe_upgraded(plan: Plan) -> list[str]:

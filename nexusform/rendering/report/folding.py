@@ -377,33 +377,60 @@ _SITE: Final = "SITE"  # stands for the name of each site
 
 
 def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
-    """Fold sites with equal rows, apart from their names and the names of racks, into one."""
+    """Fold sites with equal rows, apart from their names and the names of racks and clusters, into one."""
     sites_by_rows: dict[SitePools, list[SitePools]] = {}
     for site in sites:
-        rows = tuple(_normalize_row(row, site.site) for row in site.rows)
+        rows = tuple(_normalize_row(row, site) for row in site.rows)
         sites_by_rows.setdefault(replace(site, site="", names=(), rows=rows), []).append(site)
-    folded_sites = []
+    folded_sites: list[SitePools] = []
     for general_site, members in sites_by_rows.items():
-        if len(members) == 1:
-            folded_sites.append(members[0])
-        else:
-            name = f"{format_names(member.site for member in members)}, each"
-            rows = _restore_common_racks(general_site.rows, members)
-            names = tuple(member.site for member in members)
-            folded_sites.append(replace(general_site, site=name, rows=rows, names=names))
+        if (rows := _restore_names(general_site.rows, members)) is not None:
+            folded_sites.append(_merge_sites(general_site, rows, members))
+            continue
+        members_by_clusters: dict[tuple[str, ...], list[SitePools]] = {}
+        for member in members:
+            clusters = tuple(_replace_site(row.cluster, member.site) for row in member.rows)
+            members_by_clusters.setdefault(clusters, []).append(member)
+        for same_clusters in members_by_clusters.values():
+            rows = _restore_names(general_site.rows, same_clusters) or general_site.rows
+            folded_sites.append(_merge_sites(general_site, rows, same_clusters))
     return tuple(folded_sites)
 
 
-def _normalize_row(row: PoolRow, site: str) -> PoolRow:
-    """Replace the name of the site, and the names of racks by their number."""
+def _merge_sites(general_site: SitePools, rows: tuple[PoolRow, ...], members: Sequence[SitePools]) -> SitePools:
+    """Return the only site, or one for all members."""
+    if len(members) == 1:
+        return members[0]
+    names = tuple(member.site for member in members)
+    return replace(general_site, site=f"{format_names(names)}, each", rows=rows, names=names)
+
+
+def _normalize_row(row: PoolRow, site: SitePools) -> PoolRow:
+    """Replace the name of the site, that of the cluster by its position, and those of racks by their number."""
+    clusters = list(dict.fromkeys(other.cluster for other in site.rows))
     return replace(
         row,
-        cluster=_replace_site(row.cluster, site),
-        pool=_replace_site(row.pool, site),
+        cluster=str(clusters.index(row.cluster)),
+        pool=_replace_site(row.pool, site.site),
         racks=format_count(row.rack_count, "rack") if row.pools == 1 else row.racks,
-        note=_replace_site(row.note, site),
+        note=_replace_site(row.note, site.site),
         spread="",
     )
+
+
+def _restore_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
+    """Name the racks with the same names on every site, and the clusters. Return None for clusters without a
+    common name or a run of names.
+    """
+    named_rows: list[PoolRow] = []
+    for number, row in enumerate(rows):
+        racks = {site.rows[number].racks for site in sites}
+        clusters = dict.fromkeys(_replace_site(site.rows[number].cluster, site.site) for site in sites)
+        cluster = next(iter(clusters)) if len(clusters) == 1 else format_names(clusters)
+        if len(clusters) > 1 and "," in cluster:
+            return None
+        named_rows.append(replace(row, cluster=cluster, racks=racks.pop() if len(racks) == 1 else row.racks))
+    return tuple(named_rows)
 
 
 def _replace_site(text: str, site: str) -> str:

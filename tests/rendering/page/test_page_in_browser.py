@@ -620,7 +620,7 @@ def test_of_many_clusters_those_that_change_stand_out(browser: Browser, tmp_path
     assert ">19 more clusters: c0..6,8..19<" in picture
     assert browser.text(".legend > li:first-child") == "c7\nc7 (2 \u2192 4)"
     assert browser.text(".legend summary") == "19 clusters that do not change"
-    assert "changes c7 of 20 clusters" in browser.text(".decision")
+    assert "new VMs in 1 of 20 clusters: c7" in browser.text(".decision")
     browser.click(".legend summary")
     browser.click(".legend .legend li:first-child button")
     assert browser.run("return document.querySelector('.legend details').open")

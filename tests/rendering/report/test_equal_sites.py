@@ -37,9 +37,12 @@ resource "nexus_kubernetes_cluster" "NAME" {
 """
 
 
-def make_plan(cluster: str = "core", last_count: int = 3) -> Plan:
-    names = [f"site{number:02}" for number in range(1, 41)]
-    texts = [SITE.replace("CLUSTER", cluster).replace("NAME", name) for name in names]
+def make_plan(*clusters: str, last_count: int = 3) -> Plan:
+    """Plan 40 sites with these names of clusters in turn; NUMBER is the number of the site."""
+    texts = []
+    for number in range(1, 41):
+        cluster = (clusters or ("core",))[number % max(len(clusters), 1)].replace("NUMBER", f"{number:02}")
+        texts.append(SITE.replace("CLUSTER", cluster).replace("NAME", f"site{number:02}"))
     texts[-1] = texts[-1].replace("count       = 3", f"count       = {last_count}")
     return add_capacity(good(plan("".join(texts))), all_types()).plan
 
@@ -74,6 +77,20 @@ def test_names_of_sites_in_names_of_clusters_do_not_separate_them() -> None:
     text = render_text(make_plan("NAME-core"))
     assert "VM placement on site01..40, each" in text
     assert re.search(r"^  SITE-core +control-plane", text, re.MULTILINE)
+
+
+def test_numbered_clusters_do_not_separate_sites() -> None:
+    text = render_text(make_plan("edgeNUMBER"))
+    assert "VM placement on site01..40, each" in text
+    assert re.search(r"^  edge01\.\.40 +control-plane", text, re.MULTILINE)
+    assert len(text.splitlines()) < 30
+
+
+def test_sites_with_other_names_of_clusters_are_separate() -> None:
+    text = render_text(make_plan("web", "db"))
+    assert re.search(r"^VM placement on site01,03,05[^\n]*, each \(predicted\):\n.*\n  db ", text, re.MULTILINE)
+    assert re.search(r"^VM placement on site02,04,06[^\n]*, each \(predicted\):\n.*\n  web ", text, re.MULTILINE)
+    assert text.count("VM placement on ") == 2
 
 
 def test_the_comment_is_not_cut(equal_sites: Plan) -> None:
