@@ -21,6 +21,7 @@ class RealHub(ApiPrograms):
     def __init__(self, programs: Path, crds: Path, where: Path) -> None:
         super().__init__(programs, crds, where)
         self._ended = threading.Event()
+        self._names: set[str] = set()  # of members that ever joined
         self._start(
             "kube-controller-manager",
             f"--kubeconfig={self.kubeconfig}",
@@ -55,21 +56,29 @@ class RealHub(ApiPrograms):
             body = object_of("cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", name)
             body["metadata"]["labels"] = dict(labels)
             self.apply(f"{_CLUSTER}/memberclusters/{name}", {**body, "spec": {"identity": identity}}, "join")
-        threading.Thread(target=self._play, args=(tuple(members),), daemon=True).start()
+        if not self._names:
+            threading.Thread(target=self._play, daemon=True).start()
+        self._names |= members.keys()
         self._until(lambda: all(self._has_joined(name) for name in members))
+
+    def leave(self, name: str) -> None:
+        """Let a member leave, and wait until the hub has no namespace of it."""
+        self.call("DELETE", f"{_CLUSTER}/memberclusters/{name}")
+        paths = (f"{_CLUSTER}/memberclusters/{name}", f"/api/v1/namespaces/fleet-member-{name}")
+        self._until(lambda: all(self.call("GET", path).get("error") == 404 for path in paths))
 
     def _has_joined(self, name: str) -> bool:
         status = self.call("GET", f"{_CLUSTER}/memberclusters/{name}").get("status") or {}
         conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
         return conditions.get("Joined") == "True" and bool(status.get("agentStatus"))
 
-    def _play(self, names: tuple[str, ...]) -> None:
+    def _play(self) -> None:
         done: dict[str, int] = {}
         next_beat = 0.0
         while not self._ended.wait(0.3):
             is_due = time.monotonic() > next_beat
             next_beat = time.monotonic() + _HEARTBEAT_SECONDS if is_due else next_beat
-            for name in names:
+            for name in sorted(self._names):
                 self._beat(name, is_due=is_due)
             for work in self.call("GET", f"{_PLACEMENT}/works").get("items") or ():
                 self._apply_work(work, done)
@@ -77,7 +86,15 @@ class RealHub(ApiPrograms):
     def _beat(self, name: str, *, is_due: bool) -> None:
         path = f"{_CLUSTER}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"
         own = self.call("GET", path)
-        if "error" in own or ((own.get("status") or {}).get("agentStatus") and not is_due):
+        if "error" in own:
+            return
+        if (own.get("spec") or {}).get("state") == "Leave":
+            conditions = _conditions(own["metadata"]["generation"], Joined="Left")
+            conditions[0]["status"] = "False"
+            agent = {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": _now()}
+            self.call("PATCH", f"{path}/status", {"status": {"agentStatus": [agent]}}, MERGE)
+            return
+        if (own.get("status") or {}).get("agentStatus") and not is_due:
             return
         conditions = _conditions(own["metadata"]["generation"], Joined="Joined", Healthy="Healthy")
         agent = {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": _now()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,10 @@ MEMBERS = {name: {"env": "prod"} for name in ("ams1", "lon1", "par1")} | {"fra1"
 class RunningHub(ApiServer):
     """Proxy of a real hub, with its objects."""
 
+    def __init__(self, hub: RealHub) -> None:
+        super().__init__(hub)
+        self.hub = hub
+
     def all(self, kind: str, namespace: str = "") -> list[Body]:
         self._listed.clear()  # the hub agent writes at any time
         return super().all(kind, namespace)
@@ -27,11 +31,11 @@ class RunningHub(ApiServer):
 
 
 @contextmanager
-def start_running_hub(directory: Path) -> Iterator[RunningHub]:
-    """Start a hub with four members in a directory, and end it."""
+def start_running_hub(directory: Path, members: Mapping[str, Mapping[str, str]] = MEMBERS) -> Iterator[RunningHub]:
+    """Start a hub with members in a directory, and end it."""
     programs = RealHub(PROGRAMS, CRDS, directory)
     try:
-        programs.join(MEMBERS)
+        programs.join(members)
         hub = RunningHub(programs)
         yield hub
         hub.close()

@@ -195,6 +195,33 @@ def test_kinds_that_no_configured_object_needs_may_be_forbidden(hub: HubServer, 
 
 
 @pytest.mark.our_hub_alone
+def test_a_step_whose_result_may_not_be_read_is_gone_on_with(hub: HubServer, told: Told) -> None:
+    respond = hub.respond
+    write()
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    forbid(hub, lambda path: path.endswith("/clusterresourcebindings"))
+    code, said = told("apply", "x.nfplan")
+    assert (code, "was written, but its result cannot be read (403)" in said) == (1, True), said
+    hub.respond = respond  # type: ignore[method-assign]
+    code, said = told("apply", "-resume")
+    assert code == 0, said
+    assert told("plan", "-detailed-exitcode")[0] == 0
+
+
+@pytest.mark.our_hub_alone
+def test_wrong_predictions_need_no_permission_for_members(hub: HubServer, controller: Controller, told: Told) -> None:
+    controller.picks["web"] = ["ams1", "fra1"]
+    write()
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    forbid(hub, lambda path: path.endswith("/memberclusters"))
+    code, said = told("apply", "x.nfplan")
+    assert "Apply complete!" in said, said
+
+
+[1]
+
+
+@pytest.mark.our_hub_alone
 @pytest.mark.parametrize("namespaces", [["team"], ["other", "team"]])
 def test_a_tenant_lists_its_namespaces(hub: HubServer, tmp_path: Path, namespaces: list[str]) -> None:
     forbid(hub, lambda path: path.endswith("beta1/resourcebindings"))

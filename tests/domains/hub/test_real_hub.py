@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
+from nexusform.domains.hub.api.hub_kinds import MEMBER, READ_KINDS
+from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, lacking
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.real_hub import RealHub
 from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_hub_identity import COMMANDS
 from tests.domains.hub.test_hub_order import BUDGET, SECOND
 from tests.domains.hub.test_hub_runs import EVICTION, EXTERNAL, RUN, add
 
@@ -81,4 +84,56 @@ def test_a_budget_of_the_plan_blocks_an_eviction(
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert "lon1 was not carried out: Eviction is blocked by specified" in said
+    assert told("destroy", "-auto-approve")[0] == 0
+
+
+def use(programs: ApiPrograms, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(programs.kubeconfig))
+
+
+def list_versions(programs: ApiPrograms) -> dict[str, str]:
+    """Return the versions of all objects of a fleet and its content."""
+    paths = [kind.collection for kind in READ_KINDS if kind != MEMBER] + ["/api/v1/configmaps", "/api/v1/namespaces"]
+    bodies = [body for path in paths for body in programs.call("GET", path)["items"]]
+    return {body["metadata"]["uid"]: body["metadata"]["resourceVersion"] for body in bodies}
+
+
+def test_no_command_changes_anything_with_another_hub(
+    real_hub: RealHub, api_programs: ApiPrograms, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    use(real_hub, monkeypatch)
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    write(content="2")
+    assert told("plan", "-out=x.nfplan")[0] == 0
+    state = told("state", "pull")[1]
+    versions = [list_versions(hub) for hub in (real_hub, api_programs)]
+    use(api_programs, monkeypatch)
+    uids = [hub.call("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"] for hub in (real_hub, api_programs)]
+    for words in COMMANDS:
+        code, said = told(*words)
+        assert code == 1, (words, said)
+        assert f"namespace kube-system has the uid {uids[0]} on {real_hub.url} in the state" in said, (words, said)
+        assert f"-allow-other-hub={uids[1]}" in said, (words, said)
+    assert [list_versions(hub) for hub in (real_hub, api_programs)] == versions
+    assert told("state", "pull")[1] == state
+    use(real_hub, monkeypatch)
+    assert told("destroy", "-auto-approve")[0] == 0
+
+
+def test_a_deleted_state_is_taken_back_without_a_write(
+    real_hub: RealHub, told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    use(real_hub, monkeypatch)
+    write()
+    assert told("apply", "-auto-approve")[0] == 0
+    shutil.rmtree("state")
+    versions = list_versions(real_hub)
+    code, said = told("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
+    assert code == 0, said
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "No changes." in said) == (0, True), said
+    assert list_versions(real_hub) == versions
     assert told("destroy", "-auto-approve")[0] == 0

@@ -121,6 +121,23 @@ def handle_unanswered(address: str) -> Iterator[None]:
 
 
 @contextmanager
+def handle_unread_result(hub_object: HubObject) -> Iterator[None]:
+    """Convert a rejected read after a write: the object exists, so the step is neither done nor failed. Raises
+    StepPending.
+    """
+    try:
+        yield
+    except ApiError as api_error:
+        if api_error.kind is ErrorKind.TEMPORARY:
+            raise
+        reason = api_error.missing_permission or api_error.server_message
+        raise StepPending(
+            f"{hub_object.title} was written, but its result cannot be read ({api_error.status}): {reason}. Allow "
+            "that, and `nexusform apply -resume` continues it."
+        ) from None
+
+
+@contextmanager
 def handle_errors(*, requires_hub: bool = True) -> Iterator[None]:
     """Convert errors of a hub to problems of a provider; without `requires_hub`, a plan may do without it."""
     try:

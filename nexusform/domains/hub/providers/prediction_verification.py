@@ -69,7 +69,7 @@ class WrongPrediction(Struct, frozen=True):
                 return (
                     f"no figure changed, so the hub decides by another rule, or is of another version than {KUBEFLEET}"
                 )
-        return "no data block read this hub for the plan, so the cause is unknown"
+        return "the plan knew no members of this hub, so the cause is unknown"
 
 
 class VerificationResult(Struct, frozen=True):
@@ -136,7 +136,7 @@ def _read_member_figures(member: Mapping[str, Any], observed_at: datetime | None
 
 
 def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
-    """Return the members' figures read by a plan's data blocks, by URL of the hub."""
+    """Return the members' figures read by a plan's data blocks, by URL of the hub; none without members."""
     figures_by_server: dict[str, Figures] = {}
     for text in responses.values():
         try:
@@ -145,7 +145,9 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
             continue
         if isinstance(dump, dict) and isinstance(dump.get("items"), list):
             members = [item for item in dump["items"] if item.get("kind") == "MemberCluster"]
-            figures_by_server[str(dump.get("server"))] = read_figures(members, parse_time(str(dump.get("read_at"))))
+            if members:
+                observed_at = parse_time(str(dump.get("read_at")))
+                figures_by_server[str(dump.get("server"))] = read_figures(members, observed_at)
     return figures_by_server
 
 

@@ -43,6 +43,7 @@ from nexusform.domains.hub.providers.hub_errors import (
     describe_existing_object,
     describe_missing_member,
     format_rejection,
+    handle_unread_result,
     hide_sensitive_values,
     reject_managed,
 )
@@ -211,9 +212,10 @@ class StepWriter(Struct, frozen=True):
             for hub_object in reversed(build_objects(self._type_name, self.request.prior)):
                 if hub_object.identity not in current_identities:
                     self._delete_object(hub_object)
-        result = self._wait_for_result(existing)
-        if self._type_name == EVICTION_TYPE and self.request.prior is None:
-            self._waiter.wait_for_rescheduling(_get_placement(hub_objects[0]), former_count)
+        with handle_unread_result(hub_objects[0]):
+            result = self._wait_for_result(existing)
+            if self._type_name == EVICTION_TYPE and self.request.prior is None:
+                self._waiter.wait_for_rescheduling(_get_placement(hub_objects[0]), former_count)
         return result
 
     def _count_bound(self, eviction: HubObject) -> int:
@@ -366,7 +368,12 @@ class StepWriter(Struct, frozen=True):
         if not best.wrong_predictions:
             return best
         bindings = decision.bindings if best is results[0] else final.bindings
-        members = self.hub.list_objects(MEMBER.collection)
+        try:
+            members = self.hub.list_objects(MEMBER.collection)
+        except ApiError as api_error:
+            if api_error.kind is not ErrorKind.PERMISSION:
+                raise
+            return best  # a tenant may not list members: the cause stays unknown
         current_figures = read_figures(members, self.hub.read_time(members))
         verifier = replace(verifier, current_figures=current_figures, version=read_hub_version(self.hub))
         return verifier.verify_bindings(name, planned, bindings)
