@@ -26,6 +26,7 @@ _CERTAIN_CLASS: Final = 100
 # After a wrong certain prediction: the correct ones in a row since then, until MIN_VERIFIED of them.
 _STREAK: Final = ("streak", _CERTAIN_CLASS)
 _MAX_UNCONFIRMED_SHARE: Final = 0.99
+_CLEAR_DIFFERENCE: Final = 0.05  # of Brier scores; sampled shares of ties differ from chance by less
 _DIGITS: Final = 6
 
 
@@ -96,8 +97,11 @@ class RecordScore(Struct, frozen=True):
 
     @property
     def is_no_better_than_chance(self) -> bool:
-        """Whether enough predictions were verified, and random choices would have been as good."""
-        return self.verified >= MIN_VERIFIED and self.brier >= self.chance
+        """Whether enough predictions were verified, and random choices would have been as good. Ties have the
+        share of chance, so only a wrong certain prediction or a clear difference counts.
+        """
+        minimum = 0.0 if self.certain_correct < self.certain else _CLEAR_DIFFERENCE
+        return self.verified >= MIN_VERIFIED and self.brier - self.chance >= minimum
 
     @property
     def skill(self) -> float | None:

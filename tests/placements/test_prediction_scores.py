@@ -156,3 +156,15 @@ def test_a_record_that_is_no_better_than_chance() -> None:
     few = compute_score(parse_record(add_predictions(None, guesses[:19])))
     assert few is not None
     assert not few.is_no_better_than_chance
+
+
+def test_ties_that_fell_the_other_way_are_no_broken_rule() -> None:
+    """A platform that follows the rule draws among equal machines: half of the shares of 1/2 fall elsewhere."""
+    ties = [VerifiedPrediction("machine", 0.53, 0.5, number % 2 == 0) for number in range(40)]
+    score = compute_score(parse_record(add_predictions(None, ties)))
+    assert score is not None
+    assert not score.is_no_better_than_chance
+    wrong = VerifiedPrediction("machine", 1.0, 1.0, was_correct=False, is_certain=True)
+    score = compute_score(parse_record(add_predictions(None, [*ties, wrong])))
+    assert score is not None
+    assert score.is_no_better_than_chance

@@ -240,6 +240,8 @@ def format_prediction_accuracy(score: RecordScore) -> str:
     """Return the numbers of correct predictions, with the Brier score and the score by chance (0 is best)."""
     text = f"{score.correct:,} of {format_count(score.verified, 'verified prediction')} correct"
     text += f", {score.certain_correct:,} of {score.certain:,} certain ones" if score.certain else ""
+    other_results = score.verified - score.correct - (score.certain - score.certain_correct)
+    text += f"; {other_results:,} uncertain ones fell the other way" if other_results else ""
     adjustment_note = "; shares are lowered to the measured accuracy" if score.has_lowered_shares else ""
     skill = f", skill {score.skill:.2f} (1 is best)" if score.skill is not None else ""
     return f"{text}; Brier score {score.brier:.3f}, by chance {score.chance:.3f} (0 is best){skill}{adjustment_note}"

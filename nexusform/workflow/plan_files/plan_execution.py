@@ -85,7 +85,7 @@ class ApplyOutcome(Struct, frozen=True):
 
     @property
     def is_waiting_for_site(self) -> bool:
-        """Whether the remaining steps need changes on the site, and nothing failed."""
+        """Whether the remaining steps need changes on the site, and nothing failed or was skipped."""
         return (
             not self.applied.problem
             and not has_errors(self.diagnostics)
@@ -246,7 +246,7 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     counts = Counter(end.outcome for end in applied.end_events)
     manual_count = sum(end.is_delegated for end in applied.end_events)
     if manual_count and manual_count == counts[StepOutcome.WAITING] and not counts[StepOutcome.FAILED]:
-        return [_build_manual_warning(manual_count, counts[StepOutcome.SKIPPED])]
+        return [_build_manual_diagnostic(manual_count, counts[StepOutcome.SKIPPED])]
     if counts[StepOutcome.WAITING]:
         return [_build_waiting_error(counts)]
     failed, skipped = counts[StepOutcome.FAILED], counts[StepOutcome.SKIPPED]
@@ -280,17 +280,20 @@ def _build_waiting_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic
     )
 
 
-def _build_manual_warning(count: int, skipped: int) -> Diagnostic:
-    """Build the warning for steps to be done manually; repeating them earlier has no effect."""
+def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
+    """Build the warning for steps to be done manually; repeating them earlier has no effect. Steps behind them
+    make it an error: a caller must not take the apply for complete.
+    """
     changes = select_form(count, "this change", "these changes")
-    later = f" {format_count(skipped, 'later step')} will follow." if skipped else ""
-    return build_warning(
-        "waiting-for-site-changes",
+    detail = (
         f"nexusform does not make {changes}. Make {changes} on the site, as listed above. If the plan reads an "
-        "export, export the site again. Then run `nexusform apply`: the new plan includes the changes that it "
-        f"finds.{later}",
-        headline=f"Waiting for {format_count(count, 'change')} on the site",
+        "export, export the site again. Then run `nexusform apply`: the new plan includes the changes that it finds."
     )
+    headline = f"Waiting for {format_count(count, 'change')} on the site"
+    if not skipped:
+        return build_warning("waiting-for-site-changes", detail, headline=headline)
+    later = f"{format_count(skipped, 'later step')} {select_form(skipped, 'was', 'were')} not begun"
+    return build_error("waiting-for-site-changes", f"{later}. {detail}", headline=headline)
 
 
 def _compute_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:

@@ -126,7 +126,10 @@ def test_shares_are_lowered_by_what_reconcile_settled(operator: Operator) -> Non
     Path("next.nf.hcl").write_text(CLUSTER.replace("cN", "next"))
     assert operator("plan", "-out=next.nfplan", "-report=markdown:comment.md") == 0
     comment = Path("comment.md").read_text()
-    assert "12 of 90 verified predictions correct, 2 of 27 certain ones; Brier score" in comment
+    assert (
+        "12 of 90 verified predictions correct, 2 of 27 certain ones; 53 uncertain ones fell the other way; Brier score"
+        in comment
+    )
     assert "shares are lowered to the measured accuracy" in operator.said, operator.said
 
 

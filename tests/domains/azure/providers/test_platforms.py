@@ -1,0 +1,159 @@
+"""Platforms that follow the placement rule, draw at random, and pack: the alarm of apply, and the certainty of the
+next plan.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+pytest.importorskip("azure.mgmt.networkcloud")
+from nexusform.cli.main import run_command_line
+from tests.domains.azure.providers.arm_server import ArmServer, Site, hardware
+from tests.domains.azure.providers.azure_sites import PROVIDER_BLOCK, Told
+
+RUNS = 6
+CELLS_PER_MACHINE = 4  # of NC_P22_112_v1
+CLUSTER = """resource "nexus_kubernetes_cluster" "NAME" {
+  provider           = azure
+  site_id            = nexus_site.lab.id
+  name               = "NAME"
+  kubernetes_version = "v1.29"
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_P22_112_v1"
+  }
+  agent_pool "NAMEs" {
+    count       = 2
+    vm_sku_name = "NC_P22_112_v1"
+    mode        = "System"
+  }
+  agent_pool "NAMEu" {
+    count       = 4
+    vm_sku_name = "NC_P22_112_v1"
+    mode        = "User"
+  }
+  azure {
+    resource_group = "tenants"
+    body = {
+      properties = { networkConfiguration = { cniNetworkId = "/n/cni", cloudServicesNetworkId = "/n/csn" } }
+    }
+  }
+}
+"""
+
+
+class Platform:
+    """Azure's choice of machines. VMs are triples of cluster, pool and machine; a cluster begins with its
+    control plane.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.clusters = 0
+        self.vms: list[tuple[str, str, str]] = []
+
+    def place(self, pool: str, _number: int) -> str:
+        self.clusters += pool == "control-plane"
+        cluster = str(self.clusters)
+        free = [name for name in MACHINES if self.count(machine=name) < CELLS_PER_MACHINE]
+        machine = self.choose(cluster, f"{cluster}/{pool}", free)
+        self.vms.append((cluster, f"{cluster}/{pool}", machine))
+        return machine
+
+    def choose(self, cluster: str, pool: str, free: list[str]) -> str:
+        raise NotImplementedError
+
+    def count(self, cluster: str = "", pool: str = "", machine: str = "", rack: str = "") -> int:
+        return sum(
+            (not cluster or vm[0] == cluster)
+            and (not pool or vm[1] == pool)
+            and (not machine or vm[2] == machine)
+            and (not rack or MACHINES[vm[2]] == rack)
+            for vm in self.vms
+        )
+
+
+class FollowingPlatform(Platform):
+    """Rack with the fewest VMs of the pool, then VMs; machine with the fewest of the cluster, the pool, VMs."""
+
+    def choose(self, cluster: str, pool: str, free: list[str]) -> str:
+        racks = {MACHINES[name] for name in free}
+        rack = self.draw(racks, lambda name: (self.count(pool=pool, rack=name), self.count(rack=name)))
+        machines = [name for name in free if MACHINES[name] == rack]
+        return self.draw(machines, lambda name: self.rank(cluster, pool, name))
+
+    def rank(self, cluster: str, pool: str, name: str) -> tuple[int, ...]:
+        return (
+            self.count(cluster=cluster, machine=name),
+            self.count(pool=pool, machine=name),
+            self.count(machine=name),
+        )
+
+    def draw(self, names: Any, rank: Callable[[str], tuple[int, ...]]) -> str:
+        best = min(map(rank, names))
+        return self.random.choice(sorted(name for name in names if rank(name) == best))
+
+
+class DrawingPlatform(Platform):
+    """Any machine with capacity."""
+
+    def choose(self, cluster: str, pool: str, free: list[str]) -> str:
+        del cluster, pool
+        return self.random.choice(free)
+
+
+class PackingPlatform(Platform):
+    """The first machine with capacity."""
+
+    def choose(self, cluster: str, pool: str, free: list[str]) -> str:
+        del cluster, pool
+        return free[0]
+
+
+MACHINES = {f"m{number}": f"r{1 + (number > 3)}" for number in range(1, 7)}
+
+
+@pytest.fixture
+def runs(tmp_path: Path, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return a function that runs an apply on a platform in a new directory: whether it raised the alarm."""
+
+    def run(kind: type[Platform], seed: int) -> bool:
+        where = tmp_path / f"{kind.__name__}-{seed}"
+        where.mkdir()
+        monkeypatch.chdir(where)
+        Path("main.nf.hcl").write_text(PROVIDER_BLOCK)
+        server.site = Site()
+        hardware(server.site)
+        assert nexusform("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, nexusform.said
+        server.site.place = kind(seed).place
+        Path("d.nf.hcl").write_text(CLUSTER.replace("NAME", "d"))
+        Path("e.nf.hcl").write_text(CLUSTER.replace("NAME", "e"))
+        assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+        return nexusform.alarmed
+
+    return run
+
+
+@pytest.mark.parametrize(("kind", "alarms"), [(FollowingPlatform, 0), (DrawingPlatform, RUNS), (PackingPlatform, RUNS)])
+def test_alarms_and_certainty(
+    kind: type[Platform], alarms: int, runs: Any, nexusform: Told, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raised = []
+    for seed in range(RUNS):
+        raised.append(runs(kind, seed))
+        Path("d.nf.hcl").rename("f.nf.hcl")
+        Path("f.nf.hcl").write_text(CLUSTER.replace("NAME", "f"))
+        Path("e.nf.hcl").unlink()
+        assert nexusform("plan", "-out=next.plan") == 0, nexusform.said
+        assert ("the locations below are guesses" in nexusform.said) <= raised[-1], nexusform.said
+        assert run_command_line(["show", "-json", "next.plan"]) == 0
+        confidence = json.loads(capsys.readouterr().out)["decision"]["confidence"]
+        assert bool(confidence["exact_rack_counts"]) == (not raised[-1]), confidence
+        assert not (raised[-1] and confidence["exact_machines"])
+    assert sum(raised) == alarms
