@@ -218,9 +218,6 @@ def test_wrong_predictions_need_no_permission_for_members(hub: HubServer, contro
     assert "Apply complete!" in said, said
 
 
-[1]
-
-
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("namespaces", [["team"], ["other", "team"]])
 def test_a_tenant_lists_its_namespaces(hub: HubServer, tmp_path: Path, namespaces: list[str]) -> None:
