@@ -206,6 +206,7 @@ def _update_metadata(change: Change, instance: InstanceState | None) -> Instance
         sensitive=change.sensitive_after,
         dependencies=change.dependencies,
         create_before_destroy=change.create_before_destroy,
+        skip_destroy=change.skip_destroy,
         private=change.private if change.private is not None else current.private,
     )
     return replace_current(instance, updated) if updated != current else None

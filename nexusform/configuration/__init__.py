@@ -5,7 +5,8 @@ PUBLIC = {
     "body_evaluation": "prepare_body prepare_resource PreparedBody",
     "literal_edits": "apply_edits build_literal_edit TextEdit",
     "loader": (
-        "list_automatic_files find_hidden_characters JSON MAX_FILE_BYTES load_configuration NATIVE read_variables"
+        "check_constants list_automatic_files find_hidden_characters JSON MAX_FILE_BYTES load_configuration NATIVE "
+        "read_values read_variables"
     ),
     "module_blocks": "decode_provider is_local",
     "refactoring_blocks": "build_pattern",

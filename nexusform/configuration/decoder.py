@@ -5,7 +5,7 @@ The files of a called module are requested through a function, so that this modu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct, field
@@ -27,6 +27,7 @@ from nexusform.configuration.declarations.configuration import (
     Settings,
     Variable,
 )
+from nexusform.configuration.declarations.constants import EMPTY_SCOPE
 from nexusform.configuration.module_blocks import MODULE_SCHEMA, CallHeader, decode_call, decode_provider
 from nexusform.configuration.resource_blocks import BlockLocation, KnownTypes, decode_resource
 from nexusform.configuration.settings_block import decode_settings
@@ -48,9 +49,11 @@ from nexusform.configuration.value_blocks import (
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
 from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.language.bodies import BodySchema, decode_body
+from nexusform.language.evaluation_run import Scope
 from nexusform.language.syntax.positions import describe_span
 from nexusform.language.syntax.syntax_nodes import Block
 from nexusform.resources.address import ConfigAddress, Mode
+from nexusform.values.value import Value
 
 ROOT_SCHEMA = BodySchema(
     blocks={
@@ -103,15 +106,19 @@ class ModuleFiles(Struct, frozen=True):
 ReadModule: TypeAlias = Callable[[str, CallHeader], ModuleFiles | None]
 
 
+# Values of the constant variables of the root module.
+ReadConstants: TypeAlias = Callable[[Mapping[str, Variable]], tuple[Mapping[str, Value], list[Diagnostic]]]
+
+
 def decode_configuration(
-    root: ModuleFiles, read_module: ReadModule, known_types: KnownTypes
+    root: ModuleFiles, read_module: ReadModule, known_types: KnownTypes, read_constants: ReadConstants
 ) -> tuple[Configuration, list[Diagnostic]]:
     """Decode the configuration of a module tree. Return it with all problems, in the order of the text.
 
     With errors the configuration contains the decodable parts. If a file has syntax errors the root module is
     empty and has no directory, because references cannot be checked.
     """
-    tree = _SharedState(read_module, known_types)
+    tree = _SharedState(read_module, known_types, read_constants)
     module, settings = _Decoder(tree, root, (), (), (root.identity,)).decode_module()
     if tree.files_with_errors:
         module = Module((), "")
@@ -122,7 +129,7 @@ def decode_configuration(
         for problem in unique_problems.values()
         if problem.subject is None or problem.subject.filename not in tree.files_with_errors
     )
-    return Configuration(module, settings, tree.files), sort_by_position(problems)
+    return Configuration(module, settings, tree.files, tree.constants), sort_by_position(problems)
 
 
 class _DuplicateError(NamedTuple):
@@ -151,9 +158,11 @@ _Named = TypeVar("_Named", Variable, Local, Output, Check)
 class _SharedState:
     """State shared by the decoders of all modules."""
 
-    def __init__(self, read_module: ReadModule, known_types: KnownTypes) -> None:
+    def __init__(self, read_module: ReadModule, known_types: KnownTypes, read_constants: ReadConstants) -> None:
+        self.read_constants = read_constants
         self.read_module = read_module
         self.known_types = known_types
+        self.constants: Mapping[str, Value] = {}
         self.problems: list[Diagnostic] = []
         self.files: dict[str, SourceFile] = {}
         self.files_with_errors: set[str] = set()
@@ -170,7 +179,10 @@ class _Decoder:
         path: tuple[str, ...],
         prefix: tuple[tuple[str, int], ...],
         chain: tuple[str, ...],
+        call: tuple[CallHeader, Scope] | None = None,
     ) -> None:
+        self.call = call  # the call of the module, with the names of its caller
+        self.constants: Scope = EMPTY_SCOPE
         self.shared = shared
         self.source = source
         self.path = path
@@ -203,6 +215,18 @@ class _Decoder:
             from nexusform.configuration.override_files import apply_overrides
 
             blocks, locals_blocks = apply_overrides(blocks, override_blocks, self.shared.known_types, self.problems)
+        calls = [(block, location) for block, location in blocks if block.type == "module"]
+        self._read_blocks((block, location) for block, location in blocks if block.type != "module")
+        for block in locals_blocks:
+            for local in decode_locals(block, self.problems):
+                self._override_local(local)
+        if calls or any(variable.const for variable in self.variables.values()):
+            self.constants = self._read_constants()
+        self._read_blocks(calls)
+        return self._build_module(), settings
+
+    def _read_blocks(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
+        """Read blocks, and add their headers to their problems."""
         for block, location in blocks:
             previous_count = len(self.problems)
             _READERS[block.type](self, block, location)
@@ -211,10 +235,20 @@ class _Decoder:
                 problem = self.problems[index]
                 if not problem.block and (block.type != "module" or _is_within(problem, block)):
                     self.problems[index] = replace(problem, block=header)
-        for block in locals_blocks:
-            for local in decode_locals(block, self.problems):
-                self._override_local(local)
-        return self._build_module(), settings
+
+    def _read_constants(self) -> Scope:
+        """Return the names for module sources: constant variables, and locals."""
+        from nexusform.configuration.constant_names import ConstantNames, evaluate_constant_inputs
+
+        variables = {name: variable for name, variable in self.variables.items() if variable.const}
+        values: Mapping[str, Value] = {}
+        if self.call is not None:
+            values = evaluate_constant_inputs(*self.call, variables, self.problems)
+        elif variables:
+            values, new_problems = self.shared.read_constants(variables)
+            self.problems += new_problems
+            self.shared.constants = values
+        return ConstantNames(self.variables, self.locals, values)
 
     def _build_module(self) -> Module:
         return Module(
@@ -392,7 +426,7 @@ class _Decoder:
 
     def read_module(self, block: Block, location: BlockLocation) -> None:
         """Read a `module` block, and the whole called module."""
-        header = decode_call(block, self.problems)
+        header = decode_call(block, self.problems, self.constants)
         if header is None:
             return
         if header.name in self.calls:
@@ -420,7 +454,7 @@ class _Decoder:
         if files is None:
             return Module(path, "")
         prefix = (*self.prefix, (location.file, block.span.start.byte))
-        child = _Decoder(self.shared, files, path, prefix, (*self.chain, files.identity))
+        child = _Decoder(self.shared, files, path, prefix, (*self.chain, files.identity), (header, self.constants))
         module = child.decode_module()[0]
         if not child.has_syntax_errors:
             # Report unknown and missing inputs of a call.

@@ -21,8 +21,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import AnyBody, Configuration
-from nexusform.configuration.decoder import ModuleFiles, ParsedFile, decode_configuration
+from nexusform.configuration.declarations.configuration import AnyBody, Configuration, Variable
+from nexusform.configuration.decoder import ModuleFiles, ParsedFile, ReadConstants, decode_configuration
 from nexusform.configuration.module_blocks import CallHeader
 from nexusform.configuration.resource_blocks import KnownTypes
 from nexusform.configuration.unread_files import (
@@ -58,7 +58,7 @@ from nexusform.language.parser import SYNTAX_VERSION, parse_file, pause_collecto
 from nexusform.language.syntax.positions import Positions
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.values.value import Value
+from nexusform.values.value import Value, build_unknown
 
 __all__ = ["Origin", "load_configuration", "read_variables"]
 
@@ -76,6 +76,11 @@ _INIT_HINT: Final = " `nexusform init` at a terminal offers to write a first one
 _AUTO: Final = (".auto.nfvars.hcl", ".auto.nfvars.json")
 
 
+def read_default_constants(variables: Mapping[str, Variable]) -> tuple[dict[str, Value], list[Diagnostic]]:
+    """Return the defaults of variables; unknown values without one."""
+    return {name: variable.default or build_unknown(variable.type) for name, variable in variables.items()}, []
+
+
 def load_configuration(
     directory: str,
     *,
@@ -85,14 +90,16 @@ def load_configuration(
     extra: Sequence[SourceFile] = (),
     confinement: Confinement = UNCONFINED,
     unsaved: Mapping[str, str] = NO_UNSAVED_FILES,
+    read_constants: ReadConstants = read_default_constants,
 ) -> tuple[Configuration | None, list[Diagnostic]]:
     """Load the module tree of a root directory. Return it with all problems.
 
     `extra` are further texts of the root module, after its files; `unsaved` are texts that replace those of
     files, by the files' real paths. `managed` and `data` are the schemas by type name; without them types are
-    not checked. Parsed trees are cached below `cache_directory` if given. None if nothing could be read. With
-    errors the configuration contains the decodable parts; after syntax errors only its files (to display
-    source lines) and a root module without a directory.
+    not checked. `read_constants` returns the values of constant variables. Parsed trees are cached below
+    `cache_directory` if given. None if nothing could be read. With errors the configuration contains the
+    decodable parts; after syntax errors only its files (to display source lines) and a root module without a
+    directory.
     """
     reader = _FileReader(cache_directory, confinement, unsaved)
     with pause_collector():
@@ -100,7 +107,9 @@ def load_configuration(
         if root is None:
             return None, reader.problems
         root = replace(root, files=(*root.files, *[reader.parse_source(source) for source in extra]))
-        configuration, new_problems = decode_configuration(root, reader.read_called_module, KnownTypes(managed, data))
+        configuration, new_problems = decode_configuration(
+            root, reader.read_called_module, KnownTypes(managed, data), read_constants
+        )
     return configuration, [*reader.problems, *new_problems]
 
 
@@ -121,6 +130,37 @@ def read_variables(
     """
     if not configuration.root.directory:
         return {}, []  # its files have errors: the declarations are unknown
+    return read_values(
+        configuration.root.variables,
+        environment=environment,
+        var_options=var_options,
+        directory=directory,
+        confinement=confinement,
+        assignments_override=assignments_override,
+    )
+
+
+def check_constants(configuration: Configuration, values: Mapping[str, Value]) -> Iterator[Diagnostic]:
+    """Yield errors for constant variables with other values than during the reading of modules."""
+    for name, constant in configuration.constants.items():
+        if values.get(name, constant) != constant:
+            detail = (
+                f"var.{name} is constant: modules were read with another value. Set it by its default, -var, a "
+                "variable file of the directory or NF_VAR_."
+            )
+            yield build_error("constant-with-another-value", detail, configuration.root.variables[name].span)
+
+
+def read_values(
+    variables: Mapping[str, Variable],
+    *,
+    environment: Mapping[str, str],
+    var_options: Sequence[tuple[str, str]],
+    directory: str,
+    confinement: Confinement,
+    assignments_override: Sequence[Assignment] = (),
+) -> tuple[dict[str, tuple[Value, Origin]], list[Diagnostic]]:
+    """Return the value of every variable given, as `read_variables`."""
     problems: list[Diagnostic] = []
     automatic = list_automatic_files(directory)
     options = (*(("var-file", path) for path in automatic), *var_options)
@@ -129,9 +169,7 @@ def read_variables(
     names = list_names(directory)
     read_files = [Path(text).name for kind, text in options if kind == "var-file"]
     values, new_problems = resolve_variables(
-        configuration.root.variables,
-        assignments,
-        lambda name: describe_unread_value(name, environment, names, read_files),
+        variables, assignments, lambda name: describe_unread_value(name, environment, names, read_files)
     )
     if has_errors(problems):
         # Variables assigned by an unreadable file are not reported as missing.

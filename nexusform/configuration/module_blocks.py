@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import ProviderBlock
-from nexusform.configuration.declarations.constants import evaluate_required_text, evaluate_text
+from nexusform.configuration.declarations.constants import EMPTY_SCOPE, evaluate_required_text, evaluate_text
 from nexusform.configuration.resource_blocks import read_repetition, remove_decoded, report_enabled_repetition
 from nexusform.configuration.static_arguments import check_name, find_single_block, is_name, parse_references
 from nexusform.configuration.unsupported_words import PROVIDER_WORDS
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.source import Span
 from nexusform.language.bodies import BodySchema, decode_attributes, decode_body
+from nexusform.language.evaluation_run import Scope
 from nexusform.language.syntax.syntax_nodes import Block, Expression, Traversal
 
 MODULE_SCHEMA = BodySchema(
@@ -47,8 +48,8 @@ class CallHeader(Struct, frozen=True):
     enabled: Expression | None = None
 
 
-def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
-    """Decode a `module` block; None if its name is invalid."""
+def decode_call(block: Block, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE) -> CallHeader | None:
+    """Decode a `module` block; None if its name is invalid. `scope` has the names for its source."""
     label = block.labels[0]
     has_valid_name = check_name(label, "invalid-module-instance-name", problems)
     parts, new_problems = decode_body(block.body, MODULE_SCHEMA, partial=True)
@@ -67,7 +68,7 @@ def decode_call(block: Block, problems: list[Diagnostic]) -> CallHeader | None:
     problems.extend(report_enabled_repetition(enabled, count, for_each))
     depends_on = parse_references(arguments.get("depends_on"), problems)
     source_span = arguments["source"].expression.span if "source" in arguments else block.header_span
-    source = evaluate_required_text(arguments.get("source"), problems)
+    source = evaluate_required_text(arguments.get("source"), problems, scope)
     if source is not None and not is_local(source, source_span, problems):
         source = None
     if not has_valid_name:

@@ -24,7 +24,8 @@ _DEPENDS_ON = BodySchema(attributes={"depends_on": False})
 _MERGED_BLOCK = "lifecycle"
 _LIFECYCLE_SCHEMA = BodySchema(
     attributes=dict.fromkeys(
-        ("create_before_destroy", "prevent_destroy", "ignore_changes", "replace_triggered_by", "destroy"), False
+        ("create_before_destroy", "destroy", "enabled", "prevent_destroy", "ignore_changes", "replace_triggered_by"),
+        False,
     ),
     blocks={"precondition": (), "postcondition": ()},
 )

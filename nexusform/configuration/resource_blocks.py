@@ -41,7 +41,15 @@ _CONDITIONS = {"precondition": (), "postcondition": ()}
 _LIFECYCLES: Mapping[Mode, BodySchema] = {
     "managed": BodySchema(
         attributes=dict.fromkeys(
-            ("create_before_destroy", "enabled", "prevent_destroy", "ignore_changes", "replace_triggered_by"), False
+            (
+                "create_before_destroy",
+                "destroy",
+                "enabled",
+                "prevent_destroy",
+                "ignore_changes",
+                "replace_triggered_by",
+            ),
+            False,
         ),
         blocks=_CONDITIONS,
         unsupported=LIFECYCLE_WORDS,
@@ -221,6 +229,7 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
         condition, prevention = prevention.expression, None
     return Lifecycle(
         create_before_destroy=evaluate_flag(arguments.get("create_before_destroy"), problems, default=False),
+        keeps_object=not evaluate_flag(arguments.get("destroy"), problems, default=True),
         prevent_destroy=evaluate_flag(prevention, problems, default=False),
         prevent_destroy_condition=condition,
         ignore_all=ignore_all,

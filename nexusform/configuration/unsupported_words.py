@@ -20,16 +20,7 @@ ROOT_WORDS: Final[Mapping[str, str]] = {
     "deployment": _STACK,
     "stack": _STACK,
 }
-VARIABLE_WORDS: Final[Mapping[str, str]] = {
-    "const": ("Constant variables (Terraform 1.15, OpenTofu 1.12) are not supported. Write module sources as literals.")
-}
 PROVIDER_WORDS: Final[Mapping[str, str]] = {
     "for_each": "Several providers in one block (OpenTofu 1.9) are not supported. Write one block with an alias each."
 }
-LIFECYCLE_WORDS: Final[Mapping[str, str]] = {
-    "action_trigger": ROOT_WORDS["action"],
-    "destroy": (
-        "destroy in a resource (OpenTofu 1.12) is not supported. Remove the resource with a removed block and "
-        "lifecycle { destroy = false }."
-    ),
-}
+LIFECYCLE_WORDS: Final[Mapping[str, str]] = {"action_trigger": ROOT_WORDS["action"]}

@@ -14,7 +14,6 @@ from nexusform.configuration.static_arguments import (
     parse_references,
     parse_static_expression,
 )
-from nexusform.configuration.unsupported_words import VARIABLE_WORDS
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
 from nexusform.diagnostics.source import Span
 from nexusform.json_data.plain_data import ConversionProblem
@@ -28,10 +27,9 @@ from nexusform.values.value import NULL, Value
 
 VARIABLE_SCHEMA = BodySchema(
     attributes=dict.fromkeys(
-        ("type", "default", "description", "sensitive", "ephemeral", "nullable", "deprecated"), False
+        ("type", "default", "description", "sensitive", "ephemeral", "nullable", "deprecated", "const"), False
     ),
     blocks={"validation": ()},
-    unsupported=VARIABLE_WORDS,
 )
 OUTPUT_SCHEMA = BodySchema(
     attributes={
@@ -74,6 +72,7 @@ def decode_variable(block: Block, problems: list[Diagnostic]) -> Variable | None
         is_typed="type" in arguments,
         deprecated=evaluate_text(arguments.get("deprecated"), problems) or "",
         ephemeral=evaluate_flag(arguments.get("ephemeral"), problems, default=False),
+        const=evaluate_flag(arguments.get("const"), problems, default=False),
     )
 
 

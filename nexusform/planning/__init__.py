@@ -5,5 +5,5 @@ PUBLIC = {
     "phases": "collect_claims Contribution ScheduledWorkload Instances Phases",
     "planner": "make_plan",
     "pool_reasons": "explain_pools",
-    "plan_request": "Adjustment DataOverride ImportedObject PlanRequest Progress Stage",
+    "plan_request": "Adjustment ValueOverride ImportedObject PlanRequest Progress Stage",
 }

@@ -36,9 +36,9 @@ class ImportedObject(Struct, frozen=True):
     span: Span
 
 
-class DataOverride(Struct, frozen=True):
-    """Values that replace reading data: for the blocks matched by a pattern, or (None) for all of a type.
-    Attributes without a value are as configured, or null.
+class ValueOverride(Struct, frozen=True):
+    """Values that replace reading data, or the computed values of objects: for the blocks matched by a pattern, or
+    (None) for all of a type. Attributes of data without a value are as configured, or null.
     """
 
     pattern: AddressPattern | None
@@ -46,7 +46,7 @@ class DataOverride(Struct, frozen=True):
     values: Mapping[str, Any]
 
     def is_for(self, address: Address) -> bool:
-        """Return whether it applies to this instance of a data block."""
+        """Return whether it applies to this instance."""
         return address.type == self.type if self.pattern is None else self.pattern.is_match(address)
 
 
@@ -73,8 +73,9 @@ class PlanRequest(Struct, frozen=True):
     planning. `includes_rejections` adds the reasons of rejected machines. `explain` are (address, object)
     pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all others) are for testing
     remedies. `imports` are the objects to import, by their new address. `data_overrides` replace data
-    sources, the first match wins. `read_state` reads the states of other configurations, `query` queries
-    servers for data sources. `commit` is that of the work tree. `limits` are the maximums of the plan.
+    sources, `object_overrides` computed values; the first match wins. `read_state` reads the states of other
+    configurations, `query` queries servers for data sources. `commit` is that of the work tree. `limits` are the
+    maximums of the plan.
     """
 
     configuration: Configuration
@@ -104,7 +105,8 @@ class PlanRequest(Struct, frozen=True):
     adjustments: tuple[Adjustment, ...] = ()
     first_addresses: tuple[Address, ...] = ()
     imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
-    data_overrides: tuple[DataOverride, ...] = ()
+    data_overrides: tuple[ValueOverride, ...] = ()
+    object_overrides: tuple[ValueOverride, ...] = ()
     limits: Limits = DEFAULT
     read_state: StateReader | None = None
     query: ServerReader | None = None

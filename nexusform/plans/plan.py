@@ -55,7 +55,7 @@ class Change(Struct, frozen=True):
     state. `deposed` is the key of a deposed object to delete. `source` is the block in the configuration
     (None if removed); `block` its header. `ignored_paths` are the paths of ignore_changes. `configured_paths`
     are the attributes set in the block, in text order, for changed objects; they only affect how differences
-    are displayed.
+    are displayed. `skip_destroy` (`destroy = false`) is recorded in state.
     """
 
     address: Address
@@ -81,6 +81,7 @@ class Change(Struct, frozen=True):
     block: str = ""
     ignored_paths: tuple[Path, ...] = ()
     configured_paths: tuple[Path, ...] = ()
+    skip_destroy: bool = False
 
     @property
     def id(self) -> str:

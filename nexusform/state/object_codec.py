@@ -91,6 +91,7 @@ OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
     "dependencies": MemberRule(is_texts, "a list of addresses"),
     "status": MemberRule(lambda value: value == "tainted", '"tainted", or absent'),
     "create_before_destroy": MemberRule(is_flag, "true or false"),
+    "skip_destroy": MemberRule(is_flag, "true or false"),
     "provider": MemberRule(is_text, "a string"),
     "schema_version": MemberRule(is_count, "a whole number from 0"),
     "private": MemberRule(is_object, "an object"),
@@ -137,6 +138,8 @@ def build_object_members(object_state: ObjectState) -> dict[str, Any]:
         members["dependencies"] = object_state.dependencies
     if object_state.create_before_destroy:
         members["create_before_destroy"] = True
+    if object_state.skip_destroy:
+        members["skip_destroy"] = True
     if object_state.private is not None:
         members["private"] = object_state.private
     return members
@@ -155,4 +158,5 @@ def parse_object(entry: Mapping[str, Any]) -> ObjectState:
         get_member("provider", "simulated"),
         get_member("schema_version", 0),
         get_member("private"),
+        get_member("skip_destroy", False),
     )

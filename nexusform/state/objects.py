@@ -20,7 +20,7 @@ class ObjectState(Struct, frozen=True):
     `dependencies` are the direct ones, as resource addresses without instance keys (`module.a.nexus_rack.r`),
     sorted. `creation` is the object's creation number: unique in a state, growing; providers identify an
     object by (type, id, creation). `private` is internal data of the resource type, never displayed or
-    compared.
+    compared. `skip_destroy`: the object is forgotten, not destroyed, once its block is removed.
     """
 
     attributes: Mapping[str, Any]
@@ -32,6 +32,7 @@ class ObjectState(Struct, frozen=True):
     provider: str = "simulated"
     schema_version: int = 0
     private: Mapping[str, Any] | None = None
+    skip_destroy: bool = False
 
 
 class InstanceState(Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS, ROOT_WORDS, VARIABLE_WORDS
+from nexusform.configuration.unsupported_words import LIFECYCLE_WORDS, ROOT_WORDS
 
 
 def _found(
@@ -234,9 +234,7 @@ def test_what_only_looks_like_another_language(
 
 
 @pytest.mark.parametrize("json_syntax", [False, True])
-@pytest.mark.parametrize(
-    ("place", "words"), [("", ROOT_WORDS), ("variable", VARIABLE_WORDS), ("lifecycle", LIFECYCLE_WORDS)]
-)
+@pytest.mark.parametrize(("place", "words"), [("", ROOT_WORDS), ("lifecycle", LIFECYCLE_WORDS)])
 def test_words_of_newer_versions_say_what_to_do(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, place: str, words: dict[str, str], *, json_syntax: bool
 ) -> None:
@@ -244,14 +242,10 @@ def test_words_of_newer_versions_say_what_to_do(
     for word, advice in words.items():
         blocks: dict[str, Any] = {
             "": {word: {"x": {}}},
-            "variable": {"variable": {"v": {word: True}}},
-            "output": {"output": {"o": {"value": 1, word: True}}},
             "lifecycle": {"resource": {"nexus_site": {"s": {"lifecycle": {word: True}}}}},
         }
         native = {
             "": f'{word} "x" {{\n}}\n',
-            "variable": f'variable "v" {{\n  {word} = true\n}}\n',
-            "output": f'output "o" {{\n  value = 1\n  {word} = true\n}}\n',
             "lifecycle": f'resource "nexus_site" "s" {{\n  lifecycle {{\n    {word} = true\n  }}\n}}\n',
         }
         name = "main.nf.json" if json_syntax else "main.nf.hcl"

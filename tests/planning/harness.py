@@ -134,6 +134,7 @@ def object_after(change: Change) -> ObjectState:
         change.sensitive_after,
         change.dependencies,
         create_before_destroy=change.create_before_destroy,
+        skip_destroy=change.skip_destroy,
         provider=change.provider,
         private=change.private,
     )

@@ -34,7 +34,8 @@ class Variable(Struct, frozen=True):
     required.
 
     `is_typed`: a type is declared, even if it is `any`. `deprecated` is the message for users, "" for none.
-    The value of an `ephemeral` variable is in no plan, state or journal.
+    The value of an `ephemeral` variable is in no plan, state or journal. The value of a `const` variable is known
+    when modules are read.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Variable(Struct, frozen=True):
     is_typed: bool = True
     deprecated: str = ""
     ephemeral: bool = False
+    const: bool = False
 
     @property
     def marks(self) -> frozenset[str]:
@@ -86,10 +88,12 @@ class Output(Struct, frozen=True):
 class Lifecycle(Struct, frozen=True):
     """`lifecycle` block. `ignore_changes` are relative paths (`agent_pool["np1"].count`) as steps;
     `ignore_all` for the keyword `all`. `prevent_destroy_condition` is its expression unless it is constant.
+    `keeps_object`: `destroy = false`.
     """
 
     create_before_destroy: bool = False
     prevent_destroy: bool = False
+    keeps_object: bool = False
     prevent_destroy_condition: Expression | None = None
     ignore_all: bool = False
     ignore_changes: tuple[tuple[str | int, ...], ...] = ()
@@ -268,9 +272,11 @@ class Settings(Struct, frozen=True):
 
 class Configuration(Struct, frozen=True):
     """Module tree and its settings. `files` holds every file read, by name, for the source lines of
-    diagnostics and for the snapshot in a saved plan.
+    diagnostics and for the snapshot in a saved plan. `constants` are the values of constant variables of the root
+    module used to read modules.
     """
 
     root: Module
     settings: Settings
     files: Mapping[str, SourceFile]
+    constants: Mapping[str, Value] = field(default_factory=dict)

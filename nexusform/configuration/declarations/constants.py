@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.conversion import convert_value, describe_problem
+from nexusform.language.evaluation_run import Scope
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.type_expressions import reject_calls
@@ -46,17 +47,19 @@ def is_constant(expression: syntax.Expression) -> bool:
     return isinstance(expression, syntax.Unary) and is_constant(expression.operand)
 
 
-def evaluate_constant(expression: syntax.Expression) -> tuple[Value, list[Diagnostic]]:
-    """Evaluate an expression without references."""
-    value, problems = evaluate_expression(expression, EMPTY_SCOPE)
+def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE) -> tuple[Value, list[Diagnostic]]:
+    """Evaluate an expression without references, or with those of a scope."""
+    value, problems = evaluate_expression(expression, scope)
     return value, reject_calls(problems)
 
 
-def _evaluate_as_type(attribute: syntax.Attribute | None, type_: Type, problems: list[Diagnostic]) -> Any:
+def _evaluate_as_type(
+    attribute: syntax.Attribute | None, type_: Type, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE
+) -> Any:
     """Return the raw value of a constant argument; None if it is absent, null or invalid."""
     if attribute is None:
         return None
-    value, diagnostics = evaluate_constant(attribute.expression)
+    value, diagnostics = evaluate_constant(attribute.expression, scope)
     problems.extend(diagnostics)
     if has_errors(diagnostics):
         return None
@@ -80,14 +83,18 @@ def evaluate_text(attribute: syntax.Attribute | None, problems: list[Diagnostic]
     return text if isinstance(text, str) else None
 
 
-def evaluate_required_text(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> str | None:
-    """Evaluate a constant string argument that must not be null; None if it is absent or invalid."""
+def evaluate_required_text(
+    attribute: syntax.Attribute | None, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE
+) -> str | None:
+    """Evaluate a required constant string argument; None if it is absent, null, invalid or unknown."""
     previous_count = len(problems)
-    text = evaluate_text(attribute, problems)
+    text = _evaluate_as_type(attribute, STRING, problems, scope)
+    if isinstance(text, str):
+        return text
     if text is None and attribute is not None and len(problems) == previous_count:
         detail = f'Inappropriate value for "{attribute.name}": it may not be null.'
         problems.append(build_error("unsuitable-value-type", detail, attribute.expression.span))
-    return text
+    return None
 
 
 def evaluate_flag(attribute: syntax.Attribute | None, problems: list[Diagnostic], *, default: bool) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.interfaces.plugins import UNFINISHED_KEY
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
+from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
 from nexusform.json_data.plain_data import ConversionProblem, Path
 from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.syntax.syntax_nodes import Expression
@@ -46,6 +46,7 @@ def build_changes(
         last += is_created
         block = instance.block or blocks.get(instance.address.config_address)
         problems += _check_prevent_destroy(instance, block, evaluation)
+        problems += _report_kept_object(instance)
         change = _build_change(instance, block, last if is_created else 0)
         if block is not None and change.action in _CHANGE_ACTIONS:
             if block.address not in configured_paths:
@@ -114,12 +115,20 @@ def _build_change(instance: Instance, block: ResourceBlock | None, creation: int
         importing=instance.importing,
         dependencies=dependencies,
         create_before_destroy=create_first,
+        skip_destroy=_read_skip_destroy(instance),
         tainted_before=prior.tainted if prior is not None else False,
         private=_build_private_note(instance),
         source=block.span if block is not None else None,
         block=block.header if block is not None else "",
         ignored_paths=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
     )
+
+
+def _read_skip_destroy(instance: Instance) -> bool:
+    """Return `skip_destroy` as configured; without a block in the plan as recorded."""
+    if instance.block is not None and not instance.is_removed:
+        return instance.lifecycle.keeps_object
+    return instance.prior is not None and instance.prior.skip_destroy
 
 
 def _build_private_note(instance: Instance) -> Mapping[str, Any] | None:
@@ -163,6 +172,41 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, eval
             block=block.header,
         )
     ]
+
+
+def _report_kept_object(instance: Instance) -> Iterator[Diagnostic]:
+    """Yield the warning about a forgotten object, and the error for a replaced one with `destroy = false`: the
+    site would run both.
+    """
+    if instance.action is Action.FORGET:
+        yield _build_forget_warning(instance.address, instance.type.kind)
+    if instance.block is not None and instance.is_replaced and instance.lifecycle.keeps_object:
+        address = instance.address
+        yield build_error(
+            "kept-object-to-replace",
+            f"{address} must be replaced, but lifecycle.destroy = false keeps the old object and its capacity. "
+            f"To destroy it, set destroy = true. To keep it, run `nexusform state rm {address}`, and give the new "
+            "object another name.",
+            instance.block.header_span,
+            address=str(address),
+            block=instance.block.header,
+        )
+
+
+def _build_forget_warning(address: Address, kind: PlanningKind) -> Diagnostic:
+    consequence = (
+        "its objects on the site keep running, unmanaged. Plans reserve the capacity of its VMs until a "
+        "provider or an inventory shows it free, or until `nexusform state rm 'nexus_rack.NAME:VM'`."
+    )
+    summary = ""
+    if kind is PlanningKind.MEMBER:
+        consequence = (
+            "it stays a member on the hub, and its workloads keep running. The plan treats it as "
+            "removed: its bindings and pods are removed from the state."
+        )
+        summary = f"{address}: stays a member on the hub; its workloads keep running"
+    text = f"{address} is removed from the state but not destroyed: {consequence}"
+    return build_warning("object-to-forget", text, address=str(address), brief=summary)
 
 
 def _evaluate_prevention(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.configuration.declarations.limits import build_limit_error
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error, build_warning
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
 from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
 from nexusform.json_data.plain_data import Path
 from nexusform.planning.instances import argument_evaluation
@@ -26,7 +26,7 @@ from nexusform.planning.name_resolution.evaluation_settings import PreparedBodie
 from nexusform.planning.name_resolution.repetition import ObjectView, Repetition, ResourceView
 from nexusform.planning.name_resolution.scope import ModuleInstance
 from nexusform.planning.plan_request import PlanRequest, Stage
-from nexusform.planning.preparation.moves import is_forgotten
+from nexusform.planning.preparation.moves import find_keep_statement
 from nexusform.planning.preparation.planning_order import PlanningOrder, find_created_first
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.selection import Selection
@@ -177,9 +177,8 @@ class BlockPlanner:
                 yield self.build_unchanged(address)
                 continue
             is_without_module = address.module not in modules and self.prior.get_object(address) is not None
-            yield self.build_deleted(
-                address, "delete_because_no_module" if is_without_module else _find_deletion_reason(block, address.key)
-            )
+            reason = "delete_because_no_module" if is_without_module else _find_deletion_reason(block, address.key)
+            yield self.build_removed(address, reason, block)
 
     def build_unchanged(self, address: Address, block: ResourceBlock | None = None) -> Instance:
         """Build an instance that this plan does not change; `block` is its configuration, if that matters."""
@@ -198,6 +197,17 @@ class BlockPlanner:
         return self._build_prior_instance(
             address, block, Decision(action, reason=reason), self.prior.get_deposed(address)
         )
+
+    def build_removed(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
+        """Build an instance without a configuration; it is forgotten with `destroy = false` in its `block` or
+        (without one) in the state.
+        """
+        prior = self.prior.get_object(address)
+        if prior is not None and block is not None and block.lifecycle.keeps_object:
+            return self.build_forgotten(address, "forgot_because_lifecycle_destroy_in_config")
+        if prior is not None and block is None and prior.skip_destroy:
+            return self.build_forgotten(address, "forgot_because_lifecycle_destroy_in_state")
+        return self.build_deleted(address, reason)
 
     def build_forgotten(self, address: Address, reason: str) -> Instance:
         """Build an instance that leaves the state while its object keeps running."""
@@ -283,6 +293,7 @@ class BlockPlanner:
             known["id"] = instance.type.identify(values)
             if instance.type.derive is not None:
                 known |= instance.type.derive(values)
+        computed = {**computed, **self._find_overrides(instance)}
         is_requested = self.selection.is_replacement_requested(instance.address)
         decision = decide_action(instance, {**known, **computed}, is_requested=is_requested)
         instance.decision = replace(decision, unresolved=unresolved) if unresolved else decision
@@ -293,6 +304,13 @@ class BlockPlanner:
             problems, checks = check_conditions(instance, evaluation)
             self.diagnostics += problems
             self.checks += checks
+
+    def _find_overrides(self, instance: Instance) -> dict[str, object]:
+        """Return the overridden computed values; placements are always those of the plan."""
+        overrides = self.request.object_overrides
+        values = next((override.values for override in overrides if override.is_for(instance.address)), {})
+        attributes = instance.type.schema.attributes
+        return {name: value for name, value in values.items() if name in attributes and not attributes[name].predicted}
 
     def _force(self, instance: Instance, evaluation: Evaluation) -> None:
         """Force the replacements of replace_triggered_by, and of racks and machines in a replaced site or
@@ -448,13 +466,13 @@ def find_orphans(blocks: BlockPlanner) -> Orphans:
                 continue
             is_moved = address in blocks.prior.previous
             reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"
-            keeps_object = is_forgotten(blocks.request.configuration, address)
-            if keeps_object and blocks.prior.get_object(address) is not None:
-                instance = blocks.build_forgotten(address, reason)
-                diagnostics.append(_build_forget_warning(address, instance.type.kind))
+            keeps_object = find_keep_statement(blocks.request.configuration, address)
+            if keeps_object is None or blocks.prior.get_object(address) is None:
+                instances.append(blocks.build_removed(address, reason, None))
+            elif keeps_object:
+                instances.append(blocks.build_forgotten(address, reason))
             else:
-                instance = blocks.build_deleted(address, reason)
-            instances.append(instance)
+                instances.append(blocks.build_deleted(address, reason))
     instances.sort(key=_build_creation_key)
     with_vms = [instance for instance in instances if instance.type.vms is not None]
     without_vms = [instance for instance in instances if instance.type.vms is None]
@@ -472,19 +490,3 @@ def _build_unknown_type_error(block: ConfigAddress) -> Diagnostic:
         f'The state contains {block}, but this version of nexusform does not know the type "{block.type}". '
         f"Use the version that created it, or forget the object with `nexusform state rm {block}`.",
     )
-
-
-def _build_forget_warning(address: Address, kind: PlanningKind) -> Diagnostic:
-    consequence = (
-        "its objects on the site keep running, unmanaged. Plans reserve the capacity of its VMs until a "
-        "provider or an inventory shows it free, or until `nexusform state rm 'nexus_rack.NAME:VM'`."
-    )
-    summary = ""
-    if kind is PlanningKind.MEMBER:
-        consequence = (
-            "it stays a member on the hub, and its workloads keep running. The plan treats it as "
-            "removed: its bindings and pods are removed from the state."
-        )
-        summary = f"{address}: stays a member on the hub; its workloads keep running"
-    text = f"{address} is removed from the state but not destroyed: {consequence}"
-    return build_warning("object-to-forget", text, address=str(address), brief=summary)

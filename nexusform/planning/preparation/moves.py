@@ -203,8 +203,8 @@ def _build_occupied_warning(source: str, target: str) -> Diagnostic:
     )
 
 
-def is_forgotten(configuration: Configuration, address: Address) -> bool:
-    """Return whether a `block` block names the address and keeps the object."""
+def find_keep_statement(configuration: Configuration, address: Address) -> bool | None:
+    """Return whether a `removed` block keeps the object; None without a block for the address."""
     for module in iterate_modules(configuration.root):
         depth = len(module.path)
         if tuple(step.name for step in address.module[:depth]) != module.path:
@@ -213,4 +213,4 @@ def is_forgotten(configuration: Configuration, address: Address) -> bool:
         for block in module.removed_blocks:
             if block.source.is_match(inner):
                 return not block.destroy
-    return False
+    return None

@@ -357,9 +357,11 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], PlanCon
             continue
         block = configured.get(address.config_address)
         is_destroyed = address in destroyed
-        blocks.instances[address] = (
-            blocks.build_deleted(address, "", block) if is_destroyed else blocks.build_unchanged(address, block)
-        )
+        if not is_destroyed:
+            instance = blocks.build_unchanged(address, block)
+        else:
+            instance = blocks.build_removed(address, "", block)
+        blocks.instances[address] = instance
     context = build_destroy_context(blocks)
     remaining_context = (
         replace(context, sites=_build_remaining_sites(blocks)) if blocks.selection.is_partial else context

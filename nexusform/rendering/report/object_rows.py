@@ -219,6 +219,8 @@ def _format_note(change: Change) -> str:
     if change.action is Action.FORGET:
         is_action = change.address.type == MACHINE_ACTION_TYPE
         notes.append("removed from state, nothing is sent" if is_action else "removed from state, not destroyed")
+        if change.reason.startswith("forgot_because_lifecycle"):
+            notes.append("(destroy = false)")
     elif change.reason in _REASON_NOTES:
         notes.append(f"({_REASON_NOTES[change.reason]})")
     if change.importing:

@@ -13,11 +13,11 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Configuration
+from nexusform.configuration.declarations.configuration import Configuration, Variable
 from nexusform.configuration.declarations.limits import Limits, merge_limits
-from nexusform.configuration.loader import load_configuration, read_variables
+from nexusform.configuration.loader import load_configuration, read_values, read_variables
 from nexusform.configuration.variable_values import Origin
-from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.diagnostics.source import SourceFile
 from nexusform.files.external_files import find_untrusted_files
 from nexusform.files.log import log_duration
@@ -286,7 +286,23 @@ def load_project_configuration(
             extra=extra,
             confinement=context.confinement,
             unsaved=context.unsaved_files,
+            read_constants=lambda variables: _read_constants(context, variables),
         )
+
+
+def _read_constants(
+    context: CommandContext, variables: Mapping[str, Variable]
+) -> tuple[Mapping[str, Value], list[Diagnostic]]:
+    """Return the values of constant variables, with their errors."""
+    values, problems = read_values(
+        variables,
+        environment=context.environment,
+        var_options=context.variables,
+        directory=context.directory,
+        confinement=context.confinement,
+    )
+    errors = [p for p in problems if p.severity is Severity.ERROR and p.id != "value-for-undeclared-variable"]
+    return {name: value for name, (value, _) in values.items()}, errors
 
 
 def read_project_variables(

@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import Files, Registries
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
-from nexusform.planning.plan_request import DataOverride
+from nexusform.planning.plan_request import ValueOverride
 from nexusform.resource_types.registry import build_registries
 from nexusform.values.value import Value
 from nexusform.workflow.opening.backend_choice import choose_backend
@@ -42,7 +42,8 @@ class Project(Struct, frozen=True):
     registries: Registries
     files: Files
     backend: StateBackend
-    data_values: tuple[DataOverride, ...] = ()
+    data_values: tuple[ValueOverride, ...] = ()
+    planned_values: tuple[ValueOverride, ...] = ()
     remote_states: RemoteStates | None = None
     servers: Servers | None = None
 
@@ -67,7 +68,7 @@ def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> O
     if configuration is None:
         return OpenResult(None, tuple(problems), sources)
     variables, new_problems = read_project_variables(context, configuration)
-    problems += new_problems
+    problems += [problem for problem in new_problems if problem not in problems]
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems
     if backend is None or has_errors(problems):

@@ -202,7 +202,11 @@ def _convert_variable(variable: VariableValue) -> Value:
 def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[Configuration | None, list[Diagnostic]]:
     """Load the directory's configuration if it is that of the plan, else the snapshot's."""
     directory_configuration, _ = load_project_configuration(context)
-    if directory_configuration is not None and _is_snapshot(directory_configuration, saved.configuration_files):
+    if (
+        directory_configuration is not None
+        and not directory_configuration.constants
+        and _is_snapshot(directory_configuration, saved.configuration_files)
+    ):
         return directory_configuration, []
     type_registries = build_registries()
     with tempfile.TemporaryDirectory(prefix="nexusform-plan-") as directory:
@@ -213,6 +217,7 @@ def load_plan_configuration(context: CommandContext, saved: SavedPlan) -> tuple[
             managed=type_registries.schemas["managed"],
             data=type_registries.schemas["data"],
             confinement=Confinement(os.path.realpath(directory)),
+            read_constants=lambda _: (get_planned_variables(saved.plan), []),
         )
         if configuration is not None:
             root_module = _move_module(configuration.root, str(root), context.directory)

@@ -403,6 +403,7 @@ def build_base_request(project: Project, stored: StoredState) -> PlanRequest:
         working_directory=project.context.working_directory,
         prior_digest=stored.digest,
         data_overrides=project.data_values,
+        object_overrides=project.planned_values,
         limits=project.context.merge_limits(project.configuration.settings.limits),
         new_uuid=lambda: str(uuid.uuid4()),
         read_state=project.remote_states.read if project.remote_states is not None else None,

@@ -11,6 +11,7 @@ from nexusform.plans.plan import Action, Mode, StepKind
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import (
     RACKS,
+    Unreadable,
     actions,
     agent_pool,
     at,
@@ -125,6 +126,52 @@ def test_an_ignored_label_re_places_nobody() -> None:
         pools=pool("p", 1, more='labels = { a = "b" }'),
     )
     assert is_empty(good(plan(text.replace('"b"', '"c"'), state_of(text))))
+
+
+def test_destroy_false_forgets_a_removed_object_and_keeps_its_capacity() -> None:
+    kept = "lifecycle {\n destroy = false\n}"
+    text = RACKS + cluster("a", arguments=kept, pools=pool("p", 3)) + cluster("b", pools=pool("p", 1))
+    state = state_of(text)
+    kept_objects = [
+        str(name) for name, there in state.instances.items() if there.current and there.current.skip_destroy
+    ]
+    assert kept_objects == ["nexus_kubernetes_cluster.a"]
+    # The state remembers it once the block is removed.
+    removed = good(plan(RACKS, state))
+    assert actions(removed) == {"nexus_kubernetes_cluster.a": "forget", "nexus_kubernetes_cluster.b": "delete"}
+    assert {d.id for d in warnings(removed)} == {"object-to-forget"}
+    assert {row.action for name, row in rows(removed).items() if name.startswith("a-")} == {"forget"}
+    # An existing block decides again, with no other change to the object.
+    normal = text.replace(kept, "")
+    assert is_empty(good(plan(normal, state)))
+    assert actions(plan(RACKS, state_of(normal, state)))["nexus_kubernetes_cluster.a"] == "delete"
+    # A removed block outranks the state.
+    statement = "removed {\n from = nexus_kubernetes_cluster.a\n lifecycle {\n destroy = true\n }\n}\n"
+    assert actions(plan(RACKS + statement, state))["nexus_kubernetes_cluster.a"] == "delete"
+
+
+def test_destroy_false_forgets_in_destroy_plans_and_with_a_smaller_count() -> None:
+    kept = 'count = 2\n name = "a${count.index}"\n lifecycle {\n destroy = false\n}'
+    text = RACKS + cluster("a", arguments=kept)
+    state = state_of(text)
+    fewer = good(plan(text.replace("count = 2", "count = 1"), state))
+    assert actions(fewer) == {"nexus_kubernetes_cluster.a[1]": "forget"}
+    destroyed = actions(plan(text, state, mode=Mode.DESTROY))
+    assert {destroyed[f"nexus_kubernetes_cluster.a[{index}]"] for index in (0, 1)} == {"forget"}
+    assert set(destroyed.values()) == {"forget", "delete"}
+
+
+def test_an_object_with_destroy_false_is_not_replaced() -> None:
+    kept = "lifecycle {\n destroy = false\n}"
+    text = RACKS + cluster("a", arguments=kept, pools=pool("p", 1))
+    result = plan(bigger_plane(text), state_of(text))
+    assert {d.id for d in errors(result)} == {"kept-object-to-replace"}
+
+
+@pytest.mark.parametrize("value", ["var.x", '"no"', "uuid()"])
+def test_destroy_is_a_constant(value: str) -> None:
+    with pytest.raises(Unreadable):
+        plan(RACKS + cluster("a", arguments=f"lifecycle {{\n destroy = {value}\n}}"))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.configuration.loader import read_variables
+from nexusform.configuration.loader import check_constants, read_variables
 from nexusform.configuration.variable_values import Assignment, parse_variable_file
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
 from nexusform.diagnostics.source import SourceFile
@@ -64,6 +64,7 @@ def open_site(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, st
         confinement=location.confinement,
         assignments_override=assignments,
     )
+    further_problems += check_constants(configuration, {name: value for name, (value, _) in variables.items()})
     further_problems = [*undeclared, *(_locate_at_inputs(problem, site) for problem in further_problems)]
     if further_problems and site.data_files:
         data_location = describe_data_location(site.data_files, site.key, fleet.root, location.confinement)

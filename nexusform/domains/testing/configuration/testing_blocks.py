@@ -43,19 +43,26 @@ RUN_SCHEMA = BodySchema(
 )
 _OPTIONS_SCHEMA = BodySchema(attributes=dict.fromkeys(("mode", "refresh", "replace", "target"), False))
 _MODULE_SCHEMA = BodySchema(attributes={"source": True, "version": False})
-_OVERRIDE_SCHEMA = BodySchema(attributes={"target": True, "values": False, "outputs": False})
-_MOCK_SCHEMA = BodySchema(attributes={"alias": False}, blocks={"mock_resource": ("type",), "mock_data": ("type",)})
-_DEFAULTS_SCHEMA = BodySchema(attributes={"defaults": False})
+_OVERRIDE_SCHEMA = BodySchema(attributes={"target": True, "values": False, "outputs": False, "override_during": False})
+_MOCK_SCHEMA = BodySchema(
+    attributes={"alias": False, "override_during": False}, blocks={"mock_resource": ("type",), "mock_data": ("type",)}
+)
+_DEFAULTS_SCHEMA = BodySchema(attributes={"defaults": False, "override_during": False})
+
+_PHASES = ("apply", "plan")
 
 Expressions = Mapping[str, Expression]
 
 
 class Override(Struct, frozen=True):
-    """Values that replace those of one resource, data block or module."""
+    """Values that replace those of one resource, data block or module; those of a resource `during_plan`, or when it
+    is applied.
+    """
 
     target: AddressPattern
     values: Expression | None
     span: Span
+    during_plan: bool = False
 
 
 class Overrides(Struct):
@@ -67,12 +74,15 @@ class Overrides(Struct):
 
 
 class Mock(Struct, frozen=True):
-    """Block mock_provider: defaults by resource type and by data source."""
+    """Block mock_provider: defaults by resource type and by data source; `planned_types` are the resource types with
+    defaults in the plan.
+    """
 
     key: str
     resources: Expressions
     data: Expressions
     span: Span
+    planned_types: frozenset[str] = frozenset()
 
 
 class RunBlock(Struct, frozen=True):
@@ -273,14 +283,20 @@ def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
     parts, new_problems = decode_body(block.body, _MOCK_SCHEMA)
     problems.extend(new_problems)
     alias = evaluate_text(parts.attributes.get("alias"), problems) or ""
+    phase = _decode_choice(parts.attributes.get("override_during"), _PHASES, problems)
+    planned_types: set[str] = set()
     defaults: dict[str, dict[str, Expression]] = {"mock_resource": {}, "mock_data": {}}
     for inner in parts.blocks:
         inner_content, new_problems = decode_body(inner.body, _DEFAULTS_SCHEMA)
         problems.extend(new_problems)
+        inner_phase = inner_content.attributes.get("override_during")
+        is_planned = (_decode_choice(inner_phase, _PHASES, problems) if inner_phase else phase) == "plan"
+        if is_planned and inner.type == "mock_resource":
+            planned_types.add(inner.labels[0].value)
         if "defaults" in inner_content.attributes:
             defaults[inner.type][inner.labels[0].value] = inner_content.attributes["defaults"].expression
     key = f"{label.value}.{alias}" if alias else label.value
-    return Mock(key, defaults["mock_resource"], defaults["mock_data"], block.header_span)
+    return Mock(key, defaults["mock_resource"], defaults["mock_data"], block.header_span, frozenset(planned_types))
 
 
 def _decode_overrides(parts: BodyContent, problems: list[Diagnostic]) -> Overrides:
@@ -316,4 +332,6 @@ def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | Non
     if other in arguments:
         detail = f'An argument named "{other}" is not expected here. Did you mean "{name}"?'
         problems.append(build_error("unsupported-argument", detail, arguments[other].name_span))
-    return Override(target, arguments[name].expression if name in arguments else None, block.header_span)
+    during_plan = _decode_choice(arguments.get("override_during"), _PHASES, problems) == "plan"
+    values = arguments[name].expression if name in arguments else None
+    return Override(target, values, block.header_span, during_plan)

@@ -32,7 +32,7 @@ from nexusform.language.syntax.syntax_nodes import (
     TraverseAttribute,
 )
 from nexusform.planning.name_resolution.scope import InstanceScope
-from nexusform.planning.plan_request import DataOverride
+from nexusform.planning.plan_request import ValueOverride
 from nexusform.providers.simulated import apply_answer
 from nexusform.resources.address import Address, AddressPattern
 from nexusform.values.value import DYNAMIC_UNKNOWN, Value
@@ -126,11 +126,14 @@ def evaluate_variable(
 
 
 class ValueOverrides(Struct, frozen=True):
-    """Override values: for resources by pattern, for resource types by provider, and for data sources."""
+    """Override values: for resources by pattern, for resource types by provider, for data sources, and
+    for computed values in the plan.
+    """
 
     resources: tuple[tuple[AddressPattern, Mapping[str, Any]], ...] = ()
     mock_defaults: tuple[tuple[str, Mapping[str, Mapping[str, Any]]], ...] = ()
-    data: tuple[DataOverride, ...] = ()
+    data: tuple[ValueOverride, ...] = ()
+    planned: tuple[ValueOverride, ...] = ()
 
     def wrap_providers(self, providers: Mapping[str, Provider]) -> dict[str, Provider]:
         """Return the providers with these overrides applied."""
@@ -165,12 +168,14 @@ def collect_value_overrides(
     def evaluate_values(expression: Expression | None) -> Mapping[str, Any]:
         return _evaluate_override(expression, scope, problems)
 
-    resources = [
-        (override.target, evaluate_values(override.values))
-        for override in _sort_by_precedence(run.overrides.resources, file.overrides.resources)
-    ]
+    resources: list[tuple[AddressPattern, Mapping[str, Any]]] = []
+    planned: list[ValueOverride] = []
+    for override in _sort_by_precedence(run.overrides.resources, file.overrides.resources):
+        values = evaluate_values(override.values)
+        resources.append((override.target, values))
+        planned.append(ValueOverride(override.target, override.target.type, values if override.during_plan else {}))
     data = [
-        DataOverride(override.target, override.target.type, evaluate_values(override.values))
+        ValueOverride(override.target, override.target.type, evaluate_values(override.values))
         for override in _sort_by_precedence(run.overrides.data, file.overrides.data)
     ]
     mock_defaults = []
@@ -178,14 +183,14 @@ def collect_value_overrides(
         mock = file.mocks.get(key)
         if mock is None:
             continue
-        mock_defaults.append(
-            (name, {kind: evaluate_values(source_expression) for kind, source_expression in mock.resources.items()})
-        )
+        defaults = {kind: evaluate_values(expression) for kind, expression in mock.resources.items()}
+        mock_defaults.append((name, defaults))
+        planned += [ValueOverride(None, kind, defaults[kind]) for kind in defaults if kind in mock.planned_types]
         data += [
-            DataOverride(None, kind, evaluate_values(source_expression))
+            ValueOverride(None, kind, evaluate_values(source_expression))
             for kind, source_expression in mock.data.items()
         ]
-    return ValueOverrides(tuple(resources), tuple(mock_defaults), tuple(data)), problems
+    return ValueOverrides(tuple(resources), tuple(mock_defaults), tuple(data), tuple(planned)), problems
 
 
 def _sort_by_precedence(first: Sequence[Override], second: Sequence[Override]) -> list[Override]:

@@ -13,7 +13,7 @@ from nexusform.advice.registry import RULE_IDS
 from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.backends.memory import MemoryBackend
 from nexusform.configuration.declarations.configuration import Condition, Configuration
-from nexusform.configuration.loader import read_variables
+from nexusform.configuration.loader import check_constants, read_variables
 from nexusform.configuration.reference_checks import check_expression
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors, suggest_name
 from nexusform.diagnostics.source import SourceFile
@@ -115,6 +115,7 @@ class RunExecutor(Struct):
             files=RealFiles(self.place.confinement),
             backend=self._backends.setdefault(key, MemoryBackend()),
             data_values=overrides.data,
+            planned_values=overrides.planned,
             remote_states=RemoteStates(self.place, tested_configuration.settings),
             servers=Servers(self.place),
         )
@@ -183,6 +184,7 @@ class RunExecutor(Struct):
                     "on the command line."
                 )
                 problems.append(build_error(_MISSING, detail, block.span, block=block.header))
+        problems += check_constants(configuration, values)
         return values, problems
 
     def _build_request(self, configuration: Configuration, state: State = EMPTY) -> PlanRequest:

@@ -275,6 +275,30 @@ def test_resources_data_and_modules_can_be_overridden(capsys: pytest.CaptureFixt
     assert (code, err) == (0, ""), out
 
 
+def test_override_during_plan_and_functions_in_values(capsys: pytest.CaptureFixture[str]) -> None:
+    """As in Terraform 1.11 (override_during) and 1.13 (functions); modules and data are known in each plan."""
+    Path("more.nf.hcl").write_text(
+        'resource "nexus_bare_metal_machine_action" "restart" {\n  machine_id = "${nexus_rack.r[0].id}/r0-bm01"\n  action = "Restart"\n'
+        '  run_id = "1"\n  allow_workloads = true\n}\n'
+    )
+    kind, values = "nexus_bare_metal_machine_action", '{ result = upper("ok") }\n'
+    check = asserting(f'{kind}.restart.result == "OK"')
+    planned = a_run("  command = plan\n" + check, "planned")
+    override = f"{THREE}override_resource {{\n  target = {kind}.restart\n"
+    at_apply = f"{override}  values = {values}}}\n"
+    code, _, err = told(capsys, at_apply + planned)
+    assert (code, "Unknown condition value" in err) == (1, True), err
+    in_plan = f"{override}  override_during = plan\n  values = {values}}}\n"
+    code, out, err = told(capsys, in_plan + planned + a_run(check, "applied"))
+    assert (code, err) == (0, ""), out + err
+    mock = f'  mock_resource "{kind}" {{\n    defaults = {values}  }}\n'
+    mocked = f'{THREE}mock_provider "simulated" {{\n  override_during = plan\n{mock}}}\n'
+    assert told(capsys, mocked + planned)[0] == 0
+    assert told(capsys, mocked.replace("defaults =", "override_during = apply\n    defaults =") + planned)[0] == 1
+    code, _, err = told(capsys, in_plan.replace("= plan", "= later") + planned)
+    assert (code, "must be apply or plan" in err) == (1, True)
+
+
 def test_plan_options(capsys: pytest.CaptureFixture[str]) -> None:
     text = (
         THREE
