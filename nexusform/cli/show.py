@@ -23,7 +23,7 @@ from nexusform.cli.report_flag import (
     write_reports,
 )
 from nexusform.cli.screen import Screen
-from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag
+from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.plans.plan import Plan
@@ -40,6 +40,8 @@ class ShowArguments(Struct, frozen=True, kw_only=True):
 
     targets: tuple[str, ...] = declare_positionals(metavar="[TARGET]...")
     as_json: bool = declare_switch("Print a JSON document", flag="json")
+    config: bool = declare_switch("Show the configuration alone, with -json")
+    variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     show_sensitive: bool = declare_switch("Show sensitive values")
     max_bytes: int | None = declare_number("Limit text and Markdown to N bytes", default=None, minimum=1)
     status_version: str = declare_choice("Print placements with the conditions of 2023", ("", "2023"), metavar="2023")
@@ -57,6 +59,8 @@ def show(arguments: ShowArguments) -> int:
     """
     reports = parse_plan_reports(arguments.placement_flags)
     screen = arguments.view.create_screen()
+    if arguments.config:
+        return _show_configuration(arguments, screen)
     if len(arguments.targets) > 1:
         return _show_plans(arguments, reports, screen)
     target = find_show_target(create_context(arguments.state), "".join(arguments.targets))
@@ -74,6 +78,24 @@ def show(arguments: ShowArguments) -> int:
         return 0
     text = _render_plan_text if target.saved else _render_state_text
     screen.print_text(_truncate_text(text(target, arguments, screen), arguments.max_bytes), end="")
+    return 0
+
+
+def _show_configuration(arguments: ShowArguments, screen: Screen) -> int:
+    """Print the configuration of the directory as JSON, as `tofu show -config -json`."""
+    from nexusform.rendering.json.json_configuration import build_configuration_document
+    from nexusform.rendering.json.json_document import write_json
+    from nexusform.workflow.opening.command_context import load_project_configuration
+
+    if not arguments.as_json or arguments.targets or arguments.placement_flags.report:
+        raise click.UsageError("-config needs -json, and takes no TARGET and no -report.")
+    configuration, problems = load_project_configuration(create_context(variables=arguments.variables))
+    screen.print_diagnostics(problems, configuration.files if configuration is not None else {})
+    if configuration is None or has_errors(problems):
+        return 1
+    sys.stdout.flush()
+    write_json(build_configuration_document(configuration, build_registries()), sys.stdout.buffer)
+    sys.stdout.buffer.flush()
     return 0
 
 

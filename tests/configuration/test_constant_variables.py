@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,20 @@ def test_a_constant_selects_the_module(directory: Path, capsys: pytest.CaptureFi
     assert run(capsys, "apply", "b.nfplan")[0] == 0
     assert '~ text = "b" -> "a"' in run(capsys, "plan", "-var", "kind=a")[1]
     assert (directory / "b.nfplan").exists()
+
+
+def test_show_config_prints_the_selected_modules(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `tofu show -config -json`."""
+    code, text = run(capsys, "show", "-config", "-json", "-var", "kind=b")
+    assert code == 0
+    calls = json.loads(text)["root_module"]["module_calls"]
+    assert calls["m"]["source"] == "./modules/b"
+    assert calls["m"]["module"]["outputs"] == {
+        "text": {"expression": {"references": ["module.part.text", "module.part"]}}
+    }
+    assert run(capsys, "show", "-config", "-json")[0] == 1
+    assert run(capsys, "show", "-config")[0] == 1
+    assert directory.exists()
 
 
 def test_a_missing_value_is_one_error(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
