@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -246,6 +247,7 @@ def play(minutes: float, fleets: int, first: int) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the servers end with it
     arguments = sys.argv[1:]
     seed = int(arguments[2]) if len(arguments) > 2 else int(time.time()) % 1_000_000_000
     sys.exit(play(float(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 100, seed))

@@ -52,7 +52,7 @@ def test_the_hub_judges_what_is_sound_beside_what_is_in_error(hub: Front, told: 
     assert OTHERS in said
     assert "not-checked" in said
     words = "it depends on fleet_placement_disruption_budget.b, which has an error"
-    assert "2 changes in error, or hanging on what is: fleet_placement_disruption_budget.b, fleet_" in said
+    assert "2 changes with errors, or dependent on one: fleet_placement_disruption_budget.b, fleet_" in said
     assert f"fleet_placement_eviction.e ({words})" in told("plan", "-details")[1]
     Path("main.nf.hcl").write_text(Path("main.nf.hcl").read_text().replace('"many"', '"1"'))
     code, said = told("plan")

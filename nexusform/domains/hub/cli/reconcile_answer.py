@@ -115,7 +115,7 @@ def _build_prediction_section(checks: Sequence[PlacementCheck]) -> Iterator[Sect
         for name, score in scores
     ]
     if lines:
-        yield Section("Claims of applied plans", tuple(lines))
+        yield Section("Predictions of applied plans", tuple(lines))
 
 
 _SCORE_FORM: Final = RecordForm(

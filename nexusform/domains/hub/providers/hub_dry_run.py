@@ -414,7 +414,7 @@ def _report_invalid(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Fi
         reasons = format_first([f"{request.address} ({request.skip_reason})" for _, request in invalid], _MAX_NAMES)
         detail = f"Server-side dry run skipped for {change_count}: {reasons}."
         names = format_first([request.address for _, request in invalid], _MAX_NAMES)
-        summary = f"{change_count} in error, or hanging on what is: {names}"
+        summary = f"{change_count} with errors, or dependent on one: {names}"
         yield invalid[0][0], Problem((), DRY_RUN_SKIPPED, detail, Severity.WARNING, brief=summary)
 
 

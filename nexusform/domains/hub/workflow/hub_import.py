@@ -60,9 +60,8 @@ _IMPORTED_TYPES: Final = {
     "fleet_resource_placement": "ResourcePlacement",
 }
 _HEADING: Final = """\
-# What people wrote on the hub {server}, written by `nexusform import -from=hub`.
-# Look it through, then keep it as your own. Where placements stand is what the hub shows: nothing here moves
-# any.
+# Objects on the hub {server}, imported by `nexusform import -from=hub`.
+# Review this file, then keep it. It changes nothing on the hub.
 
 """
 _DATA_BLOCK: Final = 'data "fleet_hub" "hub" {}\n'
