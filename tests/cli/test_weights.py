@@ -55,6 +55,7 @@ def test_a_rename_that_destroys_vms_is_the_first_thing_in_every_report(nf: Calla
     comment = Path("plan.md").read_text()
     assert f"```hcl\n{block}\n```" in comment.partition("<details>")[0]
     page = Path("plan.html").read_text()
+    assert f"<pre><code>{block}</code></pre>" in page
     assert page.index("A rename without a moved block") < page.index('id="racks"')
     Path("moved.nf.hcl").write_text(block)
     assert "Warning" not in nf("plan")[1]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import groupby
+from textwrap import dedent
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic
@@ -145,9 +147,20 @@ def _build_finding(finding: Finding, sources: Mapping[str, SourceFile]) -> Marku
         build_element("h3", tag, " ", diagnostic.summary),
         build_element("p", build_element("code", build_breakable_name(location)), class_="quiet") if location else None,
         _build_source_lines(diagnostic, sources),
-        [build_element("p", split_code(text)) for text in diagnostic.detail.split("\n") if text.strip()],
+        _build_detail(diagnostic.detail),
         class_=f"finding {finding.level.value}",
     )
+
+
+def _build_detail(detail: str) -> list[Markup]:
+    """Build a paragraph per line; indented lines are code."""
+    parts: list[Markup] = []
+    for is_code, lines in groupby(filter(str.strip, detail.split("\n")), key=lambda line: line.startswith("  ")):
+        if is_code:
+            parts.append(build_element("pre", build_element("code", dedent("\n".join(lines)))))
+        else:
+            parts += [build_element("p", split_code(line)) for line in lines]
+    return parts
 
 
 _CODE: Final = re.compile(r"`([^`]+)`")
