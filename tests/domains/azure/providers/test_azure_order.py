@@ -12,6 +12,24 @@ from tests.domains.azure.providers.azure_sites import NEW, Told, write
 
 VM = NEW[NEW.index('resource "nexus_virtual_machine"') :]
 VMS = "".join(VM.replace('"v"', f'"v{number}"') for number in range(4))
+CLUSTER = """resource "nexus_kubernetes_cluster" "NAME" {
+  provider           = azure
+  site_id            = nexus_site.lab.id
+  name               = "NAME"
+  kubernetes_version = "v1.29"
+  control_plane {
+    count              = 1
+    vm_sku_name        = "NC_P22_112_v1"
+    availability_zones = ["ZONE"]
+  }
+  azure {
+    resource_group = "tenants"
+    body = {
+      properties = { networkConfiguration = { cniNetworkId = "/n/cni", cloudServicesNetworkId = "/n/csn" } }
+    }
+  }
+}
+"""
 
 
 @pytest.mark.parametrize("parallelism", [1, 10])
@@ -23,3 +41,13 @@ def test_vms_are_requested_one_after_another(parallelism: int, nexusform: Told, 
     requests = [path for method, path, _ in server.site.asked if method == "PUT" or "operationStatuses" in path]
     puts = [number for number, path in enumerate(requests) if "virtualMachines" in path]
     assert all(later - earlier > 1 for earlier, later in pairwise(puts)), "each ends first"
+
+
+def test_independent_clusters_are_created_together(nexusform: Told, server: ArmServer) -> None:
+    """Clusters in different zones do not compete for machines, so their requests are sent at once."""
+    write("".join(CLUSTER.replace("NAME", f"d{zone}").replace("ZONE", zone) for zone in "12"))
+    server.site.faults.polls = 5
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    requests = [path for method, path, _ in server.site.asked if method == "PUT" or "operationStatuses" in path]
+    first, second = (number for number, path in enumerate(requests) if "kubernetesClusters" in path)
+    assert second - first < server.site.faults.polls, requests
