@@ -84,6 +84,9 @@ def test_without_a_hub_a_plan_starts_from_the_state(
     code, said = told("apply", "-auto-approve")
     assert (code, "No kubeconfig found" in said) == (1, True), said
     assert hub.log == []
+    Path("main.nf.hcl").write_text(text.replace('a: "2"', 'a: "1"'))
+    said = told("plan")[1]
+    assert "No changes. The state matches the configuration; the hub was not read." in said, said
 
 
 @pytest.mark.our_hub_alone
