@@ -254,7 +254,10 @@ _ALL: Final = (
         description="Recorded decisions of real systems, answered again and scored",
         dependencies=("fleet", "pods", "openstack"),
         io_layer=("workflow", "cli"),
-        checkers={"kube-scheduler": "workflow.scheduler_check:check_with_scheduler"},
+        checkers={
+            "kube-scheduler": "workflow.scheduler_check:check_with_scheduler",
+            "kubefleet": "workflow.kubefleet_check:check_with_kubefleet",
+        },
     ),
     Domain(name="editor", description="The language server", io_layer=("cli",)),
     Domain(name="explorer", description="An interactive plan in a browser", io_layer=("server", "cli")),

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from msgspec import json
@@ -92,8 +93,8 @@ class LoopbackPrograms:
         self.wait_for("kube-apiserver", lambda: self._read_success("GET", "/readyz") is not None)
         self.wait_for("kube-apiserver", lambda: self._read_success("GET", "/api/v1/namespaces/default") is not None)
 
-    def start(self, name: str, *flags: str) -> None:
-        """Start a program. Raises ProgramProblem."""
+    def start(self, name: str, *flags: str, environment: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Start a program with these variables. Raises ProgramProblem."""
         with (self._directory / f"{name}.log").open("wb") as log:
             try:
                 self._processes[name] = subprocess.Popen(  # noqa: S603 - the operator's own programs
@@ -102,7 +103,7 @@ class LoopbackPrograms:
                     stdout=log,
                     stderr=log,
                     cwd=self._directory,
-                    env={"PATH": os.environ.get("PATH", ""), "HOME": str(self._directory)},
+                    env={"PATH": os.environ.get("PATH", ""), "HOME": str(self._directory), **environment},
                     start_new_session=True,  # an interrupt of the terminal is for nexusform
                     preexec_fn=_stop_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one thread
                 )

@@ -234,7 +234,7 @@ class SchedulerCheck:
             time.sleep(_SETTLE_SECONDS if answers[-1] not in expected and len(answers) == 1 else 0)
             body["metadata"]["name"] = next(self._names)
             answers.append(self._decide(body))
-        self.record_answers(body, answers)
+        self.record_answers(body, answers, expected)
         if answers[-1]:
             self._pods.setdefault((spec, answers[-1]), []).append(body["metadata"]["name"])
         else:
@@ -248,8 +248,8 @@ class SchedulerCheck:
         """Return whether the scheduler must decide again."""
         return answers[-1] not in expected and len(answers) < _REPETITIONS
 
-    def record_answers(self, pod: Body, answers: list[str]) -> None:
-        """Record the answers for a pod, for a recorder of decisions."""
+    def record_answers(self, pod: Body, answers: list[str], expected: set[str]) -> None:
+        """Record the answers for a pod and the predicted best nodes, for a recorder of decisions."""
 
     def _decide(self, body: Body) -> str:
         """Create a pod and return the node of the scheduler's decision. Raises ProgramProblem, TimeIsUp."""

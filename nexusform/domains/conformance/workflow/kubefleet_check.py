@@ -1,0 +1,248 @@
+"""`plan -check-with=kubefleet=DIR`: the clusters of new placements, picked again by a running hub agent.
+
+DIR also has the definitions of KubeFleet's kinds in `crds/`. Members join with the labels, taints, properties and
+resources of the plan. Only cluster-scoped placements without earlier bindings are checked: they need no history.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from nexusform.domains.conformance.workflow.kubernetes_objects import Body
+from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, ProgramProblem, open_programs
+from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
+from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
+from nexusform.domains.fleet.rendering.manifest_export import render_fleet_manifests
+from nexusform.domains.fleet.scheduling.bindings import BindingState, Health, Member
+from nexusform.network.loopback import find_free_port
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
+from nexusform.resource_types.registry import build_registries
+from nexusform.workflow.program_checks import CheckOutcome, CheckProblem
+
+PROGRAM: Final = "kubefleet"
+_AGENT: Final = "hubagent"
+_MEMBERS: Final = "/apis/cluster.kubernetes-fleet.io/v1beta1"
+_PLACEMENTS: Final = "/apis/placement.kubernetes-fleet.io/v1beta1"
+_DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_HEALTH: Final = {Health.HEALTHY: "True", Health.UNHEALTHY: "False"}
+_MERGE: Final = "merge-patch"
+_MEMBER_SECONDS: Final = 120.0
+# Version of the module in the build information of Go: hubagent prints none.
+_MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\tv([\w.+-]{1,80})")
+
+
+def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> CheckOutcome:
+    """Check the clusters of the new placements of a plan. Raises CheckProblem."""
+    fleet = find_planned_fleet(result)
+    placements = list(fleet.outcome.placements.values()) if fleet is not None else []
+    members = fleet.outcome.member_list.members if fleet is not None else ()
+    new_placements = [placement for placement in placements if _is_checkable(placement)]
+    if any(member.health not in _HEALTH for member in members):
+        raise CheckProblem("A member has not joined, or reports no health.")
+    end = time.monotonic() + seconds
+    try:
+        version = _read_version(Path(programs, _AGENT))
+        with open_programs(programs) as running:
+            _start_hub(running, Path(programs))
+            check = _FleetCheck(running, version, {body["metadata"]["name"]: body for body in _read_manifests(result)})
+            check.join_members(members)
+            for placement in new_placements:
+                if time.monotonic() > end:
+                    break
+                check.check_placement(placement)
+    except ProgramProblem as problem:
+        raise CheckProblem(str(problem)) from None
+    total = sum(placement.needs_scheduling for placement in placements)
+    summary = ProgramCheck(PROGRAM, version, check.checked, total, "placement", tuple(check.differences))
+    return CheckOutcome(summary, tuple(check.cases))
+
+
+def _read_version(program: Path) -> str:
+    """Read the version of a hub agent, "" if its build information has none. Raises ProgramProblem."""
+    try:
+        found = _MODULE.search(program.read_bytes())
+    except OSError as problem:
+        raise ProgramProblem(f"{program} cannot be read: {problem.strerror}.") from None
+    return found[1].decode() if found and found[1] != b"0.0.0" else "of unknown version"
+
+
+def _is_checkable(placement: PlacementPlan) -> bool:
+    spec = placement.spec
+    return spec.is_new and not spec.configuration.namespace and not placement.is_frozen
+
+
+def _read_manifests(result: PlanResult) -> Iterator[Body]:
+    """Yield the placements of a plan as objects."""
+    for body in yaml.safe_load_all(render_fleet_manifests(result.plan, build_registries()).text):
+        if isinstance(body, dict) and body.get("kind") == "ClusterResourcePlacement":
+            yield body
+
+
+def _start_hub(running: LoopbackPrograms, programs: Path) -> None:
+    """Start the hub agent with an API server of the fleet's kinds. Raises ProgramProblem."""
+    files = sorted((programs / "crds").glob("*.yaml"))
+    if not files:
+        raise ProgramProblem(f"{programs / 'crds'} has no definitions (config/crd/bases of KubeFleet).")
+    running.start_api_server()
+    names = []
+    for file in files:
+        try:
+            body = yaml.safe_load(file.read_text("utf-8"))
+            names.append(body["metadata"]["name"])
+        except (OSError, yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError):
+            raise ProgramProblem(f"{file} is not a definition of a kind.") from None
+        running.call("POST", _DEFINITIONS, body)
+    running.call("POST", "/api/v1/namespaces", _build_object("v1", "Namespace", "fleet-system"))
+    for name in names:
+        running.wait_for("kube-apiserver", partial(_is_served, running, name))
+    running.start(
+        _AGENT,
+        "--leader-elect=false",
+        f"--metrics-bind-address=127.0.0.1:{find_free_port()}",
+        f"--health-probe-bind-address=127.0.0.1:{find_free_port()}",
+        "--enable-webhook=false",
+        "--enable-guard-rail=false",
+        "--enable-cluster-inventory-apis=false",
+        "--resource-snapshot-creation-minimum-interval=0s",
+        "--resource-changes-collection-duration=0s",
+        environment={"KUBECONFIG": str(running.kubeconfig), "POD_NAMESPACE": "fleet-system"},
+    )
+
+
+class _FleetCheck:
+    """Running hub with its members, and the results so far. `manifests` are the placements by name."""
+
+    def __init__(self, running: LoopbackPrograms, version: str, manifests: Mapping[str, Body]) -> None:
+        self.checked = 0
+        self.differences: list[DecisionDifference] = []
+        self.cases: list[Body] = []
+        self._running = running
+        self._version = version
+        self._manifests = manifests
+        self._members: list[Body] = []
+
+    def join_members(self, members: tuple[Member, ...]) -> None:
+        """Create the members, and report as their agents. Raises ProgramProblem."""
+        for member in members:
+            body = _build_object("cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", member.name)
+            body["metadata"]["labels"] = dict(member.labels)
+            taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in member.taints]
+            identity = {"kind": "User", "name": "member", "apiGroup": "rbac.authorization.k8s.io"}
+            created = self._running.call(
+                "POST", f"{_MEMBERS}/memberclusters", {**body, "spec": {"identity": identity, "taints": taints}}
+            )
+            self._members.append(created)
+        for member in members:
+            name = member.name
+            path = f"{_MEMBERS}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"
+            agent = self._running.wait_for(_AGENT, partial(self._running.call, "GET", path), _MEMBER_SECONDS)
+            status = _build_status(member, agent["metadata"]["generation"])
+            self._running.call("PATCH", f"{path}/status", {"status": status}, _MERGE)
+        for index, member in enumerate(members):
+            path = f"{_MEMBERS}/memberclusters/{member.name}"
+            self._running.wait_for(_AGENT, partial(self._has_joined, path), _MEMBER_SECONDS)
+            self._members[index] = self._running.call("GET", path)
+
+    def _has_joined(self, path: str) -> bool:
+        return bool(self._running.call("GET", path).get("status", {}).get("agentStatus"))
+
+    def check_placement(self, placement: PlacementPlan) -> None:
+        """Compare the clusters of a placement. Raises ProgramProblem."""
+        name = placement.spec.configuration.name
+        manifest = self._manifests.get(name)
+        if manifest is None:
+            return
+        # Resources have no effect on the choice of clusters.
+        selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "nothing"}
+        policy = {"policy": manifest["spec"]["policy"]} if manifest["spec"].get("policy") else {}
+        body = _build_object("placement.kubernetes-fleet.io/v1beta1", "ClusterResourcePlacement", name)
+        body["spec"] = {**policy, "resourceSelectors": [selector]}
+        path = f"{_PLACEMENTS}/clusterresourceplacements"
+        self._running.call("POST", path, body)
+        statuses: list[str] = []
+
+        def is_decided() -> bool:
+            statuses.append(_find_status(self._running.call("GET", f"{path}/{name}")))
+            return bool(statuses[-1])
+
+        self._running.wait_for(_AGENT, is_decided, _MEMBER_SECONDS)
+        query = f"labelSelector=kubernetes-fleet.io/parent-CRP={name}"
+        bindings = self._running.call("GET", f"{_PLACEMENTS}/clusterresourcebindings?{query}").get("items", ())
+        actual = {
+            item["spec"]["targetCluster"]: _read_scores(item["spec"])
+            for item in sorted(bindings, key=lambda item: str(item["spec"]["targetCluster"]))
+            if item["spec"]["state"] != "Unscheduled"
+        }
+        predicted = sorted(b.cluster for b in placement.bindings if b.state is not BindingState.UNSCHEDULED)
+        self.checked += 1
+        if predicted == list(actual):
+            return
+        self.differences.append(DecisionDifference(placement.address, name, ", ".join(predicted), ", ".join(actual)))
+        self.cases.append(
+            {
+                "system": PROGRAM,
+                "version": self._version,
+                "snapshot": {"members": self._members, "placement": None, "bindings": [], "fulfilled": False},
+                "request": {"members": self._members, "placement": body},
+                "decision": {"clusters": actual, "fulfilled": statuses[-1] == "True"},
+                "equivalent": [],
+            }
+        )
+
+
+def _build_status(member: Member, generation: int) -> Body:
+    """Build the status reported by the agent of a member."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    conditions = [
+        {
+            "type": kind,
+            "status": status,
+            "reason": kind,
+            "message": "",
+            "observedGeneration": generation,
+            "lastTransitionTime": now,
+        }
+        for kind, status in (("Joined", "True"), ("Healthy", _HEALTH[member.health]))
+    ]
+    resources = member.resources
+    amounts = {"capacity": resources.total, "allocatable": resources.allocatable, "available": resources.available}
+    return {
+        "agentStatus": [{"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": now}],
+        "properties": {name: {"value": text, "observationTime": now} for name, text in member.properties.items()},
+        "resourceUsage": {
+            "observationTime": now,
+            **{kind: {name: str(value) for name, value in item.items()} for kind, item in amounts.items()},
+        },
+    }
+
+
+def _build_object(version: str, kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
+
+
+def _is_served(running: LoopbackPrograms, name: str) -> bool:
+    conditions = running.call("GET", f"{_DEFINITIONS}/{name}").get("status", {}).get("conditions", ())
+    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
+
+
+def _find_status(placement: Body) -> str:
+    """Return the status of the condition Scheduled, "" if the scheduler has not decided."""
+    for item in placement.get("status", {}).get("conditions", ()):
+        is_current = item.get("observedGeneration") == placement["metadata"]["generation"]
+        if item["type"] == "ClusterResourcePlacementScheduled" and item["status"] != "Unknown" and is_current:
+            return str(item["status"])
+    return ""
+
+
+def _read_scores(spec: Body) -> dict[str, int | None]:
+    scores = (spec.get("clusterDecision") or {}).get("clusterScore") or {}
+    return {"affinity": scores.get("affinityScore"), "topologySpread": scores.get("priorityScore")}

@@ -1,0 +1,82 @@
+"""`plan -check-with=kubefleet`: the clusters of new placements, picked again by a running hub agent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+from nexusform.domains.fleet.scheduling import cycle
+from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
+
+pytestmark = pytest.mark.of_domains("conformance", "fleet", "pods")
+MEMBERS = """
+resource "fleet_member_cluster" "m" {
+  for_each = toset(["a", "b", "c", "d"])
+  name     = each.key
+  labels   = { tier = each.key == "a" ? "gold" : "base" }
+  resources {
+    total = { cpu = "16" }
+  }
+}
+"""
+PLACEMENT = """
+resource "fleet_cluster_resource_placement" "NAME" {
+  name       = "NAME"
+  depends_on = [fleet_member_cluster.m]
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "apps"
+  }
+  policy {
+    placement_type     = "PickN"
+    number_of_clusters = 2
+  }
+}
+"""
+HUB_PROGRAMS = ("etcd", "kube-apiserver", "hubagent")
+
+
+@pytest.fixture(autouse=True)
+def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    placements = [PLACEMENT.replace("NAME", name) for name in ("one", "two")]
+    Path("main.nf.hcl").write_text("".join([MEMBERS, *placements]))
+    Path("programs").mkdir()
+    for name in HUB_PROGRAMS:
+        Path("programs", name).symlink_to(PROGRAMS.absolute() / name)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(lacking(*HUB_PROGRAMS)), reason=lacking(*HUB_PROGRAMS))
+def test_a_plan_is_checked_by_a_running_hub(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("programs/crds").symlink_to(CRDS.absolute())
+    words = ["plan", "-check-with=kubefleet=programs", "-report=json:p.json"]
+    assert run_command_line(words) == 0
+    check = json.loads(Path("p.json").read_text())["checks_by"][0]
+    assert (check["checked"], check["total"], check["differences"]) == (2, 2, [])
+    capsys.readouterr()
+    with monkeypatch.context() as patch:
+        patch.setattr(cycle, "iterate_descending", cycle.iterate_ascending)  # a rule is broken
+        assert run_command_line(words) == 1
+    check = json.loads(Path("p.json").read_text())["checks_by"][0]
+    assert check["differences"][0] == {
+        "address": "fleet_cluster_resource_placement.one",
+        "object": "one",
+        "predicted": "a, b",
+        "actual": "c, d",
+    }
+    assert "one is predicted on a, b" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert run_command_line(["conformance", ".nexusform/checks"]) == 0  # the rule is whole again
+
+
+def test_missing_definitions_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("programs/hubagent").unlink()
+    Path("programs/hubagent").touch()
+    assert run_command_line(["plan", "-check-with=kubefleet=programs"]) == 1
+    assert "programs/crds has no definitions" in " ".join(capsys.readouterr().err.replace("│", " ").split())
