@@ -14,7 +14,7 @@ from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.domains.pods.scheduling.workloads import is_recreated
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan_request import DataOverride
+from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers import cluster_objects
 from tests.nightly.live_cluster import Body, LiveCluster, build_priority_classes
 from tests.planning.harness import good, plan
@@ -221,7 +221,7 @@ def plan_world(before: Sequence[Body], workloads: Sequence[Body]) -> PlanResult:
     reading = parse_kubectl_files(
         [("n.json", cluster_objects.printed(*before, cluster_objects.pod("setup", "", phase="Succeeded")))]
     )
-    values = DataOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
+    values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     text = "\n---\n".join(json.dumps(body) for body in workloads)
     block = f'resource "fleet_hub_manifest" "m" {{\n  cluster_id = "m1"\n  yaml_body = <<-EOT\n{text}\nEOT\n}}\n'
     return good(plan(_MEMBER + block, data_overrides=(values,)))

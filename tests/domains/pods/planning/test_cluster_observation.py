@@ -8,7 +8,7 @@ import pytest
 
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan_request import DataOverride
+from nexusform.planning.plan_request import ValueOverride
 from nexusform.state.objects import EMPTY, State
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
 from tests.domains.pods.planning.test_pods import deployment, manifest, pods, standing, workers
@@ -26,7 +26,7 @@ def seen(text: str, *objects: dict[str, Any], state: State = EMPTY) -> PlanResul
     # A cluster without any pod was listed without its pods.
     objects = (*objects, pod("setup", "", phase="Succeeded"))
     reading = parse_kubectl_files([("n.json", printed(*objects))])
-    values = DataOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
+    values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     return plan(text, state, data_overrides=(values,))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
-from nexusform.planning.plan_request import DataOverride
+from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
 from tests.domains.pods.planning.test_cluster_observation import OF_A
 from tests.domains.pods.planning.test_pods import deployment, manifest, workers
@@ -97,7 +97,7 @@ def predict(dump: Dump, unread_kinds: list[str]) -> dict[str, tuple[str | None, 
     """Return node and certainty of each pod."""
     reading = parse_kubectl_files([("n.json", printed(*dump))])
     reading.unread_kinds = list(unread_kinds)
-    values = DataOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
+    values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     text = RACKS + workers(4) + OF_A + manifest("m", deployment("web", 1, cpu="8"))
     result = good(plan(text, data_overrides=(values,)))
     rows = [row for row in result.plan.placements if row.kind == "pod" and "certain" in row.scores]

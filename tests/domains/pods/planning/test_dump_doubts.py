@@ -9,7 +9,7 @@ import pytest
 
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan_request import DataOverride
+from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers.cluster_objects import node, pod, printed
 from tests.domains.pods.planning.test_cluster_observation import NODES, OF_A, seen, web, whole
 from tests.domains.pods.planning.test_pods import deployment, manifest, workers
@@ -37,7 +37,7 @@ def test_complete_files_leave_no_doubt() -> None:
 
 def test_files_without_pods_say_nothing_of_capacity() -> None:
     reading = parse_kubectl_files([("n.json", printed(*BIG))])
-    values = DataOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
+    values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     result = good(plan(ONE, data_overrides=(values,)))
     assert certainties(result) == {"web-0": (False, "pods that were not read")}
     assert "pods-not-listed" in ids(result)
