@@ -254,7 +254,8 @@ class PlacementTable(Struct, frozen=True):
     at least one VM, by name. `racks_certain` and `machines_certain` count the VMs placed by this plan
     (`placed`) with the same rack / machine in every sample; `certain_racks` are the racks with the same count
     in all samples. Placements with provenance `decided` (VNFs) depend on no sample. `drain_timeout` is the
-    maximum drain time of a node in seconds; 0 for a control plane and for VMs that are no nodes.
+    maximum drain time of a node in seconds; 0 for a control plane and for VMs that are no nodes. `platform` chooses the
+    machines, "" for Azure.
     """
 
     address: Address
@@ -274,6 +275,7 @@ class PlacementTable(Struct, frozen=True):
     minimum_remaining_on_rack: int | None = None
     provenance: str = "predicted"
     drain_timeout: int = 0
+    platform: str = ""
 
 
 def is_fully_decided(tables: Iterable[PlacementTable]) -> bool:

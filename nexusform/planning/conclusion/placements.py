@@ -262,6 +262,7 @@ def _build_table(
         minimum_remaining_on_rack=_compute_minimum_remaining(vms, pool) if is_platform_scale_in(vms, pool) else None,
         provenance=demand.provenance,
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,
+        platform=vms.request.site.scheduler.profile.platform if vms.request.site is not None else "",
     )
 
 

@@ -251,7 +251,7 @@ def compute_demand(vms: VmObject, context: VmContext) -> tuple[VmDemand | None, 
         return None, []
     demand, problems = family.build_demand(attributes, context.current_context, instance.address)
     site = context.sites.get(demand.site_id) if demand is not None else None
-    if demand is not None and site is not None and site.scheduler.profile.platform_decides:
+    if demand is not None and site is not None and site.scheduler.profile.platform:
         demand = replace(demand, provenance="predicted")
     if demand is not None and any(pool.removes_newest for pool in demand.pools):
         demand = replace(demand, pools=tuple(_keep_oldest(pool, demand.cluster, vms) for pool in demand.pools))

@@ -270,21 +270,23 @@ def _describe_vm_confidence(plan: Plan, figures: ConfidenceFigures) -> Iterator[
     placed, racks, machines = figures.vms, figures.exact_rack_counts, figures.exact_machines
     if not placed:
         return
+    platforms = sorted({table.platform or "Azure" for table in plan.placement_tables if table.placed})
+    chooser = f"{' and '.join(platforms)} {select_form(len(platforms), 'picks', 'pick')}"
     if is_fully_decided(plan.placement_tables):
         yield "exact; nexusform decides every location"
     elif not plan.samples:
         yield "not computed (-samples=0)"
     elif not racks:
-        yield "low; Azure picks rack and machine"
+        yield f"low; {chooser} rack and machine"
     else:
         share = f"all {placed:,}" if racks == placed and placed > 2 else f"{racks:,} of {placed:,}"
         counts = f"rack counts exact for {share} {select_form(placed, 'VM')}"
         if not machines:
-            yield f"{counts}; Azure picks the machines"
+            yield f"{counts}; {chooser} the machines"
         elif machines == placed:
             yield f"{counts}, machines too"
         else:
-            yield f"{counts}, machines for {machines:,}; Azure picks the others"
+            yield f"{counts}, machines for {machines:,}; {chooser} the others"
 
 
 def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:

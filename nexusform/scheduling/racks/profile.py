@@ -67,8 +67,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     """Placement rule of a site.
 
     With `weigh` the machines with the highest weights win, in any rack: the best
-    `subset_size` tie. `platform_decides`: the site's platform chooses the machine of every VM: all placements are
-    predictions.
+    `subset_size` tie. `platform`, if it is not Azure, chooses the machine of every VM: all placements are predictions.
     """
 
     filters: tuple[Filter, ...] = FILTERS
@@ -76,7 +75,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     machine_keys: tuple[Key, ...]
     weigh: Weigh | None = None
     subset_size: int = 1
-    platform_decides: bool = False
+    platform: str = ""
 
 
 NEXUS: Final = Profile(rack_keys=RACK_KEYS, machine_keys=MACHINE_KEYS)

@@ -143,3 +143,10 @@ def test_the_script_prints_the_commands(capfd: pytest.CaptureFixture[str]) -> No
     script = capfd.readouterr().out
     assert "run servers server list --all-projects --long" in script
     assert "resource provider inventory list" in script
+
+
+def test_the_confidence_names_nova(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["plan", "-samples=5"]) == 0
+    text = " ".join(capfd.readouterr().out.split())
+    assert "Nova picks" in text or "machines too" in text
+    assert "Azure" not in text

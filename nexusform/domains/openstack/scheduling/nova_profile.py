@@ -305,5 +305,5 @@ def build_nova_profile(
         machine_keys=MACHINE_KEYS,
         weigh=_build_weigh(by_name, {**DEFAULT_MULTIPLIERS, **(multipliers or {})}),
         subset_size=subset_size,
-        platform_decides=True,
+        platform="Nova",
     )

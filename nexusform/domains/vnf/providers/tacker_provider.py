@@ -302,7 +302,10 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
     """Return the attributes after a step; VNFCs with a host known to Tacker are observed."""
     attributes = match_vnfcs(planned, instance.vnfcs)
     hosts = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
-    observed = tuple(("vnfcs", name) for name, identifier in attributes["vnfc_ids"].items() if identifier in hosts)
+    ids: Mapping[str, str] = attributes["vnfc_ids"]
+    vnfcs: Mapping[str, Mapping[str, Any]] = attributes["vnfcs"]
+    names = [name for name in ids if ids[name] in hosts or not vnfcs[name].get("machine")]
+    observed = tuple(("vnfcs", name) for name in names)
     return ChangeResult(attributes, observed, note={_IDS_KEY: attributes["vnfc_ids"]})
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.documents.field_shapes import get_mapping, list_mappings
+from nexusform.domains.vnf.types.vnf_documents import has_standard_user_data
 
 INSTANTIATED: Final = "INSTANTIATED"
 # Key of the instance's metadata with the identity of its object.
@@ -95,12 +96,17 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
                 free_names.remove(name)
                 remaining.remove(vnfc)
     numbers = {vnfc["number"] for vnfc in recorded.values()}
-    vnfcs = {name: _build_vnfc(recorded[name], matches[name]) for name in recorded if name in matches}
+    names_hosts = has_standard_user_data(attributes)
+    vnfcs = {
+        name: _build_vnfc(recorded[name], matches[name], names_hosts=names_hosts)
+        for name in recorded
+        if name in matches
+    }
     for vnfc in remaining:
         number = next(n for n in range(len(numbers) + 1) if _build_name(attributes, vnfc, n) not in vnfcs)
         name = _build_name(attributes, vnfc, number)
         matches[name] = vnfc
-        vnfcs[name] = _build_vnfc({"vdu": vnfc.vdu, "number": number, "numa_cells": None}, vnfc)
+        vnfcs[name] = _build_vnfc({"vdu": vnfc.vdu, "number": number, "numa_cells": None}, vnfc, names_hosts=True)
         numbers.add(number)
     return {**attributes, "vnfcs": vnfcs, "vnfc_ids": {name: matches[name].id for name in vnfcs}}
 
@@ -114,12 +120,18 @@ def _is_fitting(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, is_same_host
     return is_same_vdu and (not is_same_host or (bool(observed.host) and vnfc.get("machine") == observed.host))
 
 
-def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc) -> dict[str, Any]:
-    """Return a VNFC at its observed host, else as recorded."""
+def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:
+    """Return a VNFC at its observed host, else as recorded.
+
+    With `names_hosts` the zones name hosts: Tacker selected another zone if one does not. The host is then unknown.
+    """
     zone, _, host = observed.zone.partition(":")
     if not host:
-        unknown = {"machine": "", "rack": zone, "availability_zone": zone, "provenance": "observed"}
-        return {**unknown, **vnfc}
+        is_other_zone = zone not in ("", vnfc.get("availability_zone"))
+        if not names_hosts and not is_other_zone:
+            return dict(vnfc)
+        unknown = {"machine": "", "rack": zone, "availability_zone": zone, "numa_cells": None}
+        return {**vnfc, **unknown, "provenance": "observed"}
     location = {"machine": host, "rack": zone, "availability_zone": zone, "provenance": "observed"}
     if vnfc.get("machine") == host:
         location = {"provenance": "observed"}

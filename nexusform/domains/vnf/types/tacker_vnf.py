@@ -386,18 +386,27 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     )
 
 
+def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
+    """Return the VNFCs on hosts unknown to Tacker: it selected another zone."""
+    vnfcs: Mapping[str, Mapping[str, Any]] = attributes.get("vnfcs") or {}
+    return {
+        (vnfc["vdu"], vnfc["number"]): {**vnfc, "name": name} for name, vnfc in vnfcs.items() if not vnfc.get("machine")
+    }
+
+
 def assemble(
-    attributes: Mapping[str, Any],
-    _surroundings: ResourceContext,
-    placed_vms: Sequence[PlacedVm],
-    _unplaced: UnplacedVms,
+    attributes: Mapping[str, Any], _surroundings: ResourceContext, placed_vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
     """Return `vnfcs`, and the ids in Tacker of the kept ones; labels are derived on reading, and so is `came`
     of instantiated VNFCs.
     """
     known_ids = attributes.get("vnfc_ids")
     known_ids = known_ids if isinstance(known_ids, Mapping) else {}  # unknown for a new VNF
-    kept_names = [vm.name for vm in placed_vms if vm.trigger in _RECORDED_OPERATIONS and vm.name in known_ids]
+    unplaced_vnfcs = {
+        record["name"]: {key: record[key] for key in record if key != "name"} for record in unplaced.values()
+    }
+    kept_vms = [vm.name for vm in placed_vms if vm.trigger in _RECORDED_OPERATIONS]
+    kept_names = [name for name in (*kept_vms, *unplaced_vnfcs) if name in known_ids]
     ids = {"vnfc_ids": {name: known_ids[name] for name in kept_names}} if known_ids else {}
     return {
         **ids,
@@ -413,7 +422,8 @@ def assemble(
                 **_build_operation_record(_get_operation(vm)),
             }
             for vm in placed_vms
-        },
+        }
+        | unplaced_vnfcs,
     }
 
 
@@ -504,6 +514,6 @@ TACKER_VNF: Final = ResourceType(
     identify,
     check=check_arguments,
     unpack=unpack,
-    vms=VmHandlers(compute_demand, list_existing_vms, assemble, find_unknown_skus, build_node_marks),
+    vms=VmHandlers(compute_demand, list_existing_vms, assemble, find_unknown_skus, build_node_marks, list_unplaced_vms),
     present=build_displayed_value,
 )

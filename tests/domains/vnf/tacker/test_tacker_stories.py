@@ -272,3 +272,25 @@ def test_keystone_gives_the_token(
     with story.serve(path):
         assert run_command_line(["apply", "-confine=false", path]) == 0, capfd.readouterr()
     assert story.apply(story.plan("-destroy"), "-confine=false") == 0
+
+
+@nightly
+def test_another_zone_after_no_valid_host(
+    tmp_path_factory: pytest.TempPathFactory, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bed = TackerBed(tmp_path_factory.mktemp("fallback"), "placement_fallback_best_effort=true")
+    try:
+        bed.heat.zones = ("r", "other")
+        story = Story(bed, PackageSpec("fallback", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+        story.configure(worker_scale=0)
+        path = story.plan()
+        with story.serve(path) as server:
+            bed.heat.full = {*server.planned.grants[0].zones.values(), "r"}
+            assert run_command_line(["apply", path]) == 0
+        assert [member.zone for member in bed.heat.list_servers()] == ["other"]
+        (vnfc,) = story.read_vnf(capfd)["vnfcs"].values()
+        assert (vnfc["machine"], vnfc["availability_zone"], vnfc["provenance"]) == ("", "other", "observed")
+        assert run_command_line(["plan", "-detailed-exitcode"]) == 0, capfd.readouterr()
+        assert story.apply(story.plan("-destroy")) == 0
+    finally:
+        bed.close()
