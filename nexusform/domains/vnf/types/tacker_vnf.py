@@ -388,7 +388,9 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 
 def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
     """Return the VNFCs on hosts unknown to Tacker: it selected another zone."""
-    vnfcs: Mapping[str, Mapping[str, Any]] = attributes.get("vnfcs") or {}
+    vnfcs = attributes.get("vnfcs")
+    if not isinstance(vnfcs, Mapping):
+        return {}
     return {
         (vnfc["vdu"], vnfc["number"]): {**vnfc, "name": name} for name, vnfc in vnfcs.items() if not vnfc.get("machine")
     }

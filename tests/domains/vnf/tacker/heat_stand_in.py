@@ -286,7 +286,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, {})
 
     def _send(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
-        content = b"" if body is None else json.dumps(body).encode()
+        content = b"" if body is None else json.dumps(body, default=str).encode()
         self.send_response(status)
         for key, value in {"Content-Type": "application/json", **(headers or {})}.items():
             self.send_header(key, value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.domains.vnf.tacker.tacker_bed import MISSING, TACKER, Story, TackerBe
 
 pytestmark = [pytest.mark.of_domains("vnf"), pytest.mark.skipif(TACKER is None, reason=MISSING)]
 
+EXAMPLE = Path(__file__).parents[4] / "examples" / "openstack-tacker"
 # Without settings three stories run; the nightly check sets both.
 RANDOM_STORIES = int(os.environ.get("NEXUSFORM_TACKER_STORIES", "1"))
 MINUTES = float(os.environ.get("NEXUSFORM_TACKER_MINUTES", "30"))
@@ -294,3 +296,34 @@ def test_another_zone_after_no_valid_host(
         assert story.apply(story.plan("-destroy")) == 0
     finally:
         bed.close()
+
+
+@nightly
+def test_the_example_from_package_to_pods(bed: TackerBed, capfd: pytest.CaptureFixture[str], here: Path) -> None:
+    story = Story(bed, PackageSpec("unused", {"worker": VduSpec()}))
+    shutil.copytree(EXAMPLE, here, dirs_exist_ok=True)
+    shutil.make_archive("packages/vnf-a", "zip", "vnf-a")
+    main = here / "main.nf.hcl"
+    main.write_text(main.read_text().replace("http://127.0.0.1:9890", bed.url))
+    path = story.plan()
+    planned = read_hosts(capfd, path)
+    assert len(planned["host_of_each_worker"]) == len(set(planned["host_of_each_worker"].values())) == 3
+    assert sorted(planned["host_of_each_replica"].values()) == sorted(planned["host_of_each_worker"].values())
+    assert story.apply(path) == 0
+    hosts = {member.zone for member in bed.heat.list_servers() if member.vdu == "workerNode"}
+    assert hosts == {f"nova:{host}" for host in planned["host_of_each_worker"].values()}
+    assert story.apply(story.plan("-var", "workers=1")) == 0
+    assert len([member for member in bed.heat.list_servers() if member.vdu == "workerNode"]) == 4
+    heal = story.plan("-var", "workers=1", "-replace=tacker_vnf.a:vnf-a-workerNode-1")
+    healed_host = read_hosts(capfd, heal)["host_of_each_worker"]["vnf-a-workerNode-1"]
+    assert story.apply(heal) == 0
+    assert f"nova:{healed_host}" in {member.zone for member in bed.heat.list_servers()}
+    assert story.apply(story.plan("-destroy")) == 0
+    assert bed.heat.list_servers() == []
+
+
+def read_hosts(capfd: pytest.CaptureFixture[str], path: str) -> dict[str, dict[str, str]]:
+    capfd.readouterr()
+    assert run_command_line(["show", "-json", path]) == 0
+    outputs = json.loads(capfd.readouterr().out)["output_changes"]
+    return {name: output["after"] for name, output in outputs.items()}
