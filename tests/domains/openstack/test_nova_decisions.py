@@ -187,17 +187,8 @@ def compare_with_nova(
     seeds: Sequence[int], predictions: list[list[tuple[str, list[str]]]]
 ) -> list[tuple[int, int, list[str], list[str]]]:
     """The different decisions: seed, number of the request, predicted and actual ties."""
-    sites = [build_site(seed) for seed in seeds]
-    documents = [
-        {
-            **site,
-            "requests": [
-                {**request, "flavor": site["flavors"][request["flavor"]], "host": host}
-                for request, (host, _) in zip(site["requests"], decisions, strict=True)
-            ],
-        }
-        for site, decisions in zip(sites, predictions, strict=True)
-    ]
+    pairs = zip(seeds, predictions, strict=True)
+    documents = [add_hosts(build_site(seed), decisions) for seed, decisions in pairs]
     return [
         (seed, number, tied, hosts)
         for seed, decisions, answer in zip(seeds, predictions, ask_nova(documents), strict=True)
