@@ -49,7 +49,9 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
             return Mode.DESTROY
         return Mode.REFRESH_ONLY if self.refresh_only else Mode.NORMAL
 
-    def build_options(self, *, generate_config_out: str = "", includes_rejections: bool = False) -> PlanOptions:
+    def build_options(
+        self, *, generate_config_out: str = "", includes_rejections: bool = False, includes_losses: bool = False
+    ) -> PlanOptions:
         """Build the plan options. Raises a usage error for conflicting flags."""
         self._reject_conflicts()
         return PlanOptions(
@@ -61,6 +63,7 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
             replaces=self.replace,
             samples=self.samples,
             includes_rejections=includes_rejections,
+            includes_losses=includes_losses,
             generate_config_out=generate_config_out,
         )
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.declarations.limits import DEFAULT, Limits
@@ -70,7 +71,8 @@ class PlanRequest(Struct, frozen=True):
     `samples` None = the default of the certainty rule, `first_sample` is the seed of the first;
     `split_choice` seeds or names the layout of VMs in unknown NUMA cells. `is_applying` lets timestamp() and
     uuid() return values, the latter random ones from `new_uuid`. `progress` receives the progress of
-    planning. `includes_rejections` adds the reasons of rejected machines. `explain` are (address, object)
+    planning. `includes_rejections` adds the reasons of rejected machines, `includes_losses`
+    the pods of placements with one machine or rack down, and on rejected clusters. `explain` are (address, object)
     pairs to explain. `adjustments` and `first_addresses` (new VMs to place before all others) are for testing
     remedies. `imports` are the objects to import, by their new address. `data_overrides` replace data
     sources, `object_overrides` computed values; the first match wins. `read_state` reads the states of other
@@ -93,6 +95,7 @@ class PlanRequest(Struct, frozen=True):
     first_sample: int = 0
     split_choice: SplitChoice = 0
     includes_rejections: bool = False
+    includes_losses: bool = False
     explain: tuple[tuple[str, str], ...] = ()
     workspace: str = "default"
     working_directory: str = "."
@@ -111,3 +114,10 @@ class PlanRequest(Struct, frozen=True):
     read_state: StateReader | None = None
     query: ServerReader | None = None
     commit: str = ""
+
+
+def build_trial_request(request: PlanRequest) -> PlanRequest:
+    """Return the request of a plan to test a remedy: without remedies, findings and explanations."""
+    return replace(
+        request, includes_remedies=False, lint=False, includes_rejections=False, includes_losses=False, explain=()
+    )

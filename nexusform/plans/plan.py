@@ -222,10 +222,21 @@ class FeasibilityResult(StrEnum):
     UNKNOWN = "unknown"
 
 
+class LossEffect(Struct, frozen=True):
+    """Effect of the worst loss of one machine or rack: `waiting_pods` of the binding have no node then. `lost` is
+    that machine or rack, "" where no loss leaves a pod waiting.
+    """
+
+    lost: str = ""
+    waiting_pods: int = 0
+
+
 class Feasibility(Struct, frozen=True):
     """Feasibility of one binding: all pods of the plan on its cluster, existing ones included. `missing_nodes`
     of `pool` are needed for `runs_after`, else None. `site_capacity`: "yes" if the site has capacity for them,
     "no" or "unknown". `replicas_max`: number of pods of the placement's workloads able to run (None: not known).
+    `one_machine_down` and `one_rack_down` are None if not computed, or if the machines are not known. `is_selected`:
+    False for a cluster rejected by the placement, counted as if it alone were added.
     """
 
     placement: Address
@@ -238,6 +249,9 @@ class Feasibility(Struct, frozen=True):
     replicas_requested: int = 0
     replicas_max: int | None = None
     is_certain: bool = False
+    one_machine_down: LossEffect | None = None
+    one_rack_down: LossEffect | None = None
+    is_selected: bool = True
 
 
 class RejectedCluster(Struct, frozen=True):

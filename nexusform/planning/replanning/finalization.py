@@ -55,9 +55,8 @@ def finalize_plan(
     """
     if not has_late_values(plan, request.configuration):
         return plan, []
-    new_plan = make_plan(
-        replace(request, is_applying=True, samples=0, includes_remedies=False, includes_rejections=False)
-    ).plan
+    options = {"includes_remedies": False, "includes_rejections": False, "includes_losses": False}
+    new_plan = make_plan(replace(request, is_applying=True, samples=0, **options)).plan
     if new_plan.errored:
         return plan, [problem for problem in new_plan.diagnostics if problem.severity is Severity.ERROR]
     problems: list[Diagnostic] = []

@@ -18,7 +18,7 @@ from nexusform.diagnostics.phrases import format_count, format_list, select_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.placement_kinds.kinds import VM
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan_request import Adjustment, PlanRequest
+from nexusform.planning.plan_request import Adjustment, PlanRequest, build_trial_request
 from nexusform.planning.replanning.remedy_certainty import format_certain_count_note, format_certainty_note
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, UnplacedPool
 from nexusform.planning.vm_planning.vm_object import HardHint
@@ -68,9 +68,7 @@ def add_remedies(
     errors = [diagnostic for diagnostic in result.plan.diagnostics if diagnostic.severity is Severity.ERROR]
     if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
         return result
-    trial_request = replace(
-        request, samples=0, includes_remedies=False, lint=False, includes_rejections=False, explain=()
-    )
+    trial_request = replace(build_trial_request(request), samples=0)
 
     def plan_trial(
         adjustments: Sequence[Adjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan_request import PlanRequest
+from nexusform.planning.plan_request import PlanRequest, build_trial_request
 from nexusform.planning.verdicts.stranded_vms import SELECTION_KEY
 
 _MAXIMUM_STEPS = 4  # added targets may exclude others
@@ -18,9 +18,7 @@ def test_suggested_selection(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
     """Return the result; if the plan with the suggested selection is rejected, too, with its reason."""
-    trial_request = replace(
-        request, includes_remedies=False, lint=False, includes_rejections=False, explain=(), samples=0
-    )
+    trial_request = replace(build_trial_request(request), samples=0)
     last_result = result
     for _ in range(_MAXIMUM_STEPS):
         targets, excludes = list(trial_request.targets), list(trial_request.excludes)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan_request import Adjustment, PlanRequest
+from nexusform.planning.plan_request import Adjustment, PlanRequest, build_trial_request
 from nexusform.planning.replanning.remedies import Remedy, build_remedy_document, count_moved_vms
 from nexusform.planning.replanning.remedy_certainty import format_certainty_note
 from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED, GroupMember, OpenRule
@@ -67,7 +67,7 @@ def _build_trial(
     request: PlanRequest, make_plan: Callable[[PlanRequest], PlanResult], other_rules: AbstractSet[str]
 ) -> ZoneTrial:
     """Return a function that plans again with adjustments; None if something else has errors then."""
-    trial_request = replace(request, includes_remedies=False, lint=False, includes_rejections=False, explain=())
+    trial_request = build_trial_request(request)
 
     def plan_trial(adjustments: Sequence[Adjustment]) -> PlanResult | None:
         # Most trials fail by capacity; samples are computed only for those that fit.

@@ -252,10 +252,11 @@ def _measure_empty(plan: Plan) -> Iterator[Measurement]:
 
 def _measure_infeasible(plan: Plan) -> Iterator[Measurement]:
     """Measure the bindings with pods unable to run on their cluster, also with more nodes."""
-    rows = [row for row in plan.feasibility if row.result is FeasibilityResult.CANNOT_RUN]
+    selected = [row for row in plan.feasibility if row.is_selected]
+    rows = [row for row in selected if row.result is FeasibilityResult.CANNOT_RUN]
     names = format_list(f"{row.placement.name} on {row.cluster}" for row in rows)
     yield Measurement(len(rows), f"{format_count(len(rows), 'binding')} cannot run: {names}" if rows else "")
-    unknown = sum(row.result is FeasibilityResult.UNKNOWN for row in plan.feasibility)
+    unknown = sum(row.result is FeasibilityResult.UNKNOWN for row in selected)
     if unknown:
         yield Measurement(None, f"the nodes of {format_count(unknown, 'binding')} are not known")
 

@@ -15,6 +15,7 @@ from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
 from nexusform.plans.machine_actions import LeavingVm, MachineAction
 from nexusform.plans.plan import (
     Feasibility,
+    LossEffect,
     PlacementAction,
     PlacementChange,
     PlacementTable,
@@ -224,11 +225,14 @@ def build_machine_action_documents(plan: Plan) -> list[dict[str, Any]]:
     return [_MACHINE_ACTION_FORM(action) for action in plan.machine_actions]
 
 
+_LOSS_FORM: Final = RecordForm(LossEffect, "lost waiting_pods")
 _FEASIBILITY_FORM: Final = RecordForm(
     Feasibility,
     "placement cluster result missing_nodes pool site_capacity reason replicas_requested replicas_max "
-    "certain=is_certain",
+    "certain=is_certain [one_machine_down] [one_rack_down] selected=is_selected",
     placement=str,
+    one_machine_down=_LOSS_FORM,
+    one_rack_down=_LOSS_FORM,
 )
 
 

@@ -28,9 +28,11 @@ def _describe_actions(plan: Plan) -> Iterator[str]:
 
 def describe_feasibility(plan: Plan) -> Iterator[str]:
     """Yield a line per placement: `payments: runs on 3 of 4; west needs 2 more nodes in pool workers (...)`.
-    Placements running everywhere share a line.
+    Placements running everywhere share a line. Lines about lost machines, lost racks and rejected clusters follow
+    where they were computed.
     """
-    placements = [(address, list(rows)) for address, rows in groupby(plan.feasibility, key=lambda row: row.placement)]
+    selected = [row for row in plan.feasibility if row.is_selected]
+    placements = [(address, list(rows)) for address, rows in groupby(selected, key=lambda row: row.placement)]
     complete = [(address, rows) for address, rows in placements if all(map(_is_running, rows))]
     if len(complete) < 2:
         complete = []
@@ -41,6 +43,36 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     for address, rows in placements:
         if address not in done:
             yield f"{address.name}: {_describe_placement(rows)}"
+    for address, rows in placements:
+        yield from _describe_losses(address.name, rows)
+    candidates = [row for row in plan.feasibility if not row.is_selected]
+    for address, candidate_rows in groupby(candidates, key=lambda row: row.placement):
+        yield f"{address.name}, clusters not selected: {'; '.join(map(describe_candidate, candidate_rows))}"
+
+
+def _describe_losses(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
+    """Yield a line on the loss of one machine, and one on the loss of one rack."""
+    for lost, effects in (
+        ("machine", [(row.cluster, row.one_machine_down) for row in rows]),
+        ("rack", [(row.cluster, row.one_rack_down) for row in rows]),
+    ):
+        known = [(cluster, effect) for cluster, effect in effects if effect is not None]
+        if not known:
+            continue
+        waiting = [
+            f"{format_count(effect.waiting_pods, 'pod')} of {cluster} {'has' if effect.waiting_pods == 1 else 'have'} "
+            f"no node without {effect.lost}"
+            for cluster, effect in known
+            if effect.waiting_pods
+        ]
+        text = format_first(waiting, _MAX_CLUSTERS, "; ") if waiting else "all pods have a node"
+        yield f"{name}, one {lost} down: {text}"
+
+
+def describe_candidate(row: Feasibility) -> str:
+    """Describe the feasibility on an unselected cluster: `west would run it`."""
+    describe = _DESCRIPTIONS.get(row.result)
+    return describe(row) if describe is not None else f"{row.cluster} would run it"
 
 
 def _is_running(row: Feasibility) -> bool:

@@ -90,6 +90,7 @@ class PlanOptions(Struct, frozen=True):
     samples: int | None = None
     first_sample: int = 0
     includes_rejections: bool = False
+    includes_losses: bool = False
     explain: tuple[tuple[str, str], ...] = ()
     generate_config_out: str = ""
     now: str = ""
@@ -332,6 +333,7 @@ class Run(Struct):
             samples=options.samples,
             first_sample=options.first_sample,
             includes_rejections=options.includes_rejections,
+            includes_losses=options.includes_losses,
             explain=options.explain,
             now=options.now or get_plan_time(self.project.context.environment),
         )

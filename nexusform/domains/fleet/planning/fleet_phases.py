@@ -97,7 +97,7 @@ def _build_contribution(
         rows=(*(lost_rows.get(_get_row_key(row), row) for row in rows), *outside_rows),
         rollouts=outcome.rollouts,
         rejected_clusters=outcome.rejected_clusters,
-        feasibility=tuple(list_feasibility(outcome, pods, vms)),
+        feasibility=tuple(list_feasibility(outcome, pods, vms, includes_losses=blocks.request.includes_losses)),
         observed_attributes=outcome.observed_attributes,
         step_order=outcome.step_order,
         diagnostics=diagnostics,

@@ -12,11 +12,17 @@ from nexusform.domains.fleet.planning.outcome import FleetOutcome
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.planning.feasibility import find_feasibility
+from nexusform.domains.pods.planning.feasibility import (
+    ClusterLosses,
+    ObjectFeasibility,
+    find_candidate_feasibility,
+    find_feasibility,
+)
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Feasibility, FeasibilityResult
+from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Interval, build_standalone_demand
 
 _NO_NODES: Final = "the nodes of the cluster are not known"
@@ -34,9 +40,17 @@ class _Addition(Struct, frozen=True):
     count: int
 
 
-def list_feasibility(outcome: FleetOutcome, pods: PodPhase, vms: Iterable[VmObject]) -> Iterator[Feasibility]:
-    """Yield a row per binding of a placement with pods, in the order of the plan."""
+def list_feasibility(
+    outcome: FleetOutcome, pods: PodPhase, vms: Iterable[VmObject], *, includes_losses: bool
+) -> Iterator[Feasibility]:
+    """Yield a row per binding of a placement with pods, in the order of the plan. With `includes_losses`, add the
+    effect of one machine or rack down, and a row per rejected cluster with known nodes.
+    """
     rows = list(_list_rows(outcome, pods))
+    if includes_losses:
+        rows = [*_add_losses(rows, outcome, pods), *_list_candidate_rows(outcome, pods)]
+        order = {address: number for number, address in enumerate(outcome.placements)}
+        rows.sort(key=lambda row: order[row.placement])
     vms = tuple(vms) if any(row.missing_nodes for row in rows) else ()
     additions = [_find_addition(vms, row, outcome.clusters.get(row.cluster)) for row in rows]
     known = [addition for addition in additions if addition is not None]
@@ -58,17 +72,52 @@ def _list_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
                 result = FeasibilityResult.UNKNOWN
                 yield Feasibility(address, binding.cluster, result, reason=_NO_NODES, replicas_requested=requested)
                 continue
-            yield Feasibility(
-                address,
-                binding.cluster,
-                assessment.result,
-                missing_nodes=assessment.missing_nodes,
-                pool=assessment.pool,
-                reason=assessment.reason,
-                replicas_requested=assessment.replicas_requested,
-                replicas_max=assessment.replicas_max,
-                is_certain=assessment.is_certain,
-            )
+            yield _build_row(address, binding.cluster, assessment)
+
+
+def _add_losses(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
+    """Yield the rows with the effect of one machine or rack down."""
+    losses_by_cluster: dict[str, ClusterLosses] = {}
+    for row in rows:
+        cluster = outcome.clusters.get(row.cluster)
+        address = outcome.placements[row.placement].address
+        workloads = pods.list_workloads(address, cluster.id) if cluster is not None else ()
+        if cluster is None or not workloads:
+            yield row
+            continue
+        if row.cluster not in losses_by_cluster:
+            losses_by_cluster[row.cluster] = ClusterLosses(pods, cluster)
+        losses, keys = losses_by_cluster[row.cluster], {workload.key for workload in workloads}
+        machine, rack = losses.find_machine_effect(keys), losses.find_rack_effect(keys)
+        yield replace(row, one_machine_down=machine, one_rack_down=rack)
+
+
+def _list_candidate_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
+    """Yield a row per cluster rejected by a placement with pods, if its nodes are known."""
+    for rejected in outcome.rejected_clusters:
+        placement, cluster = outcome.placements[rejected.address], outcome.clusters.get(rejected.cluster)
+        workloads = collect_workloads(placement.selection.manifests).workloads
+        if cluster is None or not workloads or pods.list_workloads(placement.address, cluster.id):
+            continue
+        assessment = find_candidate_feasibility(pods, cluster, workloads)
+        yield _build_row(rejected.address, rejected.cluster, assessment, is_selected=False)
+
+
+def _build_row(
+    address: Address, cluster: str, assessment: ObjectFeasibility, *, is_selected: bool = True
+) -> Feasibility:
+    return Feasibility(
+        address,
+        cluster,
+        assessment.result,
+        missing_nodes=assessment.missing_nodes,
+        pool=assessment.pool,
+        reason=assessment.reason,
+        replicas_requested=assessment.replicas_requested,
+        replicas_max=assessment.replicas_max,
+        is_certain=assessment.is_certain,
+        is_selected=is_selected,
+    )
 
 
 def _is_selected(binding: Binding) -> bool:

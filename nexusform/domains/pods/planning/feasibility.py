@@ -4,6 +4,7 @@ of all objects on the cluster count together. A pool without free capacity is tr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -16,7 +17,7 @@ from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, compute_placeable_range
 from nexusform.domains.pods.scheduling.pod_prediction import Predictor, predict
 from nexusform.domains.pods.scheduling.workloads import Node, Workload
-from nexusform.plans.plan import FeasibilityResult
+from nexusform.plans.plan import FeasibilityResult, LossEffect
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
 # Labels with the name of a node's pool, in clusters known from a dump only.
@@ -61,9 +62,7 @@ def find_feasibility(pods: PodPhase, address: str, cluster: NodeCluster) -> Obje
         return ObjectFeasibility(
             FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum, is_certain=is_certain
         )
-    reason = next(
-        (outcome.reason for outcome in waiting if outcome.reason), "a quota or an admission rule rejects pods"
-    )
+    reason = next((outcome.reason for outcome in waiting if outcome.reason), _REJECTED)
     additions = _find_additions(pods.build_input(cluster), cluster, {workload.key for workload in workloads})
     result = FeasibilityResult.RUNS_AFTER if additions is not None else FeasibilityResult.CANNOT_RUN
     return ObjectFeasibility(
@@ -75,6 +74,64 @@ def find_feasibility(pods: PodPhase, address: str, cluster: NodeCluster) -> Obje
         replicas_max=running,
         is_certain=is_certain,
     )
+
+
+def find_candidate_feasibility(
+    pods: PodPhase, cluster: NodeCluster, workloads: Sequence[Workload]
+) -> ObjectFeasibility:
+    """Return the feasibility of additional workloads on a cluster, beside its pods of the plan."""
+    inputs = pods.build_input(cluster)
+    inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
+    keys = {workload.key for workload in workloads}
+    prediction = predict(inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed)
+    outcomes = [item for item in prediction.outcomes if item.workload in keys and item.action != "remove"]
+    running = sum(bool(item.node) and _get_kind(item) != "DaemonSet" for item in outcomes)
+    requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
+    reason = next((item.reason for item in outcomes if not item.node and item.reason), "")
+    additions = None
+    result = FeasibilityResult.RUNS
+    if running < requested or not all(item.node for item in outcomes):
+        additions = _find_additions(inputs, cluster, keys)
+        result = FeasibilityResult.CANNOT_RUN if additions is None else FeasibilityResult.RUNS_AFTER
+        reason = reason or _REJECTED
+    pool, missing_nodes = additions or ("", None)
+    return ObjectFeasibility(result, missing_nodes, pool, reason, requested, running)
+
+
+class ClusterLosses:
+    """Pods without a node after the loss of each machine and each rack of a cluster, predicted once."""
+
+    def __init__(self, pods: PodPhase, cluster: NodeCluster) -> None:
+        inputs = pods.build_input(cluster)
+        self._by_machine = _predict_losses(inputs, [node.machine for node in inputs.cluster.nodes])
+        self._by_rack = _predict_losses(inputs, [node.rack for node in inputs.cluster.nodes])
+
+    def find_machine_effect(self, keys: set[str]) -> LossEffect | None:
+        """Return the worst effect of one machine on these workloads; None if the machines are not known."""
+        return _find_worst(self._by_machine, keys)
+
+    def find_rack_effect(self, keys: set[str]) -> LossEffect | None:
+        """Return the worst effect of one rack on these workloads; None if the racks are not known."""
+        return _find_worst(self._by_rack, keys)
+
+
+def _predict_losses(inputs: PredictionInput, places: Sequence[str]) -> dict[str, Counter[str]]:
+    """Count the waiting pods by workload, after the loss of each place; empty if the place of a node is not known."""
+    if not all(places):
+        return {}
+    waiting: dict[str, Counter[str]] = {}
+    for lost in dict.fromkeys(places):
+        nodes = tuple(node for node, place in zip(inputs.cluster.nodes, places, strict=True) if place != lost)
+        waiting[lost] = _list_waiting(replace(inputs, cluster=replace(inputs.cluster, nodes=nodes)))
+    return waiting
+
+
+def _find_worst(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossEffect | None:
+    effects = {lost: sum(waiting[key] for key in keys) for lost, waiting in losses.items()}
+    worst = max(effects, key=lambda lost: effects[lost], default=None)
+    if worst is None:
+        return None
+    return LossEffect(worst, effects[worst]) if effects[worst] else LossEffect()
 
 
 def _get_kind(outcome: PodOutcome) -> str:
@@ -128,11 +185,16 @@ def _find_pool_label(node: Node) -> str:
 def _count_waiting(inputs: PredictionInput, node: Node, count: int, keys: set[str]) -> int:
     """Count the pods of these workloads without a node once the cluster has `count` more nodes like this one."""
     nodes = (*inputs.cluster.nodes, *(_copy_node(node, number) for number in range(count)))
-    cluster = replace(inputs.cluster, nodes=nodes)
-    prediction = predict(cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed)
-    uncreated = sum(forecast.uncreated for key, forecast in prediction.forecasts.items() if key in keys)
-    waiting = (outcome for outcome in prediction.outcomes if outcome.workload in keys and outcome.action != "remove")
-    return uncreated + sum(not outcome.node for outcome in waiting)
+    waiting = _list_waiting(replace(inputs, cluster=replace(inputs.cluster, nodes=nodes)))
+    return sum(waiting[key] for key in keys)
+
+
+def _list_waiting(inputs: PredictionInput) -> Counter[str]:
+    """Count the pods without a node by workload."""
+    prediction = predict(inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed)
+    waiting = Counter({key: forecast.uncreated for key, forecast in prediction.forecasts.items()})
+    waiting.update(item.workload for item in prediction.outcomes if item.action != "remove" and not item.node)
+    return waiting
 
 
 def _copy_node(node: Node, number: int) -> Node:

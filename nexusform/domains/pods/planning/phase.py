@@ -419,7 +419,8 @@ class PodPhase(ClusterPods):
 
     def build_input(self, cluster: NodeCluster) -> PredictionInput:
         """Build the input of a new prediction of all objects on a cluster, from its pods after this plan."""
-        workloads = chain.from_iterable(item.workloads for item in self._object_pods_by_cluster[cluster.id].values())
+        objects = self._object_pods_by_cluster.get(cluster.id, {}).values()
+        workloads = chain.from_iterable(item.workloads for item in objects)
         existing_pods = tuple(pod for pod in self._existing_pods.get(cluster.id, {}).values() if pod.node)
         return PredictionInput(self._build_cluster(cluster), existing_pods, tuple(workloads), cluster.seed, frozenset())
 

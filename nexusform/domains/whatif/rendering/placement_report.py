@@ -8,23 +8,35 @@ from typing import Any
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count
-from nexusform.plans.plan import Feasibility, FeasibilityResult, PlacementAction, Plan, RejectedCluster
+from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, PlacementAction, Plan, RejectedCluster
 from nexusform.rendering.json.json_placements import build_feasibility_documents
-from nexusform.rendering.report.conditions import describe_feasibility
+from nexusform.rendering.report.conditions import describe_candidate, describe_feasibility
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
-_COLUMNS = ("cluster", "result", "missing nodes", "pool", "site capacity", "replicas", "at most", "reason")
+_COLUMNS = (
+    "cluster",
+    "result",
+    "missing nodes",
+    "pool",
+    "site capacity",
+    "replicas",
+    "at most",
+    "waiting, machine down",
+    "waiting, rack down",
+    "reason",
+)
 
 
 class PlacementFeasibility(Struct, frozen=True):
     """Bindings of a simulated placement, its rejected clusters, and the bindings of other placements unable to
-    run beside it.
+    run beside it. `candidates` are the rejected clusters with known nodes.
     """
 
     plan: Plan
     bindings: Sequence[Feasibility]
     rejected: Sequence[RejectedCluster]
     others: Sequence[Feasibility]
+    candidates: Sequence[Feasibility]
 
     @property
     def has_findings(self) -> bool:
@@ -34,12 +46,15 @@ class PlacementFeasibility(Struct, frozen=True):
 
 def select_placement(plan: Plan, name: str) -> PlacementFeasibility:
     """Select the rows of a placement by its name in the configuration."""
-    bindings = [row for row in plan.feasibility if row.placement.name == name]
+    bindings = [row for row in plan.feasibility if row.placement.name == name and row.is_selected]
     others = [
-        row for row in plan.feasibility if row.placement.name != name and row.result is not FeasibilityResult.RUNS
+        row
+        for row in plan.feasibility
+        if row.placement.name != name and row.is_selected and row.result is not FeasibilityResult.RUNS
     ]
     rejected = [row for row in plan.rejected_clusters if row.address.name == name]
-    return PlacementFeasibility(plan, bindings, rejected, others)
+    candidates = [row for row in plan.feasibility if row.placement.name == name and not row.is_selected]
+    return PlacementFeasibility(plan, bindings, rejected, others, candidates)
 
 
 def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
@@ -51,7 +66,7 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
 def _build_verdict(answer: PlacementFeasibility) -> str:
     if not answer.bindings:
         return "no cluster is selected, or the manifests have no pods."
-    (line,) = describe_feasibility(Plan(feasibility=tuple(answer.bindings)))
+    line = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings))))
     return f"{line.partition(': ')[2]}."
 
 
@@ -59,15 +74,21 @@ def _build_sections(answer: PlacementFeasibility) -> list[Section]:
     sections = []
     if answer.bindings:
         rows = tuple(_build_row(row) for row in answer.bindings)
-        sections.append(Section("Clusters", table=Table(_COLUMNS, rows, frozenset({2, 5, 6}))))
+        sections.append(Section("Clusters", table=Table(_COLUMNS, rows, frozenset({2, 5, 6, 7, 8}))))
     if answer.others:
         title = f"{format_count(len(answer.others), 'binding')} of other placements do not run"
         lines = tuple(f"{row.placement.name} on {row.cluster}: {row.result} ({row.reason})" for row in answer.others)
         sections.append(Section(title, lines, is_finding=True))
     if answer.rejected:
-        lines = tuple(f"{row.cluster}: {row.reason}" for row in answer.rejected)
+        candidates = {row.cluster: row for row in answer.candidates}
+        lines = tuple(_describe_rejected(row, candidates.get(row.cluster)) for row in answer.rejected)
         sections.append(Section("Rejected clusters", lines))
     return sections
+
+
+def _describe_rejected(row: RejectedCluster, candidate: Feasibility | None) -> str:
+    """Return the reason of a rejection, and whether the pods would run there."""
+    return f"{row.cluster}: {row.reason}" + (f" ({describe_candidate(candidate)})" if candidate is not None else "")
 
 
 def _build_row(row: Feasibility) -> Row:
@@ -75,12 +96,19 @@ def _build_row(row: Feasibility) -> Row:
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
     capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""
     cells = (row.cluster, row.result.value, missing, row.pool, capacity, str(row.replicas_requested), maximum)
-    return Row((*cells, row.reason), row.result is not FeasibilityResult.RUNS)
+    losses = [_format_loss(effect) for effect in (row.one_machine_down, row.one_rack_down)]
+    return Row((*cells, *losses, row.reason), row.result is not FeasibilityResult.RUNS)
+
+
+def _format_loss(effect: LossEffect | None) -> str:
+    if effect is None:
+        return "unknown"
+    return f"{effect.waiting_pods} ({effect.lost})" if effect.waiting_pods else "0"
 
 
 def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
     """Build the data of the answer: the rows of the placement, and its rejected clusters."""
-    selected = Plan(feasibility=tuple(answer.bindings))
+    selected = Plan(feasibility=(*answer.bindings, *answer.candidates))
     moved = [
         row
         for row in answer.plan.placements

@@ -57,6 +57,6 @@ def plan_trial(trial: PlacementTrial, context: CommandContext) -> PlannedTrial:
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
             return PlannedTrial(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
-        plan = run.plan(PlanOptions(refresh=False, samples=0)).plan
+        plan = run.plan(PlanOptions(refresh=False, samples=0, includes_losses=True)).plan
     errors = tuple(problem for problem in plan.diagnostics if has_errors([problem]))
     return PlannedTrial(None if errors else plan, errors, opened.sources)

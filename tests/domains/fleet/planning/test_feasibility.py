@@ -184,3 +184,33 @@ def test_bindings_of_one_site_share_its_capacity(plan: Callable[..., Answer], tm
 def has_shortage(plan: Callable[..., Answer], replicas: int) -> bool:
     _, _, rows = plan(replicas=replicas, clusters='"east", "west"', machines=3)
     return {row["site_capacity"] for row in rows} == {"no"}
+
+
+def test_details_say_what_waits_with_one_machine_or_rack_down(plan: Callable[..., Answer]) -> None:
+    _, text, (row,) = plan(replicas=2)
+    assert "one_machine_down" not in row
+    assert "machine down" not in text
+    maximum = row["replicas_max"]
+    _, text, (row,) = plan("-details", replicas=maximum)
+    for effect, lost in ((row["one_machine_down"], "machine"), (row["one_rack_down"], "rack")):
+        assert effect["waiting_pods"] > 0
+        pods = f"{effect['waiting_pods']} pod{'' if effect['waiting_pods'] == 1 else 's'}"
+        assert f"payments, one {lost} down: {pods} of west ha" in text
+        assert f"no node without {effect['lost']}" in text
+    _, text, (row,) = plan("-details", replicas=1)
+    assert row["one_machine_down"] == row["one_rack_down"] == {"lost": "", "waiting_pods": 0}
+    assert "payments, one rack down: all pods have a node" in text
+
+
+def test_details_say_whether_a_rejected_cluster_would_run_it(plan: Callable[..., Answer], tmp_path: Path) -> None:
+    (tmp_path / "east.nf.hcl").write_text(EAST)
+    rejecting = SITE.replace('"PickFixed"\n    cluster_names  = [CLUSTERS]', '"PickN"\n    number_of_clusters = 1')
+    assert rejecting != SITE
+    _, _, rows = plan("-details", replicas=2, clusters='"west"')
+    assert [row["selected"] for row in rows] == [True]
+    (tmp_path / "main.nf.hcl").write_text(rejecting.replace("MACHINES", "3"))
+    code = run_command_line(["plan", "-details", "-report=json:plan.json"])
+    document = json.loads(Path("plan.json").read_text())
+    found = {row["cluster"]: (row["result"], row["selected"]) for row in document["feasibility"]}
+    assert code == 0
+    assert sorted(found.values()) == [("runs", False), ("runs", True)]

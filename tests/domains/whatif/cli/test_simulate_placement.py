@@ -36,7 +36,7 @@ def test_it_answers_as_the_written_placement(replicas: int, capsys: Capture) -> 
     written = SITE.replace("MACHINES", "3").replace("CLUSTERS", '"west"')
     Path("main.nf.hcl").write_text(written)
     Path("payments.yaml").write_text(Path("pods.yaml").read_text())
-    assert run_command_line(["plan", "-report=json:plan.json"]) == 0
+    assert run_command_line(["plan", "-details", "-report=json:plan.json"]) == 0
     (planned,) = json.loads(Path("plan.json").read_text())["feasibility"]
     del simulated["placement"], planned["placement"]
     assert simulated == planned
