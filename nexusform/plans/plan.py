@@ -224,7 +224,7 @@ class FeasibilityResult(StrEnum):
 
 class LossEffect(Struct, frozen=True):
     """Effect of the worst loss of one machine or rack: `waiting_pods` of the binding have no node then. `lost` is
-    that machine or rack, "" where no loss leaves a pod waiting.
+    that machine or rack, "" if no loss leaves a pod waiting.
     """
 
     lost: str = ""
