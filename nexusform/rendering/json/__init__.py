@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "json_configuration": "build_providers_schema",
+    "json_configuration": "build_configuration_document build_providers_schema",
     "json_document": "encode_document build_plan_document build_state_document write_json",
     "json_parts": "build_diagnostic_documents build_validation_document",
     "json_placements": "REJECTION_FORM build_other_capacity_documents build_feasibility_documents",
