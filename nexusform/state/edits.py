@@ -113,9 +113,14 @@ def _check_targets(state: State, pairs: Pairs, target: AddressPattern) -> None:
         (new for new in targets if new in state.instances and new not in moved_addresses), key=compute_address_order
     )
     # A resource is either one instance without a key or several with keys, never both.
+    # A whole resource moves only to a free address.
     mixed = {(new.resource, new.key is None) for new in targets}
+    if target.type and target.key is None:
+        mixed |= {(new.resource, new.key is not None) for new in targets}
     for address in state.instances:
-        if address not in moved_addresses and (address.resource, address.key is not None) in mixed:
+        if address in moved_addresses or address in occupied_addresses:
+            continue
+        if (address.resource, address.key is not None) in mixed:
             occupied_addresses.append(address)
     if occupied_addresses:
         raise _build_error(

@@ -65,7 +65,7 @@ class RunError(Exception):
 
 
 class RunOutcome(Struct):
-    """Outcome of a completed run. `has_failed`: an expectation was not met; later runs are still executed."""
+    """Outcome of a completed run. `has_failed`: an assertion failed; later runs are still executed."""
 
     diagnostics: list[Diagnostic]
     plan: Plan
@@ -234,8 +234,9 @@ class RunExecutor(Struct):
                 raise RunError([*problems, *new_problems], plan)
             state = outcome.applied.state
         problems += missing_failures
-        has_failed = bool(missing_failures) or has_errors(unexpected_problems)
-        has_failed |= self._evaluate_assertions(block, session, state, problems)
+        if missing_failures or has_errors(unexpected_problems):
+            raise RunError(problems, plan)
+        has_failed = self._evaluate_assertions(block, session, state, problems)
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
     def _handle_failed_plan(
@@ -249,12 +250,9 @@ class RunExecutor(Struct):
                 "= plan if the plan is expected to fail."
             )
             problems.append(build_error("expected-failure-in-plan", detail, block.span, block=block.header))
-        is_unmet = bool(missing_failures) and not any(
-            d.severity is Severity.ERROR and d not in missing_failures for d in problems
-        )
-        if has_errors(problems) and not is_unmet:
+        if has_errors(problems):
             raise RunError(problems, plan)
-        return RunOutcome(problems, plan, None, has_failed=is_unmet)
+        return RunOutcome(problems, plan, None)
 
     def _evaluate_assertions(self, block: RunBlock, session: Run, state: State, problems: list[Diagnostic]) -> bool:
         """Evaluate assertions, record outputs, and return whether one failed. Raises RunError."""
