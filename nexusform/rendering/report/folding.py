@@ -384,8 +384,8 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
         sites_by_rows.setdefault(replace(site, site="", names=(), rows=rows), []).append(site)
     folded_sites: list[SitePools] = []
     for general_site, members in sites_by_rows.items():
-        if (rows := _restore_names(general_site.rows, members)) is not None:
-            folded_sites.append(_merge_sites(general_site, rows, members))
+        if (named_rows := _restore_names(general_site.rows, members)) is not None:
+            folded_sites.append(_merge_sites(general_site, named_rows, members))
             continue
         members_by_clusters: dict[tuple[str, ...], list[SitePools]] = {}
         for member in members:
