@@ -19,6 +19,6 @@ PUBLIC = {
     "plan": "get_exit_code parse_limit_flag PlanDisplay create_display",
     "planning_flags": "PlacementFlags",
     "comparison_sources": "Comparison COMPARISON_SOURCES",
-    "report_flag": "parse_reports has_stdout_report write_report write_to_stdout",
+    "report_flag": "parse_reports has_stdout_report write_report write_to_stdout ReportFlag",
     "screen": "is_input_allowed Screen",
 }

@@ -6,10 +6,9 @@ PUBLIC = {
     "plan_checks": "DecisionDifference GuardRailResult ProgramCheck SincePrevious",
     "plan": (
         "Action is_fully_decided Basis Change CheckResult NumaSampling Drift FORGOTTEN_REASON "
-        "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange "
-        "PlacementTable PlacementTotal Plan PREDICTION_KEY PredictionScore Rollout "
-        "RolloutStep SeparationVerdict SeparationViolation Step StepKind "
-        "VariableValue FeasibilityResult Feasibility"
+        "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange PlacementTable "
+        "PlacementTotal Plan PREDICTION_KEY PredictionScore Rollout RolloutStep SeparationVerdict "
+        "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect"
     ),
     "machine_actions": "LeavingVm MachineAction select_stopped_vms describe_stopped_vms",
     "evaluation": "EvaluatedFile Evaluation",

@@ -143,7 +143,8 @@ def _build_request(
         for vm in (*site.configured_unmanaged, *site.observed_unmanaged)
         if vm.machine == machine.name and vm.name not in managed
     ]
-    return ActionRequest(instance, kind, site, machine, tuple(leaving), staying, tuple(dict.fromkeys(unmanaged)))
+    unmanaged_vms = tuple(dict.fromkeys(unmanaged))
+    return ActionRequest(instance, kind, site, machine, tuple(leaving), staying, unmanaged_vms=unmanaged_vms)
 
 
 def _find_targets(

@@ -12,7 +12,8 @@ PUBLIC = {
     "provider_setup": "list_managed_objects list_objects check_addresses",
     "stored_state": "read_stored_state compute_state_digest StoredState",
     "system_io": (
-        "get_plan_time read_file RealFiles SystemClock explain_unwritable write_output remove_older_output SIZE_CAP"
+        "get_plan_time read_file RealFiles SystemClock explain_unwritable write_output "
+        "remove_older_output SIZE_CAP is_stream"
     ),
     "directory_validation": "TEST_DIRECTORY validate_directory Validation",
 }

@@ -7,7 +7,7 @@ PUBLIC = {
         "list_conditions is_deleting find_manager AZURE_MANAGER list_override_names read_placements "
         "read_snapshot_objects"
     ),
-    "fleet_members": "read_health",
+    "fleet_members": "read_health find_newest_heartbeat",
     "fleet_model": "FleetEviction FleetMember FleetOverride FleetPlacement",
     "fleet_shapes": "API_KINDS",
     "hub_objects": "remove_server_fields",
