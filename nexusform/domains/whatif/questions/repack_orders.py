@@ -1,8 +1,8 @@
 """Exact search of orders: VMs to re-create one after another, each with its machine.
 
 The integer program ignores order: a VM may need a cell freed by an earlier re-creation. On small sites this
-module tries every order, depth first, with a growing number of re-creations. Two VMs are down at once if they
-exchange machines. A branch ends if more VMs must leave than re-creations remain, or if an equal site was
+module tries every order, depth first, with a growing number of re-creations. Two or three VMs are down at once if
+they exchange machines. A branch ends if more VMs must leave than re-creations remain, or if an equal site was
 searched before.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, permutations, product
 from typing import Final
 
 from msgspec import Struct
@@ -97,13 +97,13 @@ class _MachineState(Struct):
     costs: tuple[int, ...] | None = None
     key: object = None
 
-    def has_capacity(self, sku: VmSku, leaving: Collection[int] = (), leaving_sku: VmSku | None = None) -> bool:
-        """Return True if a VM fits, also if a VM of `leaving_sku` left these cells before."""
-        free = self.cells
-        disk = self.disk
-        if leaving_sku is not None:
+    def has_capacity(self, sku: VmSku, leaving: Iterable[tuple[Collection[int], VmSku]] = ()) -> bool:
+        """Return True if a VM fits once these VMs left: the cells and SKU of each."""
+        free, disk = list(self.cells), self.disk
+        for cells, leaving_sku in leaving:
             disk += leaving_sku.disk_gib
-            free = [cell.subtract(leaving_sku, -1) if number in leaving else cell for number, cell in enumerate(free)]
+            for cell in cells:
+                free[cell] = free[cell].subtract(leaving_sku, -1)
         return disk >= sku.disk_gib and sum(cell.has_capacity(sku) for cell in free) >= sku.numa_cells
 
 
@@ -146,8 +146,7 @@ class _OrderSearch:
             raise _SearchCut
         missing = self._compute_missing()
         if missing == 0 and self._has_capacity():
-            groups = [{step.source.handle: step.machine for step in group} for group in order]
-            return build_ordered_sequence(self._context, self._request, groups)
+            return self._build_sequence(order)
         if max(missing, 1) > remaining:
             return None
         state_key = self._build_state_key()
@@ -160,6 +159,17 @@ class _OrderSearch:
                 if sequence is not None:
                     return sequence
         return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
+
+    def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> WindowSequence | None:
+        """Build the windows; VMs down together are re-created in the first sequence that leads them to their
+        machines.
+        """
+        for groups in product(*(permutations(group) for group in order)):
+            targets = [{step.source.handle: step.machine for step in group} for group in groups]
+            sequence = build_ordered_sequence(self._context, self._request, targets)
+            if sequence is not None:
+                return sequence
+        return None
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -220,49 +230,82 @@ class _OrderSearch:
         return sequence
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> WindowSequence | None:
-        """Exchange two VMs: each is re-created on the machine of the other."""
+        """Re-create VMs together, each on the machine of another one."""
         sources = [source for source in self._list_sources() if self._can_leave(source, remaining)]
-        for first, second in combinations(sources, 2):
-            sequence = self._try_exchange(first, second, remaining, order)
+        for group in self._list_exchanges(sources, remaining):
+            sequence = self._try_exchange(group, remaining, order)
             if sequence is not None:
                 return sequence
         return None
 
+    def _list_exchanges(self, sources: Sequence[MovableVm], remaining: int) -> Iterator[tuple[_Relocation, ...]]:
+        """List groups of VMs that fit only after the others left: pairs, rings of three, and one VM for two."""
+        for first, second in combinations(sources, 2):
+            needs_both = self._needs_departure(first, second) or self._needs_departure(second, first)
+            if needs_both and first.vm_class != second.vm_class:
+                yield self._build_ring(first, second)
+        if remaining >= 3:
+            yield from self._list_rings(sources)
+            yield from self._list_two_for_one(sources)
+
+    def _list_rings(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
+        """List rings of three VMs."""
+        successors = {vm.handle: [other for other in sources if self._needs_departure(vm, other)] for vm in sources}
+        for first in sources:
+            for second in successors[first.handle]:
+                for third in successors[second.handle]:
+                    if first.handle < min(second.handle, third.handle) and first in successors[third.handle]:
+                        yield self._build_ring(first, second, third)
+
+    def _list_two_for_one(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
+        """List exchanges of one VM for two on another machine."""
+        for source, state in product(sources, list(self._states.values())):
+            target = self._locations[source.handle].machine
+            for pair in combinations(list(state.vms.values()), 2):
+                if self._needs_departure(source, *pair) and not any(self._needs_departure(source, vm) for vm in pair):
+                    yield (_Relocation(source, state.machine.machine.name), *(_Relocation(vm, target) for vm in pair))
+
+    def _build_ring(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
+        """Build the group that re-creates each VM on the machine of the next one."""
+        machines = [self._locations[source.handle].machine for source in (*sources[1:], sources[0])]
+        return tuple(map(_Relocation, sources, machines))
+
     def _try_exchange(
-        self, first: MovableVm, second: MovableVm, remaining: int, order: list[tuple[_Relocation, ...]]
+        self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> WindowSequence | None:
-        machines = self._locations[second.handle].machine, self._locations[first.handle].machine
-        if machines[0] == machines[1] or not self._must_exchange(first, second):
-            return None
-        if not can_be_down_together(self._context, self._request, [first], second):
-            return None
-        old = self._remove(first), self._remove(second)
+        """Re-create these VMs together, search below, and undo it."""
+        sources = [relocation.source for relocation in group]
+        for number, source in enumerate(sources):
+            if not can_be_down_together(self._context, self._request, sources[:number], source):
+                return None
+        old = [self._remove(source) for source in sources]
         sequence = None
-        if self._compute_missing() <= remaining - 2 and machines[0] in self._find_feasible(first, old[0]):
-            self._add(first, machines[0])
-            if machines[1] in self._find_feasible(second, old[1]):
-                group = _Relocation(first, machines[0]), _Relocation(second, machines[1])
-                self._add(second, machines[1])
-                sequence = self._extend(remaining - 2, [*order, group])
-                self._remove(second)
-            self._remove(first)
-        self._restore(second, old[1])
-        self._restore(first, old[0])
+        added = 0
+        if self._compute_missing() <= remaining - len(group):
+            for relocation, location in zip(group, old, strict=True):
+                if relocation.machine not in self._find_feasible(relocation.source, location):
+                    break
+                self._add(relocation.source, relocation.machine)
+                added += 1
+            else:
+                sequence = self._extend(remaining - len(group), [*order, group])
+        for source in sources[:added]:
+            self._remove(source)
+        for source, location in zip(sources, old, strict=True):
+            self._restore(source, location)
         return sequence
 
-    def _must_exchange(self, first: MovableVm, second: MovableVm) -> bool:
-        """Return True if each VM fits on the machine of the other only after both left."""
-        needs_both = False
-        for source, other in ((first, second), (second, first)):
-            location = self._locations[other.handle]
-            state = self._states[location.machine]
-            sku, other_sku = self._demands[source.handle].sku, self._demands[other.handle].sku
-            if source.vm_class not in state.machine.admitted:
-                return False
-            if not state.has_capacity(sku, location.cells, other_sku):
-                return False
-            needs_both |= not state.has_capacity(sku)
-        return needs_both and first.vm_class != second.vm_class
+    def _needs_departure(self, source: MovableVm, *others: MovableVm) -> bool:
+        """Return True if a VM fits on the machine of the others only after one of them left."""
+        locations = [self._locations[other.handle] for other in others]
+        machine = locations[0].machine
+        state, sku = self._states[machine], self._demands[source.handle].sku
+        if machine == self._locations[source.handle].machine or source.vm_class not in state.machine.admitted:
+            return False
+        leaving = [
+            (location.cells, self._demands[other.handle].sku) for location, other in zip(locations, others, strict=True)
+        ]
+        return not state.has_capacity(sku) and state.has_capacity(sku, leaving)
 
     # --- the site ------------------------------------------------------------------------------
 

@@ -107,7 +107,8 @@ def build_ordered_sequence(
     sources = tuple(source for source in context.sources if source.handle in targets)
     choice = RepackChoice(sources, targets, frozenset(), frozenset())
     builder = _SequenceBuilder(context, request, choice, _Strategy.STEERED, is_strict=True)
-    sequence = builder.build_windows([source for source in sources if source.handle in group] for group in order)
+    by_handle = {source.handle: source for source in sources}
+    sequence = builder.build_windows([by_handle[handle] for handle in group] for group in order)
     return sequence if sequence is not None and has_capacity(sequence.scheduler_after, request) else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions import repack_orders
 from nexusform.domains.whatif.questions.repack_context import RepackRequest, build_pool_demand, build_repack_context
@@ -10,8 +11,10 @@ from nexusform.domains.whatif.questions.repack_orders import search_orders
 from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus, plan_repack
 from nexusform.domains.whatif.questions.repack_windows import exclude_machines
 from nexusform.domains.whatif.rendering.repack_report import build_repack_document, build_repack_report
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.vms import Placement, PlacementConstraints, VmName, VmSku
 from nexusform.snapshots.snapshot import SiteSnapshot
-from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, site_with_history
+from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, machines, site_with_history, view
 
 pytest.importorskip("highspy")
 
@@ -56,6 +59,40 @@ def test_no_order_with_fewer_steps_exists(seed: int) -> None:
     assert result.recreations is not None
     orders = search_orders(build_repack_context(site, request), request, 1, min(result.recreations, 3) - 1)
     assert (orders.sequence, orders.cut_at) == (None, None)
+
+
+def build_ring_site() -> tuple[SiteSnapshot, frozenset[str]]:
+    """Build three full racks: only a ring of their first VMs frees 12 vCPUs in the first. Their second VMs stay."""
+    scheduler = RackScheduler(machines(4, 1))
+    pools: dict[int, tuple[VmSku, PlacementConstraints, list[int]]] = {}
+    g6, g12, g18, g24 = (SKUS[f"NC_{size}_v1"] for size in ("G6_28", "G12_56", "G18_74", "G24_112"))
+
+    def add(number: int, sku: VmSku, machine: int, cell: int) -> None:
+        _, _, handles = pools.setdefault(number, (sku, PlacementConstraints(), []))
+        place = Placement(f"r00{machine}-bm01", f"r00{machine}", str(machine), (cell,))
+        handles.append(scheduler.add_existing(VmName(f"c{number}", f"c{number}", "p", len(handles)), sku, place))
+
+    for number, sku in enumerate((g24, g18, g12)):
+        add(number, sku, number + 1, 0)
+        add(number, sku, 4, number // 2)
+    stationary = [(g24, 1, 0), (g24, 2, 0), (g18, 3, 0), (g12, 3, 0), (g6, 4, 0), (g24, 4, 1), (g12, 4, 1)]
+    stationary += [(SKUS[LARGE], machine, 1) for machine in (1, 2, 3)]
+    for number, (sku, machine, cell) in enumerate(stationary, start=3):
+        add(number, sku, machine, cell)
+    seconds = frozenset(f"nexus_kubernetes_cluster.c{number}:c{number}-p-1" for number in range(3))
+    return view(scheduler, pools), seconds
+
+
+def test_three_vms_exchange_machines_in_a_ring() -> None:
+    site, seconds = build_ring_site()
+    request = RepackRequest(sku=SKUS["NC_G12_56_v1"], want=1, zones=frozenset({"1"}), excluded=seconds)
+    result = plan_repack(site, request)
+    steps = {step.source.vm.name: step.target.machine for window in result.windows for step in window.steps}
+    assert (result.status, len(result.windows)) == (RepackStatus.OPTIMAL, 1)
+    assert steps == {"c0-p-0": "r002-bm01", "c1-p-0": "r003-bm01", "c2-p-0": "r001-bm01"}
+    assert replay(site, result) == 1
+    one_by_one = plan_repack(site, replace(request, window=1))
+    assert one_by_one.windows == ()
 
 
 def test_a_search_that_was_cut_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
