@@ -161,9 +161,7 @@ class _OrderSearch:
         return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
 
     def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> WindowSequence | None:
-        """Build the windows; VMs down together are re-created in the first sequence that leads them to their
-        machines.
-        """
+        """Build the windows; try every sequence of VMs down together."""
         for groups in product(*(permutations(group) for group in order)):
             targets = [{step.source.handle: step.machine for step in group} for group in groups]
             sequence = build_ordered_sequence(self._context, self._request, targets)
@@ -230,7 +228,7 @@ class _OrderSearch:
         return sequence
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> WindowSequence | None:
-        """Re-create VMs together, each on the machine of another one."""
+        """Search below every group of VMs re-created together."""
         sources = [source for source in self._list_sources() if self._can_leave(source, remaining)]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)
@@ -239,7 +237,7 @@ class _OrderSearch:
         return None
 
     def _list_exchanges(self, sources: Sequence[MovableVm], remaining: int) -> Iterator[tuple[_Relocation, ...]]:
-        """List groups of VMs that fit only after the others left: pairs, rings of three, and one VM for two."""
+        """List groups of VMs to re-create together: pairs, rings of three, and one VM for two."""
         for first, second in combinations(sources, 2):
             needs_both = self._needs_departure(first, second) or self._needs_departure(second, first)
             if needs_both and first.vm_class != second.vm_class:
@@ -266,14 +264,14 @@ class _OrderSearch:
                     yield (_Relocation(source, state.machine.machine.name), *(_Relocation(vm, target) for vm in pair))
 
     def _build_ring(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
-        """Build the group that re-creates each VM on the machine of the next one."""
+        """Build the group with each VM on the machine of the next one."""
         machines = [self._locations[source.handle].machine for source in (*sources[1:], sources[0])]
         return tuple(map(_Relocation, sources, machines))
 
     def _try_exchange(
         self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> WindowSequence | None:
-        """Re-create these VMs together, search below, and undo it."""
+        """Apply the group, search below, and undo it."""
         sources = [relocation.source for relocation in group]
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):
