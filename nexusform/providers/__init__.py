@@ -4,7 +4,7 @@
 PUBLIC = {
     "exec_plugin": "PluginProblem",
     "kubeconfig": ("TRUSTED Account KubeconfigTrust KubeconfigProblem read_pod_account build_api_client read_account"),
-    "identified_provider": "ConfiguredObjectFinder IdentifiedProvider IdentityComparison",
+    "identified_provider": "ConfiguredObjectFinder FixedIdentity IdentifiedProvider IdentityComparison",
     "registry": "ProviderKind PROVIDERS",
     "simulated": "apply_answer",
     "clock": "read_clock",

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first, select_form
 from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK, find_cordon_differences
-from nexusform.domains.azure.providers.site_identity import SiteIdentity
 from nexusform.interfaces.plugins import (
     FORGOTTEN_KEY,
     UNMANAGED_KEY,
@@ -31,6 +30,7 @@ from nexusform.interfaces.plugins import (
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.site_capacity.other_capacity import build_supplies_note
 from nexusform.providers.clock import read_clock
+from nexusform.providers.identified_provider import FixedIdentity
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, EXPORTED_FACTS
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 
@@ -61,7 +61,7 @@ _LIST_KINDS: Final[Mapping[str, str]] = {
 }
 
 
-class ObservedSites(SiteIdentity):
+class ObservedSites(FixedIdentity):
     """Sites read once, on first use."""
 
     sends_changes = False

@@ -26,6 +26,7 @@ from nexusform.interfaces.plugins import (
     StepProgress,
 )
 from nexusform.json_data.plain_data import replace_unknown
+from nexusform.providers.identified_provider import FixedIdentity
 
 _VNF: Final = "tacker_vnf"
 # Arguments of the package: Tacker changes them by another package only.
@@ -45,12 +46,13 @@ class TackerOptions(Struct, frozen=True):
     is_graceful: bool
 
 
-class TackerProvider:
-    """Provider for one Tacker."""
+class TackerProvider(FixedIdentity):
+    """Provider for one Tacker, identified by its endpoint."""
 
     observes_objects = True
 
     def __init__(self, name: str, client: TackerClient, options: TackerOptions) -> None:
+        super().__init__({"endpoint": client.endpoint})
         self.name = name
         self.sends_changes = True
         self._client = client

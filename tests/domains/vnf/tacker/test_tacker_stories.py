@@ -125,6 +125,24 @@ def test_a_temporary_failure_is_retried(bed: TackerBed, capfd: pytest.CaptureFix
     assert story.apply(story.plan("-destroy")) == 0
 
 
+def test_another_tacker_is_not_taken_for_the_recorded_one(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+    story = Story(bed, PackageSpec("moved", {"worker": VduSpec(1, 1, 3)}, SPREAD))
+    assert story.run(worker_scale=0) == 0
+    before = Path("state/nexusform.nfstate").read_bytes()
+    configuration = Path("main.nf.hcl").read_text()
+    other = f"http://localhost:{bed.port}"
+    Path("main.nf.hcl").write_text(configuration.replace(bed.url, other))
+    for command in (["plan"], ["destroy", "-auto-approve"], ["apply", "-refresh-only", "-auto-approve"]):
+        capfd.readouterr()
+        assert run_command_line(command) == 1
+        output = " ".join("".join(capfd.readouterr()).replace("│", "").split())
+        assert f"endpoint is {bed.url} in the state, and {other} here" in output
+        assert Path("state/nexusform.nfstate").read_bytes() == before
+    assert run_command_line(["plan", f"-allow-other-hub={other}"]) == 0
+    Path("main.nf.hcl").write_text(configuration)
+    assert story.apply(story.plan("-destroy")) == 0
+
+
 @nightly
 def test_a_failed_instantiation_stays_for_the_next_apply(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
     story = Story(bed, PackageSpec("kept", {"worker": VduSpec(1, 1, 3)}, SPREAD), provider='on_failure = "fail"')
