@@ -138,7 +138,7 @@ def compare_site(seed: int) -> str:
     count = {"impossible": IMPOSSIBLE, "nothing_to_do": 0}.get(answer.status, answer.recreations)
     if fewest is None:
         return "not decided in 60 s"
-    if count > 0 and replay(site, answer) < request.want:
+    if count is not None and count > 0 and replay(site, answer) < request.want:
         return "the order ends in another site than predicted"
     if count == fewest:
         return "equal"

@@ -91,12 +91,14 @@ def test_a_command_that_is_killed_is_gone_on_with(fleet: Fleet, command: Command
     fleet({name: {} for name in NAMES}, site=SLOW)
     assert command("plan", "-out=f.nfsites")[0] == 0
     words = [sys.executable, "-m", "nexusform", "sites", "apply", "-workers=2", "f.nfsites"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as running:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None
+        assert running.stderr is not None
         lines = iter(running.stdout.readline, b"")
         assert any(b'Wave "rest"' in line for line in lines)
         next(lines)  # a site of it is done
         running.kill()
+        assert running.stderr.read() == b""  # the workers end without a word
     code, _, err = command("apply", "f.nfsites")
     assert (code, "-resume" in err) == (1, True)
     code, out, err = command("apply", "-resume", "-lock-timeout=60s", "f.nfsites")

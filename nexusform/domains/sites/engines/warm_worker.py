@@ -60,8 +60,11 @@ def main() -> None:
     os.dup2(2, 1)
     start_log(os.environ)  # the parent process reported errors in NF_LOG
     worker = SiteWorker()
-    while (message := receive_message(tasks)) is not None:
-        send_message(results, encode_message(run_safely(worker, decode_task(message))))
+    try:
+        while (message := receive_message(tasks)) is not None:
+            send_message(results, encode_message(run_safely(worker, decode_task(message))))
+    except BrokenPipeError:
+        os._exit(1)  # the parent process was killed; nothing may be flushed to it
 
 
 if __name__ == "__main__":
