@@ -162,9 +162,8 @@ def compare(minutes: float, sites: int, first_seed: int) -> int:
             print(f"site {seed}: {result}", flush=True)
         if time.monotonic() > end:
             break
-    print(
-        f"{results.total()} sites: {results['equal']} equal, {results[GAP]} without a known order, {results['different']} different"
-    )
+    counts = f"{results['equal']} equal, {results[GAP]} without a known order, {results['different']} different"
+    print(f"{results.total()} sites: {counts}")
     return int(bool(results["different"]))
 
 
