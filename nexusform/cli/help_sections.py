@@ -9,7 +9,7 @@ _MAX_UNGROUPED: Final = 15  # flags under a single title
 _OTHER_TITLE: Final = "Other options"
 _FLAG_SECTIONS: Final[Mapping[str, str]] = {
     "Plan options": "destroy refresh-only refresh target target-file exclude exclude-file replace var var-file samples",
-    "Result": "out previous sign generate-config-out detailed-exitcode fail-on",
+    "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on",
     "Output": "details placements report diff source-url json compat no-color concise show-sensitive",
     "Apply options": "auto-approve resume discard fail-fast verify take-ownership allow-other-hub parallelism input",
     "State and backend": "state lock lock-timeout backup backend-config",

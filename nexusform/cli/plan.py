@@ -183,7 +183,8 @@ def plan(arguments: PlanArguments) -> int:
     compare = _load_comparison(arguments.previous, context)  # -out may replace that file
     problems = _prepare_plan_file(arguments.out, context, options)
     limits = parse_limit_flag(arguments.fail_on)
-    _parse_programs(arguments.check_with, context)
+    if arguments.check_with:
+        _parse_programs(arguments.check_with, context)
     locking = arguments.lock.build_options()
     display = create_display(
         arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
@@ -313,7 +314,7 @@ def _parse_programs(flags: Sequence[str], context: CommandContext) -> dict[str, 
             names = ", ".join(f"{checker}=LOCATION" for checker in sorted(CHECKERS))
             raise click.UsageError(f"-check-with={flag} is not valid. Use one of {names}.")
         programs[name] = location
-    if programs and context.confinement.root:
+    if context.confinement.root:
         raise click.UsageError(
             "-check-with starts programs, so it is not allowed in a sandboxed run. Omit it, or use -confine=false."
         )
