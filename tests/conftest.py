@@ -6,7 +6,6 @@ Runs that are made to search (many cases, a seed) are free to find something new
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import sys
@@ -52,12 +51,6 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The slow ones begin first, so that no worker is left with one of them at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
-
-
-def pytest_collection_finish() -> None:
-    """What collection made lives to the end: the garbage collector need not visit it after each test."""
-    gc.collect()
-    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
