@@ -669,7 +669,7 @@ def test_ten_thousand_machines_take_three_screens_and_three_sheets(browser: Brow
     assert browser.run("return document.documentElement.scrollHeight") <= 3 * 900
     assert browser.text("#pools tbody tr:last-child").split() == [
         *("cluster-1..100", "small", "NC_G6_28_v1"),
-        *("100", "x", "120", "625", "racks", "1"),
+        *("100", "x", "120", "120", "racks", "each", "1"),
     ]
     browser.click("input[name=layer][value=free]")
     assert browser.count("#overview .is-free") > 1000
