@@ -25,7 +25,7 @@ from tests.certificates import certify
 from tests.contracts.bad_answers import CUT, GARBAGE, WRONG, Answer, BadServer, bad_server, dripping, redirect, silent
 from tests.contracts.test_bad_answers import SETTINGS
 
-pytestmark = pytest.mark.of_domains("azure", "hub", "remote_state")
+pytestmark = pytest.mark.of_domains("azure", "hub", "remote_state", "vnf")
 ANSWERS: dict[str, Answer] = {
     "silent": silent,
     "dripping": dripping,
@@ -104,6 +104,23 @@ def request_token(address: str, _folder: Path) -> object:
     return _request_token(f"{address}/token?a=b", "canary")
 
 
+def ask_tacker(call: Callable[[Any], object]) -> Call:
+    def ask(address: str, _folder: Path) -> object:
+        from nexusform.domains.vnf.providers.tacker_client import TackerClient, Timing
+
+        with closing(TackerClient(address, None, Timing(outage=0.0))) as tacker:
+            return call(tacker)
+
+    return ask
+
+
+def sign_in_to_keystone(address: str, _folder: Path) -> object:
+    from nexusform.domains.vnf.providers.openstack_credentials import Credentials, fetch_token
+
+    fields = {"auth_url": address, "username": "me", "password": "canary", "project_name": "p"}
+    return fetch_token(Credentials(fields))
+
+
 class Token:
     """A credential that is signed in."""
 
@@ -126,6 +143,10 @@ CLIENTS: dict[str, Call] = {
     "arm": read_arm,
     **{f"{kind} state": read_state(kind) for kind in SETTINGS},
     "oidc": request_token,
+    "tacker list": ask_tacker(lambda tacker: tacker.read_list("/vnf_instances", {})),
+    "tacker instance": ask_tacker(lambda tacker: tacker.read("/vnf_instances/a")),
+    "tacker create": ask_tacker(lambda tacker: tacker.create_instance({})),
+    "keystone": sign_in_to_keystone,
 }
 ENCRYPTED = ("arm",)  # of these the address must be https
 
@@ -140,13 +161,14 @@ def serve(answer: str, client: str, folder: Path) -> Iterator[BadServer]:
 
 
 PROBLEMS = (HubProblem, ApiError, ProviderProblem, BackendProblem)
-# Answers that are correct for a client: a watch without events, a short token, an object without a name.
+# Answers that are correct for a client: a watch without events, a short token, an empty list.
 WELL_FORMED = {
     *(
         (name, "hub watch")
         for name in ("dripping", "an endless line", "an endless body", "endless chunks", "a gzip bomb")
     ),
     ("metadata of letters", "oidc"),
+    ("a list", "tacker list"),
 }
 
 

@@ -17,6 +17,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "azure": [],
     "azure_export": [],
     "fleet": [],
+    "tacker": [],  # beside a running one: tests/domains/vnf/tacker
     "simulated": [{}, {"reality": "site.json"}],
 }
 CASES = [(name, settings) for name, given in SETTINGS.items() for settings in given]

@@ -65,10 +65,10 @@ class TackerClient:
         """Close the connections."""
         self._client.close()
 
-    def read(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """Return a document, None if it does not exist. Raises TackerProblem."""
-        answer = self._read_answer(path, query or {})
-        return None if answer.status == _NOT_FOUND else self._parse(answer)
+    def read(self, path: str) -> Mapping[str, Any] | None:
+        """Return an object, None if it does not exist. Raises TackerProblem."""
+        answer = self._read_answer(path, {})
+        return None if answer.status == _NOT_FOUND else self._parse_object(answer, path)
 
     def _read_answer(self, path: str, query: Mapping[str, str]) -> ApiAnswer:
         """Return an answer; reads without one are repeated. Raises TackerProblem."""
@@ -91,9 +91,9 @@ class TackerClient:
         while True:
             answer = self._read_answer(path, {**query, _MARKER: marker} if marker else query)
             page = self._parse(answer)
-            if not isinstance(page, list):
-                raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not a list.")
-            rows += [row for row in page if isinstance(row, Mapping)]
+            if not isinstance(page, list) or not all(isinstance(row, Mapping) for row in page):
+                raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not a list of objects.")
+            rows += page
             link = _NEXT_LINK.search(answer.headers.get("link", ""))
             marker = parse_qs(urlsplit(link[1]).query).get(_MARKER, [""])[0] if link is not None else ""
             limit = budget.add_page(len(answer.content), marker)
@@ -118,8 +118,13 @@ class TackerClient:
 
     def create_instance(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Create a VNF instance and return it. Raises TackerProblem."""
-        created: Mapping[str, Any] = self._parse(self.write("POST", "/vnf_instances", body))
-        return created
+        return self._parse_object(self.write("POST", "/vnf_instances", body), "/vnf_instances")
+
+    def _parse_object(self, answer: ApiAnswer, path: str) -> Mapping[str, Any]:
+        document = self._parse(answer)
+        if not isinstance(document, Mapping) or not isinstance(document.get("id"), str):
+            raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not an object with an id.")
+        return document
 
     def _parse(self, answer: ApiAnswer) -> Any:
         try:

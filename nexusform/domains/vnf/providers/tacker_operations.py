@@ -42,7 +42,7 @@ class OperationRunner(Struct, frozen=True):
     def read_instance(self, instance_id: str) -> VnfInstance | None:
         """Read an instance. Raises TackerProblem, StepPending."""
         document = self._read(f"/vnf_instances/{instance_id}")
-        return parse_instance(document) if isinstance(document, Mapping) else None
+        return parse_instance(document) if document is not None else None
 
     def find_latest(self, instance_id: str) -> Mapping[str, Any] | None:
         """Return the latest operation of an instance, None if there is none."""
@@ -71,7 +71,7 @@ class OperationRunner(Struct, frozen=True):
         pause, retries = _FIRST_PAUSE, 0
         while True:
             operation = self._read(f"/vnf_lcm_op_occs/{operation_id}")
-            if not isinstance(operation, Mapping):
+            if operation is None:
                 raise ProviderProblem(f"Tacker no longer knows its operation {operation_id}.")
             state = str(operation.get("operationState"))
             if state == COMPLETED:
@@ -102,7 +102,7 @@ class OperationRunner(Struct, frozen=True):
                 raise StepPending(f"{problem} {_RESUME}") from None
             raise ProviderProblem(f"{_describe(operation)} {problem}") from None
 
-    def _read(self, path: str) -> Any:
+    def _read(self, path: str) -> Mapping[str, Any] | None:
         try:
             return self.client.read(path)
         except TackerProblem as problem:

@@ -164,7 +164,7 @@ class TackerProvider(FixedIdentity):
         instance_id = str(known.get("vnf_instance_id") or "")
         if instance_id and request.planned is None:
             document = self._client.read(f"/vnf_instances/{instance_id}")
-            instance = parse_instance(document) if isinstance(document, Mapping) else None
+            instance = parse_instance(document) if document is not None else None
         else:
             instance = self._find_owned(_build_owner(request.key))
         if instance is None:
