@@ -38,6 +38,7 @@ NOT_COMPARED = {
     "brownfield": "a running site: nothing is before it is changed (below)",
     "every-type": "a VM SKU of its own and a hint on a cluster, which Azure does not know",
     "hardware-aware": "only VNFs, which their VNF manager makes",
+    "openstack-tacker": "only a VNF, on OpenStack",
 }
 HARDWARE = {"bom-1.7.3": "VNearEdge1_Compute_DellR750", "bom-2.0": "VNearEdge4_Compute_DellR760"}
 
