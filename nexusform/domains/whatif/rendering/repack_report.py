@@ -120,7 +120,7 @@ def _describe_order_search(repack: RepackResult) -> str:
     if repack.orders_cut_at is not None:
         return f"The search of orders was cut at {format_count(repack.orders_cut_at, 're-creation')}."
     return (
-        f"Every order of up to {format_count(repack.searched_orders, 're-creation')} was tried, with at most two VMs "
+        f"Every order of up to {format_count(repack.searched_orders, 're-creation')} was tried, with at most three VMs "
         "down at a time; none frees the capacity."
     )
 
