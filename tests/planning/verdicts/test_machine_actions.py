@@ -118,6 +118,15 @@ def test_vms_on_the_machine_need_permission(project: Project) -> None:
     assert action["vms_leaving"] == [{"name": predicted[1], "to": predicted[2]}]
 
 
+def test_a_vm_without_a_resource_is_named(project: Project) -> None:
+    occupied = '  occupied {\n    name       = "legacy"\n    cpu_cores  = 8\n    memory_gib = 16\n  }\n}\n'
+    server = SERVER.replace('  power_state   = "POWER"\n}\n', occupied).replace("NAME", "old1").replace("RACK", "r1")
+    more = server.replace("SLOT", "9").replace("ROLE", "compute-plane")
+    write_actions(("Reimage", "lab/r1/old1"), allow=False, more=more)
+    assert project.run("plan") == 1
+    assert "legacy: no resource manages it, so nexusform cannot move it" in project.text
+
+
 def test_a_vm_that_fits_nowhere_else_is_named(project: Project) -> None:
     pool = 'count       = 3\n    vm_sku_name = "NC_P46_224_v1"'
     Path("main.nf.hcl").write_text(SITE.replace(pool, pool.replace("3", "9", 1)))
