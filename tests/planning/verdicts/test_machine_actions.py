@@ -182,6 +182,7 @@ def test_removing_a_block_destroys_nothing(project: Project) -> None:
     assert project.run("plan") == 0
     assert "0 to destroy, 1 to forget." in project.text
     assert "removed from state, nothing is sent" in project.text
+    assert "keep running" not in project.text
     assert project.run("apply", "-auto-approve") == 0, project.text
     assert project.run("plan", "-detailed-exitcode") == 0, project.text
 

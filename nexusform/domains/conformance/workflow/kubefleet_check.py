@@ -67,7 +67,7 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> C
 
 
 def _read_version(program: Path) -> str:
-    """Read the version of a hub agent, "" if its build information has none. Raises ProgramProblem."""
+    """Read the version of a hub agent from its build information. Raises ProgramProblem."""
     try:
         found = _MODULE.search(program.read_bytes())
     except OSError as problem:

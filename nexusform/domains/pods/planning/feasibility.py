@@ -31,6 +31,7 @@ _POOL_LABELS: Final = (
 )
 _MAX_NODES: Final = 64  # additional nodes tried per pool
 _MAX_REPLICAS: Final = 10_000
+MAX_LOST_PODS: Final = 20_000  # places times pods; more would take minutes per cluster
 _REJECTED: Final = "a quota or an admission rule rejects pods"
 _SCALABLE_KINDS: Final = ("Deployment", "StatefulSet", "ReplicaSet")
 
@@ -88,14 +89,13 @@ def find_candidate_feasibility(
     running = sum(bool(item.node) and _get_kind(item) != "DaemonSet" for item in outcomes)
     requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
     reason = next((item.reason for item in outcomes if not item.node and item.reason), "")
-    additions = None
-    result = FeasibilityResult.RUNS
-    if running < requested or not all(item.node for item in outcomes):
-        additions = _find_additions(inputs, cluster, keys)
-        result = FeasibilityResult.CANNOT_RUN if additions is None else FeasibilityResult.RUNS_AFTER
-        reason = reason or _REJECTED
+    if running >= requested and all(item.node for item in outcomes):
+        maximum = _compute_maximum(pods.build_input(cluster), workloads, 0)
+        return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
+    additions = _find_additions(inputs, cluster, keys)
+    result = FeasibilityResult.CANNOT_RUN if additions is None else FeasibilityResult.RUNS_AFTER
     pool, missing_nodes = additions or ("", None)
-    return ObjectFeasibility(result, missing_nodes, pool, reason, requested, running)
+    return ObjectFeasibility(result, missing_nodes, pool, reason or _REJECTED, requested, running)
 
 
 class ClusterLosses:
@@ -116,8 +116,11 @@ class ClusterLosses:
 
 
 def _predict_losses(inputs: PredictionInput, places: Sequence[str]) -> dict[str, Counter[str]]:
-    """Count the waiting pods by workload, after the loss of each place; empty if the place of a node is not known."""
-    if not all(places):
+    """Count the waiting pods by workload, after the loss of each place; empty if the place of a node is not known,
+    or for a cluster with too many pods and places.
+    """
+    pods = len(inputs.existing_pods) + sum(workload.replicas for workload in inputs.workloads)
+    if not all(places) or len(set(places)) * pods > MAX_LOST_PODS:
         return {}
     waiting: dict[str, Counter[str]] = {}
     for lost in dict.fromkeys(places):

@@ -214,3 +214,12 @@ def test_details_say_whether_a_rejected_cluster_would_run_it(plan: Callable[...,
     found = {row["cluster"]: (row["result"], row["selected"]) for row in document["feasibility"]}
     assert code == 0
     assert sorted(found.values()) == [("runs", False), ("runs", True)]
+
+
+def test_losses_of_too_large_clusters_are_left_out(
+    plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nexusform.domains.pods.planning.feasibility.MAX_LOST_PODS", 1)
+    _, text, (row,) = plan("-details", replicas=2)
+    assert "one_machine_down" not in row
+    assert "machine down" not in text
