@@ -8,7 +8,7 @@ from typing import Final
 
 from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.scheduling.racks.vms import Interval
 
 ID: Final = "no-surge-capacity"
@@ -44,7 +44,9 @@ def _format_summary(pool: PoolFacts, needed: int, free: Interval) -> str:
 
 def _format_detail(pool: PoolFacts, needed: int, free: Interval) -> str:
     zone_text = f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
-    capacity_text = f"{free} {select_form(free.maximum, 'more fits', 'more fit')}" if free.maximum else "no more fits"
+    capacity_text = (
+        f"{free} {select_word_form(free.maximum, 'more fits', 'more fit')}" if free.maximum else "no more fits"
+    )
     if not free.is_exact:
         capacity_text += " (the NUMA cells of existing VMs are unknown)"
     remedies = [f"keep capacity free for {format_count(needed - free.minimum, 'VM')} (a lower count)"]

@@ -28,7 +28,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
         # In a plan, a SKU that no machine lists is already an error.
         unlisted_machines = [machine for machine in machines if not _is_accepted(machine, pool.sku)]
         if not unlisted_machines:
-            detail = _format_uneven(pool, machines, facts.vm_skus)
+            detail = _format_inefficient_sku(pool, machines, facts.vm_skus)
         elif len(unlisted_machines) == len(machines) and site.simulate is not None:
             detail = ""
         else:
@@ -59,7 +59,7 @@ def _format_unlisted(pool: PoolFacts, unlisted_machines: Sequence[Machine], mach
     )
 
 
-def _format_uneven(pool: PoolFacts, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
+def _format_inefficient_sku(pool: PoolFacts, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
     """Format a SKU that another of its type and size beats on all hardware; "" otherwise."""
     kinds = Counter((m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku) for m in machines)
     better: dict[str, tuple[VmSku, int, float]] = {}

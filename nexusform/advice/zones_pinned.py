@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nexusform.advice.facts import MAXIMUM_ITEMS, LintFacts, PoolFacts, SimulationResult, SiteFacts, build_finding
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 
 ID: Final = "zones-pinned"
 MAXIMUM_SIMULATIONS: Final = 16
@@ -42,7 +42,7 @@ def check(facts: LintFacts) -> list[Diagnostic]:
                 continue
         summary = f"{pool.cluster}/{pool.pool}: {cost.summary or 'pinned, at no cost now'}"
         zones, racks = sorted(pool.zones or ()), site.list_racks(pool.zones)
-        rack_text = f"the {select_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}" if racks else ""
+        rack_text = f"the {select_word_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}" if racks else ""
         target = rack_text or f"the zones {format_list(zones, MAXIMUM_ITEMS)}"
         detail = (
             f"{pool.pool} of {pool.cluster} is pinned to {target}. {cost.text or _format_reason(pool, site)} Omit "
@@ -52,14 +52,14 @@ def check(facts: LintFacts) -> list[Diagnostic]:
     return findings
 
 
-class _PinCost(Struct, frozen=True):
+class _ZonePinCost(Struct, frozen=True):
     """Cost of a pin, as sentences and as a clause; the clause is "" without a cost."""
 
     text: str
     summary: str = ""
 
 
-_UNMEASURED: Final = _PinCost("", "pinned to few racks")
+_UNMEASURED: Final = _ZonePinCost("", "pinned to few racks")
 
 
 def _is_spread_by_hand(pool: PoolFacts, site: SiteFacts) -> bool:
@@ -81,7 +81,7 @@ def _format_reason(pool: PoolFacts, site: SiteFacts) -> str:
     )
 
 
-def _format_cost(pool: PoolFacts, pinned_result: SimulationResult, free_result: SimulationResult) -> _PinCost:
+def _format_cost(pool: PoolFacts, pinned_result: SimulationResult, free_result: SimulationResult) -> _ZonePinCost:
     shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
     unplaced = pinned_result.unplaced_count - free_result.unplaced_count
     sentences = []
@@ -90,23 +90,23 @@ def _format_cost(pool: PoolFacts, pinned_result: SimulationResult, free_result: 
         costs.append(f"{format_count(unplaced, 'VM does', 'VMs do')} not fit because of it")
         sentences.append(f"{costs[-1]}.")
     if shared > 0:
-        vm_text = f"{_format_several(pool, pinned_result)} VMs of {pool.cluster} because of it"
+        vm_text = f"{_format_several_pins(pool, pinned_result)} VMs of {pool.cluster} because of it"
         costs.append(f"{format_count(shared, 'machine runs', 'machines run')} {vm_text}")
         sentences.append(f"{format_count(shared, 'machine')} will run {vm_text}.")
     if not sentences:
-        return _PinCost(
+        return _ZonePinCost(
             f"It costs nothing in this plan: no more machines run two VMs of {pool.cluster} than without "
             "it. Growth and repairs will find fewer machines."
         )
     if not free_result.unplaced_count:
         vms, machines = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
         sentences.append(f"Without the pin all {format_count(vms, 'VM')} fit on {format_count(machines, 'machine')}.")
-    return _PinCost(" ".join(sentences), " and ".join(costs))
+    return _ZonePinCost(" ".join(sentences), " and ".join(costs))
 
 
 def _format_hypothetical_cost(
     pool: PoolFacts, pinned_result: SimulationResult, free_result: SimulationResult
-) -> _PinCost:
+) -> _ZonePinCost:
     """Format the cost of the pin of existing VMs if all VMs of the site were placed again."""
     shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
     unplaced = pinned_result.unplaced_count - free_result.unplaced_count
@@ -115,20 +115,22 @@ def _format_hypothetical_cost(
         costs.append(f"{format_count(unplaced, 'VM')} would not fit because of it")
     if shared > 0:
         machines = format_count(shared, "machine")
-        costs.append(f"{machines} would run {_format_several(pool, pinned_result)} VMs of {pool.cluster} because of it")
+        costs.append(
+            f"{machines} would run {_format_several_pins(pool, pinned_result)} VMs of {pool.cluster} because of it"
+        )
     if not costs:
-        return _PinCost(
+        return _ZonePinCost(
             "Were all VMs of the site placed again, it would cost nothing: no more machines would run "
             f"two VMs of {pool.cluster} than without it. Growth and repairs find fewer machines."
         )
     text = f"Were all VMs of the site placed again, {format_list(costs, MAXIMUM_ITEMS)}."
     summary = f"placed again, {' and '.join(costs)}"
     if free_result.unplaced_count:
-        return _PinCost(text, summary)
+        return _ZonePinCost(text, summary)
     vms, machine_count = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
     sentence = f"Without the pin all {format_count(vms, 'VM')} would fit on {format_count(machine_count, 'machine')}."
-    return _PinCost(f"{text} {sentence}", summary)
+    return _ZonePinCost(f"{text} {sentence}", summary)
 
 
-def _format_several(pool: PoolFacts, outcome: SimulationResult) -> str:
+def _format_several_pins(pool: PoolFacts, outcome: SimulationResult) -> str:
     return "two" if outcome.maximum.get(pool.owner, 0) == 2 else "two or more"

@@ -13,5 +13,5 @@ PUBLIC = {
     "step_results": "MachineLocations",
     "recorder": "build_opening_records Recorder",
     "interrupted_steps": "resolve_intents",
-    "provider_calls": "get_provider_name get_unfinished",
+    "provider_calls": "get_provider_name get_unfinished_change",
 }

@@ -23,12 +23,12 @@ from nexusform.applying.provider_calls import (
     call_provider,
     get_deposed_key,
     get_provider_name,
-    remove_deposed,
-    replace_current,
+    remove_deposed_object,
+    replace_current_object,
 )
 from nexusform.applying.recorder import Recorder
 from nexusform.applying.step_results import MachineLocations, process_answer, process_problem
-from nexusform.applying.workers import CallNews, CompletedCall, Workers
+from nexusform.applying.workers import CallProgress, CompletedCall, Workers
 from nexusform.files.log import log_event
 from nexusform.interfaces.plugins import (
     ChangeResult,
@@ -220,7 +220,7 @@ class _Execution:
         self._timings: dict[int, _Timing] = {}
         self._end_events: dict[int, StepEvent] = {}
         self._unreported: list[StepEvent] = []
-        self._unacknowledged: list[CallNews[ProviderCall, StepProgress]] = []
+        self._unacknowledged: list[CallProgress[ProviderCall, StepProgress]] = []
         self._counts = _Counts()
         self._hits = 0
         self._wrong_predictions: list[WrongPrediction] = []
@@ -232,9 +232,9 @@ class _Execution:
     def run(self) -> ApplyResult:
         """Start steps and process results until no step can run."""
         while True:
-            calls = self._gather_calls()
+            calls = self._collect_startable_calls()
             if self._flush():
-                self._adjust_depth()
+                self._adjust_queue_depth()
                 self._report_ends()
                 for call in calls:
                     self._start_call(call)
@@ -244,8 +244,8 @@ class _Execution:
             earliest_report = min((timing.last_report for timing in self._timings.values()), default=current_time)
             timeout = max(earliest_report + self._compute_report_interval() - current_time, 0.01)
             for message in self._workers.collect(timeout):
-                if isinstance(message, CallNews):
-                    self._handle_news(message)
+                if isinstance(message, CallProgress):
+                    self._handle_progress(message)
                 else:
                     self._handle_end(message)
             current_time, interval = self._read_clock(), self._compute_report_interval()
@@ -260,10 +260,10 @@ class _Execution:
 
     # --- starting steps -------------------------------------------------------------------------
 
-    def _gather_calls(self) -> list[ProviderCall]:
+    def _collect_startable_calls(self) -> list[ProviderCall]:
         """Record the intents of the steps that may start; gates and steps without provider end here."""
         calls: list[ProviderCall] = []
-        if not self._may_widen():
+        if not self._may_start_more():
             idle_count = 0
         else:
             idle_count = min(self._workers.idle_count, MAXIMUM_IDLE * self._options.parallelism)
@@ -286,20 +286,20 @@ class _Execution:
                 calls.append(call)
         return calls
 
-    def _adjust_depth(self) -> None:
+    def _adjust_queue_depth(self) -> None:
         """Start more steps at once while steps end faster than the journal is written. Each iteration needs
         one flush: if all running steps ended during it, the disk is the bottleneck, and more steps per flush
         are faster. Never with a parallelism of 1 or with fail_fast.
         """
         minimum = max(self._options.parallelism, 1)
-        if not self._may_widen() or not self._workers.running_count:
+        if not self._may_start_more() or not self._workers.running_count:
             return
         if self._workers.has_only_ended:
             self._depth = min(self._depth * 2, minimum * MAXIMUM_WIDTH)
         else:
             self._depth = max(self._depth // 2, minimum)
 
-    def _may_widen(self) -> bool:
+    def _may_start_more(self) -> bool:
         return self._options.parallelism > 1 and not self._options.fail_fast
 
     def _may_start(self) -> bool:
@@ -316,7 +316,9 @@ class _Execution:
     def _forget_object(self, step: Step) -> None:
         change = self._plan.changes[step.change]
         before = self._recorder.get_instance(change.address)
-        remaining = remove_deposed(before, change.deposed) if change.deposed else replace_current(before, None)
+        remaining = (
+            remove_deposed_object(before, change.deposed) if change.deposed else replace_current_object(before, None)
+        )
         self._recorder.add_record(
             InstanceOutcome(change.address, build_object_key(step, change).creation, remaining, number=step.id)
         )
@@ -324,7 +326,7 @@ class _Execution:
 
     # --- processing results ---------------------------------------------------------------------
 
-    def _handle_news(self, call_news: CallNews[ProviderCall, StepProgress]) -> None:
+    def _handle_progress(self, call_news: CallProgress[ProviderCall, StepProgress]) -> None:
         """Handle progress of a call; the provider continues once its operation is in the journal."""
         self._unacknowledged.append(call_news)
         if call_news.news.operation is not None:

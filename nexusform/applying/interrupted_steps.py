@@ -11,7 +11,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from nexusform.applying.provider_calls import add_successor, get_unfinished, merge_note, remove_deposed, replace_current
+from nexusform.applying.provider_calls import (
+    add_successor,
+    get_unfinished_change,
+    merge_note,
+    remove_deposed_object,
+    replace_current_object,
+)
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ObjectKey, Provider, ProviderProblem, ReadRequest, ReadResult
 from nexusform.plans.plan import StepKind
@@ -91,7 +97,7 @@ def _build_request(open_intent: OpenIntent) -> ReadRequest:
         attributes,
         str(intent.address),
         planned,
-        unfinished_change=get_unfinished(_get_target(open_intent)),
+        unfinished_change=get_unfinished_change(_get_target(open_intent)),
         is_being_deleted=intent.kind == StepKind.DELETE,
     )
 
@@ -104,8 +110,8 @@ def _apply_note(instance: InstanceState | None, intent: Intent, answer: ReadResu
         return instance
     unfinished = answer.note.get(UNFINISHED_KEY) or {"in_progress": True}
     if intent.kind == StepKind.CREATE and not answer.is_settled and not unfinished.get("in_progress"):
-        return replace_current(instance, replace(instance.current, tainted=True))
-    return replace_current(instance, merge_note(instance.current, answer.note))
+        return replace_current_object(instance, replace(instance.current, tainted=True))
+    return replace_current_object(instance, merge_note(instance.current, answer.note))
 
 
 def _compute_instance(
@@ -119,17 +125,17 @@ def _compute_instance(
     # An update or release may be complete, partial or missing: the attributes read count. A missing object
     # was removed by another process meanwhile, as a refresh would notice, too.
     if attributes is None:
-        return replace_current(before, None)
+        return replace_current_object(before, None)
     if before is None or before.current is None:
         return before
-    return replace_current(before, replace(before.current, attributes=attributes))
+    return replace_current_object(before, replace(before.current, attributes=attributes))
 
 
 def _compute_after_delete(intent: Intent, before: InstanceState | None) -> InstanceState:
     """Remove only the deleted object: the successor of a deposed one stays."""
     if intent.deposed:
-        return remove_deposed(before, intent.deposed)
-    return replace_current(before, None)
+        return remove_deposed_object(before, intent.deposed)
+    return replace_current_object(before, None)
 
 
 def _compute_after_create(intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any]) -> InstanceState:
@@ -139,4 +145,8 @@ def _compute_after_create(intent: Intent, before: InstanceState | None, attribut
     planned = intent.planned or ObjectState({}, intent.creation)
     new_object = replace(planned, attributes=attributes)
     # With create_before_destroy the old object still exists; it is kept until its own delete is recorded.
-    return add_successor(before, new_object, intent.key_type) if intent.deposed else replace_current(before, new_object)
+    return (
+        add_successor(before, new_object, intent.key_type)
+        if intent.deposed
+        else replace_current_object(before, new_object)
+    )

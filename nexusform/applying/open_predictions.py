@@ -39,7 +39,7 @@ _Shares: TypeAlias = "float | list[float]"
 _Ties: TypeAlias = "int | list[int]"
 
 
-class _Row(Struct, frozen=True, array_like=True):
+class _RackVms(Struct, frozen=True, array_like=True):
     """VMs of a pool on one rack. `machines` are the suffixes after `prefix`, separated by commas, or a list
     if a name has a comma; `certain` flags and count figures apply to the whole rack.
     """
@@ -68,7 +68,7 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
     for pool, text in recorded.items() if isinstance(recorded, Mapping) else ():
         with suppress(msgspec.DecodeError, ValueError):
             rack_rows: list[PredictedVm] = []
-            for row in msgspec.json.decode(str(text), type=list[_Row]):
+            for row in msgspec.json.decode(str(text), type=list[_RackVms]):
                 rack_rows.extend(_build_predictions(row))
             predictions[str(pool)] = tuple(rack_rows)
     return predictions
@@ -81,7 +81,7 @@ def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPre
     return ({**other_entries, OPEN_PREDICTIONS_KEY: rows} if rows else other_entries) or None
 
 
-def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_Row]:
+def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
     """Yield rows of predictions with common values for all their VMs."""
     by_row: dict[tuple[Any, ...], list[PredictedVm]] = {}
     for item in predictions:
@@ -98,7 +98,7 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_Row]:
         suffixes = [machine[len(prefix) :] for machine in machines]
         certainties = [item.certainty for item in members]
         measured = [item.measured for item in certainties if item.measured is not None]
-        yield _Row(
+        yield _RackVms(
             rack,
             certain,
             count_share,
@@ -106,27 +106,27 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_Row]:
             [item.number for item in members],
             prefix,
             suffixes if any("," in end for end in suffixes) else ",".join(suffixes),
-            _collapse_column([item.rack for item in certainties]),
-            _collapse_column([item.machine for item in certainties]),
-            _collapse_column([item.tied[0] for item in certainties]),
-            _collapse_column([item.tied[1] for item in certainties]),
-            _build_triple([_collapse_column([item[part] for item in measured]) for part in range(3)])
+            _collapse_equal_values([item.rack for item in certainties]),
+            _collapse_equal_values([item.machine for item in certainties]),
+            _collapse_equal_values([item.tied[0] for item in certainties]),
+            _collapse_equal_values([item.tied[1] for item in certainties]),
+            _build_prediction_triple([_collapse_equal_values([item[part] for item in measured]) for part in range(3)])
             if measured
             else None,
         )
 
 
-def _build_triple(values: Sequence[_T]) -> tuple[_T, _T, _T]:
+def _build_prediction_triple(values: Sequence[_T]) -> tuple[_T, _T, _T]:
     first, second, third = values
     return first, second, third
 
 
-def _collapse_column(values: list[_T]) -> _T | list[_T]:
+def _collapse_equal_values(values: list[_T]) -> _T | list[_T]:
     """Return a column as one value if all values are equal."""
     return values[0] if values.count(values[0]) == len(values) else values
 
 
-def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
+def _expand_to_all_vms(column: list[_T] | _T, length: int) -> list[_T]:
     """Return a column with a value per VM; ValueError for a wrong number of values."""
     values = column if isinstance(column, list) else [column] * length
     if len(values) != length:
@@ -134,16 +134,16 @@ def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
     return values
 
 
-def _build_predictions(row: _Row) -> Iterator[PredictedVm]:
+def _build_predictions(row: _RackVms) -> Iterator[PredictedVm]:
     length = len(row.numbers)
     suffixes = row.machines.split(",") if isinstance(row.machines, str) else row.machines
-    machines: list[str] = _expand_column(suffixes, length)
-    stated = zip(_expand_column(row.rack_share, length), _expand_column(row.machine_share, length), strict=True)
-    tied = zip(_expand_column(row.rack_tied, length), _expand_column(row.machine_tied, length), strict=True)
-    parts = [_expand_column(part, length) for part in row.measured or ()]
+    machines: list[str] = _expand_to_all_vms(suffixes, length)
+    stated = zip(_expand_to_all_vms(row.rack_share, length), _expand_to_all_vms(row.machine_share, length), strict=True)
+    tied = zip(_expand_to_all_vms(row.rack_tied, length), _expand_to_all_vms(row.machine_tied, length), strict=True)
+    parts = [_expand_to_all_vms(part, length) for part in row.measured or ()]
     columns = zip(row.numbers, machines, stated, tied, strict=True)
     for index, (number, machine, (rack_share, machine_share), (racks, machine_ties)) in enumerate(columns):
-        measured = _build_triple([part[index] for part in parts]) if parts else None
+        measured = _build_prediction_triple([part[index] for part in parts]) if parts else None
         certainty = Certainty(
             rack_share, machine_share, row.count_share, (racks, machine_ties, row.count_tied), measured
         )

@@ -19,7 +19,7 @@ from nexusform.applying.open_predictions import (
     read_open_predictions,
     set_open_predictions,
 )
-from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placement_kinds.kinds import VM
 from nexusform.placements.prediction_scores import (
@@ -185,8 +185,8 @@ def _verify_vms(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[V
             f"{prediction.object} was predicted with certainty on {prediction.machine}, but runs on {placement.machine}"
         )
         is_rack_correct, is_machine_correct = (
-            _take_one(racks, prediction.rack),
-            _take_one(machines, prediction.machine),
+            _take_matching_vm(racks, prediction.rack),
+            _take_matching_vm(machines, prediction.machine),
         )
         yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, measured[0])
         yield VerifiedPrediction(
@@ -194,7 +194,7 @@ def _verify_vms(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[V
         )
 
 
-def _take_one(counts: Counter[str], name: str) -> bool:
+def _take_matching_vm(counts: Counter[str], name: str) -> bool:
     """Take one of the remaining VMs there for a prediction; return whether one was left."""
     counts[name] -= 1
     return counts[name] >= 0
@@ -211,9 +211,9 @@ def _verify_racks(
         measured = certainty.measured[2] if certainty.measured else None
         is_certain = certainty.rack_count >= 1 and prediction.is_count_certain
         text = (
-            f"{format_count(number, 'new VM')} of {pool} {select_form(number, 'was', 'were')} predicted "
+            f"{format_count(number, 'new VM')} of {pool} {select_word_form(number, 'was', 'were')} predicted "
             f"with certainty on rack {rack}, but {observed_count} "
-            f"{select_form(observed_count, 'runs', 'run')} there"
+            f"{select_word_form(observed_count, 'runs', 'run')} there"
         )
         chance = 1 / max(certainty.tied[2], 1)
         yield VerifiedPrediction(

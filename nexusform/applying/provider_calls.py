@@ -22,7 +22,7 @@ def compute_deposed_key(key: ObjectKey) -> str:
     return sha256(f"{key.type}\0{key.id}\0{key.creation}".encode()).hexdigest()[:8]
 
 
-def replace_current(instance: InstanceState | None, current: ObjectState | None) -> InstanceState:
+def replace_current_object(instance: InstanceState | None, current: ObjectState | None) -> InstanceState:
     """Return the instance with another current object (None: none); deposed ones stay."""
     return InstanceState(current, (instance or EMPTY_INSTANCE).deposed)
 
@@ -38,7 +38,7 @@ def add_successor(instance: InstanceState | None, new: ObjectState, object_type:
     return InstanceState(new, {**before.deposed, key: old})
 
 
-def remove_deposed(instance: InstanceState | None, key: str) -> InstanceState:
+def remove_deposed_object(instance: InstanceState | None, key: str) -> InstanceState:
     """Return the instance without one deposed object."""
     before = instance or EMPTY_INSTANCE
     return InstanceState(before.current, {k: o for k, o in before.deposed.items() if k != key})
@@ -116,18 +116,18 @@ def build_call(
         get_deposed_key(step, change),
         resumed_operation,
         context or RunContext(),
-        get_unfinished(current),
+        get_unfinished_change(current),
         (target.private if target is not None else None) or {},
     )
 
 
-def get_unfinished(current: ObjectState | None) -> Mapping[str, Any] | None:
+def get_unfinished_change(current: ObjectState | None) -> Mapping[str, Any] | None:
     """Return the recorded failed change of an object."""
     unfinished = (current.private or {}).get(UNFINISHED_KEY) if current is not None else None
     return unfinished if isinstance(unfinished, Mapping) else None
 
 
-def set_unfinished(current: ObjectState, unfinished: Mapping[str, Any] | None) -> ObjectState:
+def set_unfinished_change(current: ObjectState, unfinished: Mapping[str, Any] | None) -> ObjectState:
     """Return an object with this failed change in its note, None for none."""
     other_entries = {name: value for name, value in (current.private or {}).items() if name != UNFINISHED_KEY}
     private = {**other_entries, UNFINISHED_KEY: unfinished} if unfinished else other_entries

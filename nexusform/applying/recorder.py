@@ -13,7 +13,7 @@ from nexusform.applying.provider_calls import (
     build_object_state,
     compute_deposed_key,
     get_provider_name,
-    replace_current,
+    replace_current_object,
 )
 from nexusform.interfaces.plugins import ObjectKey
 from nexusform.interfaces.state_storage import BatchJournal, CheckpointBackend, StateBackend
@@ -176,7 +176,7 @@ def build_opening_records(plan: Plan, state: State, lineage: str, plan_digest: s
         instance = draft.get_instance(address)
         if instance is None or current != instance.current:
             creation = current.creation if current else _get_creation(instance)
-            records.append(InstanceOutcome(address, creation, replace_current(instance, current)))
+            records.append(InstanceOutcome(address, creation, replace_current_object(instance, current)))
             draft.apply_record(records[-1])
     for change in plan.changes:
         updated = _update_metadata(change, draft.get_instance(change.address))
@@ -198,7 +198,7 @@ def _update_metadata(change: Change, instance: InstanceState | None) -> Instance
     if change.importing and change.before is not None and (current is None or has_other_provider):
         # An object to replace at once is imported first.
         imported = replace(build_object_state(change, change.before), creation=change.prior_creation)
-        return replace_current(instance, imported)
+        return replace_current_object(instance, imported)
     if current is None or change.action is not Action.NO_OP:
         return None
     updated = replace(
@@ -209,4 +209,4 @@ def _update_metadata(change: Change, instance: InstanceState | None) -> Instance
         skip_destroy=change.skip_destroy,
         private=change.private if change.private is not None else current.private,
     )
-    return replace_current(instance, updated) if updated != current else None
+    return replace_current_object(instance, updated) if updated != current else None

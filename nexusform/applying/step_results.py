@@ -16,9 +16,9 @@ from nexusform.applying.provider_calls import (
     add_successor,
     build_object_state,
     merge_note,
-    remove_deposed,
-    replace_current,
-    set_unfinished,
+    remove_deposed_object,
+    replace_current_object,
+    set_unfinished_change,
 )
 from nexusform.interfaces.plugins import ChangeResult, ProviderProblem
 from nexusform.json_data.plain_data import Path, format_path, get_part, list_unknown_paths, replace_unknown
@@ -116,7 +116,9 @@ def process_answer(
     """Return the result of an answer. A contradiction is stored and reported as an error."""
     if answer is None:
         # A delete removes its object only, and no other at that address.
-        remaining = remove_deposed(before, call.deposed) if call.deposed else replace_current(before, None)
+        remaining = (
+            remove_deposed_object(before, call.deposed) if call.deposed else replace_current_object(before, None)
+        )
         return StepResult(remaining)
     type_errors = validate_attributes(schema, answer.attributes) if schema is not None else []
     if type_errors:
@@ -131,7 +133,7 @@ def process_answer(
     disagreement = _format_disagreement(call, comparison, answer.attributes, unknown)
     instance = _build_instance(call, attributes, before, is_tainted=False)
     if instance.current is not None and call.step.kind is not StepKind.RELEASE:
-        updated = merge_note(set_unfinished(instance.current, answer.unfinished_change), answer.note)
+        updated = merge_note(set_unfinished_change(instance.current, answer.unfinished_change), answer.note)
         updated = replace(updated, private=add_predictions(updated.private, answer.verified_predictions))
         instance = replace(instance, current=updated)
         disagreement = disagreement or str((answer.unfinished_change or {}).get("words", ""))
@@ -153,7 +155,7 @@ def process_problem(call: ProviderCall, problem: ProviderProblem, before: Instan
     if is_change and problem.attributes is not None:
         before = _build_instance(call, replace_unknown(problem.attributes), before, is_tainted=False)
     if is_change and problem.unfinished_change and before is not None and before.current is not None:
-        before = replace(before, current=set_unfinished(before.current, problem.unfinished_change))
+        before = replace(before, current=set_unfinished_change(before.current, problem.unfinished_change))
     return StepResult(before, error)
 
 
@@ -164,7 +166,11 @@ def _build_instance(
     if call.step.kind is StepKind.RELEASE and before is not None and before.current is not None:
         # A release only frees capacity before the actual change: notes are added with that one.
         new_object = replace(before.current, attributes=attributes)
-    return add_successor(before, new_object, call.key.type) if call.keeps_old else replace_current(before, new_object)
+    return (
+        add_successor(before, new_object, call.key.type)
+        if call.keeps_old
+        else replace_current_object(before, new_object)
+    )
 
 
 def _format_disagreement(

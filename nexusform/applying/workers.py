@@ -24,7 +24,7 @@ class CompletedCall(Struct, Generic[Task, Answer], frozen=True):
     problem: ProviderProblem | None
 
 
-class CallNews(Struct, Generic[Task, News], frozen=True):
+class CallProgress(Struct, Generic[Task, News], frozen=True):
     """Progress of a running call, which waits for the acknowledgement."""
 
     task: Task
@@ -51,7 +51,7 @@ class Workers(Generic[Task, Answer, News]):
         self._slots = Semaphore(count)
         self._idle_count = 0
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()
-        self._outbox: SimpleQueue[CompletedCall[Task, Answer] | CallNews[Task, News]] = SimpleQueue()
+        self._outbox: SimpleQueue[CompletedCall[Task, Answer] | CallProgress[Task, News]] = SimpleQueue()
         self._threads: list[Thread] = []
         self._running_count = 0
         self._ended_count = 0  # of the running calls
@@ -78,9 +78,9 @@ class Workers(Generic[Task, Answer, News]):
         self._start_threads()
         self._inbox.put(task)
 
-    def collect(self, seconds: float) -> list[CompletedCall[Task, Answer] | CallNews[Task, News]]:
+    def collect(self, seconds: float) -> list[CompletedCall[Task, Answer] | CallProgress[Task, News]]:
         """Wait at most `seconds` for calls to end or report; return everything received, in order."""
-        collected: list[CompletedCall[Task, Answer] | CallNews[Task, News]] = []
+        collected: list[CompletedCall[Task, Answer] | CallProgress[Task, News]] = []
         try:
             collected.append(self._outbox.get(timeout=seconds))
             while True:
@@ -115,7 +115,7 @@ class Workers(Generic[Task, Answer, News]):
                 self._update_idle_count(1)
                 self._slots.release()
             acknowledgement: SimpleQueue[ProviderProblem | None] = SimpleQueue()
-            self._outbox.put(CallNews(task, news, acknowledgement))
+            self._outbox.put(CallProgress(task, news, acknowledgement))
             problem = acknowledgement.get()
             if problem is not None:
                 raise problem

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.files.regular_files import TooLarge
+from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem
 
 MAXIMUM_SIZE: Final = 1 << 30  # default limit for the bytes of a state or a journal
@@ -35,7 +35,7 @@ def check_deletable(name: str, existing: Collection[str]) -> None:
         raise BackendProblem(f'There is no workspace "{name}".')
 
 
-def build_size_problem(description: str, location: str, problem: TooLarge) -> BackendProblem:
+def build_size_problem(description: str, location: str, problem: FileTooLarge) -> BackendProblem:
     """Build the problem of an oversized file: `description` is a phrase like "read the state"."""
     hint = "If this size is expected, raise the limit: -limit=file_mib=N or NF_LIMIT_FILE_MIB=N."
     return BackendProblem(f"Cannot {description} {location}: {problem.strerror}. {hint}")

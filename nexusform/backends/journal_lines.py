@@ -31,7 +31,7 @@ def build_compaction_mark(document: bytes) -> bytes:
     return _MARK + hashlib.sha256(document).hexdigest().encode()
 
 
-def build_seal(lock_id: str) -> bytes:
+def build_seal_record(lock_id: str) -> bytes:
     """Return the line with which a new lock holder seals the journal."""
     return _SEAL + lock_id.encode("unicode_escape")
 
@@ -44,7 +44,7 @@ def split_lines(texts: Iterable[bytes]) -> list[bytes]:
     return lines
 
 
-def list_pending(lines: Sequence[bytes], document: bytes | None) -> list[bytes]:
+def list_pending_records(lines: Sequence[bytes], document: bytes | None) -> list[bytes]:
     """Return the records that are not in the document yet, in order."""
     mark = build_compaction_mark(document or b"")
     start = max((index + 1 for index, line in enumerate(lines) if line == mark), default=0)
@@ -117,7 +117,7 @@ class LineJournal(ABC):
         """Return all records that are not in the document yet."""
         with self._convert_errors("read the journal"):
             lines = self._journal.list_lines()
-        return list_pending(lines, self.read()) if lines else []
+        return list_pending_records(lines, self.read()) if lines else []
 
     @abstractmethod
     def read(self) -> bytes | None:

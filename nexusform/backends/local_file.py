@@ -52,8 +52,8 @@ class LocalBackend:
         self._path = self._display_path
         if confinement.root or self._display_path.is_symlink():
             self._path = Path(os.path.realpath(self._check_confinement(self._display_path)))
-        self._lock = LocalLock(_build_sibling(self._path, ".lock.info"))
-        self._journal = JournalFile(_build_sibling(self._path, ".journal"), maximum_size)
+        self._lock = LocalLock(_build_sibling_path(self._path, ".lock.info"))
+        self._journal = JournalFile(_build_sibling_path(self._path, ".journal"), maximum_size)
 
     def describe(self) -> str:
         """Return the path of the state file."""
@@ -72,7 +72,7 @@ class LocalBackend:
             return
         with convert_errors("write the state", self._path):
             make_directories(self._path.parent)
-            write_file(self._path, document, PRIVATE, backup=_build_sibling(self._path, ".backup"))
+            write_file(self._path, document, PRIVATE, backup=_build_sibling_path(self._path, ".backup"))
 
     def append(self, record: bytes) -> None:
         """Add one record to the journal, durable on return."""
@@ -97,7 +97,7 @@ class LocalBackend:
 
     def list_versions(self) -> list[StoredVersion]:
         """Return the previous document, by its time of writing."""
-        backup = _build_sibling(self._path, ".backup")
+        backup = _build_sibling_path(self._path, ".backup")
         with convert_errors("check the backup", backup):
             try:
                 change_time = backup.lstat().st_mtime
@@ -108,7 +108,7 @@ class LocalBackend:
 
     def read_version(self, version: str) -> bytes:
         """Return the backup. Raises BackendProblem for another id."""
-        backup = _build_sibling(self._path, ".backup")
+        backup = _build_sibling_path(self._path, ".backup")
         with convert_errors("read the backup", backup):
             document = read_file(backup, self._maximum_size) if version == "backup" else None
         if document is None:
@@ -186,7 +186,7 @@ def _is_own_file(name: str, state: str) -> bool:
     return is_state_file or (state in name and _TEMPORARY_FILE.fullmatch(name.replace(state, "", 1)) is not None)
 
 
-def _build_sibling(path: Path, suffix: str) -> Path:
+def _build_sibling_path(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 

@@ -19,7 +19,14 @@ from typing import Final
 
 from nexusform.backends import locks
 from nexusform.backends.state_files import convert_errors, make_directories
-from nexusform.files.regular_files import NotRegular, TooLarge, create_file, open_regular, read_regular, write_all
+from nexusform.files.regular_files import (
+    FileTooLarge,
+    NotRegularFile,
+    create_file,
+    open_regular,
+    read_regular,
+    write_all,
+)
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
 
 _READABLE: Final = 0o644  # other users may read the holder of the lock
@@ -109,7 +116,7 @@ class LocalLock:
                 return read_regular(self._path, _MAXIMUM_BYTES, follow=False)
             except FileNotFoundError:
                 return None
-            except (NotRegular, TooLarge):
+            except (NotRegularFile, FileTooLarge):
                 return b""  # a lock nevertheless, of an unknown holder
 
     def _create_file(self, info: LockInfo) -> bool:
@@ -155,7 +162,7 @@ class LocalLock:
         """Replace a dead holder; None if the file changed meanwhile. May raise StateLocked, OSError."""
         try:
             descriptor = self._open_existing()
-        except NotRegular:
+        except NotRegularFile:
             raise StateLocked(self.read_holder()) from None
         try:
             # Without flock support a holder cannot be replaced without a race.
@@ -166,7 +173,7 @@ class LocalLock:
                 raise StateLocked(self.read_holder())
             data = os.read(descriptor, _MAXIMUM_BYTES)
             holder = locks.parse_lock(data)
-            if not _is_dead(holder, locks.read_member(data, _START)):
+            if not _is_dead(holder, locks.read_lock_member(data, _START)):
                 raise StateLocked(holder)
             temporary_path, own_descriptor = self._prepare_file(info)
             temporary_path.replace(self._path)

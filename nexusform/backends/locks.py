@@ -44,12 +44,12 @@ def parse_lock(data: bytes) -> LockInfo:
     members = _read_members(data)
     texts = {name: members.get(member, "") for member, name in _TEXT_MEMBERS.items()}
     pid = members.get("Pid", 0)
-    if not all(isinstance(text, str) for text in texts.values()) or not _is_typable(texts["id"]):
+    if not all(isinstance(text, str) for text in texts.values()) or not _can_be_typed(texts["id"]):
         return _build_unreadable_lock(data)
     return LockInfo(**texts, pid=pid if isinstance(pid, int) and not isinstance(pid, bool) else 0)
 
 
-def _is_typable(lock_id: str) -> bool:
+def _can_be_typed(lock_id: str) -> bool:
     """Return whether a command can name the lock by this id."""
     return 0 < len(lock_id) <= _MAXIMUM_ID_LENGTH and lock_id.isprintable() and not lock_id.startswith("-")
 
@@ -68,7 +68,7 @@ def _build_unreadable_lock(data: bytes) -> LockInfo:
     )
 
 
-def read_member(data: bytes, name: str) -> str:
+def read_lock_member(data: bytes, name: str) -> str:
     """Return one member as text, "" if it is missing."""
     value = _read_members(data).get(name, "")
     return value if isinstance(value, str) else ""

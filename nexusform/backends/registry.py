@@ -20,6 +20,6 @@ BACKENDS: Final[Mapping[str, BackendKind]] = LazyTable(
 )
 
 
-def is_local(backend: StateBackend) -> bool:
+def is_local_state(backend: StateBackend) -> bool:
     """Return whether the state is in a file of this machine."""
     return isinstance(backend, GuardedBackend) and isinstance(backend.inner, LocalBackend)

@@ -13,7 +13,14 @@ from typing import Final
 
 from nexusform.backends import backend_checks, journal_lines
 from nexusform.files import regular_files
-from nexusform.files.regular_files import NotRegular, TooLarge, create_file, open_regular, sync_directory, write_all
+from nexusform.files.regular_files import (
+    FileTooLarge,
+    NotRegularFile,
+    create_file,
+    open_regular,
+    sync_directory,
+    write_all,
+)
 from nexusform.interfaces.state_storage import BackendProblem
 
 _CHUNK: Final = 65536
@@ -57,7 +64,7 @@ class JournalFile:
         if not data:
             return []
         lines = data.split(b"\n")[:-1]
-        return journal_lines.list_pending(lines, document())
+        return journal_lines.list_pending_records(lines, document())
 
     def _add_lines(self, lines: Sequence[bytes]) -> None:
         """Append lines; one flush covers all lines written before it began."""
@@ -116,11 +123,11 @@ def convert_errors(description: str, path: Path) -> Iterator[None]:
     """Convert an error of the operating system to a BackendProblem with the failed action."""
     try:
         yield
-    except NotRegular:
+    except NotRegularFile:
         raise BackendProblem(
             f'"{path}" is not a regular file. State, journals and locks must be regular files.'
         ) from None
-    except TooLarge as problem:
+    except FileTooLarge as problem:
         raise backend_checks.build_size_problem(description, f'"{path}"', problem) from None
     except OSError as problem:
         reason = problem.strerror or str(problem)

@@ -5,9 +5,9 @@ PUBLIC = {
     "answer_output": "Answer AnswerFlags AnswerFormFlags write_answer",
     "apply": "parse_verification",
     "arguments": (
-        "declare_choice declare_group declare_number declare_optional declare_optional_choice "
+        "declare_choice declare_flag_group declare_number declare_optional declare_optional_choice "
         "declare_output declare_positional declare_positionals declare_reports declare_switch "
-        "declare_text declare_texts"
+        "declare_text declare_repeatable_text"
     ),
     "commands": "define_command CommandEntry LazyGroup get_trust_flags",
     "shared_flags": (
@@ -16,7 +16,7 @@ PUBLIC = {
     ),
     "interrupts": "handle_interrupts",
     "main": "main",
-    "plan": "get_exit_code parse_limit_flag PlanDisplay create_display",
+    "plan": "get_exit_code parse_fail_on PlanDisplay create_display",
     "planning_flags": "PlacementFlags",
     "comparison_sources": "Comparison COMPARISON_SOURCES",
     "report_flag": "parse_reports has_stdout_report write_report write_to_stdout ReportFlag",

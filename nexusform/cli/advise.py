@@ -5,20 +5,20 @@ from __future__ import annotations
 from msgspec import Struct
 
 from nexusform.cli.answer_output import Answer, AnswerFlags, write_answer
-from nexusform.cli.arguments import declare_group
+from nexusform.cli.arguments import declare_flag_group
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.workflow.lint_advice import Advice, find_advice
+from nexusform.workflow.lint_advice import LintAdvice, find_advice
 
 
 class AdviseArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `advise`."""
 
-    answer: AnswerFlags = declare_group(AnswerFlags)
+    answer: AnswerFlags = declare_flag_group(AnswerFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     state: str = declare_state_flag()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("advise", AdviseArguments)
@@ -36,7 +36,7 @@ def advise(arguments: AdviseArguments) -> int:
     return write_answer(_build_answer(advice), arguments.answer, screen)
 
 
-def _build_answer(advice: Advice) -> Answer:
+def _build_answer(advice: LintAdvice) -> Answer:
     from nexusform.rendering.answers.advice_findings import build_advice_report, render_advice
     from nexusform.rendering.json.json_parts import build_diagnostic_documents
 

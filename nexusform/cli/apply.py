@@ -9,7 +9,13 @@ import click
 from msgspec import Struct
 
 from nexusform.applying.events import Listener, StepEvent
-from nexusform.cli.arguments import declare_group, declare_number, declare_optional, declare_switch, declare_texts
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_number,
+    declare_optional,
+    declare_repeatable_text,
+    declare_switch,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import Interrupts, handle_interrupts
 from nexusform.cli.plan import PlanDisplay, create_display
@@ -26,8 +32,8 @@ from nexusform.cli.shared_flags import (
     declare_variable_flags,
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.diagnostics.phrases import format_count, format_first, format_list
-from nexusform.placement_kinds.kinds import get_noun
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
+from nexusform.placement_kinds.kinds import get_kind_noun
 from nexusform.plans.impact.effects import Effect, count_effects
 from nexusform.plans.plan import Action, Mode, Plan, StepKind
 from nexusform.plans.saved.plan_file import SavedPlan
@@ -71,11 +77,11 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
     show_sensitive: bool = declare_switch("Show sensitive values")
     take_ownership: bool = declare_ownership_flag()
     allow_other_hub: str = declare_migration_flag()
-    placement_flags: PlacementFlags = declare_group(PlacementFlags)
+    placement_flags: PlacementFlags = declare_flag_group(PlacementFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    lock: LockFlags = declare_group(LockFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
     state: str = declare_state_flag()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
     def create_context(self) -> CommandContext:
         """Create the context of the command."""
@@ -100,11 +106,11 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     planfile: str | None = declare_optional(None)
     resume: bool = declare_switch("Continue an interrupted or failed apply")
     discard: bool = declare_switch("Drop the rest of an interrupted or failed apply")
-    verify: tuple[str, ...] = declare_texts(
+    verify: tuple[str, ...] = declare_repeatable_text(
         "Reject an outdated plan, or one without this signature", metavar="replan|key:FILE"
     )
-    planning: PlanningFlags = declare_group(PlanningFlags)
-    flags: ApplyFlags = declare_group(ApplyFlags)
+    planning: PlanningFlags = declare_flag_group(PlanningFlags)
+    flags: ApplyFlags = declare_flag_group(ApplyFlags)
 
 
 @define_command("apply", ApplyArguments)
@@ -159,7 +165,7 @@ def parse_verification(values: Sequence[str]) -> Verification:
     return Verification(tuple(key_files), replan="replan" in values)
 
 
-class _Job(Struct, frozen=True):
+class _ApplyJob(Struct, frozen=True):
     """One apply: its flags, its display and its lock options."""
 
     flags: ApplyFlags
@@ -174,8 +180,8 @@ class _Job(Struct, frozen=True):
         return self.reporter.can_prompt and is_input_allowed(self.flags.input)
 
 
-def _create_job(flags: ApplyFlags) -> _Job:
-    return _Job(flags, flags.create_display(), flags.lock.build_options())
+def _create_job(flags: ApplyFlags) -> _ApplyJob:
+    return _ApplyJob(flags, flags.create_display(), flags.lock.build_options())
 
 
 def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
@@ -193,7 +199,7 @@ def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
     return _run_locked(job, opened.project, lambda run: _plan_and_apply(run, job, options))
 
 
-def _plan_and_apply(run: Run, job: _Job, options: PlanOptions) -> int:
+def _plan_and_apply(run: Run, job: _ApplyJob, options: PlanOptions) -> int:
     """Plan, ask for approval if needed, and apply; return the exit code."""
     code = _finish_interrupted(run, job) if options.mode is Mode.NORMAL else 0
     if code:
@@ -208,7 +214,7 @@ def _plan_and_apply(run: Run, job: _Job, options: PlanOptions) -> int:
     return _apply_approved(run, job, plan)
 
 
-def _finish_interrupted(run: Run, job: _Job) -> int:
+def _finish_interrupted(run: Run, job: _ApplyJob) -> int:
     """Finish an interrupted apply before a new plan; return 0 if nothing prevents the plan."""
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     if remaining_steps is None:
@@ -249,7 +255,7 @@ def _resume_apply(flags: ApplyFlags, planfile: str | None) -> int:
     return _run_locked(job, opened.project, lambda run: _resume_steps(run, job))
 
 
-def _resume_steps(run: Run, job: _Job) -> int:
+def _resume_steps(run: Run, job: _ApplyJob) -> int:
     """Apply the remaining steps of an earlier apply."""
     remaining_steps, problems = find_remaining_steps(run.stored, run.project.context)
     job.reporter.report_diagnostics(problems, run.project.sources)
@@ -303,7 +309,7 @@ def _apply_saved_plan(path: str, verification: Verification, flags: ApplyFlags) 
     return _run_locked(job, opened.project, lambda run: _check_and_apply(run, job, saved, verification))
 
 
-def _check_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verification) -> int:
+def _check_and_apply(run: Run, job: _ApplyJob, saved: SavedPlan, verification: Verification) -> int:
     remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)
     if (
         remaining_steps is not None
@@ -329,7 +335,7 @@ def _check_and_apply(run: Run, job: _Job, saved: SavedPlan, verification: Verifi
     return _apply_approved(run, job, verdict.plan, saved.digest)
 
 
-def _run_locked(job: _Job, project: Project, work: Callable[[Run], int]) -> int:
+def _run_locked(job: _ApplyJob, project: Project, work: Callable[[Run], int]) -> int:
     """Run the work while the lock is held; return the exit code."""
     with begin_run(project, "OperationTypeApply", job.locking, notices=job.display.notices) as run:
         reported_count = len(run.diagnostics)
@@ -339,7 +345,7 @@ def _run_locked(job: _Job, project: Project, work: Callable[[Run], int]) -> int:
     return 1 if has_errors(run.diagnostics) else code
 
 
-def _apply_approved(run: Run, job: _Job, plan: Plan, digest: str = "") -> int:
+def _apply_approved(run: Run, job: _ApplyJob, plan: Plan, digest: str = "") -> int:
     """Apply an approved plan; a plan without changes does not write the state."""
     outcome = _apply_with_progress(job, plan, digest, lambda events, options: apply_plan(run, plan, events, options))
     return _get_exit_code(_report_result(run, job, plan, outcome))
@@ -351,7 +357,7 @@ def _get_exit_code(outcome: ApplyOutcome) -> int:
     return EXIT_WRONG_PREDICTION if outcome.wrong_certain_predictions else 0
 
 
-def _apply_remaining(run: Run, job: _Job, remaining_steps: RemainingSteps) -> ApplyOutcome:
+def _apply_remaining(run: Run, job: _ApplyJob, remaining_steps: RemainingSteps) -> ApplyOutcome:
     outcome = _apply_with_progress(
         job,
         remaining_steps.plan,
@@ -362,7 +368,7 @@ def _apply_remaining(run: Run, job: _Job, remaining_steps: RemainingSteps) -> Ap
 
 
 def _apply_with_progress(
-    job: _Job, plan: Plan, digest: str, execute: Callable[[Listener, PlanApplyOptions], ApplyOutcome]
+    job: _ApplyJob, plan: Plan, digest: str, execute: Callable[[Listener, PlanApplyOptions], ApplyOutcome]
 ) -> ApplyOutcome:
     """Apply with a progress display and interrupt handling."""
     reporter, flags = job.reporter, job.flags
@@ -378,7 +384,7 @@ def _apply_with_progress(
         return execute(_PipeSafeListener(reporter, interrupts), options)
 
 
-def _report_result(run: Run, job: _Job, plan: Plan, outcome: ApplyOutcome) -> ApplyOutcome:
+def _report_result(run: Run, job: _ApplyJob, plan: Plan, outcome: ApplyOutcome) -> ApplyOutcome:
     reporter = job.reporter
     reporter.report_result(outcome, plan.mode)
     reporter.report_diagnostics(outcome.diagnostics, run.project.sources)
@@ -435,12 +441,12 @@ def _describe_destroyed(plan: Plan) -> str:
     addresses = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
     counts = count_effects(plan.placements)
     removed = [
-        f"{format_count(effect_count.count, get_noun(effect_count.kind))}"
+        f"{format_count(effect_count.count, get_kind_noun(effect_count.kind))}"
         for effect_count in counts
         if effect_count.effect is Effect.REMOVED
     ]
     placement_note = f" with {format_list(removed)}" if removed else ""
-    return f"{format_count(len(addresses), 'object')} ({format_first(addresses, _MAX_NAMES)}){placement_note}"
+    return f"{format_count(len(addresses), 'object')} ({format_first_items(addresses, _MAX_NAMES)}){placement_note}"
 
 
 _MAX_NAMES: Final = 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.events import StepEvent
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.json_data.plain_data import format_path
 from nexusform.plans.plan import Mode
 from nexusform.rendering.notation.colours import Painter, wrap_line
@@ -76,21 +76,21 @@ class ApplyProgress:
             if hits:
                 self._screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
             return
-        noun = select_form(len(misses), "prediction")
+        noun = select_word_form(len(misses), "prediction")
         hit_note = f", {hits:,} correct" if hits else ""
         self._screen.print_text(f"{len(misses):,} {noun} wrong{hit_note}:")
         for miss in misses[:_MAX_MISSES]:
-            self._print_miss(miss)
+            self._print_wrong_prediction(miss)
         if len(misses) > _MAX_MISSES:
             self._screen.print_text(f"  ... and {len(misses) - _MAX_MISSES} more")
         for output in outcome.wrong_outputs:
-            self._print_miss(output)
+            self._print_wrong_prediction(output)
 
-    def _print_miss(self, miss: WrongPrediction) -> None:
-        self._screen.print_text("\n".join(wrap_line(f"  {_format_miss(miss)}", 4, self._screen.width)))
+    def _print_wrong_prediction(self, miss: WrongPrediction) -> None:
+        self._screen.print_text("\n".join(wrap_line(f"  {_format_wrong_prediction(miss)}", 4, self._screen.width)))
 
 
-def _format_miss(miss: WrongPrediction) -> str:
+def _format_wrong_prediction(miss: WrongPrediction) -> str:
     if isinstance(miss.predicted, Mapping) and miss.observed is None:
         return f"{miss.address}: {format_path(miss.path)} was predicted but does not exist"
     return f"{miss.address}: {format_path(miss.path)} predicted {miss.predicted}, observed {miss.observed}"

@@ -1,6 +1,6 @@
 """Declaration of command-line arguments as fields of frozen records. class TaintArguments(Struct,
 frozen=True, kw_only=True): address: str = declare_positional() allow_missing: bool = declare_switch("Do not
-fail when the object is not there") lock: LockFlags = declare_group(LockFlags) The field `allow_missing` is
+fail when the object is not there") lock: LockFlags = declare_flag_group(LockFlags) The field `allow_missing` is
 the flag `-allow-missing`; `flag` sets another name. A group is a record of shared flags. The declared types
 are those of the click values, for mypy. Flags appear in the order of the fields.
 """
@@ -22,14 +22,14 @@ Default = TypeVar("Default")
 _NO_DEFAULT: Final = object()  # an argument without default
 
 
-class _Declaration(Struct, frozen=True):
+class _FlagDeclaration(Struct, frozen=True):
     """Default of a field: a factory of the click parameter, and its default."""
 
     parameter: Callable[[str], click.Parameter]
     default: object
 
 
-class _Group(Struct, frozen=True):
+class _FlagGroup(Struct, frozen=True):
     """Default of a field: a record of shared flags."""
 
     record: type[Struct]
@@ -83,7 +83,7 @@ class Flag(click.Option):
         return usage, meaning
 
 
-class Word(click.Argument):
+class PositionalArgument(click.Argument):
     """An argument of ours: its completions come from the configuration and its state."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -101,7 +101,7 @@ def declare_switch(meaning: str, *, default: bool = False, flag: str = "") -> bo
     def create_parameter(name: str) -> click.Parameter:
         return Flag(_build_names(name, flag), is_switch=True, type=click.BOOL, default=default, help=meaning)
 
-    return cast("bool", _Declaration(create_parameter, default))
+    return cast("bool", _FlagDeclaration(create_parameter, default))
 
 
 def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
@@ -110,7 +110,7 @@ def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
     def create_parameter(name: str) -> click.Parameter:
         return Flag(_build_names(name), is_switch=True, type=str, metavar=metavar, default="", help=meaning)
 
-    return cast("str", _Declaration(create_parameter, ""))
+    return cast("str", _FlagDeclaration(create_parameter, ""))
 
 
 def declare_text(meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = "") -> str:
@@ -119,7 +119,7 @@ def declare_text(meaning: str, *, metavar: str = "VALUE", default: str = "", fla
     def create_parameter(name: str) -> click.Parameter:
         return Flag(_build_names(name, flag), type=str, metavar=metavar, default=default, help=meaning)
 
-    return cast("str", _Declaration(create_parameter, default))
+    return cast("str", _FlagDeclaration(create_parameter, default))
 
 
 def declare_output(meaning: str) -> str:
@@ -128,7 +128,7 @@ def declare_output(meaning: str) -> str:
     def create_parameter(name: str) -> click.Parameter:
         return Flag(_build_names(name), type=str, metavar="FILE", default="", help=meaning, is_output=True)
 
-    return cast("str", _Declaration(create_parameter, ""))
+    return cast("str", _FlagDeclaration(create_parameter, ""))
 
 
 def declare_reports() -> tuple[str, ...]:
@@ -138,16 +138,16 @@ def declare_reports() -> tuple[str, ...]:
     def create_parameter(name: str) -> click.Parameter:
         return Flag(_build_names(name), type=str, metavar=metavar, multiple=True, help=meaning, is_output=True)
 
-    return cast("tuple[str, ...]", _Declaration(create_parameter, ()))
+    return cast("tuple[str, ...]", _FlagDeclaration(create_parameter, ()))
 
 
-def declare_texts(meaning: str, *, metavar: str = "VALUE", flag: str = "") -> tuple[str, ...]:
+def declare_repeatable_text(meaning: str, *, metavar: str = "VALUE", flag: str = "") -> tuple[str, ...]:
     """Declare a repeatable flag with a text."""
 
     def create_parameter(name: str) -> click.Parameter:
         return Flag(_build_names(name, flag), type=str, metavar=metavar, multiple=True, help=meaning)
 
-    return cast("tuple[str, ...]", _Declaration(create_parameter, ()))
+    return cast("tuple[str, ...]", _FlagDeclaration(create_parameter, ()))
 
 
 def declare_number(meaning: str, *, default: Default, metavar: str = "N", minimum: int | None = None) -> int | Default:
@@ -157,7 +157,7 @@ def declare_number(meaning: str, *, default: Default, metavar: str = "N", minimu
     def create_parameter(name: str) -> click.Parameter:
         return Flag(_build_names(name), type=kind, metavar=metavar, default=default, help=meaning)
 
-    return cast("int | Default", _Declaration(create_parameter, default))
+    return cast("int | Default", _FlagDeclaration(create_parameter, default))
 
 
 def declare_choice(
@@ -175,7 +175,7 @@ def declare_choice(
             help=meaning,
         )
 
-    return cast("str", _Declaration(create_parameter, default_value))
+    return cast("str", _FlagDeclaration(create_parameter, default_value))
 
 
 def declare_optional_choice(meaning: str, choices: Sequence[str]) -> str | None:
@@ -184,10 +184,10 @@ def declare_optional_choice(meaning: str, choices: Sequence[str]) -> str | None:
     def create_parameter(name: str) -> click.Parameter:
         return Flag(_build_names(name), type=click.Choice(choices), metavar="|".join(choices), help=meaning)
 
-    return cast("str | None", _Declaration(create_parameter, None))
+    return cast("str | None", _FlagDeclaration(create_parameter, None))
 
 
-def ignored(name: str, *, switch: bool = False) -> Flag:
+def declare_ignored_flag(name: str, *, switch: bool = False) -> Flag:
     """Return a flag of Terraform that a command accepts, ignores and does not show in its help."""
     kind = click.BOOL if switch else click.INT
     return Flag([f"-{name}"], is_switch=switch, type=kind, hidden=True, expose_value=False)
@@ -200,7 +200,7 @@ def declare_ordered_flags(meaning: str, flags: Sequence[str], *, metavar: str = 
         option_names = [f"-{flag}" for flag in flags]
         return Flag([*option_names, name], is_tagged=True, nargs=2, multiple=True, metavar=metavar, help=meaning)
 
-    return cast("tuple[tuple[str, str], ...]", _Declaration(create_parameter, ()))
+    return cast("tuple[tuple[str, str], ...]", _FlagDeclaration(create_parameter, ()))
 
 
 def declare_positional(*, metavar: str | None = None, choices: Sequence[str] = ()) -> str:
@@ -208,39 +208,39 @@ def declare_positional(*, metavar: str | None = None, choices: Sequence[str] = (
     kind = click.Choice(choices) if choices else None
 
     def create_parameter(name: str) -> click.Parameter:
-        return Word([name], metavar=metavar, type=kind)
+        return PositionalArgument([name], metavar=metavar, type=kind)
 
-    return cast("str", _Declaration(create_parameter, _NO_DEFAULT))
+    return cast("str", _FlagDeclaration(create_parameter, _NO_DEFAULT))
 
 
 def declare_optional(default: Default, *, metavar: str | None = None) -> str | Default:
     """Declare an optional positional argument."""
 
     def create_parameter(name: str) -> click.Parameter:
-        return Word([name], required=False, default=default, metavar=metavar)
+        return PositionalArgument([name], required=False, default=default, metavar=metavar)
 
-    return cast("str | Default", _Declaration(create_parameter, default))
+    return cast("str | Default", _FlagDeclaration(create_parameter, default))
 
 
 def declare_positionals(*, metavar: str | None = None, required: bool = False) -> tuple[str, ...]:
     """Declare all remaining positional arguments."""
 
     def create_parameter(name: str) -> click.Parameter:
-        return Word([name], nargs=-1, required=required, metavar=metavar)
+        return PositionalArgument([name], nargs=-1, required=required, metavar=metavar)
 
-    return cast("tuple[str, ...]", _Declaration(create_parameter, ()))
+    return cast("tuple[str, ...]", _FlagDeclaration(create_parameter, ()))
 
 
-def declare_group(record: type[Record]) -> Record:
+def declare_flag_group(record: type[Record]) -> Record:
     """Declare a group of shared flags."""
-    return cast("Record", _Group(record))
+    return cast("Record", _FlagGroup(record))
 
 
 def build_parameters(record: type[Struct]) -> list[click.Parameter]:
     """Build the click parameters of the fields of a record, in order."""
     parameters: list[click.Parameter] = []
     for name, declaration in _list_fields(record):
-        if isinstance(declaration, _Group):
+        if isinstance(declaration, _FlagGroup):
             parameters += build_parameters(declaration.record)
         else:
             parameters.append(declaration.parameter(name))
@@ -251,14 +251,14 @@ def fill_record(record: type[Record], values: Mapping[str, Any]) -> Record:
     """Fill the record with values of click by field name; missing ones have their defaults."""
     arguments: dict[str, Any] = {}
     for name, declaration in _list_fields(record):
-        if isinstance(declaration, _Group):
+        if isinstance(declaration, _FlagGroup):
             arguments[name] = fill_record(declaration.record, values)
         elif name in values or declaration.default is not _NO_DEFAULT:
             arguments[name] = values.get(name, declaration.default)
     return record(**arguments)
 
 
-def _list_fields(record: type[Struct]) -> Iterator[tuple[str, _Declaration | _Group]]:
+def _list_fields(record: type[Struct]) -> Iterator[tuple[str, _FlagDeclaration | _FlagGroup]]:
     return zip(record.__struct_fields__, record.__struct_defaults__, strict=True)
 
 

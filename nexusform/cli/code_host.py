@@ -12,7 +12,7 @@ from msgspec import Struct
 from nexusform.rendering.report.code_origin import CodeOrigin
 
 
-class _Host(Struct, frozen=True):
+class _CiSystem(Struct, frozen=True):
     """Environment variables of a CI system with repository, commit and clone directory. `files` is the path
     segment between the repository address and the commit.
     """
@@ -24,8 +24,8 @@ class _Host(Struct, frozen=True):
 
 
 _HOSTS: Final = (
-    _Host(("GITHUB_SERVER_URL", "GITHUB_REPOSITORY"), "blob", "GITHUB_SHA", "GITHUB_WORKSPACE"),
-    _Host(("CI_PROJECT_URL",), "-/blob", "CI_COMMIT_SHA", "CI_PROJECT_DIR"),
+    _CiSystem(("GITHUB_SERVER_URL", "GITHUB_REPOSITORY"), "blob", "GITHUB_SHA", "GITHUB_WORKSPACE"),
+    _CiSystem(("CI_PROJECT_URL",), "-/blob", "CI_COMMIT_SHA", "CI_PROJECT_DIR"),
 )
 
 
@@ -42,7 +42,7 @@ def find_origin(source_url: str, environment: Mapping[str, str] = os.environ) ->
     return CodeOrigin(url=source_url)
 
 
-def _build_origin(host: _Host, commit: str, source_url: str, environment: Mapping[str, str]) -> CodeOrigin:
+def _build_origin(host: _CiSystem, commit: str, source_url: str, environment: Mapping[str, str]) -> CodeOrigin:
     """Build the origin from the variables of one CI system."""
     if source_url:
         return CodeOrigin(source_url, commit=commit)

@@ -19,10 +19,10 @@ from nexusform.cli.arguments import (
     Flag,
     Record,
     build_parameters,
+    declare_ignored_flag,
+    declare_repeatable_text,
     declare_switch_or_text,
-    declare_texts,
     fill_record,
-    ignored,
 )
 from nexusform.diagnostics.diagnostic import suggest_name
 
@@ -40,11 +40,11 @@ class TrustFlags(Struct, frozen=True, kw_only=True):
     """Flags of every command that reads configuration or state: limits on untrusted configuration."""
 
     confine: str = declare_switch_or_text("Restrict files to DIR (default: work tree), block addresses", metavar="DIR")
-    allow_remote: tuple[str, ...] = declare_texts(
+    allow_remote: tuple[str, ...] = declare_repeatable_text(
         "With -confine, allow addresses with this prefix", metavar="URL-PREFIX"
     )
-    limit: tuple[str, ...] = declare_texts("Set a resource limit (docs/security.md)", metavar="NAME=N")
-    backend_config: tuple[str, ...] = declare_texts(
+    limit: tuple[str, ...] = declare_repeatable_text("Set a resource limit (docs/security.md)", metavar="NAME=N")
+    backend_config: tuple[str, ...] = declare_repeatable_text(
         "Set a backend argument, or read a file of them", metavar="FILE|K=V"
     )
 
@@ -167,7 +167,7 @@ def define_command(
             return function(fill_record(record, values))
 
         parameters = [*build_parameters(record), *(build_parameters(TrustFlags) if has_trust_flags else ())]
-        parameters += [*accepts, ignored("compact-warnings", switch=True)]
+        parameters += [*accepts, declare_ignored_flag("compact-warnings", switch=True)]
         return Command(name, params=parameters, callback=run_callback, help=function.__doc__)
 
     return make_command

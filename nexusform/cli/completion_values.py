@@ -27,7 +27,7 @@ def complete_value(metavar: str, flag: str, incomplete: str) -> list[CompletionI
     if metavar in _FILES or flag == "var":  # -var and -var-file are one
         return [CompletionItem(incomplete, "file")]
     words = VALUES.get(metavar)
-    return _matching(words((flag,)), incomplete) if words is not None else []
+    return _filter_by_prefix(words((flag,)), incomplete) if words is not None else []
 
 
 def complete_argument(context: click.Context, name: str, incomplete: str) -> list[CompletionItem]:
@@ -38,33 +38,33 @@ def complete_argument(context: click.Context, name: str, incomplete: str) -> lis
         context.params.get(each.name or "") for each in context.command.params if isinstance(each, click.Argument)
     ]
     taken = [value for value in values if isinstance(value, str)]
-    items = _matching(words(taken), incomplete) if words is not None else []
+    items = _filter_by_prefix(words(taken), incomplete) if words is not None else []
     if words is None or name == "targets":
         items.append(CompletionItem(incomplete, "file"))
     return items
 
 
-def _matching(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
+def _filter_by_prefix(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(word) for word in words if word and word.startswith(incomplete)]
 
 
 # --- the configuration and its state --------------------------------------------------------------
 
 
-def _skus(_flag: Sequence[str]) -> list[str]:
+def _list_skus(_flag: Sequence[str]) -> list[str]:
     from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 
     return list(CATALOGUES[NEWEST].vm_skus)
 
 
-def _configuration() -> tuple[CommandContext, Configuration | None]:
+def _load_configuration() -> tuple[CommandContext, Configuration | None]:
     from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 
     place = CommandContext(environment=dict(os.environ))
     return place, load_project_configuration(place)[0]
 
 
-def _is_near(place: CommandContext, configuration: Configuration | None) -> bool:
+def _is_local_file(place: CommandContext, configuration: Configuration | None) -> bool:
     """Whether state is a plain file here: a press of a key asks no other host and no provider of keys."""
     from nexusform.workflow.opening.command_context import ENCRYPTION_VARIABLE
 
@@ -74,37 +74,37 @@ def _is_near(place: CommandContext, configuration: Configuration | None) -> bool
     return settings.backend_type == "local" and settings.encryption is None
 
 
-def _instances() -> tuple[Configuration | None, Mapping[Address, InstanceState]]:
+def _list_instances() -> tuple[Configuration | None, Mapping[Address, InstanceState]]:
     """The configuration, and what its state holds where that is near."""
     from nexusform.workflow.states.state_commands import read_state
 
-    place, configuration = _configuration()
-    state = read_state(place).state if _is_near(place, configuration) else None
+    place, configuration = _load_configuration()
+    state = read_state(place).state if _is_local_file(place, configuration) else None
     return configuration, state.instances if state is not None else {}
 
 
-def _attributes(kind: str) -> list[Mapping[str, Any]]:
+def _list_attributes(kind: str) -> list[Mapping[str, Any]]:
     """Return the objects of a type in the state."""
-    instances = _instances()[1].items()
+    instances = _list_instances()[1].items()
     objects = [instance.current for address, instance in instances if address.type == kind]
     return [each.attributes for each in objects if each is not None]
 
 
-def _addresses(_taken: Sequence[str]) -> list[str]:
+def _list_addresses(_taken: Sequence[str]) -> list[str]:
     """The resources of the root module, and all instances in state."""
-    configuration, instances = _instances()
+    configuration, instances = _list_instances()
     blocks = configuration.root.resources if configuration is not None else {}
     written = [f"{kind}.{name}" for mode, kind, name in blocks if mode == "managed"]
     return sorted({*written, *map(str, instances)})
 
 
-def _clusters(taken: Sequence[str]) -> list[str]:
-    return [each for each in _addresses(taken) if "nexus_kubernetes_cluster." in each]
+def _list_clusters(taken: Sequence[str]) -> list[str]:
+    return [each for each in _list_addresses(taken) if "nexus_kubernetes_cluster." in each]
 
 
-def _objects(taken: Sequence[str]) -> list[str]:
+def _list_objects(taken: Sequence[str]) -> list[str]:
     """The VMs and bindings of the instance that was named before."""
-    _, instances = _instances()
+    _, instances = _list_instances()
     names: list[str] = []
     for address, instance in instances.items():
         if str(address) == taken[0] and instance.current is not None:
@@ -113,46 +113,46 @@ def _objects(taken: Sequence[str]) -> list[str]:
     return sorted(names, key=compute_natural_key)
 
 
-def _outputs(_taken: Sequence[str]) -> list[str]:
-    configuration = _configuration()[1]
+def _list_outputs(_taken: Sequence[str]) -> list[str]:
+    configuration = _load_configuration()[1]
     return list(configuration.root.outputs) if configuration is not None else []
 
 
-def _objects_lost(flag: Sequence[str]) -> list[str]:
+def _list_failure_targets(flag: Sequence[str]) -> list[str]:
     """What `-site`, `-rack`, `-machine` or `-cluster` may name: by name, or by id where names repeat."""
     if flag[0] == "machine":
-        racks = _attributes("nexus_rack")
+        racks = _list_attributes("nexus_rack")
         return sorted(chain.from_iterable(rack.get("machines") or () for rack in racks), key=compute_natural_key)
     kind = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}.get(flag[0])
-    objects = _attributes(kind) if kind else []
+    objects = _list_attributes(kind) if kind else []
     names = Counter(str(each.get("name")) for each in objects)
     words = [str(each.get("name" if names[str(each.get("name"))] == 1 else "id")) for each in objects]
     return sorted(words, key=compute_natural_key)
 
 
-def _workspaces(_taken: Sequence[str]) -> list[str]:
+def _list_workspaces(_taken: Sequence[str]) -> list[str]:
     from nexusform.workflow.states.workspaces import list_workspaces
 
-    place, configuration = _configuration()
-    return list(list_workspaces(place).names) if _is_near(place, configuration) else []
+    place, configuration = _load_configuration()
+    return list(list_workspaces(place).names) if _is_local_file(place, configuration) else []
 
 
 # By the name of an argument; functions of the arguments before it.
 WORDS: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
-    "address": _addresses,
-    "addresses": _addresses,
-    "source": _addresses,
-    "targets": _addresses,
-    "cluster": _clusters,
-    "explain name": _objects,
-    "output name": _outputs,
-    "workspace select name": _workspaces,
-    "workspace delete name": _workspaces,
+    "address": _list_addresses,
+    "addresses": _list_addresses,
+    "source": _list_addresses,
+    "targets": _list_addresses,
+    "cluster": _list_clusters,
+    "explain name": _list_objects,
+    "output name": _list_outputs,
+    "workspace select name": _list_workspaces,
+    "workspace delete name": _list_workspaces,
 }
 # By the metavar of a flag; functions of the flag's name.
 VALUES: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
-    "ADDR": _addresses,
-    "ADDR[:OBJECT]": _addresses,
-    "ID": _objects_lost,
-    "SKU": _skus,
+    "ADDR": _list_addresses,
+    "ADDR[:OBJECT]": _list_addresses,
+    "ID": _list_failure_targets,
+    "SKU": _list_skus,
 }

@@ -9,7 +9,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
@@ -32,7 +32,7 @@ class ConsoleArguments(Struct, frozen=True, kw_only=True):
     as_json: bool = declare_switch("With -explain, print JSON", flag="json")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     state: str = declare_state_flag()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("console", ConsoleArguments)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.cli.arguments import (
     declare_choice,
-    declare_group,
+    declare_flag_group,
     declare_optional,
     declare_positional,
     declare_switch,
@@ -41,7 +41,7 @@ class ExplainArguments(Struct, frozen=True, kw_only=True):
     every: bool = declare_switch("List rejected machines of the whole site")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     state: str = declare_state_flag()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("explain", ExplainArguments)

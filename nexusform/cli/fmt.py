@@ -8,7 +8,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_positionals, declare_switch
+from nexusform.cli.arguments import declare_flag_group, declare_positionals, declare_switch
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
@@ -27,7 +27,7 @@ class FmtArguments(Struct, frozen=True, kw_only=True):
     diff: bool = declare_switch("Show a diff")
     check: bool = declare_switch("Only check; exit with 3 if a file needs formatting")
     recursive: bool = declare_switch("Include subdirectories")
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("fmt", FmtArguments)

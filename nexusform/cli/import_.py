@@ -7,7 +7,7 @@ import os
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_number, declare_optional, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_number, declare_optional, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import (
@@ -25,7 +25,7 @@ from nexusform.rendering.notation.colours import wrap_hanging
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import Project, open_project
 from nexusform.workflow.runs.object_import import find_source_importer, import_object, resolve_import_address
-from nexusform.workflow.runs.run import Notices, begin_run, build_base_request
+from nexusform.workflow.runs.run import RunCallbacks, begin_run, build_base_request
 
 DONE = """
 Import successful!
@@ -45,11 +45,11 @@ class ImportArguments(Struct, frozen=True, kw_only=True):
     )
     generate_config_out: str = declare_text("With -from, write the configuration to a new file", metavar="FILE")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    lock: LockFlags = declare_group(LockFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
     take_ownership: bool = declare_ownership_flag()
     allow_other_hub: str = declare_migration_flag()
     state: str = declare_state_flag()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
     parallelism: int | None = declare_number("Accepted for compatibility, ignored", default=None)
 
 
@@ -66,7 +66,7 @@ def import_(arguments: ImportArguments) -> int:
     """
     screen = arguments.view.create_screen()
     if arguments.source:
-        return _import_source(screen, arguments)
+        return _import_from_source(screen, arguments)
     if not arguments.address or not arguments.object_id:
         raise click.UsageError("Specify ADDRESS and ID, or -from=DIR and -generate-config-out=F.")
     opened = open_project(_create_context(arguments))
@@ -90,7 +90,7 @@ def _import_object(screen: Screen, project: Project, arguments: ImportArguments)
     if block is None or address is None:
         screen.print_diagnostics(problems, project.sources)
         return 1
-    locking, notices = arguments.lock.build_options(), Notices(on_wait=screen.print_error)
+    locking, notices = arguments.lock.build_options(), RunCallbacks(on_wait=screen.print_error)
     with begin_run(project, "OperationTypeImport", locking, notices=notices) as run:
         run.diagnostics += run.check_identities() if run.is_ready else []
         reported_count = len(run.diagnostics)
@@ -113,7 +113,7 @@ def _import_object(screen: Screen, project: Project, arguments: ImportArguments)
 # --- whole sites and hubs ----------------------------------------------------------------------
 
 
-def _import_source(screen: Screen, arguments: ImportArguments) -> int:
+def _import_from_source(screen: Screen, arguments: ImportArguments) -> int:
     """Import everything of a source, and write its configuration."""
     if arguments.address:
         raise click.UsageError("-from imports whole sites. Remove ADDRESS and ID.")
@@ -127,7 +127,7 @@ def _import_source(screen: Screen, arguments: ImportArguments) -> int:
         os.path.normpath(arguments.source),
         arguments.generate_config_out,
         arguments.lock.build_options(),
-        Notices(on_wait=screen.print_error),
+        RunCallbacks(on_wait=screen.print_error),
     )
     screen.print_diagnostics(result.diagnostics, result.sources)
     if has_errors(result.diagnostics):

@@ -7,7 +7,7 @@ import sys
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_switch, ignored
+from nexusform.cli.arguments import declare_flag_group, declare_ignored_flag, declare_switch
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen, is_input_allowed
 from nexusform.cli.shared_flags import LockFlags, ViewFlags, create_context
@@ -25,11 +25,11 @@ class InitArguments(Struct, frozen=True, kw_only=True):
     input: bool = declare_switch("Do not offer a first configuration", default=True)
     upgrade: bool = declare_switch("Accepted for compatibility, ignored")
     backend: bool = declare_switch("Check the configuration only", default=True)
-    lock: LockFlags = declare_group(LockFlags)
-    view: ViewFlags = declare_group(ViewFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
-@define_command("init", InitArguments, accepts=(ignored("get", switch=True),))
+@define_command("init", InitArguments, accepts=(declare_ignored_flag("get", switch=True),))
 def init(arguments: InitArguments) -> int:
     """Check the configuration, prepare the backend and print a summary.
 

@@ -19,7 +19,7 @@ import nexusform
 from nexusform.cli.commands import CommandEntry, LazyGroup, RemovedCommandError, take_global_options
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domain_table import is_available
-from nexusform.files.accesses import start_accesses
+from nexusform.files.accesses import start_access_record
 from nexusform.files.log import log_event, start_log
 
 # One line per command: its name, its target, and its summary in `-help`.
@@ -198,7 +198,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
 def _run_command(arguments: Sequence[str]) -> int:
     """Run the command of a line; return its exit code."""
     remaining: list[str] = []
-    start_accesses()
+    start_access_record()
     try:
         remaining = take_global_options(list(arguments))
         _start_log(remaining)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_optional, declare_switch
+from nexusform.cli.arguments import declare_flag_group, declare_optional, declare_switch
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag
@@ -25,7 +25,7 @@ class OutputArguments(Struct, frozen=True, kw_only=True):
     raw: bool = declare_switch("Print one output without quotes and newline")
     show_sensitive: bool = declare_switch("Show sensitive values")
     state: str = declare_state_flag()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
     name: str = declare_optional("")
 
 

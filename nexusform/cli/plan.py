@@ -9,7 +9,13 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import declare_group, declare_switch, declare_text, declare_texts, ignored
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_ignored_flag,
+    declare_repeatable_text,
+    declare_switch,
+    declare_text,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.planning_flags import PlacementFlags, PlanningFlags
 from nexusform.cli.run_reporter import PlanView, Reporter, TextReporter
@@ -26,16 +32,16 @@ from nexusform.cli.shared_flags import (
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.diagnostics.source import SourceFile
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.plans.impact.guard_rails import Limit, apply_limits, parse_limits
+from nexusform.plans.impact.guard_rails import GuardRailLimit, apply_limits, parse_limits
 from nexusform.plans.plan import Plan
 from nexusform.state.json_codec import pause_collector
 from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, open_project
 from nexusform.workflow.runs.locking import LockOptions
-from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run, get_plan_options
+from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run, get_plan_options
 
 if TYPE_CHECKING:  # most plans are not saved and have no reports
     from nexusform.cli.report_flag import ReportFlag
@@ -53,19 +59,19 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     detailed_exitcode: bool = declare_switch("Exit with 2 if there are changes")
     generate_config_out: str = declare_text("Write configuration for imported objects", metavar="FILE")
     as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
-    check_with: tuple[str, ...] = declare_texts(
+    check_with: tuple[str, ...] = declare_repeatable_text(
         "Check the predictions with a real program", metavar="PROGRAM=DIR", flag="check-with"
     )
     previous: str = declare_text("Compare with an earlier saved plan", metavar="PLANFILE")
     fail_on: str = declare_text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")
-    planning: PlanningFlags = declare_group(PlanningFlags)
-    placement_flags: PlacementFlags = declare_group(PlacementFlags)
+    planning: PlanningFlags = declare_flag_group(PlanningFlags)
+    placement_flags: PlacementFlags = declare_flag_group(PlacementFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    lock: LockFlags = declare_group(LockFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
     state: str = declare_state_flag()
     take_ownership: bool = declare_ownership_flag()
     allow_other_hub: str = declare_migration_flag()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
     show_sensitive: bool = declare_switch("Show sensitive values")
 
 
@@ -78,10 +84,10 @@ class PlanDisplay(Struct, frozen=True):
     show_sensitive: bool = False
 
     @property
-    def notices(self) -> Notices:
+    def notices(self) -> RunCallbacks:
         """Callbacks of the run, forwarded to the reporter."""
         reporter = self.reporter
-        return Notices(
+        return RunCallbacks(
             on_wait=reporter.report_notice,
             on_read=reporter.report_read,
             on_lock=reporter.report_lock,
@@ -131,7 +137,7 @@ class PlanDisplay(Struct, frozen=True):
         self,
         plan: Plan,
         sources: Mapping[str, SourceFile],
-        registries: Registries,
+        registries: PluginRegistries,
         configuration: Configuration | None,
         prior: State,
     ) -> None:
@@ -151,7 +157,9 @@ class PlanDisplay(Struct, frozen=True):
         write_reports(self.reports, subject)
 
 
-@define_command("plan", PlanArguments, accepts=(ignored("input", switch=True), ignored("parallelism")))
+@define_command(
+    "plan", PlanArguments, accepts=(declare_ignored_flag("input", switch=True), declare_ignored_flag("parallelism"))
+)
 # until the end: garbage collection of the plan is useless while it is saved and shown, too
 @pause_collector()
 def plan(arguments: PlanArguments) -> int:
@@ -182,7 +190,7 @@ def plan(arguments: PlanArguments) -> int:
     )
     compare = _load_comparison(arguments.previous, context)  # -out may replace that file
     problems = _prepare_plan_file(arguments.out, context, options)
-    limits = parse_limit_flag(arguments.fail_on)
+    limits = parse_fail_on(arguments.fail_on)
     if arguments.check_with:
         _parse_programs(arguments.check_with, context)
     locking = arguments.lock.build_options()
@@ -274,7 +282,7 @@ def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
     return (None, unsafe) if unsafe else create_signer(key_file, confinement)
 
 
-def parse_limit_flag(flag: str) -> tuple[Limit, ...]:
+def parse_fail_on(flag: str) -> tuple[GuardRailLimit, ...]:
     """Parse -fail-on. Raises a usage error."""
     try:
         return parse_limits(flag) if flag else ()

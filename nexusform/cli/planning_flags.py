@@ -11,16 +11,16 @@ from msgspec import Struct
 from nexusform.cli.arguments import (
     declare_choice,
     declare_number,
+    declare_repeatable_text,
     declare_reports,
     declare_switch,
     declare_text,
-    declare_texts,
     fill_record,
 )
 from nexusform.cli.shared_flags import create_context
 from nexusform.files.regular_files import read_regular
 from nexusform.plans.plan import Mode
-from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.workflow.runs.run import PlanOptions
 
 _MAX_ADDRESS_BYTES: Final = 1024 * 1024  # bytes of a -target-file
@@ -33,11 +33,11 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
     destroy: bool = declare_switch("Plan to destroy everything")
     refresh_only: bool = declare_switch("Only refresh the state")
     refresh: bool = declare_switch("Skip the refresh, use the recorded state", default=True)
-    target: tuple[str, ...] = declare_texts("Plan only this address and its dependencies", metavar="ADDR")
-    target_file: tuple[str, ...] = declare_texts(_ADDRESS_FILE_HELP, metavar="FILE")
-    exclude: tuple[str, ...] = declare_texts("Skip this address and its dependents", metavar="ADDR")
-    exclude_file: tuple[str, ...] = declare_texts(_ADDRESS_FILE_HELP, metavar="FILE")
-    replace: tuple[str, ...] = declare_texts(
+    target: tuple[str, ...] = declare_repeatable_text("Plan only this address and its dependencies", metavar="ADDR")
+    target_file: tuple[str, ...] = declare_repeatable_text(_ADDRESS_FILE_HELP, metavar="FILE")
+    exclude: tuple[str, ...] = declare_repeatable_text("Skip this address and its dependents", metavar="ADDR")
+    exclude_file: tuple[str, ...] = declare_repeatable_text(_ADDRESS_FILE_HELP, metavar="FILE")
+    replace: tuple[str, ...] = declare_repeatable_text(
         "Replace this resource, or re-place one of its VMs", metavar="ADDR[:OBJECT]"
     )
     samples: int | None = declare_number("Set the number of tie-break samples; 0 disables them", default=None)
@@ -103,12 +103,12 @@ class PlacementFlags(Struct, frozen=True, kw_only=True):
     source_url: str = declare_text("Set the URL of this directory for links in reports", metavar="URL")
 
     @property
-    def detail(self) -> Detail:
+    def detail(self) -> PlacementDetail:
         """The value of -placements."""
-        return Detail(self.placements)
+        return PlacementDetail(self.placements)
 
     @property
-    def is_terraform(self) -> bool:
+    def is_terraform_compatible(self) -> bool:
         """Whether -compat=terraform is set."""
         return self.compat == "terraform"
 

@@ -16,7 +16,7 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.diagnostics.source import SourceFile
 from nexusform.files.regular_files import read_regular
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
 from nexusform.state.objects import State
 from nexusform.workflow.opening.system_io import explain_unwritable, write_output
@@ -31,7 +31,7 @@ class ReportSubject(Struct, frozen=True):
 
     plan: Plan
     sources: Mapping[str, SourceFile]
-    registries: Registries
+    registries: PluginRegistries
     placement_flags: PlacementFlags
     configuration: Configuration | None
     prior: State
@@ -46,7 +46,7 @@ def _render_text(subject: ReportSubject) -> bytes:
     options = PlanTextOptions(
         placements=subject.placement_flags.detail,
         details=subject.placement_flags.details,
-        terraform=subject.placement_flags.is_terraform,
+        terraform=subject.placement_flags.is_terraform_compatible,
         hints=False,
         registries=subject.registries,
     )

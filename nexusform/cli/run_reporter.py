@@ -13,7 +13,7 @@ from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.screen import LiveBar, PlanningLine, Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.diagnostics.source import SourceFile
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.notation.colours import Painter, wrap_hanging
 from nexusform.state.objects import OutputState
@@ -87,7 +87,7 @@ class Reporter(Protocol):
 class PlanView(Struct, frozen=True):
     """Display options of a plan."""
 
-    registries: Registries
+    registries: PluginRegistries
     placement_flags: PlacementFlags
     saved_path: str = ""
     next_step: bool = True
@@ -142,16 +142,16 @@ class TextReporter:
         text.
         """
         from nexusform.rendering.text.plan_options import PlanTextOptions
-        from nexusform.rendering.text.plan_text import render_halves, render_plan
+        from nexusform.rendering.text.plan_text import render_around_errors, render_plan
 
         self._print_read_count()
-        details = view.placement_flags.details or view.placement_flags.is_terraform
+        details = view.placement_flags.details or view.placement_flags.is_terraform_compatible
         options = PlanTextOptions(
             colour=self.screen.colour,
             width=self.screen.width,
             placements=view.placement_flags.detail,
             details=view.placement_flags.details,
-            terraform=view.placement_flags.is_terraform,
+            terraform=view.placement_flags.is_terraform_compatible,
             hints=not self.screen.is_automated,
             next_step=view.next_step,
             saved_path=view.saved_path,
@@ -164,9 +164,11 @@ class TextReporter:
             self.screen.print_text(f"\n{render_plan(plan, sources, options)}", end="")
         elif details:
             self.screen.print_text(f"\n{render_plan(plan, sources, options)}", end="")
-            self.screen.print_diagnostics(plan.diagnostics, sources, errors_last=view.placement_flags.is_terraform)
+            self.screen.print_diagnostics(
+                plan.diagnostics, sources, errors_last=view.placement_flags.is_terraform_compatible
+            )
         else:
-            before, after = render_halves(plan, sources, options)
+            before, after = render_around_errors(plan, sources, options)
             self.screen.print_text(f"\n{before}\n")
             errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
             self.screen.print_diagnostics(errors, sources)

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.cli.apply import ApplyFlags, apply_new_plan
-from nexusform.cli.arguments import declare_group
+from nexusform.cli.arguments import declare_flag_group
 from nexusform.cli.commands import define_command
 from nexusform.cli.planning_flags import PlanningFlags
 
@@ -15,8 +15,8 @@ from nexusform.cli.planning_flags import PlanningFlags
 class DestroyArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `destroy`."""
 
-    planning: PlanningFlags = declare_group(PlanningFlags)
-    flags: ApplyFlags = declare_group(ApplyFlags)
+    planning: PlanningFlags = declare_flag_group(PlanningFlags)
+    flags: ApplyFlags = declare_flag_group(ApplyFlags)
 
 
 @define_command("destroy", DestroyArguments)

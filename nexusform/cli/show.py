@@ -10,7 +10,13 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import declare_choice, declare_group, declare_number, declare_positionals, declare_switch
+from nexusform.cli.arguments import (
+    declare_choice,
+    declare_flag_group,
+    declare_number,
+    declare_positionals,
+    declare_switch,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.report_flag import (
@@ -45,9 +51,9 @@ class ShowArguments(Struct, frozen=True, kw_only=True):
     show_sensitive: bool = declare_switch("Show sensitive values")
     max_bytes: int | None = declare_number("Limit text and Markdown to N bytes", default=None, minimum=1)
     status_version: str = declare_choice("Print placements with the conditions of 2023", ("", "2023"), metavar="2023")
-    placement_flags: PlacementFlags = declare_group(PlacementFlags)
+    placement_flags: PlacementFlags = declare_flag_group(PlacementFlags)
     state: str = declare_state_flag()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("show", ShowArguments)
@@ -70,7 +76,7 @@ def show(arguments: ShowArguments) -> int:
     if reports and target.saved is None:
         raise click.UsageError("-report needs a plan file.")
     if reports:
-        write_reports(reports, _build_subject(target, arguments))
+        write_reports(reports, _build_report_subject(target, arguments))
     if has_stdout_report(reports):
         return 0
     if arguments.as_json:
@@ -130,7 +136,7 @@ def _show_plans(arguments: ShowArguments, reports: Sequence[ReportFlag], screen:
     return 0
 
 
-def _build_subject(target: ShowTarget, arguments: ShowArguments) -> ReportSubject:
+def _build_report_subject(target: ShowTarget, arguments: ShowArguments) -> ReportSubject:
     assert target.saved is not None, "reports are about plans"
     return ReportSubject(
         target.saved.plan,
@@ -176,7 +182,7 @@ def _render_plan_text(target: ShowTarget, arguments: ShowArguments, screen: Scre
         width=screen.width,
         placements=arguments.placement_flags.detail,
         details=arguments.placement_flags.details,
-        terraform=arguments.placement_flags.is_terraform,
+        terraform=arguments.placement_flags.is_terraform_compatible,
         hints=False,
         registries=build_registries(),
     )

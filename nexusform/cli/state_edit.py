@@ -6,7 +6,7 @@ import sys
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_positional, declare_positionals, declare_switch
+from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_positionals, declare_switch
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import LockFlags, create_context, declare_state_flag
@@ -21,9 +21,9 @@ from nexusform.workflow.plan_files.saved_plans import decrypt_document
 from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.states import state_commands
 from nexusform.workflow.states.state_commands import (
-    Session,
     StateChange,
     StateChangeResult,
+    StateCommandContext,
     change_state,
     has_content,
     parse_patterns,
@@ -43,7 +43,7 @@ def run_state_change(
     rescued: State | None = None,
 ) -> StateChangeResult:
     """Change the state and print the diagnostics. See change_state."""
-    session = Session(on_wait=screen.print_text)
+    session = StateCommandContext(on_wait=screen.print_text)
     result = change_state(context, operation, locking, change, session=session, force=force, rescued=rescued)
     diagnostics = list(result.diagnostics)
     if result.before is not None and result.after is None and not has_content(result.before):
@@ -58,7 +58,7 @@ class MoveArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state mv`."""
 
     dry_run: bool = declare_switch("Only show the moves")
-    lock: LockFlags = declare_group(LockFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
     state: str = declare_state_flag()
     source: str = declare_positional()
     target: str = declare_positional()
@@ -91,7 +91,7 @@ class RemoveArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state rm`."""
 
     dry_run: bool = declare_switch("Only show the objects to forget")
-    lock: LockFlags = declare_group(LockFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
     state: str = declare_state_flag()
     addresses: tuple[str, ...] = declare_positionals(required=True)
 
@@ -103,10 +103,10 @@ def rm(arguments: RemoveArguments) -> int:
     The objects keep running, unmanaged. Racks and machines record such VMs, and plans do not use
     their capacity. RACK:VM removes such a record.
     """
-    from nexusform.planning.preparation.selection import split_object
+    from nexusform.planning.preparation.selection import split_object_address
 
     screen = Screen()
-    parts = [split_object(text) for text in arguments.addresses]
+    parts = [split_object_address(text) for text in arguments.addresses]
     vms = [(address, name) for address, name in parts if name]
     patterns, problems = parse_patterns([address for address, name in parts if not name])
     on_patterns, more_problems = parse_patterns([address for address, _ in vms])
@@ -148,7 +148,7 @@ class PushArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state push`."""
 
     force: bool = declare_switch("Overwrite a state of another lineage, or a newer one")
-    lock: LockFlags = declare_group(LockFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
     state: str = declare_state_flag()
     file: str = declare_positional()
 
@@ -192,7 +192,7 @@ class UntaintArguments(Struct, frozen=True, kw_only=True):
 
     address: str = declare_positional()
     allow_missing: bool = declare_switch("Do not fail if the object does not exist")
-    lock: LockFlags = declare_group(LockFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
     state: str = declare_state_flag()
 
 
@@ -217,7 +217,7 @@ def untaint(arguments: UntaintArguments) -> int:
 class RollbackArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `state rollback`."""
 
-    lock: LockFlags = declare_group(LockFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
     state: str = declare_state_flag()
     serial: str = declare_positional()
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_positional, declare_positionals, declare_switch, declare_text
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_positional,
+    declare_positionals,
+    declare_switch,
+    declare_text,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
@@ -16,7 +22,7 @@ from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state import edits
 from nexusform.state.objects import State
 from nexusform.workflow.states.state_commands import has_content, parse_patterns, read_state
-from nexusform.workflow.states.state_history import Version, read_history
+from nexusform.workflow.states.state_history import StateVersion, read_history
 
 NO_STATE = build_error(
     "no-state-file-was-found",
@@ -78,7 +84,7 @@ class ShowInstanceArguments(Struct, frozen=True, kw_only=True):
 
     state: str = declare_state_flag()
     show_sensitive: bool = declare_switch("Show sensitive values")
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
     address: str = declare_positional()
 
 
@@ -213,6 +219,6 @@ def history(arguments: HistoryArguments) -> int:
     return 1 if has_errors(state_versions.diagnostics) else 0
 
 
-def _format_version(version: Version) -> str:
+def _format_version(version: StateVersion) -> str:
     objects = format_count(len(version.state.instances), "object")
     return f"serial {version.serial:<6}  {version.timestamp or 'current':<27}  {objects}"

@@ -10,12 +10,12 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import declare_group, declare_positionals, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_positionals, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.rendering.notation.colours import Painter
-from nexusform.workflow.opening.directory_validation import TEST_DIRECTORY, Validation, validate_directory
+from nexusform.workflow.opening.directory_validation import TEST_DIRECTORY, DirectoryValidation, validate_directory
 
 
 class ValidateArguments(Struct, frozen=True, kw_only=True):
@@ -26,7 +26,7 @@ class ValidateArguments(Struct, frozen=True, kw_only=True):
     no_tests: bool = declare_switch("Skip the test files")
     portable: bool = declare_switch("Warn about syntax that the Python package hcl2 rejects")
     test_directory: str = declare_text("Find test files in DIR too", metavar="DIR", default=TEST_DIRECTORY)
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("validate", ValidateArguments)
@@ -35,7 +35,7 @@ def validate(arguments: ValidateArguments) -> int:
 
     PATH is the directory of a root module (default: this one), or a file in it.
     """
-    validation = Validation((), {})
+    validation = DirectoryValidation((), {})
     # List the root module directories of the paths once each; by default this one.
     directories: dict[str, None] = {}
     for path in arguments.paths or (".",):
@@ -64,7 +64,7 @@ def validate(arguments: ValidateArguments) -> int:
     return 1 if has_errors(validation.diagnostics) else 0
 
 
-def _run_validation(directory: str, arguments: ValidateArguments) -> Validation:
+def _run_validation(directory: str, arguments: ValidateArguments) -> DirectoryValidation:
     test_directory = None if arguments.no_tests else arguments.test_directory
     context = replace(create_context(), directory=directory)
     return validate_directory(context, test_directory, portable=arguments.portable)

@@ -6,13 +6,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_positional, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_switch, declare_text
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import LockFlags, NoArguments, create_context
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.workflow.states import workspaces
-from nexusform.workflow.states.state_commands import Session
+from nexusform.workflow.states.state_commands import StateCommandContext
 
 workspace: Final = LazyGroup(
     "workspace",
@@ -56,7 +56,7 @@ def show(_arguments: NoArguments) -> int:
 class NewWorkspaceArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `workspace new`."""
 
-    lock: LockFlags = declare_group(LockFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
     state: str = declare_text("Start with this state document", metavar="FILE")
     name: str = declare_positional()
 
@@ -70,7 +70,7 @@ def new(arguments: NewWorkspaceArguments) -> int:
     state = read_pushed_state(screen, arguments.state, create_context()) if arguments.state else None
     if arguments.state and state is None:
         return 1
-    name, session = arguments.name, Session(on_wait=screen.print_text)
+    name, session = arguments.name, StateCommandContext(on_wait=screen.print_text)
     outcome = workspaces.create_workspace(
         create_context(), name, arguments.lock.build_options(), state=state, session=session
     )
@@ -108,7 +108,7 @@ class DeleteWorkspaceArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `workspace delete`."""
 
     force: bool = declare_switch("Delete a non-empty workspace, forget its objects")
-    lock: LockFlags = declare_group(LockFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
     name: str = declare_positional()
 
 
@@ -121,7 +121,7 @@ def delete(arguments: DeleteWorkspaceArguments) -> int:
         arguments.name,
         arguments.lock.build_options(),
         force=arguments.force,
-        session=Session(on_wait=screen.print_text),
+        session=StateCommandContext(on_wait=screen.print_text),
     )
     if not _print_diagnostics(screen, outcome):
         return 1

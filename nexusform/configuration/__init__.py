@@ -5,14 +5,14 @@ PUBLIC = {
     "body_evaluation": "prepare_body prepare_resource PreparedBody",
     "literal_edits": "apply_edits build_literal_edit TextEdit",
     "loader": (
-        "check_constants list_automatic_files find_hidden_characters JSON MAX_FILE_BYTES load_configuration NATIVE "
-        "read_values read_variables"
+        "check_constant_variables list_automatic_files find_hidden_characters JSON MAX_FILE_BYTES "
+        "load_configuration NATIVE read_values read_variables"
     ),
-    "module_blocks": "decode_provider is_local",
-    "refactoring_blocks": "build_pattern",
-    "unread_files": "list_names",
+    "module_blocks": "decode_provider is_local_source",
+    "refactoring_blocks": "build_address_pattern",
+    "unread_files": "list_directory",
     "prepared_body": "report_missing_argument PreparedBody EvaluationNotes",
-    "reference_checks": ("check_expression check_references Declaration build_dependencies check_provider_names"),
+    "reference_checks": "check_expression check_references Declaration build_dependencies check_provider_names",
     "settings_block": "decode_encryption UNENCRYPTED",
     "reference_graph": "find_dependent_outputs list_modules",
     "value_blocks": "decode_conditions",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import AnyBody, ResourceBlock
 from nexusform.configuration.declarations.constants import EMPTY_SCOPE, is_constant
-from nexusform.configuration.dynamic_blocks import read_dynamic
+from nexusform.configuration.dynamic_blocks import read_dynamic_block
 from nexusform.configuration.prepared_body import (
     Argument,
     BlockGroup,
@@ -39,7 +39,7 @@ def prepare_body(
     `header` is the position of missing-argument errors; without it, the start of the body.
     """
     problems: list[Diagnostic] = []
-    prepared = _prepare(body, schema, header or _get_start_span(body), problems, build_body_schema(schema))
+    prepared = _prepare_body_once(body, schema, header or _get_start_span(body), problems, build_body_schema(schema))
     return prepared, problems
 
 
@@ -47,7 +47,7 @@ def prepare_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[Prepare
     """Prepare a resource or data block, as `prepare_body`; problems name their block."""
     problems: list[Diagnostic] = []
     body_schema = replace(build_body_schema(schema), extra_names=META_NAMES)
-    prepared = _prepare(block.body, schema, block.header_span, problems, body_schema)
+    prepared = _prepare_body_once(block.body, schema, block.header_span, problems, body_schema)
     return prepared, [problem if problem.block else replace(problem, block=block.header) for problem in problems]
 
 
@@ -56,7 +56,7 @@ def _get_start_span(body: AnyBody) -> Span:
     return Span(body.span.filename, start, Position(start.line, start.column + 1, start.byte + 1))
 
 
-def _prepare(
+def _prepare_body_once(
     body: AnyBody, schema: BlockSchema, location: Span, problems: list[Diagnostic], body_schema: BodySchema
 ) -> PreparedBody:
     """Prepare a body: validate it against its schema once, for evaluation per instance."""
@@ -167,13 +167,13 @@ def _add_block(
     if block.type != "dynamic":
         inner = schema.blocks[block.type].schema
         label = block.labels[0].value if block.labels else ""
-        body = _prepare(block.body, inner, block.header_span, problems, build_body_schema(inner))
+        body = _prepare_body_once(block.body, inner, block.header_span, problems, build_body_schema(inner))
         items[block.type].append(StaticBlock(label, body, block.header_span))
         return
     labels = {
         name: nested.label or "name" if nested.nesting is Nesting.MAP else "" for name, nested in schema.blocks.items()
     }
-    dynamic = read_dynamic(block, labels, problems)
+    dynamic = read_dynamic_block(block, labels, problems)
     if dynamic is not None:
         inner = schema.blocks[dynamic.type].schema
         body_schema = build_body_schema(inner)
@@ -181,5 +181,5 @@ def _add_block(
             # The label as an argument of the content is the same mistake.
             misplaced_label = {labels[dynamic.type]: False}
             body_schema = replace(body_schema, attributes={**body_schema.attributes, **misplaced_label})
-        body = _prepare(dynamic.content, inner, block.header_span, problems, body_schema)
+        body = _prepare_body_once(dynamic.content, inner, block.header_span, problems, body_schema)
         items[dynamic.type].append(RepeatedBlock(dynamic, body))

@@ -28,7 +28,7 @@ from nexusform.configuration.declarations.configuration import (
     Variable,
 )
 from nexusform.configuration.declarations.constants import EMPTY_SCOPE
-from nexusform.configuration.module_blocks import MODULE_SCHEMA, CallHeader, decode_call, decode_provider
+from nexusform.configuration.module_blocks import MODULE_SCHEMA, CallHeader, decode_module_call, decode_provider
 from nexusform.configuration.resource_blocks import BlockLocation, KnownTypes, decode_resource
 from nexusform.configuration.settings_block import decode_settings
 from nexusform.configuration.static_arguments import (
@@ -295,12 +295,12 @@ class _Decoder:
         """Read a `variable` block."""
         variable = decode_variable(block, self.problems)
         if variable is not None:
-            self._add_unique(self.variables, variable, _VARIABLE)
+            self._add_first_by_name(self.variables, variable, _VARIABLE)
 
     def read_locals(self, block: Block, _location: BlockLocation) -> None:
         """Read a `locals` block."""
         for local in decode_locals(block, self.problems):
-            self._add_unique(self.locals, local, _LOCAL)
+            self._add_first_by_name(self.locals, local, _LOCAL)
 
     def _override_local(self, local: Local) -> None:
         if local.name in self.locals:
@@ -316,9 +316,9 @@ class _Decoder:
         """Read an `output` block."""
         output = decode_output(block, self.problems)
         if output is not None:
-            self._add_unique(self.outputs, output, _OUTPUT)
+            self._add_first_by_name(self.outputs, output, _OUTPUT)
 
-    def _add_unique(
+    def _add_first_by_name(
         self, items: dict[str, _Named], item: _Named, duplicate_error: _DuplicateError, headline: str = ""
     ) -> None:
         """Add the first item of each name; a later one is an error."""
@@ -412,7 +412,7 @@ class _Decoder:
             self._add_error("zero-assert-blocks", detail, block.header_span)
         data = self._read_check_data(find_single_block(parts.blocks, "data", self.problems), location)
         check = Check(label.value, data, asserts, block.header_span)
-        self._add_unique(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
+        self._add_first_by_name(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
 
     def _read_check_data(self, block: Block | None, location: BlockLocation) -> ResourceBlock | None:
         """Read the data block of a check; only the asserts of the check can refer to it."""
@@ -426,7 +426,7 @@ class _Decoder:
 
     def read_module(self, block: Block, location: BlockLocation) -> None:
         """Read a `module` block, and the whole called module."""
-        header = decode_call(block, self.problems, self.constants)
+        header = decode_module_call(block, self.problems, self.constants)
         if header is None:
             return
         if header.name in self.calls:

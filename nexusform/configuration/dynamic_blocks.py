@@ -78,7 +78,7 @@ class IteratorScope:
         return self._outer.functions
 
 
-def read_dynamic(block: Block, label_names: Mapping[str, str], problems: list[Diagnostic]) -> DynamicBlock | None:
+def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: list[Diagnostic]) -> DynamicBlock | None:
     """Read the parts of a `dynamic` block; None if it is unusable. Adds to `problems`.
 
     `known` maps the block types allowed here to the name of their label ("" for none).

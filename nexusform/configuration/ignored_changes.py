@@ -8,7 +8,7 @@ from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, co
 from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
 
 
-def check_path(resource_type: str, schema: BlockSchema, path: Path) -> str:
+def find_invalid_path_reason(resource_type: str, schema: BlockSchema, path: Path) -> str:
     """Return why a path cannot exist in a resource type; "" if it may."""
     return _check_block_path(resource_type, schema, (), path)
 

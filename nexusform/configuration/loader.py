@@ -28,7 +28,7 @@ from nexusform.configuration.resource_blocks import KnownTypes
 from nexusform.configuration.unread_files import (
     describe_unread_configuration,
     describe_unread_value,
-    list_names,
+    list_directory,
     list_unread_values,
 )
 from nexusform.configuration.variable_values import (
@@ -41,12 +41,12 @@ from nexusform.configuration.variable_values import (
 )
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
 from nexusform.diagnostics.source import Position, SourceFile, Span
-from nexusform.files.accesses import record_file
+from nexusform.files.accesses import record_file_access
 from nexusform.files.regular_files import (
     PRIVATE,
     UNCONFINED,
     Confinement,
-    TooLarge,
+    FileTooLarge,
     create_file,
     open_regular,
     read_regular,
@@ -140,7 +140,7 @@ def read_variables(
     )
 
 
-def check_constants(configuration: Configuration, values: Mapping[str, Value]) -> Iterator[Diagnostic]:
+def check_constant_variables(configuration: Configuration, values: Mapping[str, Value]) -> Iterator[Diagnostic]:
     """Yield errors for constant variables with other values than during the reading of modules."""
     for name, constant in configuration.constants.items():
         if values.get(name, constant) != constant:
@@ -166,7 +166,7 @@ def read_values(
     options = (*(("var-file", path) for path in automatic), *var_options)
     assignments = parse_environment(environment)
     assignments += [*_list_option_assignments(options, confinement, problems), *assignments_override]
-    names = list_names(directory)
+    names = list_directory(directory)
     read_files = [Path(text).name for kind, text in options if kind == "var-file"]
     values, new_problems = resolve_variables(
         variables, assignments, lambda name: describe_unread_value(name, environment, names, read_files)
@@ -298,7 +298,7 @@ def _read_source(path: str, resolve_path: Callable[[str], str], problems: list[D
     span = Span(display_path, start, start)
     try:
         raw = read_regular(resolve_path(path), MAX_FILE_BYTES)
-    except TooLarge:
+    except FileTooLarge:
         detail = f'The file "{display_path}" is larger than {MAX_FILE_BYTES // 2**20} MiB. Split it up.'
         problems.append(build_error("file-too-large", detail, span))
         return None
@@ -326,7 +326,7 @@ def _read_source(path: str, resolve_path: Callable[[str], str], problems: list[D
 
 def list_automatic_files(directory: str) -> list[str]:
     """Return the variable files that are read automatically, lowest precedence first."""
-    names = list_names(directory)
+    names = list_directory(directory)
     variable_files = [n for n in names if n in _VARIABLE_FILES]
     variable_files.extend(n for n in names if n.endswith(_AUTO) and not n.startswith("."))
     return [os.path.normpath(os.path.join(directory, n)) for n in variable_files]  # noqa: PTH118 - a shown path
@@ -347,7 +347,7 @@ class _VariableFiles(Struct):
         source = _read_source(path, self.confinement.resolve_operator_path, self.problems)
         if source is None:
             return []
-        record_file(path, source.text)
+        record_file_access(path, source.text)
         assignments, new_problems = parse_variable_file(source)
         self.problems.extend(new_problems)
         return assignments

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import ProviderBlock
 from nexusform.configuration.declarations.constants import EMPTY_SCOPE, evaluate_required_text, evaluate_text
-from nexusform.configuration.resource_blocks import read_repetition, remove_decoded, report_enabled_repetition
+from nexusform.configuration.resource_blocks import read_repetition, remove_decoded_parts, report_enabled_repetition
 from nexusform.configuration.static_arguments import check_name, find_single_block, is_name, parse_references
 from nexusform.configuration.unsupported_words import PROVIDER_WORDS
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
@@ -48,13 +48,13 @@ class CallHeader(Struct, frozen=True):
     enabled: Expression | None = None
 
 
-def decode_call(block: Block, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE) -> CallHeader | None:
+def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE) -> CallHeader | None:
     """Decode a `module` block; None if its name is invalid. `scope` has the names for its source."""
     label = block.labels[0]
     has_valid_name = check_name(label, "invalid-module-instance-name", problems)
     parts, new_problems = decode_body(block.body, MODULE_SCHEMA, partial=True)
     problems.extend(new_problems)
-    inputs, new_problems = decode_attributes(remove_decoded(block.body, MODULE_SCHEMA))
+    inputs, new_problems = decode_attributes(remove_decoded_parts(block.body, MODULE_SCHEMA))
     problems.extend(new_problems)
     arguments = parts.attributes
     if "version" in arguments:
@@ -69,7 +69,7 @@ def decode_call(block: Block, problems: list[Diagnostic], scope: Scope = EMPTY_S
     depends_on = parse_references(arguments.get("depends_on"), problems)
     source_span = arguments["source"].expression.span if "source" in arguments else block.header_span
     source = evaluate_required_text(arguments.get("source"), problems, scope)
-    if source is not None and not is_local(source, source_span, problems):
+    if source is not None and not is_local_source(source, source_span, problems):
         source = None
     if not has_valid_name:
         return None
@@ -101,7 +101,7 @@ def _decode_enabled(blocks: Sequence[Block], problems: list[Diagnostic]) -> Expr
     return attributes["enabled"].expression if "enabled" in attributes else None
 
 
-def is_local(source: str, span: Span, problems: list[Diagnostic]) -> bool:
+def is_local_source(source: str, span: Span, problems: list[Diagnostic]) -> bool:
     """Check whether a module's source is a local directory; otherwise add a diagnostic."""
     if source.startswith(_LOCAL_PREFIXES) or source in {".", ".."}:
         return True
@@ -140,5 +140,5 @@ def decode_provider(block: Block, problems: list[Diagnostic]) -> ProviderBlock |
     if not has_valid_name:
         return None
     key = f"{label.value}.{alias}" if alias else label.value
-    body = remove_decoded(block.body, PROVIDER_SCHEMA)
+    body = remove_decoded_parts(block.body, PROVIDER_SCHEMA)
     return ProviderBlock(key=key, name=label.value, alias=alias, body=body, span=block.header_span)

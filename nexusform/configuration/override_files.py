@@ -10,7 +10,7 @@ from nexusform.configuration.body_evaluation import build_body_schema
 from nexusform.configuration.declarations.configuration import AnyBody
 from nexusform.configuration.declarations.constants import evaluate_text
 from nexusform.configuration.module_blocks import MODULE_SCHEMA, PROVIDER_SCHEMA
-from nexusform.configuration.resource_blocks import META_SCHEMA, BlockLocation, KnownTypes, remove_decoded
+from nexusform.configuration.resource_blocks import META_SCHEMA, BlockLocation, KnownTypes, remove_decoded_parts
 from nexusform.configuration.value_blocks import OUTPUT_SCHEMA, VARIABLE_SCHEMA
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.language.bodies import BodySchema, decode_attributes, decode_body
@@ -135,7 +135,7 @@ def merge_block(base: Block, override: Block, body_schema: BodySchema, problems:
     if rejected is not None:
         detail = "The depends_on argument may not be overridden."
         problems.append(build_error("unsupported-override", detail, rejected.name_span))
-    changes = remove_decoded(override.body, _DEPENDS_ON)
+    changes = remove_decoded_parts(override.body, _DEPENDS_ON)
     return replace(base, body=_merge_bodies(base.body, changes, body_schema, problems))
 
 

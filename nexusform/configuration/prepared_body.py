@@ -123,8 +123,8 @@ class PreparedBody:
         """Evaluate as `evaluate`, adding to the notes of an enclosing body; paths start at this body."""
         values = self._template.copy()
         for name in self._copied_names:
-            values[name] = copy_plain(values[name])
-        nulls = self._evaluate_varying(values, scope, notes)
+            values[name] = copy_plain_data(values[name])
+        nulls = self._evaluate_varying_arguments(values, scope, notes)
         for count_name, list_name in self._lengths.items():
             if count_name not in nulls:
                 notes.problems.extend(self._check_length(values, count_name, list_name))
@@ -135,7 +135,7 @@ class PreparedBody:
             block.fill(values, scope, notes)
         return values
 
-    def _evaluate_varying(self, values: dict[str, Any], scope: Scope, notes: EvaluationNotes) -> set[str]:
+    def _evaluate_varying_arguments(self, values: dict[str, Any], scope: Scope, notes: EvaluationNotes) -> set[str]:
         """Evaluate the varying arguments into the values. Return the names of those that are null."""
         nulls: set[str] = set()
         for argument in self._varying_arguments:
@@ -171,7 +171,7 @@ class PreparedBody:
             return self._location
         argument = self._arguments.get(str(path[0]))
         if argument is not None:
-            return locate_part(argument.attribute.expression, path[1:])
+            return locate_literal_part(argument.attribute.expression, path[1:])
         for block in self._blocks:
             if path[0] == block.name:
                 return block.locate(path[1:]) or self._location
@@ -360,7 +360,7 @@ def check_block_count(
             detail = f'At least {nested.min_items} "{name}" blocks are required.'
             yield build_error("insufficient-blocks", detail, location, headline=f"Insufficient {name} blocks")
     if maximum is not None and len(blocks) > maximum:
-        yield _report_surplus(name, maximum, [span for _, span in blocks])
+        yield _report_surplus_blocks(name, maximum, [span for _, span in blocks])
     if nested.nesting is Nesting.MAP and len(blocks) > 1:
         yield from _report_duplicate_labels(name, blocks)
 
@@ -378,7 +378,7 @@ def _report_duplicate_labels(name: str, blocks: Sequence[tuple[str, Span]]) -> I
         first_spans.setdefault(label, span)
 
 
-def _report_surplus(name: str, maximum: int, spans: Sequence[Span]) -> Diagnostic:
+def _report_surplus_blocks(name: str, maximum: int, spans: Sequence[Span]) -> Diagnostic:
     if maximum == 1:
         detail = f"Only one {name} block is allowed. Another was given at {place_of(spans[0])}."
         return build_error("duplicate-block", detail, spans[1], headline=f"Duplicate {name} block")
@@ -390,31 +390,31 @@ def _report_surplus(name: str, maximum: int, spans: Sequence[Span]) -> Diagnosti
     )
 
 
-def copy_plain(plain: Any) -> Any:
+def copy_plain_data(plain: Any) -> Any:
     """Return a copy that shares no list or mapping with the original."""
     if plain.__class__ is dict:
-        return {k: copy_plain(v) for k, v in plain.items()}
+        return {k: copy_plain_data(v) for k, v in plain.items()}
     if plain.__class__ is list:
-        return [copy_plain(v) for v in plain]
+        return [copy_plain_data(v) for v in plain]
     return plain
 
 
 # --- spans of parts of a value ---------------------------------------------------------------
 
 
-def locate_part(expression: Expression, path: Path) -> Span:
+def locate_literal_part(expression: Expression, path: Path) -> Span:
     """Return the span of the part of a literal collection at a path, as far as it is literal."""
     for step in path:
         while isinstance(expression, Parentheses):
             expression = expression.inner
-        part = _find_part(expression, step)
+        part = _find_collection_part(expression, step)
         if part is None:
             break
         expression = part
     return expression.span
 
 
-def _find_part(expression: Expression, step: PathStep) -> Expression | None:
+def _find_collection_part(expression: Expression, step: PathStep) -> Expression | None:
     if isinstance(expression, TupleCons) and isinstance(step, int) and step < len(expression.items):
         return expression.items[step]
     if isinstance(expression, ObjectCons):

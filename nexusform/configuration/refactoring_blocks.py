@@ -98,7 +98,7 @@ def _is_resource_address(expression: Expression) -> bool:
     """Check whether an expression is the address of resources of this configuration, with any key."""
     if isinstance(expression, Traversal):
         ignored_problems: list[Diagnostic] = []
-        pattern = build_pattern(expression, ignored_problems)
+        pattern = build_address_pattern(expression, ignored_problems)
         return pattern is not None and bool(pattern.type) and pattern.mode == "managed"
     if isinstance(expression, Index):
         return _is_resource_address(expression.collection)
@@ -109,10 +109,10 @@ def _parse_pattern(attribute: Attribute | None, problems: list[Diagnostic]) -> A
     if attribute is None:
         return None
     traversal = parse_reference(attribute.expression, problems)
-    return build_pattern(traversal, problems) if traversal is not None else None
+    return build_address_pattern(traversal, problems) if traversal is not None else None
 
 
-def build_pattern(traversal: Traversal, problems: list[Diagnostic]) -> AddressPattern | None:
+def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> AddressPattern | None:
     """Build the address pattern of a traversal: `module.a["k"].data.t.n[0]`; None after a diagnostic."""
     parts: list[str | tuple[Key]] = [traversal.root.name]
     for step in traversal.steps:

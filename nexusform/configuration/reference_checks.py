@@ -21,7 +21,7 @@ from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     build_error,
     build_warning,
-    find_nearest,
+    find_nearest_name,
     find_nearest_names,
     suggest_name,
 )
@@ -124,11 +124,11 @@ def _check_ignored_changes(module: Module, managed: Mapping[str, BlockSchema]) -
         schema = managed.get(block.type) if block.mode == "managed" else None
         if schema is None or not block.lifecycle.ignore_changes:
             continue
-        from nexusform.configuration.ignored_changes import check_path
+        from nexusform.configuration.ignored_changes import find_invalid_path_reason
 
         lifecycle = block.lifecycle
         for path, span in zip(lifecycle.ignore_changes, lifecycle.ignore_changes_spans, strict=True):
-            detail = check_path(block.type, schema, path)
+            detail = find_invalid_path_reason(block.type, schema, path)
             if detail:
                 yield build_error("unsupported-attribute", detail, span, block=block.header)
 
@@ -344,7 +344,7 @@ class _Checker:
     def _suggest_resource(self, mode: Mode, kind: str, name: str) -> str:
         """Return the nearest declared resource, as a question; "" without one."""
         same_type = [n for m, k, n in self.module.resources if m == mode and k == kind]
-        nearest_name = find_nearest(name, same_type)
+        nearest_name = find_nearest_name(name, same_type)
         prefix = "data." if mode == "data" else ""
         if nearest_name:
             return f" Did you mean {prefix}{kind}.{nearest_name}?"

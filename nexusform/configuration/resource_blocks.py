@@ -102,7 +102,7 @@ def decode_resource(
         mode=mode,
         type=kind.value,
         name=name.value,
-        body=remove_decoded(block.body, META_SCHEMA),
+        body=remove_decoded_parts(block.body, META_SCHEMA),
         count=count,
         for_each=for_each,
         depends_on=parse_references(parts.attributes.get("depends_on"), problems),
@@ -297,7 +297,7 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
 # --- rest of the body, for the schema ----------------------------------------------------------
 
 
-def remove_decoded(body: AnyBody, decoded_schema: BodySchema) -> AnyBody:
+def remove_decoded_parts(body: AnyBody, decoded_schema: BodySchema) -> AnyBody:
     """Return the body without the decoded arguments and blocks."""
     if isinstance(body, syntax.JsonBody):
         names = {*decoded_schema.attributes, *decoded_schema.blocks}

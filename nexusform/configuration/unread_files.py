@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_first, select_form
+from nexusform.diagnostics.phrases import format_first_items, select_word_form
 
 _MAX_LISTED: Final = 3
 # Endings of configuration of other tools -> ours.
@@ -40,15 +40,15 @@ def describe_unread_configuration(names: Collection[str]) -> str:
     renames = [
         f'"{name}" to "{new_name}"'
         for name in names
-        if not name.endswith(_OTHER_KINDS) and (new_name := _replace_ending(name, _CONFIGURATION))
+        if not name.endswith(_OTHER_KINDS) and (new_name := _replace_file_suffix(name, _CONFIGURATION))
     ]
     if _FLEET in names:
         return f" {_FLEET} lists several sites. Run `nexusform sites plan` to plan them."
     if not renames:
         return ""
-    text = format_first(renames, _MAX_LISTED)
+    text = format_first_items(renames, _MAX_LISTED)
     return (
-        f" {select_form(len(renames), 'A file here has a name', 'Files here have names')} for another "
+        f" {select_word_form(len(renames), 'A file here has a name', 'Files here have names')} for another "
         f"tool. The language is the same, but the resource types differ. To use the content, rename {text}."
     )
 
@@ -65,7 +65,7 @@ def describe_unread_value(
         return f" TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}."
     read_set = set(read_files)
     for file in names:
-        new_name = _replace_ending(file, _VARIABLES)
+        new_name = _replace_file_suffix(file, _VARIABLES)
         if new_name:
             return f' "{file}" is not read: its name would have to be "{new_name}".'
         if file.endswith(_VARIABLE_FILE_ENDINGS) and file not in read_set:
@@ -89,13 +89,13 @@ def list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str],
     if not variables or any(file.endswith(_FOREIGN_ENDINGS) for file in files):
         return sentences
     for file in files:
-        new_name = _replace_ending(file, _AUTOMATIC_ENDINGS)
+        new_name = _replace_file_suffix(file, _AUTOMATIC_ENDINGS)
         if new_name:
             sentences.append(f'"{file}" is not read: its name would have to be "{new_name}".')
     return sentences
 
 
-def list_names(directory: str) -> list[str]:
+def list_directory(directory: str) -> list[str]:
     """Return the names in a directory, sorted; none if it cannot be read."""
     try:
         return sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
@@ -103,7 +103,7 @@ def list_names(directory: str) -> list[str]:
         return []
 
 
-def _replace_ending(name: str, endings: Mapping[str, str]) -> str:
+def _replace_file_suffix(name: str, endings: Mapping[str, str]) -> str:
     """Return the name with our ending in place of another tool's; "" without such an ending."""
     if name.startswith("."):
         return ""

@@ -197,7 +197,7 @@ def build_error(diagnostic_id: str, detail: str = "", subject: Span | None = Non
     return build_diagnostic(Severity.ERROR, diagnostic_id, detail, subject, **fields)
 
 
-def development_file(name: str, action: str) -> Diagnostic:
+def build_development_file_error(name: str, action: str) -> Diagnostic:
     """Return the error for a file that a version before the first release wrote; `action` is what to do."""
     detail = f"{name} was written by a development version of nexusform; {action}."
     return build_error("development-version-file", detail)
@@ -215,7 +215,7 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
     """Return a closing sentence ` Did you mean "x"?` with the nearest of `known`, or ""."""
-    nearest_name = find_nearest(name, known)
+    nearest_name = find_nearest_name(name, known)
     return f' Did you mean "{nearest_name}"?' if nearest_name else ""
 
 
@@ -226,7 +226,7 @@ def extract_suggestion(text: str) -> str:
     return name if before and quote and "Did you mean" not in remainder else ""
 
 
-def find_nearest(name: str, known: Iterable[str]) -> str:
+def find_nearest_name(name: str, known: Iterable[str]) -> str:
     """Return the one of `known` that is probably intended, or ""."""
     names = find_nearest_names(name, known)
     return names[0] if names else ""

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Sequence
 
 
-def select_form(count: int, singular: str, plural: str = "") -> str:
+def select_word_form(count: int, singular: str, plural: str = "") -> str:
     """Return the form of a word for a count: `VM` for 1, else `VMs`, or the given `plural`."""
     return singular if count == 1 else plural or f"{singular}s"
 
 
 def format_count(count: int, singular: str, plural: str = "") -> str:
     """Format a count with its noun: `1 VM`, `1,024 VMs`."""
-    return f"{count:,} {select_form(count, singular, plural)}"
+    return f"{count:,} {select_word_form(count, singular, plural)}"
 
 
 def format_installation(extra: str) -> str:
@@ -31,7 +31,7 @@ def format_list(names: Iterable[str], max_items: int = 8) -> str:
     return f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
-def format_first(texts: Sequence[str], max_items: int, separator: str = ", ") -> str:
+def format_first_items(texts: Sequence[str], max_items: int, separator: str = ", ") -> str:
     """Format the first texts and the number of further ones: `a, b`, or `a, b and 3 more`."""
     first_texts = separator.join(texts[:max_items])
     return f"{first_texts} and {len(texts) - max_items:,} more" if len(texts) > max_items else first_texts

@@ -19,7 +19,7 @@ _ITEMS: Final = "items"
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
-class _Unusual(ValueError):
+class _UnsupportedJson(ValueError):
     # Control flow of this file: the text needs the normal parser, which reports its errors.
     pass
 
@@ -43,45 +43,45 @@ class _Reader:
         self.decode = json.JSONDecoder(object_pairs_hook=_build_object, parse_constant=_reject_number).raw_decode
 
     def parse(self) -> tuple[dict[str, Any], TextPosition]:
-        """Parse the whole text. Raises _Unusual, ValueError or RecursionError."""
+        """Parse the whole text. Raises _UnsupportedJson, ValueError or RecursionError."""
         data: dict[str, Any] = {}
         self._skip_blanks()
         root_position = self._build_position()
-        self._expect("{")
+        self._require_character("{")
         while True:
             key_position = self._build_position()
             key = self._parse_value()
-            self._expect(":")
+            self._require_character(":")
             if not isinstance(key, str) or key in data:
-                raise _Unusual
+                raise _UnsupportedJson
             if key == _ITEMS and self.text[self.offset] == "[":
                 data[key], root_position.children[key] = self._parse_items(key_position)
             else:
                 data[key] = self._parse_value()
                 root_position.children[key] = key_position
-            if not self._has_more("}"):
+            if not self._has_next_item("}"):
                 break
         if self.offset != len(self.text) or not isinstance(data.get(_ITEMS), list):
-            raise _Unusual
+            raise _UnsupportedJson
         return data, root_position
 
     def _parse_items(self, list_position: TextPosition) -> tuple[list[Any], TextPosition]:
         """Parse the items up to the end of the list."""
         items: list[Any] = []
-        self._expect("[")
+        self._require_character("[")
         if self.text[self.offset] == "]":
-            self._expect("]")
+            self._require_character("]")
             return items, list_position
         while True:
             list_position.children[len(items)] = self._build_position()
             items.append(self._parse_value())
-            if not self._has_more("]"):
+            if not self._has_next_item("]"):
                 return items, list_position
 
-    def _has_more(self, end: str) -> bool:
+    def _has_next_item(self, end: str) -> bool:
         """Check for a comma instead of the end."""
         has_comma = self.text[self.offset] == ","
-        self._expect("," if has_comma else end)
+        self._require_character("," if has_comma else end)
         return has_comma
 
     def _parse_value(self) -> Any:
@@ -89,9 +89,9 @@ class _Reader:
         self._skip_blanks()
         return value
 
-    def _expect(self, sign: str) -> None:
+    def _require_character(self, sign: str) -> None:
         if self.text[self.offset] != sign:
-            raise _Unusual
+            raise _UnsupportedJson
         self.offset += 1
         self._skip_blanks()
 
@@ -106,15 +106,15 @@ class _Reader:
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object; raise _Unusual for duplicate keys."""
+    """Build an object; raise _UnsupportedJson for duplicate keys."""
     data = dict(pairs)
     if len(data) != len(pairs):
-        raise _Unusual
+        raise _UnsupportedJson
     return data
 
 
 def _reject_number(_constant: str) -> Any:
-    raise _Unusual
+    raise _UnsupportedJson
 
 
 def _is_too_deep(data: Any) -> bool:

@@ -5,8 +5,8 @@ PUBLIC = {
     "external_files": "explain_untrusted_file find_untrusted_files is_untrusted",
     "log": "log_duration log_event start_log",
     "regular_files": (
-        "Confinement create_file NotRegular open_regular open_to_read OutsideConfinement PRIVATE "
-        "read_regular sync_directory TooLarge UNCONFINED write_all write_file"
+        "Confinement create_file NotRegularFile open_regular open_to_read OutsideConfinement PRIVATE "
+        "read_regular sync_directory FileTooLarge UNCONFINED write_all write_file"
     ),
-    "accesses": "get_accesses record_file record_origin start_accesses read_variable",
+    "accesses": "list_accesses record_file_access record_server_access start_access_record read_variable",
 }

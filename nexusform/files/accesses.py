@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 
-class Accesses(Struct):
+class ExternalAccesses(Struct):
     """Digests of settings files by absolute path, origins of servers, names of programs, and names of
     variables with a value.
     """
@@ -23,16 +23,16 @@ class Accesses(Struct):
     is_watching: bool = False
 
 
-_ACCESSES: Final = Accesses()
+_ACCESSES: Final = ExternalAccesses()
 _HTTPS_PORT: Final = 443
 
 
-def get_accesses() -> Accesses:
-    """Return the accesses since `start_accesses`."""
+def list_accesses() -> ExternalAccesses:
+    """Return the accesses since `start_access_record`."""
     return _ACCESSES
 
 
-def start_accesses() -> None:
+def start_access_record() -> None:
     """Start a new record for a command or a site."""
     for names in (_ACCESSES.files, _ACCESSES.origins, _ACCESSES.programs, _ACCESSES.variables):
         names.clear()
@@ -41,12 +41,12 @@ def start_accesses() -> None:
         sys.addaudithook(_record_event)  # also sees the programs and servers of SDKs
 
 
-def record_file(path: str, text: str) -> None:
+def record_file_access(path: str, text: str) -> None:
     """Record a file with values or settings."""
     _ACCESSES.files[os.path.abspath(path)] = sha256(text.encode()).hexdigest()  # noqa: PTH100 - keeps links
 
 
-def record_origin(origin: str) -> None:
+def record_server_access(origin: str) -> None:
     """Record the origin of a server."""
     _ACCESSES.origins.add(origin)
 
@@ -74,7 +74,9 @@ def _record_event(event: str, details: tuple[Any, ...]) -> None:
         connection, host, port = details
         scheme = "https" if connection.default_port == _HTTPS_PORT else "http"
         tunnel = connection._tunnel_host  # noqa: SLF001 - the server behind a proxy has no other name
-        record_origin(f"{scheme}://{tunnel}:{connection._tunnel_port}" if tunnel else f"{scheme}://{host}:{port}")  # noqa: SLF001
+        if tunnel:
+            host, port = tunnel, connection._tunnel_port  # noqa: SLF001
+        record_server_access(f"{scheme}://{host}:{port}")
 
 
 def _record_program(program: str | bytes | os.PathLike[str]) -> None:

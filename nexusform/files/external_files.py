@@ -21,7 +21,7 @@ from msgspec import Struct
 from nexusform.files.regular_files import Confinement
 
 
-class Writer(StrEnum):
+class AllowedWriter(StrEnum):
     """Allowed writer of a file in a sandboxed run."""
 
     OPERATOR = "operator"  # a file of the work tree is rejected
@@ -47,11 +47,11 @@ class ExternalFile(Struct, frozen=True):
 
     name: str
     content: str
-    writer: Writer = Writer.OPERATOR
+    writer: AllowedWriter = AllowedWriter.OPERATOR
     form: PathForm = PathForm.PATH
 
 
-_OPERATOR, _LIMITED, _WORK_TREE = Writer.OPERATOR, Writer.LIMITED, Writer.WORK_TREE
+_OPERATOR, _LIMITED, _WORK_TREE = AllowedWriter.OPERATOR, AllowedWriter.LIMITED, AllowedWriter.WORK_TREE
 _PATHS, _HOME, _PROGRAM, _FLAG = PathForm.PATHS, PathForm.HOME, PathForm.PROGRAM, PathForm.FLAG
 # Every variable, default path and flag that leads to a file; docs/security.md has the same table.
 EXTERNAL_FILES: Final = (
@@ -142,7 +142,8 @@ def find_untrusted_files(environment: Mapping[str, str], confinement: Confinemen
     return [
         (entry, path)
         for entry in EXTERNAL_FILES
-        if entry.writer is Writer.OPERATOR and not (entry.name == "NF_CACHE_DIR" and "NF_IN_AUTOMATION" in environment)
+        if entry.writer is AllowedWriter.OPERATOR
+        and not (entry.name == "NF_CACHE_DIR" and "NF_IN_AUTOMATION" in environment)
         for path in _list_paths(entry, environment)
         if is_untrusted(path, confinement)
     ]

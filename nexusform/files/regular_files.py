@@ -30,14 +30,14 @@ _SYSTEM_DIRECTORIES: Final = ("/proc", "/sys", "/dev")
 _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _OPEN_FLAGS
 
 
-class NotRegular(OSError):
+class NotRegularFile(OSError):
     """Pipe, device or directory; or a link in place of a file of our own."""
 
     def __init__(self) -> None:
         super().__init__(errno.EINVAL, "it is not a regular file")
 
 
-class TooLarge(OSError):
+class FileTooLarge(OSError):
     """File with more bytes than the reader accepts."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -120,32 +120,32 @@ UNCONFINED: Final = Confinement()
 
 
 def open_regular(path: str | Path, flags: int = os.O_RDONLY, *, follow: bool = True) -> int:
-    """Open an existing regular file; without `follow` no link. Raises OSError, NotRegular."""
+    """Open an existing regular file; without `follow` no link. Raises OSError, NotRegularFile."""
     try:
         descriptor = os.open(path, flags | _OPEN_FLAGS | (0 if follow else _NO_FOLLOW))
     except OSError as problem:
         # A link without `follow`; a pipe or a directory opened for writing.
         if problem.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR):
-            raise NotRegular from None
+            raise NotRegularFile from None
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise NotRegular
+        raise NotRegularFile
     return descriptor
 
 
 def read_regular(path: str | Path, max_bytes: int, *, follow: bool = True) -> bytes:
-    """Read a whole regular file. Raises OSError, NotRegular, TooLarge (more than `max_bytes`)."""
+    """Read a whole regular file. Raises OSError, NotRegularFile, FileTooLarge (more than `max_bytes`)."""
     with os.fdopen(open_regular(path, follow=follow), "rb") as file:
         # A read allocates its full size, so do not read the maximum at once.
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
-            raise TooLarge(max_bytes)
+            raise FileTooLarge(max_bytes)
         content = file.read(size + 1)
         while len(content) <= max_bytes and (chunk := file.read(_CHUNK)):
             content += chunk
     if len(content) > max_bytes:
-        raise TooLarge(max_bytes)
+        raise FileTooLarge(max_bytes)
     return content
 
 
@@ -154,7 +154,7 @@ def open_to_read(path: str | Path, max_bytes: int) -> BinaryIO:
     file = os.fdopen(open_regular(path), "rb")
     if os.fstat(file.fileno()).st_size > max_bytes:
         file.close()
-        raise TooLarge(max_bytes)
+        raise FileTooLarge(max_bytes)
     return file
 
 
@@ -184,7 +184,7 @@ def write_file(
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        _keep_mode(path, temporary)
+        _keep_file_mode(path, temporary)
         if backup is not None:
             _remove_leftovers(backup)
             old_file = _link_old_file(path, backup)
@@ -240,11 +240,11 @@ def _remove_leftovers(path: Path) -> None:
             if match is None or not entry.is_file(follow_symlinks=False):
                 continue
             is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFTOVER_SECONDS
-            if is_old and not is_alive(int(match[1])):
+            if is_old and not is_process_alive(int(match[1])):
                 Path(entry.path).unlink(missing_ok=True)
 
 
-def is_alive(process: int) -> bool:
+def is_process_alive(process: int) -> bool:
     """Check whether a process of this machine is running; True if unknown."""
     if sys.platform == "win32":
         return True  # os.kill would terminate it
@@ -257,7 +257,7 @@ def is_alive(process: int) -> bool:
     return True
 
 
-def _keep_mode(old: Path, new: Path) -> None:
+def _keep_file_mode(old: Path, new: Path) -> None:
     with suppress(FileNotFoundError):
         status = old.lstat()
         if stat.S_ISREG(status.st_mode):

@@ -7,7 +7,7 @@ PUBLIC = {
         "DryRunReporter "
         "ExternalProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey PermissionUser "
         "PlanFollower PlanningKind Provider ProviderProblem ReadContext ReadRequest ReadResult "
-        "Registries "
+        "PluginRegistries "
         "ResourceContext ResourceType ServerQuery ServerReader StateQuery StateReader StateUser "
         "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UnplacedVms VmHandlers"
     ),

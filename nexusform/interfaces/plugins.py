@@ -39,12 +39,12 @@ __all__ = [
     "PermissionUser",
     "PlanFollower",
     "PlanningKind",
+    "PluginRegistries",
     "Provider",
     "ProviderProblem",
     "ReadContext",
     "ReadRequest",
     "ReadResult",
-    "Registries",
     "ResourceContext",
     "ResourceType",
     "ServerQuery",
@@ -97,16 +97,18 @@ class VmHandlers(Struct, frozen=True):
     `build_demand(attributes, context, address)` -> its demand (None with problems if it is unknown).
     `list_existing_vms(attributes)` -> the VMs of a prior object. `list_unplaced_vms(attributes)` -> the VMs
     without a machine on the platform, by pool and number, as recorded in their attributes.
-    `assemble(attributes, context, placed, unplaced)` -> the computed attributes with the placements (`nodes`,
-    `machine`, ...). `check_skus(attributes, names)` -> a problem for every SKU in the arguments that is not
-    among the names, for checks without a plan. `describe_node(attributes, vm, cluster)` -> the node
-    properties of one of its VMs; `cluster` are the attributes of the cluster of a separate pool, else its
-    own. `assemble` gets the arguments and, for an existing object, its earlier computed attributes.
+    `build_computed_attributes(attributes, context, placed, unplaced)` -> the computed attributes with the
+    placements (`nodes`, `machine`, ...); it gets the arguments and, for an existing object, its earlier
+    computed attributes. `check_skus(attributes, names)` -> a problem for every SKU in the arguments that is
+    not among the names, for checks without a plan. `describe_node(attributes, vm, cluster)` -> the node
+    properties of one of its VMs; `cluster` are the attributes of the cluster of a separate pool, else its own.
     """
 
     build_demand: Callable[[Mapping[str, Any], ResourceContext, Address], tuple[VmDemand | None, list[Problem]]]
     list_existing_vms: Callable[[Mapping[str, Any]], tuple[PlacedVm, ...]]
-    assemble: Callable[[Mapping[str, Any], ResourceContext, Sequence[PlacedVm], UnplacedVms], dict[str, Any]]
+    build_computed_attributes: Callable[
+        [Mapping[str, Any], ResourceContext, Sequence[PlacedVm], UnplacedVms], dict[str, Any]
+    ]
     check_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = lambda _values, _names: []
     describe_node: Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeProperties] = (
         lambda _values, _vm, _cluster: NodeProperties()
@@ -212,7 +214,7 @@ class PlanningKind(StrEnum):
 class ResourceType(Struct, frozen=True):
     """Resource type or data source; attribute values are plain data.
 
-    `phase` is its planning phase (1..7; 0 for data). `identify(attributes)` returns the id.
+    `phase` is its planning phase (1..7; 0 for data). `build_id(attributes)` returns the id.
     `derive(attributes)` returns computed attributes that depend on the arguments alone. `check(attributes)`
     returns problems of the arguments beyond the schema; unknown scalars are UNKNOWN and must be accepted.
     `add_to_inventory(attributes, address, inventory)` adds the resource to the inventory and returns
@@ -230,14 +232,14 @@ class ResourceType(Struct, frozen=True):
     member; None if its note does not contain them. `concurrent_types` are types with objects that complete
     only after those of this type that refer to them (a run continues when its approval is granted): in an
     apply both start together.
-    `split_write_only(arguments)` returns arguments with the saved parts of write-only arguments, and problems without
-    any of their text. Types with write-only arguments have it.
+    `split_write_only_body(arguments)` returns arguments with the saved parts of write-only arguments, and
+    problems without any of their text. Types with write-only arguments have it.
     """
 
     name: str
     phase: int
     schema: BlockSchema
-    identify: Callable[[Mapping[str, Any]], str]
+    build_id: Callable[[Mapping[str, Any]], str]
     mode: Mode = "managed"
     derive: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     check: Callable[[Mapping[str, Any]], list[Problem]] | None = None
@@ -246,7 +248,7 @@ class ResourceType(Struct, frozen=True):
     read: Callable[[Mapping[str, Any], ReadContext], DataResult] | None = None
     present: Callable[[Mapping[str, Any], str], Any] | None = None
     fill: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-    unpack: Callable[[Mapping[str, Any], Files], tuple[dict[str, Any], list[Problem]]] | None = None
+    unpack_arguments: Callable[[Mapping[str, Any], Files], tuple[dict[str, Any], list[Problem]]] | None = None
     adjust: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[dict[str, Any], list[Problem]]] | None = None
     build_fleet_object: Callable[[Mapping[str, Any]], Any] | None = None
     kind: PlanningKind = PlanningKind.OTHER
@@ -254,7 +256,7 @@ class ResourceType(Struct, frozen=True):
     placement_kinds: tuple[str, ...] = ()
     list_applied_objects: Callable[[Mapping[str, Any], Mapping[str, Any] | None], Any] | None = None
     concurrent_types: tuple[str, ...] = ()
-    split_write_only: Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[Problem]]] | None = None
+    split_write_only_body: Callable[[Mapping[str, Any]], tuple[dict[str, Any], list[Problem]]] | None = None
 
     @property
     def noun(self) -> str:
@@ -522,7 +524,7 @@ class StateUser(Protocol):
         ...
 
 
-class Registries(Struct, frozen=True):
+class PluginRegistries(Struct, frozen=True):
     """Tables of plug-ins, passed in by the workflow: names to plug-ins.
 
     A table may load its values on access, so look up only what you need.

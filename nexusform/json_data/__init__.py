@@ -7,5 +7,5 @@ PUBLIC = {
         "has_unknown is_fraction list_refinements list_unknown_paths Path PathStep Refinements "
         "replace_part replace_unknown"
     ),
-    "record_forms": "build_row_form RecordForm round_figure",
+    "record_forms": "build_row_form RecordForm round_to_significant_digits",
 }

@@ -145,9 +145,9 @@ def convert_to_value(
     """
     value = _build_value(plain, target)
     for path, refinement in refinements:
-        value = _change_part(value, path, partial(_add_refinement, refinement=refinement))
+        value = _replace_nested_part(value, path, partial(_add_refinement, refinement=refinement))
     for path in sensitive:
-        value = _change_part(value, path, _mark_sensitive)
+        value = _replace_nested_part(value, path, _mark_sensitive)
     return value
 
 
@@ -243,16 +243,16 @@ def _add_refinement(value: Value, refinement: Refinement) -> Value:
     return add_refinement(value, replace(refinement, lowest=bounds[0], highest=bounds[1]))
 
 
-def _change_part(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
+def _replace_nested_part(value: Value, path: Path, change: Callable[[Value], Value]) -> Value:
     """Change the part at a path, or the set that contains it."""
     raw = value.raw
     if not path or isinstance(value.type, SetType):
         return change(value)
     step, remaining_path = path[0], path[1:]
     if isinstance(raw, dict) and isinstance(step, str) and step in raw:
-        return Value(value.type, raw | {step: _change_part(raw[step], remaining_path, change)}, value.marks)
+        return Value(value.type, raw | {step: _replace_nested_part(raw[step], remaining_path, change)}, value.marks)
     if isinstance(raw, tuple) and isinstance(step, int) and step < len(raw):
-        changed = (*raw[:step], _change_part(raw[step], remaining_path, change), *raw[step + 1 :])
+        changed = (*raw[:step], _replace_nested_part(raw[step], remaining_path, change), *raw[step + 1 :])
         return Value(value.type, changed, value.marks)
     return value
 

@@ -131,9 +131,9 @@ def parse_quantity(text: str) -> Quantity | MalformedQuantity:
     number = _Number(
         -1 if sign == "-" else 1, integer_digits.lstrip("0") or "0", fraction or "", bool(integer_digits or fraction)
     )
-    result = _parse_small(number, quantity_format, exponent)
+    result = _parse_small_quantity(number, quantity_format, exponent)
     if result is None:
-        return _parse_large(text, number, quantity_format, exponent)
+        return _parse_large_quantity(text, number, quantity_format, exponent)
     unscaled, scale = result
     if quantity_format is QuantityFormat.BINARY:
         is_canonical = (abs(unscaled) >> exponent) & 7 != 0
@@ -169,7 +169,7 @@ def _parse_suffix(text: str) -> tuple[QuantityFormat, int] | None:
     return None
 
 
-def _parse_small(number: _Number, quantity_format: QuantityFormat, exponent: int) -> tuple[int, int] | None:
+def _parse_small_quantity(number: _Number, quantity_format: QuantityFormat, exponent: int) -> tuple[int, int] | None:
     """Return (unscaled, scale) if 64 bits certainly hold them, with digits and scale as in the text."""
     if quantity_format is QuantityFormat.BINARY:
         spare_digits = _BINARY_DIGITS - len(number.integer_digits) - exponent * 3 // 10 - 1
@@ -182,7 +182,7 @@ def _parse_small(number: _Number, quantity_format: QuantityFormat, exponent: int
     return number.digits, scale
 
 
-def _parse_large(
+def _parse_large_quantity(
     text: str, number: _Number, quantity_format: QuantityFormat, exponent: int
 ) -> Quantity | MalformedQuantity:
     """Parse amounts beyond 64 bits, finer than a nano, or binary with a fraction, to exact nanos."""
@@ -288,7 +288,7 @@ def parse_int_or_percent(source: str | int) -> IntOrPercent | str:
     return IntOrPercent(int(match[1]), bool(match[2]))
 
 
-def compute_amount(source: str, total: int) -> int:
+def compute_amount_of_total(source: str, total: int) -> int:
     """Compute how many of a total a text represents: `2`, or `33%` rounded up; 0 if invalid."""
     amount = parse_int_or_percent(source.strip())
     return max(amount.compute(total), 0) if isinstance(amount, IntOrPercent) else 0

@@ -11,6 +11,6 @@ PUBLIC = {
     "parser": "pause_collector decode_tree encode_tree check_hcl2 parse_expression parse_file SYNTAX_VERSION",
     "references": "list_body_traversals list_traversals",
     "traced_part": "TracedPart",
-    "type_expressions": "reject_calls parse_type",
+    "type_expressions": "reject_function_calls parse_type",
     "value_notes": "format_traversal",
 }

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
-from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.diagnostics.source import Position, Span
 from nexusform.language.json_syntax import COMMENT_NAME, build_expression
 from nexusform.language.syntax import syntax_nodes as syntax
@@ -332,7 +332,7 @@ def _report_missing_label(block_type: str, labels: tuple[str, ...], count: int, 
 def _report_extraneous_label(block_type: str, labels: tuple[str, ...], span: Span) -> Diagnostic:
     """Report a block with too many labels."""
     if labels:
-        verb = select_form(len(labels), "is", "are")
+        verb = select_word_form(len(labels), "is", "are")
         names = ", ".join(labels)
         detail = f"Only {format_count(len(labels), 'label')} ({names}) {verb} expected for {block_type} blocks."
         return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block_type}")

@@ -72,8 +72,8 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
     lines = _split_lines(_unwrap_interpolations(tokens, old_style.wrapped))
     for line in lines:
         _split_cells(line)
-        _set_spaces(line.lead)
-        _set_spaces(line.assign)
+        _set_token_spaces(line.lead)
+        _set_token_spaces(line.assign)
     _set_indentation(lines)
     for chain in _group_neighbours(lines, [bool(line.assign) for line in lines]):
         widest = max(_compute_width(line.lead) for line in chain)
@@ -200,7 +200,7 @@ def _split_cells(line: _Line) -> None:
 # --- spaces ------------------------------------------------------------------------------------
 
 
-def _set_spaces(cell: list[_Token]) -> None:
+def _set_token_spaces(cell: list[_Token]) -> None:
     previous = _NO_TOKEN
     for token, after in pairwise(cell):
         after.spaces = int(_has_space_between(previous, token, after))

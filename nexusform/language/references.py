@@ -19,7 +19,7 @@ _NO_NAMES: _Names = frozenset()
 
 def list_traversals(expression: syntax.Expression) -> tuple[syntax.Traversal, ...]:
     """Return the free traversals of an expression, in source order, including repeated ones."""
-    return tuple(_list_free(expression, _NO_NAMES))
+    return tuple(_list_free_traversals(expression, _NO_NAMES))
 
 
 def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Traversal, ...]:
@@ -46,7 +46,7 @@ def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
     return expression if isinstance(expression, syntax.Traversal) else None
 
 
-def _list_free(start: syntax.Expression, bound_names: _Names) -> Iterator[syntax.Traversal]:
+def _list_free_traversals(start: syntax.Expression, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List free traversals, depth first in source order, with an explicit stack."""
     stack: list[tuple[syntax.Expression, _Names]] = [(start, bound_names)]
     while stack:
@@ -59,13 +59,13 @@ def _list_free(start: syntax.Expression, bound_names: _Names) -> Iterator[syntax
             if expression.key_name is not None:
                 extra.add(expression.key_name)
             inner = names | extra
-            stack.extend((child, inner) for child in reversed(_list_repeated(expression)))
+            stack.extend((child, inner) for child in reversed(_list_repeated_parts(expression)))
             stack.append((expression.collection, names))
         else:
             stack.extend((child, names) for child in reversed(list_children(expression)))
 
 
-def _list_repeated(
+def _list_repeated_parts(
     expression: syntax.ForTuple | syntax.ForObject | syntax.TemplateFor,
 ) -> tuple[syntax.Expression, ...]:
     """Return the parts of a for with access to its variables, in source order."""
@@ -80,7 +80,7 @@ def _list_repeated(
 def list_children(expression: syntax.Expression) -> tuple[syntax.Expression, ...]:
     """Return the direct child expressions, in source order. A bare object key is not one."""
     if isinstance(expression, (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor)):
-        return (expression.collection, *_list_repeated(expression))
+        return (expression.collection, *_list_repeated_parts(expression))
     if isinstance(expression, syntax.Template):
         return expression.parts
     if isinstance(expression, syntax.TupleCons):
@@ -127,7 +127,7 @@ def _list_in_body(body: syntax.Body, bound_names: _Names) -> Iterator[syntax.Tra
     items.sort(key=lambda item: item.span.start.byte)
     for item in items:
         if isinstance(item, syntax.Attribute):
-            yield from _list_free(item.expression, bound_names)
+            yield from _list_free_traversals(item.expression, bound_names)
         elif isinstance(item.body, syntax.JsonBody):
             for json_object in item.body.objects:
                 yield from _list_in_json(json_object, bound_names)
@@ -149,7 +149,9 @@ def _list_in_dynamic(body: syntax.Body, label: str, bound_names: _Names) -> Iter
     inner_names = bound_names | {iterator}
     for attribute in body.attributes:
         if attribute.name != "iterator":
-            yield from _list_free(attribute.expression, bound_names if attribute.name == "for_each" else inner_names)
+            yield from _list_free_traversals(
+                attribute.expression, bound_names if attribute.name == "for_each" else inner_names
+            )
     for block in body.blocks:
         if isinstance(block.body, syntax.Body):
             yield from _list_in_body(block.body, inner_names)
@@ -172,7 +174,7 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
             yield from _list_in_json(item, bound_names)
     elif isinstance(value.value, str) and "{" in value.value:
         expression, _ = build_expression(value)
-        yield from _list_free(expression, bound_names)
+        yield from _list_free_traversals(expression, bound_names)
 
 
 def _list_in_json_dynamic(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:

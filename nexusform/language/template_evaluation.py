@@ -117,7 +117,7 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
     # Of both branches, so that they are independent of when the condition becomes known.
     marks = condition.marks | then.marks | otherwise.marks
     if condition.raw is UNKNOWN:
-        return _build_undecided(then, otherwise, kind).add_marks(marks)
+        return _build_unknown_text(then, otherwise, kind).add_marks(marks)
     if condition.raw:
         word, part, chosen, problems = "true", node.then, then, then_problems
     else:
@@ -130,7 +130,7 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
         return run.report_problem("inconsistent-conditional-result-types", detail, part, node)
 
 
-def _build_undecided(then: Value, otherwise: Value, kind: Type) -> Value:
+def _build_unknown_text(then: Value, otherwise: Value, kind: Type) -> Value:
     # Returns the known properties shared by both branches.
     if then.raw is None and otherwise.raw is None:
         return Value(kind, None)

@@ -144,14 +144,14 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
     has_different_prefix = left_prefix != right_prefix
     return (
         has_different_prefix
-        or _is_beyond(left_refinement.lowest, right_refinement.highest)
-        or _is_beyond(right_refinement.lowest, left_refinement.highest)
-        or _is_beyond(left_refinement.shortest, right_refinement.longest)
-        or _is_beyond(right_refinement.shortest, left_refinement.longest)
+        or _is_above(left_refinement.lowest, right_refinement.highest)
+        or _is_above(right_refinement.lowest, left_refinement.highest)
+        or _is_above(left_refinement.shortest, right_refinement.longest)
+        or _is_above(right_refinement.shortest, left_refinement.longest)
     )
 
 
-def _is_beyond(lower: Any, upper: Any) -> bool:
+def _is_above(lower: Any, upper: Any) -> bool:
     return lower is not None and upper is not None and lower > upper
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec import Struct, field
 
-from nexusform.files.accesses import record_origin
-from nexusform.files.regular_files import TooLarge
+from nexusform.files.accesses import record_server_access
+from nexusform.files.regular_files import FileTooLarge
 from nexusform.network.budget import CONNECT_SECONDS, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ReadBudget
 from nexusform.network.connection_errors import describe_connection_error
-from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_wanted
+from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_caller_waiting
 from nexusform.network.errors import FailureKind, WebError
 from nexusform.network.http_client import parse_origin
 
@@ -127,7 +127,7 @@ class ApiClient:
                 extensions=self._extensions,
                 **options,
             )
-            record_origin(parse_origin(str(sent.url)))
+            record_server_access(parse_origin(str(sent.url)))
             response = self._client.send(sent, stream=True)
             try:
                 _check_redirect(str(sent.url), response)
@@ -137,7 +137,7 @@ class ApiClient:
         except (InvalidURL, UnicodeError) as problem:
             raise WebError(describe_connection_error(problem), FailureKind.INVALID_REQUEST) from None
         except (HTTPError, StreamError, OSError) as problem:
-            if isinstance(problem, TooLarge):
+            if isinstance(problem, FileTooLarge):
                 raise WebError(str(problem.strerror), FailureKind.TOO_LARGE) from None
             raise WebError(describe_connection_error(problem), FailureKind.UNREACHABLE) from None
 
@@ -165,7 +165,7 @@ def _check_redirect(address: str, response: Response) -> None:
 
 
 def _read_answer(response: Response) -> ApiAnswer:
-    """Read the content of an answer. Raises WebError, TooLarge and errors of httpx2."""
+    """Read the content of an answer. Raises WebError, FileTooLarge and errors of httpx2."""
     is_success = 200 <= response.status_code < 300
     reading = ReadBudget(MAX_ANSWER_BYTES if is_success else MAX_ERROR_BYTES)
     parts: list[bytes] = []
@@ -185,7 +185,7 @@ def _decode_chunks(response: Response) -> Iterator[bytes]:
     reading = ReadBudget(MAX_ANSWER_BYTES)
     decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)
     for chunk in response.iter_raw():
-        if not is_wanted():
+        if not is_caller_waiting():
             raise WebError("the request was abandoned", FailureKind.SILENT)
         reading.reserve(len(chunk))
         if coding == "identity":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Final, Protocol
 
-from nexusform.files.regular_files import TooLarge
+from nexusform.files.regular_files import FileTooLarge
 from nexusform.network.deadlines import extend_deadline, read_deadline
 
 CONNECT_SECONDS: Final = 10.0
@@ -25,24 +25,24 @@ class ReadBudget:
         self._left = maximum
 
     def reserve(self, size: int) -> None:
-        """Reserve bytes before they are read. Raises TooLarge with the total limit."""
+        """Reserve bytes before they are read. Raises FileTooLarge with the total limit."""
         extend_deadline(size)
         self.count(size)
 
     def read_all(self, body: ResponseBody, announced: int = 0) -> bytes:
-        """Read a body to its end; `announced` is its declared length. Raises TooLarge."""
+        """Read a body to its end; `announced` is its declared length. Raises FileTooLarge."""
         if announced > self._left:
-            raise TooLarge(self._most)
+            raise FileTooLarge(self._most)
         extend_deadline(announced)
         content = body.read(self._left + 1)
         self.count(len(content))
         return content
 
     def count(self, size: int) -> None:
-        """Count bytes of decompressed content. Raises TooLarge."""
+        """Count bytes of decompressed content. Raises FileTooLarge."""
         self._left -= size
         if self._left < 0:
-            raise TooLarge(self._most)
+            raise FileTooLarge(self._most)
 
 
 class ResponseBody(Protocol):
@@ -66,7 +66,7 @@ class PageBudget:
         self._ends_at += size / (1 << 20)
         try:
             self._reading.reserve(size)
-        except TooLarge:
+        except FileTooLarge:
             return f"its pages have more than {MAX_ANSWER_BYTES >> 20} MiB"
         if token and token in self._tokens:
             return "its pages repeat"

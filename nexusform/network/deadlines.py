@@ -1,7 +1,7 @@
 """Time limits of operations on servers, independent of the server. An operation runs in its own thread. Its
 caller waits until it is done, until its time is up, or until the lease of the run is lost: a silent or slow
 server cannot block a command longer. An abandoned operation continues in its thread as far as its
-client allows, without retries (`is_wanted`).
+client allows, without retries (`is_caller_waiting`).
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def compute_silence_limit() -> float:
 class _Operation:
     """One operation: its end time, and whether a caller still waits for it."""
 
-    __slots__ = ("ends_at", "is_wanted", "seconds")
+    __slots__ = ("ends_at", "is_caller_waiting", "seconds")
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.ends_at = time.monotonic() + seconds
-        self.is_wanted = True
+        self.is_caller_waiting = True
 
     def extend(self, size: int) -> None:
         """Extend the time limit for a number of bytes."""
@@ -71,10 +71,10 @@ def extend_deadline(size: int) -> None:
         operation.extend(size)
 
 
-def is_wanted() -> bool:
+def is_caller_waiting() -> bool:
     """Return whether a caller still waits for this thread's operation; otherwise it is not retried."""
     operation = _current.get()
-    return operation is None or operation.is_wanted
+    return operation is None or operation.is_caller_waiting
 
 
 @contextmanager
@@ -124,7 +124,7 @@ class Deadline:
         try:
             self._wait(description, operation, finished)
         finally:
-            operation.is_wanted = False
+            operation.is_caller_waiting = False
         if failures:
             raise failures[0]
         return results[0]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.files.accesses import record_origin
+from nexusform.files.accesses import record_server_access
 from nexusform.network.budget import MAX_ERROR_BYTES, ReadBudget
 from nexusform.network.deadlines import compute_silence_limit
 from nexusform.network.errors import FailureKind, WebError, check_plain_credentials
@@ -65,7 +65,7 @@ def parse_origin(address: str) -> str:
 
 
 def send_request(request: WebRequest) -> WebResponse:
-    """Send one request and read its complete response, of any status. Raises WebError, TooLarge."""
+    """Send one request and read its complete response, of any status. Raises WebError, FileTooLarge."""
     address = request.address
     for _ in range(_MAX_REDIRECTS + 1):
         answer, location = _send(request, address)
@@ -99,7 +99,7 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
 
 def _send(request: WebRequest, address: str) -> tuple[WebResponse, str]:
     """Send one request, and return its response and the redirect location ("" without one)."""
-    record_origin(parse_origin(address))
+    record_server_access(parse_origin(address))
     rejection = check_plain_credentials(address) if "Authorization" in request.headers or "@" in address else ""
     if rejection:
         raise WebError(rejection, FailureKind.INVALID_REQUEST)
@@ -143,7 +143,7 @@ def _create_opener(request: WebRequest) -> urllib.request.OpenerDirector:
 
 
 def _read_response(request: WebRequest, answer: Any) -> WebResponse:
-    """Return the complete content of a response. Raises WebError, TooLarge, HTTPException, OSError."""
+    """Return the complete content of a response. Raises WebError, FileTooLarge, HTTPException, OSError."""
     status = int(answer.status)
     is_success = _is_success(status)
     length_text = str(answer.headers.get("Content-Length") or "").strip()

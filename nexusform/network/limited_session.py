@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nexusform.files.accesses import record_origin
-from nexusform.files.regular_files import TooLarge
+from nexusform.files.accesses import record_server_access
+from nexusform.files.regular_files import FileTooLarge
 from nexusform.network.budget import MAX_ANSWER_BYTES, ReadBudget
 from nexusform.network.errors import WebError
 from nexusform.network.http_client import parse_origin
@@ -31,7 +31,7 @@ def build_limited_session(endpoint: str) -> Any:
                 is_own = False
             if not is_own:
                 raise InvalidURL(f"an answer of {origin} links to another server, and credentials are not sent there")
-            record_origin(origin)
+            record_server_access(origin)
             is_stream = options.get("stream")
             try:
                 response = super().send(request, **{**options, "stream": True})
@@ -39,7 +39,7 @@ def build_limited_session(endpoint: str) -> Any:
                     response._content = _read_limited(response)  # noqa: SLF001 - as Response.content does
             except RequestException:
                 raise
-            except TooLarge as problem:
+            except FileTooLarge as problem:
                 raise RequestException(f"the answer is unusable: {problem.strerror}") from None
             except ValueError as problem:  # of a length in the head
                 raise RequestException(f"the answer is not HTTP: {problem}") from None
@@ -49,7 +49,7 @@ def build_limited_session(endpoint: str) -> Any:
 
 
 def _read_limited(response: Any) -> bytes:
-    """Return the decompressed content. Raises TooLarge, and errors of `requests`."""
+    """Return the decompressed content. Raises FileTooLarge, and errors of `requests`."""
     reading = ReadBudget(MAX_ANSWER_BYTES)
     parts: list[bytes] = []
     with response:  # a rejected answer leaves no open connection

@@ -3,8 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "kinds": (
-        "format_location_briefly get_order KINDS MAPS MAXIMUM_NAMES get_noun map_location_classes "
-        "build_location_document format_location_text PlacementKind get_title VM"
+        "format_location_briefly get_kind_order KINDS MAPS MAXIMUM_NAMES get_kind_noun map_location_classes "
+        "build_location_document format_location_text PlacementKind get_kind_title VM"
     ),
     "vm_kind": "format_cells join_parts",
 }

@@ -24,7 +24,7 @@ def _is_always_running(_place: Any) -> bool:
     return True
 
 
-def _format_nothing(_place: Any) -> str:
+def _format_empty_location(_place: Any) -> str:
     return ""
 
 
@@ -62,9 +62,9 @@ class PlacementKind(Struct, frozen=True, kw_only=True):
     short_noun: str = ""
     format_name: Callable[[str, str], str] = lambda _pool, name: name
     format_next_to_name: Callable[[Any, str], str] = lambda _place, _object: ""
-    get_state: Callable[[Any], str] = _format_nothing
+    get_state: Callable[[Any], str] = _format_empty_location
     is_running: Callable[[Any], bool] = _is_always_running
-    format_waiting_state: Callable[[Any], str] = _format_nothing
+    format_waiting_state: Callable[[Any], str] = _format_empty_location
     build_waiting: Callable[[Any], Location] | None = None
     host_noun: str = "place"
     by_resource: bool = False
@@ -84,17 +84,17 @@ MAPS: Final[Mapping[str, str]] = {"nodes": VM, "vnfcs": VM, **collect_placement_
 _ORDER: Final = {name: number for number, name in enumerate(KINDS)}
 
 
-def get_order(name: str) -> int:
+def get_kind_order(name: str) -> int:
     """Return the position of a kind in report order; unknown kinds are last."""
     return _ORDER.get(name, len(_ORDER))
 
 
-def get_title(name: str) -> str:
+def get_kind_title(name: str) -> str:
     """Return the title above the rows of a kind; that of an unknown kind is its name."""
     return KINDS[name].title if name in KINDS else name
 
 
-def get_noun(name: str) -> str:
+def get_kind_noun(name: str) -> str:
     """Return the noun for an object of a kind."""
     return KINDS[name].noun if name in KINDS else name
 
@@ -107,7 +107,7 @@ def _find_kind(location_class: type[Location]) -> PlacementKind:
     raise TypeError(f"{location_class} is the location of no placement kind")
 
 
-def get_kind(location: Location) -> PlacementKind:
+def get_location_kind(location: Location) -> PlacementKind:
     """Return the kind of a location."""
     return _find_kind(type(location))
 
@@ -119,14 +119,14 @@ def map_location_classes() -> dict[str, type[Location]]:
 
 def format_location_text(location: Location) -> str:
     """Format one location: `rack4 / rack4-bm07 / cell 1`, `east (Bound)`, `node-1 / rack4-bm07 / zone 4`."""
-    return get_kind(location).format_text(location)
+    return get_location_kind(location).format_text(location)
 
 
 def format_location_briefly(location: Location) -> str:
     """Format a location in the shortest form: the machine, with its rack unless its name contains it."""
-    return get_kind(location).format_brief(location)
+    return get_location_kind(location).format_brief(location)
 
 
 def build_location_document(location: Location | None) -> dict[str, Any] | None:
     """Return a location as JSON; None for none."""
-    return None if location is None else get_kind(location).build_document(location)
+    return None if location is None else get_location_kind(location).build_document(location)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import compute_natural_key, select_form
+from nexusform.diagnostics.phrases import compute_natural_key, select_word_form
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placement_kinds.kinds import MAXIMUM_NAMES, VM, PlacementKind
 from nexusform.scheduling.racks.vms import Placement
@@ -26,7 +26,7 @@ def list_vm_names(resource_type: ResourceType, attributes: Mapping[str, Any]) ->
 def format_cells(placement: Placement) -> str:
     """Format `cell 1`, `cells 0+1`; "" if unknown."""
     numbers = "+".join(str(cell) for cell in placement.cells)
-    return f"{select_form(len(placement.cells), 'cell')} {numbers}" if numbers else ""
+    return f"{select_word_form(len(placement.cells), 'cell')} {numbers}" if numbers else ""
 
 
 def join_parts(*parts: str | None) -> str:
@@ -55,7 +55,7 @@ def _build_document(placement: Placement) -> dict[str, Any]:
 # --- many placements ---------------------------------------------------------------------------
 
 
-def _format_many(placements: Sequence[Placement]) -> str:
+def _format_many_locations(placements: Sequence[Placement]) -> str:
     """Format few machines by name, more by rack, many racks by their common text."""
     machines = [placement.machine for placement in placements]
     if len(machines) <= MAXIMUM_NAMES:
@@ -83,7 +83,7 @@ def _format_by_rack(placements: Iterable[Placement]) -> dict[str, str]:
 def _format_machine_count(machines: Sequence[str]) -> str:
     """Format `4 machines`, or `5 VMs on 4 machines`: `machines` has an entry per VM."""
     distinct_count = len(set(machines))
-    text = f"{distinct_count} {select_form(distinct_count, 'machine')}"
+    text = f"{distinct_count} {select_word_form(distinct_count, 'machine')}"
     return text if len(machines) == distinct_count else f"{len(machines):,} VMs on {text}"
 
 
@@ -106,7 +106,7 @@ KIND: Final = PlacementKind(
     format_text=_format_placement,
     format_brief=_format_placement_briefly,
     build_document=_build_document,
-    format_many=_format_many,
+    format_many=_format_many_locations,
     get_link=lambda place: ("", "", place.machine),
     host_noun="machine",
 )

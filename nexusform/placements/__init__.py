@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "prediction_scores": (
-        "add_predictions compute_score COUNT_PREDICTION list_wrong_certain lower_share MACHINE_PREDICTION "
+        "add_predictions compute_score COUNT_PREDICTION list_wrong_certain limit_share_to_accuracy MACHINE_PREDICTION "
         "parse_record PredictionRecord RACK_PREDICTION RECORD_KEY RecordScore VerifiedPrediction "
         "VM_PREDICTIONS"
     ),

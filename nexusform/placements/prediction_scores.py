@@ -172,7 +172,7 @@ def _update_streak(record: dict[tuple[str, int], ClassScore], prediction: Verifi
             del record[_STREAK]
 
 
-def lower_share(record: PredictionRecord, subject: str, share: float) -> float:
+def limit_share_to_accuracy(record: PredictionRecord, subject: str, share: float) -> float:
     """Lower a share to the accuracy of its class, after enough verified predictions. After a wrong certain
     prediction nothing is certain until enough have been correct in a row.
     """

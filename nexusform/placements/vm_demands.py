@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.matching import Taint
-from nexusform.kubernetes.quantity import compute_amount
+from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.scheduling.kubelet import Kubelet
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, NO_CONSTRAINTS, Hint, Placement, PlacementConstraints, VmSku
 
@@ -65,12 +65,12 @@ class PoolDemand(Struct, frozen=True):
     def surge_size(self) -> int:
         """Number of surge VMs of an upgrade of the pool; 1 for a control plane."""
         size = len(self.numbers)
-        return min(1 if self.pool == CONTROL_PLANE else compute_amount(self.max_surge, size), size)
+        return min(1 if self.pool == CONTROL_PLANE else compute_amount_of_total(self.max_surge, size), size)
 
     @property
     def batch_size(self) -> int:
         """Number of VMs re-created at once by an upgrade: the surge size, else the maximum unavailable."""
-        return self.surge_size or max(compute_amount(self.max_unavailable, len(self.numbers)), 1)
+        return self.surge_size or max(compute_amount_of_total(self.max_unavailable, len(self.numbers)), 1)
 
     @property
     def zones(self) -> frozenset[str] | None:

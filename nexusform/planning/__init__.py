@@ -2,8 +2,8 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "phases": "collect_claims Contribution ScheduledWorkload Instances Phases",
+    "phases": "collect_claims DomainContribution ScheduledWorkload Instances DomainPhases",
     "planner": "make_plan",
     "pool_reasons": "explain_pools",
-    "plan_request": "Adjustment ValueOverride ImportedObject PlanRequest Progress Stage",
+    "plan_request": "ArgumentAdjustment ValueOverride ImportedObject PlanRequest Progress PlanningStage",
 }

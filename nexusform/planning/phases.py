@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domain_table import Domain, find_domains
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placements.vm_demands import ClaimDemand
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
@@ -48,7 +48,7 @@ def _find_no_disruptions(_cluster_id: str, _nodes: Collection[str]) -> Disruptio
     return Disruptions()
 
 
-class Contribution(Struct, frozen=True):
+class DomainContribution(Struct, frozen=True):
     """Results of a domain's phases. `rows` of all objects that it places, `rollouts`, `rejected_clusters` and
     `feasibility` for the plan; `observed_attributes` replace those in state as the starting point. `step_order` lists
     the addresses to complete before the step of an address. `list_workloads()`
@@ -72,7 +72,7 @@ class Contribution(Struct, frozen=True):
     detail: object = None
 
 
-class Phases(Struct, frozen=True):
+class DomainPhases(Struct, frozen=True):
     """Phases of a domain. `plan(blocks, vms, evaluation)`, or `remove(blocks, vms)` if everything is
     destroyed. `resolve_queries(blocks, context, contribution, evaluation)` fills the domain's data blocks
     that query spare capacity, after all placements. `list_workloads(state, registries)` returns the workloads
@@ -80,14 +80,16 @@ class Phases(Struct, frozen=True):
     `list_lost_rows(prior, registries)` yields a row for every object in state with a missing host.
     """
 
-    plan: Callable[[BlockPlanner, Iterable[VmObject], Evaluation], Contribution]
-    remove: Callable[[BlockPlanner, Iterable[VmObject]], Contribution]
-    list_workloads: Callable[[State, Registries], list[ScheduledWorkload]]
-    collect_claims: Callable[[Mapping[Address, InstanceState], Registries], Mapping[str, ClaimDemand]]
-    list_lost_rows: Callable[[PriorState, Registries], Iterator[PlacementChange]]
+    plan: Callable[[BlockPlanner, Iterable[VmObject], Evaluation], DomainContribution]
+    remove: Callable[[BlockPlanner, Iterable[VmObject]], DomainContribution]
+    list_workloads: Callable[[State, PluginRegistries], list[ScheduledWorkload]]
+    collect_claims: Callable[[Mapping[Address, InstanceState], PluginRegistries], Mapping[str, ClaimDemand]]
+    list_lost_rows: Callable[[PriorState, PluginRegistries], Iterator[PlacementChange]]
 
 
-def plan_phases(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation) -> tuple[Contribution, ...]:
+def plan_phases(
+    blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation
+) -> tuple[DomainContribution, ...]:
     """Return the contributions of the used domains to a plan, including the diagnostics of their queries."""
     types = _list_types(blocks)
     return tuple(
@@ -97,7 +99,7 @@ def plan_phases(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evalu
     )
 
 
-def remove_phases(blocks: BlockPlanner, vms: Iterable[VmObject]) -> tuple[Contribution, ...]:
+def remove_phases(blocks: BlockPlanner, vms: Iterable[VmObject]) -> tuple[DomainContribution, ...]:
     """Return the contributions of the used domains when everything is destroyed."""
     types = _list_types(blocks)
     return tuple(
@@ -107,13 +109,13 @@ def remove_phases(blocks: BlockPlanner, vms: Iterable[VmObject]) -> tuple[Contri
     )
 
 
-def collect_diagnostics(contributions: Iterable[Contribution]) -> Iterator[Diagnostic]:
+def collect_diagnostics(contributions: Iterable[DomainContribution]) -> Iterator[Diagnostic]:
     """Yield the diagnostics of the contributions."""
     for contribution in contributions:
         yield from contribution.diagnostics
 
 
-def list_workloads(state: State, registries: Registries) -> list[ScheduledWorkload]:
+def list_workloads(state: State, registries: PluginRegistries) -> list[ScheduledWorkload]:
     """Return the workloads on VMs in a state."""
     types = {address.type for address in state.instances}
     workloads: list[ScheduledWorkload] = []
@@ -123,7 +125,7 @@ def list_workloads(state: State, registries: Registries) -> list[ScheduledWorklo
     return workloads
 
 
-def collect_claims(instances: Mapping[Address, InstanceState], registries: Registries) -> dict[str, ClaimDemand]:
+def collect_claims(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, ClaimDemand]:
     """Return the storage claims of pods of existing objects, by cluster id."""
     types = {address.type for address in instances}
     claims: dict[str, ClaimDemand] = {}
@@ -133,7 +135,7 @@ def collect_claims(instances: Mapping[Address, InstanceState], registries: Regis
     return claims
 
 
-def collect_lost_rows(prior: PriorState, registries: Registries) -> Iterator[PlacementChange]:
+def collect_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[PlacementChange]:
     """Yield rows of objects that lost their host outside nexusform."""
     types = {address.type for address in prior.instances}
     for domain in _iterate_domains():
@@ -150,6 +152,6 @@ def _iterate_domains() -> Iterator[Domain]:
     return (domain for domain in find_domains().values() if domain.phases)
 
 
-def _load_phases(domain: Domain) -> Phases:
+def _load_phases(domain: Domain) -> DomainPhases:
     module, _, name = domain.build_target(domain.phases).partition(":")
-    return cast("Phases", getattr(import_module(module), name))
+    return cast("DomainPhases", getattr(import_module(module), name))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.declarations.limits import DEFAULT, Limits
 from nexusform.diagnostics.source import Span
-from nexusform.interfaces.plugins import Files, Registries, ServerReader, StateReader
+from nexusform.interfaces.plugins import Files, PluginRegistries, ServerReader, StateReader
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, AddressPattern
@@ -21,7 +21,7 @@ from nexusform.state.objects import ObjectState, State
 from nexusform.values.value import Value
 
 
-class Adjustment(Struct, frozen=True):
+class ArgumentAdjustment(Struct, frozen=True):
     """Replacement of one argument of one instance, used to test remedies."""
 
     address: Address
@@ -51,7 +51,7 @@ class ValueOverride(Struct, frozen=True):
         return address.type == self.type if self.pattern is None else self.pattern.is_match(address)
 
 
-class Stage(StrEnum):
+class PlanningStage(StrEnum):
     """Stage of planning."""
 
     ARGUMENTS = "arguments"
@@ -62,7 +62,7 @@ class Stage(StrEnum):
 
 
 # (stage, completed count, total count: 0 if unknown)
-Progress: TypeAlias = Callable[[Stage, int, int], None]
+Progress: TypeAlias = Callable[[PlanningStage, int, int], None]
 
 
 class PlanRequest(Struct, frozen=True):
@@ -83,7 +83,7 @@ class PlanRequest(Struct, frozen=True):
     configuration: Configuration
     variables: Mapping[str, Value]
     state: State
-    registries: Registries
+    registries: PluginRegistries
     files: Files
     now: str
     mode: Mode = Mode.NORMAL
@@ -105,7 +105,7 @@ class PlanRequest(Struct, frozen=True):
     new_uuid: Callable[[], str] | None = None
     progress: Progress = lambda _stage, _done, _of: None
     lint: bool = True
-    adjustments: tuple[Adjustment, ...] = ()
+    adjustments: tuple[ArgumentAdjustment, ...] = ()
     first_addresses: tuple[Address, ...] = ()
     imports: Mapping[Address, ImportedObject] = field(default_factory=dict)
     data_overrides: tuple[ValueOverride, ...] = ()

@@ -31,10 +31,15 @@ from nexusform.planning.preparation.planning_order import (
     VM_PHASE,
     PlanningOrder,
     compute_planning_order,
-    move_to_front,
+    move_blocks_to_front,
 )
 from nexusform.planning.preparation.prior_state import PriorState, build_prior_state, exclude_unselected_imports
-from nexusform.planning.preparation.selection import Selection, build_selection, check_moved_selection, check_unmatched
+from nexusform.planning.preparation.selection import (
+    Selection,
+    build_selection,
+    check_moved_selection,
+    check_unmatched_options,
+)
 from nexusform.planning.verdicts.numa_samples import iterate_fitting_samples, list_maximum_capacity_samples
 from nexusform.planning.verdicts.stranded_vms import SELECTION_KEY
 from nexusform.planning.vm_planning.vm_context import build_vm_context
@@ -55,9 +60,9 @@ def make_plan(request: PlanRequest) -> PlanResult:
 
         return add_remedies(request, result, make_plan)
     if request.includes_remedies and any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):
-        from nexusform.planning.replanning.selection_trials import test_suggested_selection
+        from nexusform.planning.replanning.selection_trials import verify_suggested_selection
 
-        return test_suggested_selection(request, result, make_plan)
+        return verify_suggested_selection(request, result, make_plan)
     if request.includes_remedies and result.open_rules:
         from nexusform.planning.replanning.zone_remedies import add_zone_remedies
 
@@ -109,7 +114,7 @@ def _plan_once(request: PlanRequest) -> PlanResult:
         *start.diagnostics,
         *outcome.diagnostics,
         *changes.check_import_targets(blocks),
-        *check_unmatched(start.selection, start.order, blocks.instances, prior_addresses, prior_names),
+        *check_unmatched_options(start.selection, start.order, blocks.instances, prior_addresses, prior_names),
         *condition_results.problems,
         *filter_causes(
             phase_diagnostics,
@@ -162,7 +167,7 @@ def _prepare(request: PlanRequest, prior: PriorState) -> _PlanningStart:
     selection, problems = build_selection(request.targets, request.excludes, request.replaces, order)
     problems += check_moved_selection(selection, prior.previous)
     diagnostics += problems
-    order = move_to_front(order, [address.config_address for address in request.first_addresses])
+    order = move_blocks_to_front(order, [address.config_address for address in request.first_addresses])
     return _PlanningStart(
         exclude_unselected_imports(prior, selection), order, selection, diagnostics, is_flawed, has_errors(problems)
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.resources.address import Address
 
 
@@ -44,4 +44,4 @@ def select_stopped_vms(actions: Iterable[MachineAction]) -> frozenset[tuple[str,
 def describe_stopped_vms(actions: Iterable[MachineAction]) -> list[str]:
     """Return `2 VMs stop`; empty without any."""
     count = len(select_stopped_vms(actions))
-    return [f"{format_count(count, 'VM')} {select_form(count, 'stops', 'stop')}"] if count else []
+    return [f"{format_count(count, 'VM')} {select_word_form(count, 'stops', 'stop')}"] if count else []

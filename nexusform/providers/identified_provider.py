@@ -18,7 +18,9 @@ class ConfiguredObjectFinder(Protocol):
         """Return whether objects of a type are found by their arguments."""
         ...
 
-    def find_configured(self, resource_type: str, arguments: Mapping[str, Any]) -> tuple[ObjectKey, Mapping[str, Any]]:
+    def find_configured_object(
+        self, resource_type: str, arguments: Mapping[str, Any]
+    ) -> tuple[ObjectKey, Mapping[str, Any]]:
         """Find the objects of a block. Raises ProviderProblem with the missing ones."""
         ...
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, ValidationError, convert
 
-from nexusform.diagnostics.phrases import format_installation, format_list, select_form
+from nexusform.diagnostics.phrases import format_installation, format_list, select_word_form
 from nexusform.files.accesses import read_variable
 from nexusform.files.external_files import is_untrusted
 from nexusform.files.regular_files import UNCONFINED, Confinement
@@ -101,7 +101,7 @@ def _check_untrusted_account(paths: Sequence[Path], account: Account, trust: Kub
     prefix = f"{format_list([str(path) for path in paths])} is in the work tree of a sandboxed run"
     if fields:
         raise KubeconfigProblem(
-            f"{prefix}: {format_list(fields)} {select_form(len(fields), 'is', 'are')} not allowed there. "
+            f"{prefix}: {format_list(fields)} {select_word_form(len(fields), 'is', 'are')} not allowed there. "
             "Use a kubeconfig outside of the work tree."
         )
     if not trust.is_url_allowed(account.server):

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from nexusform.files.regular_files import (
     PRIVATE,
-    NotRegular,
-    TooLarge,
+    FileTooLarge,
+    NotRegularFile,
     create_file,
     read_regular,
     sync_directory,
@@ -247,9 +247,9 @@ def _read_content(path: Path, *, follow: bool = True) -> bytes:
         return read_regular(path, SIZE_LIMIT_BYTES, follow=follow)
     except FileNotFoundError:
         return b""
-    except NotRegular:
+    except NotRegularFile:
         raise ProviderProblem(f"The reality file {path} is not a regular file.") from None
-    except TooLarge:
+    except FileTooLarge:
         raise ProviderProblem(f"The reality file {path} is larger than {SIZE_LIMIT_BYTES} bytes.") from None
     except OSError as problem:
         raise ProviderProblem(f"The reality file {path} cannot be read: {problem.strerror}.") from None

@@ -2,7 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "machine_hardware": "build_hardware list_machine_sku_names build_machine VFS add_vfs",
+    "machine_hardware": "build_hardware list_machine_sku_names build_machine VFS add_vfs_to_sku",
     "kubelet_block": "KUBELET_BLOCK build_kubelet check_kubelet",
     "machine_facts": (
         "get_default_facts EXPORTED_FACTS find_unschedulable_reasons find_health_reasons "
@@ -10,7 +10,7 @@ PUBLIC = {
     ),
     "registry": "build_registries RESOURCE_TYPES",
     "shared_arguments": (
-        "check_even_control_plane build_id_attribute is_known join_id check_memory build_name_attribute "
+        "check_even_control_plane build_id_attribute is_set_and_known join_id check_memory build_name_attribute "
         "build_parent_attribute build_unknown_sku_problem check_skus check_whole_numbers "
         "build_duplicate_problem"
     ),

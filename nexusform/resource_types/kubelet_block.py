@@ -9,7 +9,7 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
-from nexusform.resource_types.shared_arguments import is_known
+from nexusform.resource_types.shared_arguments import is_set_and_known
 from nexusform.scheduling.kubelet import EVICTION_MEMORY, MAX_CELLS, STORAGE, Kubelet, Platform, Reserve, TopologyPolicy
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, MapType
@@ -101,7 +101,7 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
 
 def check_extended_resources(values: Any, path: Path) -> list[Problem]:
     """Return the problems of a map of extended resources."""
-    if not is_known(values):
+    if not is_set_and_known(values):
         return []
     if not isinstance(values, Mapping):
         return [_build_problem(path, 'extended_resources is a map, such as { "nvidia.com/gpu" = 2 }.')]
@@ -113,7 +113,7 @@ def check_extended_resources(values: Any, path: Path) -> list[Problem]:
                 '"hugepages-1Gi". CPU, memory and disk are those of the VM SKU.'
             )
             problems.append(_build_problem((*path, name), text))
-        elif is_known(amount) and _parse_amounts(amount) is None:
+        elif is_set_and_known(amount) and _parse_amounts(amount) is None:
             text = (
                 f'The amount of "{name}" is a whole number, a quantity such as "4Gi", or a list of them with '
                 "one item per NUMA cell of the node."
@@ -140,7 +140,7 @@ def build_kubelet(platform: Platform, *blocks: Any) -> Kubelet:
     extended_resources: dict[str, tuple[int, ...]] = {}
     for block in blocks:
         if isinstance(block, Mapping):
-            values |= {name: value for name, value in block.items() if is_known(value)}
+            values |= {name: value for name, value in block.items() if is_set_and_known(value)}
             extended_resources |= parse_extended_resources(block.get("extended_resources"))
     eviction = values.get("eviction_memory")
     cpus = values.get("reserved_cpus")

@@ -14,7 +14,7 @@ from nexusform.resource_types.machine_facts import (
     find_unschedulable_reasons,
     list_role_names,
 )
-from nexusform.resource_types.shared_arguments import check_whole_numbers, is_known
+from nexusform.resource_types.shared_arguments import check_whole_numbers, is_set_and_known
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks.vms import VFS_PER_CELL, Machine, MachineSku, VmSku
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
@@ -130,7 +130,7 @@ def check_hardware(attributes: Mapping[str, Any], *, is_required: bool) -> list[
         ]
     if isinstance(block, Mapping):
         return check_whole_numbers(block, block, ("machine",))
-    if is_known(sku) and sku not in list_machine_sku_names():
+    if is_set_and_known(sku) and sku not in list_machine_sku_names():
         names = list_machine_sku_names()
         return [
             Problem(
@@ -166,7 +166,7 @@ def build_machine(
     )
 
 
-def add_vfs(sku: VmSku, values: Mapping[str, Any]) -> VmSku:
+def add_vfs_to_sku(sku: VmSku, values: Mapping[str, Any]) -> VmSku:
     """Return a SKU with the VFs used by the VMs of a pool or VDU; the same object for none."""
     vfs = int(values.get("sriov_vfs") or 0)
     return replace(sku, vfs=vfs) if vfs else sku

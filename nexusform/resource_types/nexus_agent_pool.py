@@ -55,7 +55,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<cluster id>/<pool>`."""
     return join_id(attributes.get("kubernetes_cluster_id"), attributes.get("name"))
 
@@ -117,7 +117,7 @@ def compute_demand(
     )
 
 
-def assemble(
+def build_computed_attributes(
     attributes: Mapping[str, Any], _surroundings: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
     """Return `nodes` and `node_rules`."""
@@ -146,12 +146,12 @@ NEXUS_AGENT_POOL: Final = ResourceType(
     "nexus_agent_pool",
     4,
     _SCHEMA,
-    identify,
+    build_id,
     check=check,
     vms=VmHandlers(
         compute_demand,
         list_existing_vms,
-        assemble,
+        build_computed_attributes,
         find_unknown_skus,
         build_node_reader(_get_pools),
         list_unplaced_nodes,

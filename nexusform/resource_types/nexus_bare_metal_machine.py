@@ -24,13 +24,13 @@ from nexusform.resource_types.machine_hardware import (
 )
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_problem,
-    build_figure_attribute,
     build_id_attribute,
     build_name_attribute,
     build_parent_attribute,
+    build_placement_number,
     build_reference_problem,
     check_whole_numbers,
-    is_known,
+    is_set_and_known,
     join_id,
 )
 from nexusform.scheduling.racks.vms import Machine
@@ -48,10 +48,10 @@ _OCCUPIED: Final = NestedBlock(
     BlockSchema(
         {
             "name": AttributeSchema(STRING, "Name of the VM.", required=True, decides_placement=True),
-            "cpu_cores": build_figure_attribute("vCPUs on the machine.", 0),
-            "memory_gib": build_figure_attribute("Memory in GiB.", 0),
-            "disk_gib": build_figure_attribute("Disk in GiB.", 0, 0),
-            "numa_cells": build_figure_attribute("NUMA cells.", 1, 1),
+            "cpu_cores": build_placement_number("vCPUs on the machine.", 0),
+            "memory_gib": build_placement_number("Memory in GiB.", 0),
+            "disk_gib": build_placement_number("Disk in GiB.", 0, 0),
+            "numa_cells": build_placement_number("NUMA cells.", 1, 1),
             "cells": AttributeSchema(
                 ListType(NUMBER),
                 "Cell numbers from 0. Default: unknown; capacity is then a range.",
@@ -86,7 +86,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<site>/<rack>/<machine>`."""
     return join_id(attributes.get("rack_id"), attributes.get("name"))
 
@@ -238,7 +238,7 @@ def build_occupied(attributes: Mapping[str, Any]) -> tuple[OccupiedCapacity, ...
 def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
     """Add the machine to the inventory. An unknown rack, and a used name or slot, are problems."""
     rack_id = attributes.get("rack_id")
-    if not isinstance(rack_id, str) or not is_known(attributes.get("name")):
+    if not isinstance(rack_id, str) or not is_set_and_known(attributes.get("name")):
         return []
     rack = inventory.racks.get(inventory.addresses_by_name.get(("rack", "", rack_id), ""))
     if rack is None:
@@ -290,7 +290,7 @@ NEXUS_BARE_METAL_MACHINE: Final = ResourceType(
     "nexus_bare_metal_machine",
     3,
     _SCHEMA,
-    identify,
+    build_id,
     derive=derive,
     check=check,
     add_to_inventory=add_to_inventory,

@@ -52,7 +52,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<machine id>/<action>`."""
     return join_id(attributes.get("machine_id"), attributes.get("action"))
 
@@ -88,7 +88,7 @@ NEXUS_BARE_METAL_MACHINE_ACTION: Final = ResourceType(
     MACHINE_ACTION_TYPE,
     3,
     _SCHEMA,
-    identify,
+    build_id,
     check=check,
     add_to_inventory=add_to_inventory,
     kind=PlanningKind.MACHINE_ACTION,

@@ -41,7 +41,7 @@ from nexusform.resource_types.shared_arguments import (
     check_even_control_plane,
     check_skus,
     check_whole_numbers,
-    is_known,
+    is_set_and_known,
     join_id,
 )
 from nexusform.resources.address import Address
@@ -130,21 +130,21 @@ _ARGUMENT_PROPERTIES: Final = frozenset(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<site>/<cluster>`."""
     return join_id(attributes.get("site_id"), attributes.get("name"))
 
 
 def build_owner(attributes: Mapping[str, Any]) -> str:
     """Return the owner of the cluster's VMs."""
-    return f"nks:{identify(attributes)}"
+    return f"nks:{build_id(attributes)}"
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check the rules for a cluster beyond its schema."""
     problems: list[Problem] = []
     version = attributes.get("kubernetes_version")
-    if is_known(version) and parse_version(str(version)) is None:
+    if is_set_and_known(version) and parse_version(str(version)) is None:
         detail = f'"{version}" is not a Kubernetes version. Write one such as "1.30.3", or remove the line.'
         problems.append(Problem(("kubernetes_version",), "invalid-kubernetes-version", detail))
     plane = attributes.get("control_plane")
@@ -213,7 +213,7 @@ def compute_demand(
     ), []
 
 
-def assemble(
+def build_computed_attributes(
     attributes: Mapping[str, Any], context: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
     """Return `nodes`, `node_count`, `node_rules` and `capacity`."""
@@ -268,13 +268,13 @@ NEXUS_KUBERNETES_CLUSTER: Final = ResourceType(
     "nexus_kubernetes_cluster",
     4,
     _SCHEMA,
-    identify,
+    build_id,
     check=check,
     adjust=adjust_version,
     vms=VmHandlers(
         compute_demand,
         list_existing_vms,
-        assemble,
+        build_computed_attributes,
         find_unknown_skus,
         build_node_reader(_get_pools),
         list_unplaced_nodes,

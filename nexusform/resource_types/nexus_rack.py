@@ -25,7 +25,7 @@ from nexusform.resource_types.shared_arguments import (
     build_parent_attribute,
     build_reference_problem,
     check_whole_numbers,
-    is_known,
+    is_set_and_known,
     join_id,
 )
 from nexusform.scheduling.catalogue import DEFAULT_MACHINE_SKU
@@ -86,7 +86,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<site>/<rack>`."""
     return join_id(attributes.get("site_id"), attributes.get("name"))
 
@@ -190,8 +190,8 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
 
 def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
     """Add the rack and its machines to the inventory, and return the problems."""
-    site_id, rack_id = attributes.get("site_id"), identify(attributes)
-    if not isinstance(site_id, str) or not is_known(attributes.get("name")):
+    site_id, rack_id = attributes.get("site_id"), build_id(attributes)
+    if not isinstance(site_id, str) or not is_set_and_known(attributes.get("name")):
         return []
     if ("site", "", site_id) not in inventory.addresses_by_name:
         return [
@@ -222,7 +222,7 @@ NEXUS_RACK: Final = ResourceType(
     "nexus_rack",
     2,
     _SCHEMA,
-    identify,
+    build_id,
     derive=derive,
     check=check,
     add_to_inventory=add_to_inventory,

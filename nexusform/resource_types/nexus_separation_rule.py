@@ -76,7 +76,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: the rule's name."""
     return join_id(attributes.get("name"))
 
@@ -99,5 +99,5 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 NEXUS_SEPARATION_RULE: Final = ResourceType(
-    "nexus_separation_rule", 7, _SCHEMA, identify, check=check, kind=PlanningKind.SEPARATION_RULE
+    "nexus_separation_rule", 7, _SCHEMA, build_id, check=check, kind=PlanningKind.SEPARATION_RULE
 )

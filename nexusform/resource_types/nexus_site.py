@@ -85,7 +85,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: the site's name."""
     return join_id(attributes.get("name"))
 
@@ -117,7 +117,7 @@ def _check_threshold(strategy: Mapping[str, Any]) -> list[Problem]:
 
 def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
     """Add the site to the inventory; a second site with one name is a problem."""
-    site_id = identify(attributes)
+    site_id = build_id(attributes)
     other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
     if other_address != address:
         return [build_duplicate_problem("duplicate-site", "name", "site", site_id, other_address)]
@@ -146,4 +146,4 @@ def _build_update_strategy(strategy: Any) -> UpdateStrategy | None:
     )
 
 
-NEXUS_SITE: Final = ResourceType("nexus_site", 1, _SCHEMA, identify, check=check, add_to_inventory=add_to_inventory)
+NEXUS_SITE: Final = ResourceType("nexus_site", 1, _SCHEMA, build_id, check=check, add_to_inventory=add_to_inventory)

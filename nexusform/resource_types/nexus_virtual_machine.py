@@ -12,10 +12,10 @@ from nexusform.interfaces.plugins import ResourceContext, ResourceType, Unplaced
 from nexusform.placements.vm_demands import OBSERVED, PlacedVm, PoolDemand, VmDemand
 from nexusform.resource_types.shared_arguments import (
     AZURE_BLOCK,
-    build_figure_attribute,
     build_id_attribute,
     build_name_attribute,
     build_parent_attribute,
+    build_placement_number,
     check_azure_block,
     check_whole_numbers,
     join_id,
@@ -42,10 +42,10 @@ _SCHEMA: Final = BlockSchema(
         "id": build_id_attribute("<site>/<name>"),
         "site_id": build_parent_attribute("nexus_site"),
         "name": build_name_attribute("VM"),
-        "cpu_cores": build_figure_attribute("vCPUs, all pinned on the host.", 2, on_change=_FIXED),
-        "memory_gib": build_figure_attribute("Memory in GiB.", 1, on_change=_FIXED),
-        "disk_gib": build_figure_attribute("Disk in GiB.", 0, on_change=_FIXED),
-        "numa_cells": build_figure_attribute("NUMA cells.", 1, 1, on_change=_FIXED),
+        "cpu_cores": build_placement_number("vCPUs, all pinned on the host.", 2, on_change=_FIXED),
+        "memory_gib": build_placement_number("Memory in GiB.", 1, on_change=_FIXED),
+        "disk_gib": build_placement_number("Disk in GiB.", 0, on_change=_FIXED),
+        "numa_cells": build_placement_number("NUMA cells.", 1, 1, on_change=_FIXED),
         "machine": AttributeSchema(
             STRING,
             "Machine name. If set, the VM is pinned there; otherwise it is placed.",
@@ -90,7 +90,7 @@ _SCHEMA: Final = BlockSchema(
 _ARGUMENT_PROPERTIES: Final = frozenset({"cpuCores", "memorySizeGB", "placementHints"})
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<site>/<name>`."""
     return join_id(attributes.get("site_id"), attributes.get("name"))
 
@@ -195,7 +195,7 @@ def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
     return {(_POOL, 0): {"name": attributes["name"]}}
 
 
-def assemble(
+def build_computed_attributes(
     _attributes: Mapping[str, Any], _surroundings: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
     """Return the placement attributes; null without a placement."""
@@ -217,7 +217,7 @@ NEXUS_VIRTUAL_MACHINE: Final = ResourceType(
     "nexus_virtual_machine",
     4,
     _SCHEMA,
-    identify,
+    build_id,
     check=check,
-    vms=VmHandlers(compute_demand, list_existing_vms, assemble, list_unplaced_vms=list_unplaced_vms),
+    vms=VmHandlers(compute_demand, list_existing_vms, build_computed_attributes, list_unplaced_vms=list_unplaced_vms),
 )

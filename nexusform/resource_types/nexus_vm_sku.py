@@ -10,9 +10,9 @@ from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.resource_types.kubelet_block import EXTENDED, check_extended_resources, parse_extended_resources
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_problem,
-    build_figure_attribute,
     build_id_attribute,
     build_name_attribute,
+    build_placement_number,
     check_memory,
     check_whole_numbers,
     join_id,
@@ -27,13 +27,13 @@ _SCHEMA: Final = BlockSchema(
     {
         "id": build_id_attribute("<name>"),
         "name": build_name_attribute("VM SKU"),
-        "vcpus": build_figure_attribute("vCPUs of the guest.", 1),
-        "emulator_vcpus": build_figure_attribute("Host vCPUs for emulator threads.", 0, 0),
-        "memory_gib": build_figure_attribute(
+        "vcpus": build_placement_number("vCPUs of the guest.", 1),
+        "emulator_vcpus": build_placement_number("Host vCPUs for emulator threads.", 0, 0),
+        "memory_gib": build_placement_number(
             "Memory in GiB, counted in MiB: 0.5 is 512 MiB.", 0, allows_fractions=True
         ),
-        "disk_gib": build_figure_attribute("Root disk in GiB.", 0, 300),
-        "numa_cells": build_figure_attribute("NUMA cells per VM.", 1, 1),
+        "disk_gib": build_placement_number("Root disk in GiB.", 0, 300),
+        "numa_cells": build_placement_number("NUMA cells per VM.", 1, 1),
         "extra_large": AttributeSchema(
             BOOL,
             "Prefer machines with extra-large VMs of other clusters.",
@@ -48,7 +48,7 @@ _SCHEMA: Final = BlockSchema(
 _FIGURES: Final = ("vcpus", "emulator_vcpus", "disk_gib", "numa_cells")
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: the SKU's name."""
     return join_id(attributes.get("name"))
 
@@ -91,5 +91,5 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
 
 
 NEXUS_VM_SKU: Final = ResourceType(
-    "nexus_vm_sku", 1, _SCHEMA, identify, check=check, add_to_inventory=add_to_inventory, kind=PlanningKind.VM_SKU
+    "nexus_vm_sku", 1, _SCHEMA, build_id, check=check, add_to_inventory=add_to_inventory, kind=PlanningKind.VM_SKU
 )

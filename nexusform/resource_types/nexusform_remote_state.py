@@ -31,7 +31,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the lineage."""
     return str(attributes.get("id") or "")
 
@@ -76,5 +76,5 @@ def _build_displayed_values(current: ObjectState, kind: ResourceType) -> dict[st
 
 
 NEXUSFORM_REMOTE_STATE: Final = ResourceType(
-    "nexusform_remote_state", 0, _SCHEMA, identify, mode="data", read=read, kind=PlanningKind.REMOTE_STATE
+    "nexusform_remote_state", 0, _SCHEMA, build_id, mode="data", read=read, kind=PlanningKind.REMOTE_STATE
 )

@@ -12,7 +12,7 @@ from nexusform.kubernetes.matching import Taint, validate_dns_subdomain
 from nexusform.kubernetes.quantity import QuantityFormat, build_cpu_quantity, build_quantity
 from nexusform.placements.vm_demands import CONTROL_PLANE_TAINT, NodeProperties, PlacedVm, PoolDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, build_kubelet
-from nexusform.resource_types.machine_hardware import VFS, add_vfs
+from nexusform.resource_types.machine_hardware import VFS, add_vfs_to_sku
 from nexusform.resource_types.shared_arguments import POOL_AZURE_BLOCK, build_unknown_sku_problem
 from nexusform.scheduling.kubelet import GIB, Kubelet, NodeSize, Platform, compute_allocatable, list_registered_labels
 from nexusform.scheduling.kubelet import compute_capacity as vm_size
@@ -190,7 +190,7 @@ def build_pool_demand(
                 f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G or P SKU.",
             )
         ]
-    sku = add_vfs(sku, values)
+    sku = add_vfs_to_sku(sku, values)
     settings = values.get("upgrade_settings") or {}
     numbers = tuple(range(count))
     return (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nexusform.domain_table import LazyTable, build_type_target, collect_type_targets
-from nexusform.interfaces.plugins import Registries, ResourceType
+from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 
 _PACKAGE: Final = "nexusform.resource_types"
 _TYPES: Final = (
@@ -38,6 +38,6 @@ DATA_SOURCES: Final[Mapping[str, ResourceType]] = LazyTable(
 )
 
 
-def build_registries() -> Registries:
+def build_registries() -> PluginRegistries:
     """Return both tables for the planner."""
-    return Registries(RESOURCE_TYPES, DATA_SOURCES)
+    return PluginRegistries(RESOURCE_TYPES, DATA_SOURCES)

@@ -51,7 +51,7 @@ def build_parent_attribute(parent_type: str, addition: str = "", other_types: tu
     )
 
 
-def build_figure_attribute(description: str, minimum: int, default: int | None = None, **more: Any) -> AttributeSchema:
+def build_placement_number(description: str, minimum: int, default: int | None = None, **more: Any) -> AttributeSchema:
     """Build a number that determines placements, such as an amount of memory; required without a default."""
     return AttributeSchema(
         NUMBER,
@@ -72,7 +72,7 @@ def join_id(*parts: Any) -> str:
     return "/".join(parts)
 
 
-def is_known(value: Any) -> bool:
+def is_set_and_known(value: Any) -> bool:
     """Return whether the value is set and known."""
     return value is not None and value is not UNKNOWN
 
@@ -89,7 +89,7 @@ def check_whole_numbers(values: Mapping[str, Any], names: Iterable[str], path: P
 def check_memory(values: Mapping[str, Any], path: Path = ()) -> list[Problem]:
     """Return a problem if `memory_gib` is known and not above 0."""
     memory = values.get("memory_gib")
-    if memory is None or not is_known(memory) or memory > 0:
+    if memory is None or not is_set_and_known(memory) or memory > 0:
         return []
     return [Problem((*path, "memory_gib"), "invalid-number", '"memory_gib" must be above 0.')]
 
@@ -169,7 +169,7 @@ def check_azure_block(values: Mapping[str, Any], argument_properties: Collection
     """
     block = values.get("azure")
     body = block.get("body") if isinstance(block, Mapping) else None
-    if not is_known(body):
+    if not is_set_and_known(body):
         return
     body_path = (*path, "azure", "body")
     properties = body.get("properties") if isinstance(body, Mapping) else None

@@ -6,7 +6,7 @@ PUBLIC = {
         "sample_capacity group_down_vms SampledCapacity place_replacements PlacedReplacements "
         "build_pool_availability PoolAvailability list_affected_pools Replacement"
     ),
-    "machine_alternatives": "find_alternatives Requirement MachineAlternative",
+    "machine_alternatives": "list_alternative_machines Requirement MachineAlternative",
     "snapshot": (
         "ClusterSnapshot is_large_enough is_hardware_listed OwnerKind PoolSnapshot SiteSnapshot "
         "list_planned_objects list_state_objects build_snapshot Snapshot"

@@ -16,7 +16,7 @@ from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS
-from nexusform.scheduling.racks.uncertainty.splits import PACKED, SPREAD, name_choice
+from nexusform.scheduling.racks.uncertainty.splits import PACKED, SPREAD, format_split_choice
 from nexusform.scheduling.racks.vms import Interval, Placement
 from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
 
@@ -152,7 +152,7 @@ def sample_capacity(
     counts_by_pool = list(zip(*counts_by_sample, strict=True))
     numa_sampling = NumaSampling(
         machines=len(scheduler.list_machines_with_unknown_cells()),
-        displayed_sample=name_choice(scheduler.split_choice),
+        displayed_sample=format_split_choice(scheduler.split_choice),
         fitting_count=sum(not any(counts) for counts in counts_by_sample),
         sample_count=sample_count,
         fits_packed=not any(count_missing(scheduler.copy(split_choice=PACKED))),

@@ -40,7 +40,7 @@ class MachineAlternative(Struct, frozen=True):
     hint: str = ""
 
 
-def find_alternatives(site: SiteSnapshot, demand: Demand, excluded: str) -> tuple[MachineAlternative, ...]:
+def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str) -> tuple[MachineAlternative, ...]:
     """Return every machine of the site except `excluded`, in site order, in the present situation."""
     names: dict[int, str] = {}
     for pool in site.pools:
@@ -70,8 +70,8 @@ def _build_alternative(
     if is_listed and is_size_sufficient:
         removed_vms = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms))
     hard = [hint for hint in demand.hints if hint.is_hard]
-    blocking = (hint for hint in hard if hints.is_violated(hint, machine.name, machine.rack))
-    hint = next((hints.describe_hint(hint) for hint in blocking), "")
+    blocking = (hint for hint in hard if hints.is_hint_violated(hint, machine.name, machine.rack))
+    hint = next((hints.describe_hint_requirement(hint) for hint in blocking), "")
     obstacles = {
         Requirement.OPEN: bool(machine.unschedulable_reason),
         Requirement.HARDWARE: not is_listed,

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.interfaces.plugins import Registries, ResourceType
+from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.placements.vm_demands import ClaimDemand, PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.phases import collect_claims
 from nexusform.planning.vm_planning.site_plans import (
@@ -185,7 +185,7 @@ class Snapshot(Struct, frozen=True):
         return tuple(chain.from_iterable(site.clusters for site in self.sites.values()))
 
 
-def build_snapshot(objects: Iterable[SiteObject], registries: Registries, catalogue: str = "") -> Snapshot:
+def build_snapshot(objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = "") -> Snapshot:
     """Build the snapshot. `catalogue` is the SKU catalogue's version ("" = the newest)."""
     ordered_objects = sorted(
         objects, key=lambda site_object: (site_object.creation, compute_address_order(site_object.address))
@@ -199,7 +199,7 @@ def build_snapshot(objects: Iterable[SiteObject], registries: Registries, catalo
     return Snapshot({site.id: _build_site(site, clusters, layout, claims) for site in ordered})
 
 
-def _collect_claims(objects: Sequence[SiteObject], registries: Registries) -> Mapping[str, ClaimDemand]:
+def _collect_claims(objects: Sequence[SiteObject], registries: PluginRegistries) -> Mapping[str, ClaimDemand]:
     """Return the storage claims of pods, by cluster id; empty if no provider read any."""
     if not any(read_recorded_supplies(site_object.note) for site_object in objects):
         return {}
@@ -228,7 +228,7 @@ class _ClusterCollector(Struct):
         pools = tuple(
             _build_pool(site_object.address, owner, pool, site, vms, self.layout.skus) for pool in owner.pools
         )
-        cluster_id = owner.parent_id or kind.identify(site_object.attributes)
+        cluster_id = owner.parent_id or kind.build_id(site_object.attributes)
         clusters = self.by_site.setdefault(site.id, {})
         cluster = clusters.get(cluster_id)
         if cluster is not None:

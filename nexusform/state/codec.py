@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, development_file
+from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_development_file_error, build_error
 from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_value
 from nexusform.resources.address import (
     Address,
@@ -36,11 +36,11 @@ from nexusform.state.object_codec import (
     build_object_members,
     check_members,
     is_count,
-    is_filled,
     is_flag,
     is_key,
     is_list,
     is_name,
+    is_nonempty_text,
     is_object,
     is_objects,
     is_text,
@@ -80,7 +80,7 @@ _RESOURCE_RULES: Final[Mapping[str, MemberRule]] = {
 _INSTANCE_RULES: Final[Mapping[str, MemberRule]] = {
     **OBJECT_RULES,
     "index_key": MemberRule(is_key, "a string or a whole number from 0"),
-    "deposed": MemberRule(is_filled, "the key of a deposed object"),
+    "deposed": MemberRule(is_nonempty_text, "the key of a deposed object"),
 }
 _OUTPUT_RULES: Final[Mapping[str, MemberRule]] = {
     "value": MemberRule(lambda _: True, "a value", is_required=True),
@@ -229,7 +229,7 @@ def _reject_foreign(document: Any, name: str) -> Diagnostic | None:
         format_text = f'Its "format" is "{format_name}"' if is_text(format_name) else 'It has no "format"'
         return _report_foreign(name, f'{format_text}; expected "{FORMAT}".')
     if "kind" not in document:
-        return development_file(name, "import the resources again")
+        return build_development_file_error(name, "import the resources again")
     if document["kind"] != KIND:
         return _report_foreign(name, f'Its "kind" is not "{KIND}".')
     version = document.get("version")
@@ -237,7 +237,7 @@ def _reject_foreign(document: Any, name: str) -> Diagnostic | None:
         return _report_foreign(name, 'Its "version" is not a whole number from 1.')
     if version > CURRENT:
         writer_version = document.get("nexusform_version")
-        writer = f" by nexusform {writer_version}" if is_filled(writer_version) else ""
+        writer = f" by nexusform {writer_version}" if is_nonempty_text(writer_version) else ""
         return build_error(
             "newer-state-version",
             f"{name} was written{writer} as version {version} of the format; this nexusform reads up to "

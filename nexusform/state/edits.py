@@ -179,7 +179,7 @@ def find_instance(state: State, pattern: AddressPattern) -> Address | None:
     return matches[0] if matches else None
 
 
-def without_taint(state: State, address: Address) -> State:
+def remove_taint(state: State, address: Address) -> State:
     """Return the state with the taint of one object removed. Raises Refused."""
     instance = state.instances[address]
     assert instance.current is not None

@@ -79,7 +79,7 @@ def is_paths(value: Any) -> bool:
     return is_list(value) and all(is_list(path) and all(map(is_key, path)) for path in value)
 
 
-def is_filled(value: Any) -> bool:
+def is_nonempty_text(value: Any) -> bool:
     """Check for a string that is not empty."""
     return value.__class__ is str and value != ""
 

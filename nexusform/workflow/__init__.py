@@ -4,7 +4,7 @@ it; other operations have a module each. Nothing is printed here.
 
 # Public names of the package, by module.
 PUBLIC = {
-    "lint_advice": "Advice find_advice",
+    "lint_advice": "LintAdvice find_advice",
     "expression_console": "Console is_unfinished open_console",
     "placement_explanation": "explain_object VmExplanation",
     "file_formatting": "decode_source format_paths FormattingResult STDIN",

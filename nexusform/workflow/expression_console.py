@@ -39,7 +39,7 @@ from nexusform.workflow.opening.command_context import (
     read_project_variables,
 )
 from nexusform.workflow.opening.project import open_backend
-from nexusform.workflow.opening.remote_sources import RemoteStates, Servers
+from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
 
@@ -101,7 +101,7 @@ def open_console(context: CommandContext) -> ConsoleResult:
         working_directory=context.working_directory,
         is_applying=True,
         read_state=RemoteStates(context, configuration.settings).read,
-        query=Servers(context).query,
+        query=ServerResponses(context).query,
     )
     return ConsoleResult(Console(request, sources), tuple(problems), sources)
 

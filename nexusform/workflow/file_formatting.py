@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from nexusform.configuration.loader import MAX_FILE_BYTES
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.source import SourceFile
-from nexusform.files.regular_files import UNCONFINED, Confinement, TooLarge, read_regular, write_file
+from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge, read_regular, write_file
 from nexusform.language.formatter import format_text
 
 ENDINGS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl")
@@ -126,7 +126,7 @@ def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> It
 def _read_source(path: str, confinement: Confinement, problems: list[Diagnostic]) -> SourceFile | None:
     try:
         raw = read_regular(confinement.resolve_operator_path(path), MAX_FILE_BYTES)
-    except TooLarge:
+    except FileTooLarge:
         problems.append(_build_size_error(path))
         return None
     except OSError as problem:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, Configuration, Module, Settings
 from nexusform.configuration.loader import JSON, NATIVE
-from nexusform.configuration.unread_files import list_names
+from nexusform.configuration.unread_files import list_directory
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
 from nexusform.diagnostics.phrases import format_count
 from nexusform.diagnostics.source import SourceFile
@@ -28,11 +28,11 @@ from nexusform.workflow.opening.backend_choice import (
     BackendChoice,
     get_backend_type,
     get_migration_path,
-    load_choice,
-    open_choice,
+    load_backend_choice,
+    open_chosen_backend,
     parse_backend_flags,
     read_configured_choice,
-    save_choice,
+    save_backend_choice,
 )
 from nexusform.workflow.opening.command_context import DEFAULT_WORKSPACE, CommandContext, load_project_configuration
 from nexusform.workflow.opening.encryption_settings import wrap_backend
@@ -67,7 +67,7 @@ def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
         return InitResult((), tuple(problems), sources)
     if not options.has_backend:
         return InitResult(tuple(_describe_configuration(configuration)), tuple(problems), sources)
-    saved_choice = load_choice(context)
+    saved_choice = load_backend_choice(context)
     from_flags, new_problems = parse_backend_flags(context, get_backend_type(configuration.settings))
     problems += new_problems
     # Flags for another kind of backend do not apply to this one.
@@ -116,7 +116,7 @@ def _prepare_backend(
         return [], problems
     try:
         if choice != DEFAULT_CHOICE or saved_choice is not None:
-            save_choice(choice, context.data_directory)
+            save_backend_choice(choice, context.data_directory)
         get_migration_path(context.data_directory).unlink(missing_ok=True)
     except OSError as problem:
         return [], [*problems, _build_write_error(context, problem)]
@@ -132,7 +132,7 @@ def _open_backend(
     choice: BackendChoice, context: CommandContext, settings: Settings
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Open the backend of a choice with the configured encryption."""
-    backend, problems = open_choice(choice, settings, context)
+    backend, problems = open_chosen_backend(choice, settings, context)
     if backend is None:
         return None, problems
     wrapped_backend, new_problems = wrap_backend(backend, settings, context)
@@ -393,7 +393,7 @@ def find_missing_files(directory: str) -> tuple[str, ...]:
     """Return the files to offer: a configuration if there is none, a .gitignore if there is none in a git
     work tree or a new directory.
     """
-    names = list_names(directory)
+    names = list_directory(directory)
     is_new = not any(name.endswith((NATIVE, JSON)) for name in names)
     missing = ["main.nf.hcl"] if is_new else []
     if ".gitignore" not in names and (is_new or _is_in_work_tree(Path(directory))):

@@ -13,7 +13,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.kubernetes.releases.versions import ABANDONED
 from nexusform.planning.conclusion.resource_shortages import RESOURCE_SHORTAGE
-from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.conclusion.version_changes import ENDING
 from nexusform.planning.planner import make_plan
 from nexusform.workflow.opening.command_context import CommandContext
@@ -28,7 +28,7 @@ _HEALTH_IDS: Final = frozenset({"platform-reports-failure", "change-failed-befor
 _PLAN_FINDING_IDS: Final = _HEALTH_IDS | {RESOURCE_SHORTAGE, ABANDONED, ENDING}
 
 
-class Advice(Struct, frozen=True):
+class LintAdvice(Struct, frozen=True):
     """The findings; `diagnostics` are other problems, including errors that prevented the check. `origin`
     names the checked plan or state.
     """
@@ -39,32 +39,32 @@ class Advice(Struct, frozen=True):
     origin: str = ""
 
 
-def find_advice(context: CommandContext, plan_path: str = "") -> Advice:
+def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
     """Evaluate all rules on a saved plan, or on existing and configured objects."""
     if plan_path:
         saved, problems = read_plan(plan_path, context)
         if saved is None:
-            return Advice(diagnostics=tuple(problems))
+            return LintAdvice(diagnostics=tuple(problems))
         sources = get_sources(saved)
         findings = tuple(d for d in saved.plan.diagnostics if d.id in {*RULE_IDS, *_PLAN_FINDING_IDS})
-        return Advice(findings, _select_errors(saved.plan.diagnostics), sources, f"plan {plan_path}")
+        return LintAdvice(findings, _select_errors(saved.plan.diagnostics), sources, f"plan {plan_path}")
     opened = open_project(context)
     if opened.project is None:
-        return Advice(diagnostics=opened.diagnostics, sources=opened.sources)
+        return LintAdvice(diagnostics=opened.diagnostics, sources=opened.sources)
     stored, problems = read_stored_state(opened.project.backend)
     if stored is None:
-        return Advice(diagnostics=tuple(problems), sources=opened.sources)
+        return LintAdvice(diagnostics=tuple(problems), sources=opened.sources)
     request = replace(build_base_request(opened.project, stored), samples=0, lint=False)
     result = make_plan(request)
     if result.plan.errored:
-        return Advice(diagnostics=_select_errors(result.plan.diagnostics), sources=opened.sources)
-    complete_plan = add_capacity(result, opened.project.registries).plan
+        return LintAdvice(diagnostics=_select_errors(result.plan.diagnostics), sources=opened.sources)
+    complete_plan = add_site_capacity(result, opened.project.registries).plan
     plan_findings = (problem for problem in complete_plan.diagnostics if problem.id in _PLAN_FINDING_IDS)
     findings = (*plan_findings, *lint_plan(result, opened.project.configuration, everything=True))
     origin = f"state serial {stored.state.serial}" if stored.state.lineage else "nothing applied yet"
     if result.plan.has_changes:
         origin += ", plus planned changes"
-    return Advice(findings, sources=opened.sources, origin=origin)
+    return LintAdvice(findings, sources=opened.sources, origin=origin)
 
 
 def _select_errors(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -14,22 +14,22 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, 
 from nexusform.diagnostics.phrases import format_list
 from nexusform.diagnostics.source import SourceFile
 from nexusform.domain_table import LazyTable, collect_explainers
-from nexusform.interfaces.plugins import Registries
-from nexusform.placement_kinds.kinds import VM, get_noun
+from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.placement_kinds.kinds import VM, get_kind_noun
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.conclusion.result import ExplainedVm, PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
 from nexusform.planning.pool_reasons import explain_pools
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
-from nexusform.planning.vm_planning.vm_object import find_placement_origin, get_left_machine
+from nexusform.planning.vm_planning.vm_object import find_placement_origin, get_previous_machine
 from nexusform.plans.impact.pool_reason import PoolReason
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.answers.domain_answer import DomainAnswer
 from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.vms import Placement
-from nexusform.snapshots.machine_alternatives import MachineAlternative, find_alternatives
+from nexusform.snapshots.machine_alternatives import MachineAlternative, list_alternative_machines
 from nexusform.snapshots.snapshot import build_snapshot, list_planned_objects
 from nexusform.state.objects import State
 from nexusform.workflow.opening.command_context import CommandContext
@@ -200,7 +200,7 @@ class _Question(Struct, frozen=True):
     def _list_current_vms(self) -> dict[str, tuple[Address, PlacedVm]]:
         """List the existing VMs at the address by name."""
         vms: dict[str, tuple[Address, PlacedVm]] = {}
-        registries: Registries = self.request.registries
+        registries: PluginRegistries = self.request.registries
         for address in sorted(self.request.state.instances, key=compute_address_order):
             if not self.pattern.is_match(address):
                 continue
@@ -238,7 +238,7 @@ class _Question(Struct, frozen=True):
             site = snapshot.sites.get(owner.site_id) if owner is not None else None
             vm, placement = explained_vm.explanation.demand, explained_vm.explanation.placement
             alternatives = (
-                find_alternatives(site, vm, placement.machine if placement is not None else "") if site else ()
+                list_alternative_machines(site, vm, placement.machine if placement is not None else "") if site else ()
             )
             row = rows.get((explained_vm.address, name))
             certainty = row.certainty if row else None
@@ -270,7 +270,7 @@ class _Question(Struct, frozen=True):
         serial = self.request.state.serial
         recorded = self.request.state.instances[address].current
         private = recorded.private if recorded is not None else None
-        last_trigger, previous_machine = find_placement_origin(private, name), get_left_machine(private, name)
+        last_trigger, previous_machine = find_placement_origin(private, name), get_previous_machine(private, name)
         return [
             replace(
                 reason,
@@ -293,7 +293,7 @@ class _Question(Struct, frozen=True):
     def _build_nothing_error(self, planned: PlanResult) -> Diagnostic:
         """Build the error for an address without placements, or without explanations in its domain."""
         rows = (row for row in planned.plan.placements if self.pattern.is_match(row.address))
-        nouns = sorted({get_noun(row.kind) for row in rows if row.kind != VM})
+        nouns = sorted({get_kind_noun(row.kind) for row in rows if row.kind != VM})
         if nouns:
             return build_error(
                 "nothing-to-explain",

@@ -3,19 +3,19 @@ import threading
 import pytest
 
 from nexusform.backends import journal_lines
-from nexusform.backends.journal_lines import LineBatcher, build_compaction_mark, build_seal, list_pending
+from nexusform.backends.journal_lines import LineBatcher, build_compaction_mark, build_seal_record, list_pending_records
 
 
 def test_lines_before_the_mark_of_the_document_are_in_it() -> None:
-    lines = [b"{a}", build_compaction_mark(b"doc"), b"{b}", build_seal("x"), b"{c}"]
-    assert list_pending(lines, b"doc") == [b"{b}", b"{c}"]
-    assert list_pending(lines, b"older") == [b"{a}", b"{b}", b"{c}"]
-    assert list_pending(lines, None) == [b"{a}", b"{b}", b"{c}"]
+    lines = [b"{a}", build_compaction_mark(b"doc"), b"{b}", build_seal_record("x"), b"{c}"]
+    assert list_pending_records(lines, b"doc") == [b"{b}", b"{c}"]
+    assert list_pending_records(lines, b"older") == [b"{a}", b"{b}", b"{c}"]
+    assert list_pending_records(lines, None) == [b"{a}", b"{b}", b"{c}"]
 
 
 def test_of_several_marks_of_one_document_the_last_counts() -> None:
     lines = [build_compaction_mark(b"doc"), b"{a}", build_compaction_mark(b"doc"), b"{b}"]
-    assert list_pending(lines, b"doc") == [b"{b}"]
+    assert list_pending_records(lines, b"doc") == [b"{b}"]
 
 
 @pytest.mark.parametrize("record", [b"a\nb", b"#compacted x"])

@@ -63,17 +63,17 @@ def demands(count: int, pool_size: int) -> Iterator[Demand]:
 @contextmanager
 def counted_digests() -> Iterator[Counter[str]]:
     """Counts, as long as it is open, the candidates whose tie was broken."""
-    lowest, counter = tie_break.find_lowest, Counter[str]()
+    lowest, counter = tie_break.find_lowest_digest, Counter[str]()
 
     def counted(text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
         counter["digests"] += len(tied)
         return lowest(text, names, tied)
 
-    tie_break.find_lowest = counted
+    tie_break.find_lowest_digest = counted
     try:
         yield counter
     finally:
-        tie_break.find_lowest = lowest
+        tie_break.find_lowest_digest = lowest
 
 
 def used(machines: list[Machine]) -> RackScheduler:
@@ -132,7 +132,7 @@ def digest_cost() -> float:
     )
     start = time.process_time()
     for _ in range(2_000):
-        tie_break.find_lowest(text, names, range(100))
+        tie_break.find_lowest_digest(text, names, range(100))
     return (time.process_time() - start) / 200_000 * 1e9
 
 

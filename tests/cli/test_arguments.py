@@ -11,15 +11,15 @@ from msgspec import Struct
 from nexusform.cli.arguments import (
     build_parameters,
     declare_choice,
-    declare_group,
+    declare_flag_group,
     declare_number,
     declare_optional,
     declare_ordered_flags,
     declare_positional,
     declare_positionals,
+    declare_repeatable_text,
     declare_switch,
     declare_text,
-    declare_texts,
     fill_record,
 )
 from nexusform.cli.commands import Command, LazyGroup, define_command
@@ -37,10 +37,10 @@ class _Arguments(Struct, frozen=True, kw_only=True):
     rest: tuple[str, ...] = declare_positionals()
     as_json: bool = declare_switch("As JSON", flag="json")
     out: str = declare_text("Where to", metavar="FILE")
-    only: tuple[str, ...] = declare_texts("Only these")
+    only: tuple[str, ...] = declare_repeatable_text("Only these")
     shape: str = declare_choice("Which shape", ("round", "square"))
     settings: tuple[tuple[str, str], ...] = declare_ordered_flags("Settings", ("var", "var-file"))
-    speed: _Speed = declare_group(_Speed)
+    speed: _Speed = declare_flag_group(_Speed)
 
 
 def _taken(words: list[str]) -> _Arguments:

@@ -16,7 +16,7 @@ def test_a_count_picks_the_form_of_its_noun(count: int, text: str) -> None:
 
 def test_a_plural_ends_in_s_where_none_is_given() -> None:
     assert [phrases.format_count(1, "VM"), phrases.format_count(2, "VM")] == ["1 VM", "2 VMs"]
-    assert [phrases.select_form(count, "has", "have") for count in (1, 2)] == ["has", "have"]
+    assert [phrases.select_word_form(count, "has", "have") for count in (1, 2)] == ["has", "have"]
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def test_names_are_listed_up_to_a_number(names: str, text: str) -> None:
 
 
 def test_the_first_are_named_and_the_rest_counted() -> None:
-    assert phrases.format_first(["a", "b", "c"], 3, "; ") == "a; b; c"
-    assert phrases.format_first(["a", "b", "c"], 2, "; ") == "a; b and 1 more"
+    assert phrases.format_first_items(["a", "b", "c"], 3, "; ") == "a; b; c"
+    assert phrases.format_first_items(["a", "b", "c"], 2, "; ") == "a; b and 1 more"
 
 
 def test_numbers_without_a_gap_are_one_span() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from nexusform.configuration.loader import load_configuration, read_variables
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.planner import make_plan
@@ -36,7 +36,7 @@ resource "nexus_rack" "r" {
 
 
 @cache
-def all_types() -> Registries:
+def all_types() -> PluginRegistries:
     return build_registries()
 
 

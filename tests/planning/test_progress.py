@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nexusform.cli.screen import PlanningLine
-from nexusform.planning.plan_request import Stage
+from nexusform.planning.plan_request import PlanningStage
 from tests.planning.harness import RACKS, cluster, good, plan, pool
 
 
@@ -37,5 +37,5 @@ def test_arguments_and_objects_have_shares() -> None:
 
 
 def test_the_terminal_has_words_for_every_stage() -> None:
-    for stage in Stage:
+    for stage in PlanningStage:
         PlanningLine().update_progress(stage, 412, 706)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nexusform.diagnostics.source import Position, SourceFile, Span
-from nexusform.interfaces.plugins import Registries, ResourceType
+from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.plans.plan import (
     Action,
     Change,
@@ -84,7 +84,7 @@ def _id(attributes: Any) -> str:
     return str(attributes.get("id", ""))
 
 
-REGISTRIES = Registries({"nexus_kubernetes_cluster": ResourceType("nexus_kubernetes_cluster", 4, CLUSTER, _id)})
+REGISTRIES = PluginRegistries({"nexus_kubernetes_cluster": ResourceType("nexus_kubernetes_cluster", 4, CLUSTER, _id)})
 
 
 # --- a cluster that is added to a half-full site ---

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import build_error, build_warning
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.occupancy import Capacity, PoolVms, SiteCapacity, SiteVms
@@ -76,7 +76,7 @@ def test_errors_alone_fail_a_test_report(plan: Plan) -> None:
 
 
 def test_people_are_told_which_is_which(plan: Plan) -> None:
-    page = render_html(plan, {}, Registries())
+    page = render_html(plan, {}, PluginRegistries())
     assert "1 warning, 1 piece of advice, 1 not caused by this plan" in page
     tags = re.findall(r'<span class="tag">(.*?)</span>', page)
     assert tags == ["Warning", "Warning, not caused by this plan", "Advice"]
@@ -93,18 +93,18 @@ def test_a_plan_with_nothing_but_what_held_before_needs_no_look(plan: Plan) -> N
     quiet = replace(plan, diagnostics=(plan.diagnostics[0], plan.diagnostics[2]))
     assert "> [!NOTE]\n" in render_markdown(quiet, {})
     assert "Mind:" not in render_markdown(quiet, {})
-    assert 'class="decision safe"' in render_html(quiet, {}, Registries())
+    assert 'class="decision safe"' in render_html(quiet, {}, PluginRegistries())
 
 
 def test_a_destroy_is_no_green_verdict(plans: SimpleNamespace) -> None:
-    page = render_html(plans.changed_placements(), {}, Registries())
+    page = render_html(plans.changed_placements(), {}, PluginRegistries())
     assert 'class="decision caution"' in page
     assert "<h1>Plan: 1 VM is re-created on another machine, 3 VMs are removed</h1>" in page
 
 
 def test_code_in_a_finding_is_code_on_the_page(plan: Plan) -> None:
     asking = build_warning("no-surge-capacity", "Ask `nexusform advise` what to do.")
-    page = render_html(replace(plan, diagnostics=(asking,)), {}, Registries())
+    page = render_html(replace(plan, diagnostics=(asking,)), {}, PluginRegistries())
     assert "<p>Ask <code>nexusform advise</code> what to do.</p>" in page
 
 

@@ -109,7 +109,7 @@ class TestRack:
         assert derived["availability_zone"] == "rack1"
         assert derived["machine_sku"] == "bom-1.7.3"
         assert derived["machines"] == {"rack-1-bm01": {"slot": 1}, "rack-1-bm02": {"slot": 2}}
-        assert RACK.identify(rack()) == "lab/rack1"
+        assert RACK.build_id(rack()) == "lab/rack1"
 
     def test_machine_names_have_at_least_two_digits(self) -> None:
         assert RACK.derive is not None
@@ -202,7 +202,7 @@ class TestMachine:
             ("rack1-bm02", 2, "rack1", ""),
             ("spare", 3, "rack1", ""),
         ]
-        assert MACHINE.identify(machine()) == "lab/rack1/spare"
+        assert MACHINE.build_id(machine()) == "lab/rack1/spare"
 
     def test_describes_the_machine_that_the_rack_makes_in_that_slot(self, lab: Inventory) -> None:
         described = machine(name="rack1-bm02", slot=2, machine_sku="bom-2.0")

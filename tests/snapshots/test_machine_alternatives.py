@@ -7,7 +7,7 @@ from nexusform.rendering.answers.explanation_text import describe_alternatives
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.vms import Demand, PlacementConstraints, VmName
-from nexusform.snapshots.machine_alternatives import MachineAlternative, Requirement, find_alternatives
+from nexusform.snapshots.machine_alternatives import MachineAlternative, Requirement, list_alternative_machines
 from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.planning.harness import cluster, plan, pool
 from tests.scheduling.racks.samples import change_profile, limit
@@ -21,7 +21,7 @@ def demand(sku: str, *zones: str) -> Demand:
 
 
 def ways(site: SiteSnapshot, wanted: Demand) -> dict[str, MachineAlternative]:
-    return {way.machine: way for way in find_alternatives(site, wanted, "")}
+    return {way.machine: way for way in list_alternative_machines(site, wanted, "")}
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,7 +41,7 @@ def test_when_exactly_these_leave_the_rule_takes_the_machine(pools: list[tuple[s
         return
     site = site_of(standing(files))
     handles = {name: handle for c in site.clusters for p in c.pools for name, handle in p.handles.items()}
-    for way in find_alternatives(site, demand(sku), ""):
+    for way in list_alternative_machines(site, demand(sku), ""):
         assert set(way.requirements) <= {Requirement.LEAVE}
         assert bool(way.removed_vms) == (Requirement.LEAVE in way.requirements)
         scheduler = site.scheduler.copy()
@@ -89,7 +89,7 @@ def test_zones_cordons_and_hardware_stand_in_the_way() -> None:
     assert found["r2-bm02"].requirements == ()
     assert ways(site, demand("NC_G56_224_v1"))["r1-bm01"].requirements == (Requirement.HARDWARE,)
     own = replace(SKUS["NC_G56_224_v1"], machine_skus=())
-    too_large = find_alternatives(site, Demand(VmName("n", "n", "p", 0), own), "r1-bm01")
+    too_large = list_alternative_machines(site, Demand(VmName("n", "n", "p", 0), own), "r1-bm01")
     assert [way.requirements for way in too_large] == [(Requirement.OPEN, Requirement.SIZE), (Requirement.SIZE,)]
 
 
@@ -98,14 +98,14 @@ def test_a_rule_about_the_vms_that_stand_is_named(monkeypatch: pytest.MonkeyPatc
     site = site_of(standing(racks(2, 1) + cluster("a", pools=pool("p", 1))))
     stands = next(vm for vm in site.scheduler.list_vms() if vm.vm.pool == "p")
     asked = Demand(VmName(stands.vm.owner, "a", "p", 7), stands.sku)
-    found = {way.machine: way for way in find_alternatives(site, asked, "")}
+    found = {way.machine: way for way in list_alternative_machines(site, asked, "")}
     own, other = (found[f"r{n}-bm01"] for n in (("1", "2") if stands.placement.rack == "r1" else ("2", "1")))
     assert (own.requirements, own.rule) == ((Requirement.RULE,), "1 VMs of p already")
     assert other.requirements == ()
     lines = describe_alternatives([own], asked, 1)
     assert lines == [f"1 machine has capacity, but a rule rejects the VM: {own.machine} (1 VMs of p already)."]
     # The VM itself is no reason for it to stay away.
-    assert all(way.requirements == () for way in find_alternatives(site, replace(asked, vm=stands.vm), ""))
+    assert all(way.requirements == () for way in list_alternative_machines(site, replace(asked, vm=stands.vm), ""))
 
 
 def test_in_words() -> None:

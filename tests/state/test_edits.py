@@ -10,8 +10,8 @@ from nexusform.state.edits import (
     move_instances,
     plan_moves,
     remove_instances,
+    remove_taint,
     select_instances,
-    without_taint,
 )
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 from tests.taints import taint_object
@@ -126,9 +126,9 @@ def test_a_taint_is_removed() -> None:
     address = find_instance(state, parse_pattern("t.a"))
     assert address is not None
     tainted = taint_object(state, "t.a")
-    assert without_taint(tainted, address).instances == state.instances
+    assert remove_taint(tainted, address).instances == state.instances
     with pytest.raises(DiagnosticsError):
-        without_taint(state, address)
+        remove_taint(state, address)
 
 
 def test_one_instance_must_be_named() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.files.accesses import get_accesses, start_accesses
+from nexusform.files.accesses import list_accesses, start_access_record
 from nexusform.plans.evaluation import EvaluatedFile
 from nexusform.plans.saved import plan_file
 from tests.contracts.bad_answers import bad_server, document
@@ -48,15 +48,15 @@ def test_programs_are_recorded_however_they_start(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o700)
-    start_accesses()
+    start_access_record()
     subprocess.run([program], check=True)
-    assert get_accesses().programs == {"program"}
-    start_accesses()
+    assert list_accesses().programs == {"program"}
+    start_access_record()
     os.waitpid(os.posix_spawn(program, [str(program)], {}), 0)
-    assert get_accesses().programs == {"program"}
-    start_accesses()
+    assert list_accesses().programs == {"program"}
+    start_access_record()
     os.system(f"SECRET=canary {program}")
-    assert get_accesses().programs == {"sh"}
+    assert list_accesses().programs == {"sh"}
 
 
 @pytest.mark.of_domains("remote_state")
@@ -66,9 +66,9 @@ def test_the_servers_of_a_login_are_recorded() -> None:
     from nexusform.domains.remote_state.backends.azure_login import _request_token
 
     with bad_server(document(b'{"value": "token"}', "Content-Type: application/json")) as server:
-        start_accesses()
+        start_access_record()
         assert _request_token(f"{server.address}/token?a=b", "bearer") == "token"
-        assert get_accesses().origins == {server.address}
-        start_accesses()
+        assert list_accesses().origins == {server.address}
+        start_access_record()
         requests.get(f"{server.address}/tenant/oauth2/token", timeout=10)  # as azure-identity does
-        assert get_accesses().origins == {server.address}
+        assert list_accesses().origins == {server.address}

@@ -14,13 +14,13 @@ import pytest
 
 import nexusform
 from nexusform.cli.main import run_command_line
-from nexusform.files.external_files import EXTERNAL_FILES, PathForm, Writer
+from nexusform.files.external_files import EXTERNAL_FILES, AllowedWriter, PathForm
 from tests.trust import untrusted_files
 from tests.trust.untrusted_files import BACKEND_CASES, KUBECONFIG_CASES, build_environment
 
 SOURCE = Path(nexusform.__file__).parent
 PAGE = SOURCE.parent / "docs" / "security.md"
-REJECTED = [entry for entry in EXTERNAL_FILES if entry.writer is Writer.OPERATOR]
+REJECTED = [entry for entry in EXTERNAL_FILES if entry.writer is AllowedWriter.OPERATOR]
 FLAGS = [entry for entry in EXTERNAL_FILES if entry.form is PathForm.FLAG]
 # Variables of the product that lead to no file.
 VALUES = (
@@ -134,6 +134,6 @@ def test_the_table_has_every_variable_and_flag_of_the_product() -> None:
 
 def test_the_page_has_the_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    for writer in Writer:
+    for writer in AllowedWriter:
         section = page.partition(f"| {writer.value} | ")[2].partition("\n")[0]
         assert re.findall(r"`([^`]+)`", section) == [entry.name for entry in EXTERNAL_FILES if entry.writer is writer]

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from nexusform.cli.main import run_command_line
-from nexusform.files.external_files import EXTERNAL_FILES, ExternalFile, PathForm, Writer
+from nexusform.files.external_files import EXTERNAL_FILES, AllowedWriter, ExternalFile, PathForm
 
 SetVariable = Callable[[str, str], None]
 SERVER = "https://127.0.0.1:9"
@@ -159,7 +159,9 @@ def prepare(name: str, root: Path) -> list[str]:
 def main() -> None:
     place, variables = Path(sys.argv[1]), dict(os.environ)
     names = [
-        entry.name for entry in EXTERNAL_FILES if entry.writer is Writer.OPERATOR and entry.form is not PathForm.FLAG
+        entry.name
+        for entry in EXTERNAL_FILES
+        if entry.writer is AllowedWriter.OPERATOR and entry.form is not PathForm.FLAG
     ]
     for number, name in enumerate([*names, *KUBECONFIG_CASES, *BACKEND_CASES]):
         root = write_tree(place / str(number))

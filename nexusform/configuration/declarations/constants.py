@@ -11,7 +11,7 @@ from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.evaluation_run import Scope
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.syntax import syntax_nodes as syntax
-from nexusform.language.type_expressions import reject_calls
+from nexusform.language.type_expressions import reject_function_calls
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, Type
 from nexusform.values.value import DYNAMIC_UNKNOWN, Value
 
@@ -50,7 +50,7 @@ def is_constant(expression: syntax.Expression) -> bool:
 def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE) -> tuple[Value, list[Diagnostic]]:
     """Evaluate an expression without references, or with those of a scope."""
     value, problems = evaluate_expression(expression, scope)
-    return value, reject_calls(problems)
+    return value, reject_function_calls(problems)
 
 
 def _evaluate_as_type(

@@ -132,7 +132,7 @@ def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, t
         )
         return
     referred_types = attribute.refers_to.types if attribute is not None and attribute.refers_to is not None else ()
-    symbols = sorted(_list_referable(module), key=lambda symbol: symbol.type not in referred_types)
+    symbols = sorted(_list_referable_blocks(module), key=lambda symbol: symbol.type not in referred_types)
     for symbol in symbols:
         insert = (
             f"{symbol.reference}.id"
@@ -142,14 +142,14 @@ def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, t
         yield Suggestion(insert, "reference", insert, length, symbol.kind)
 
 
-def _list_referable(module: ModuleText) -> Iterable[Symbol]:
+def _list_referable_blocks(module: ModuleText) -> Iterable[Symbol]:
     kinds = ("variable", "local", "module", "resource", "data")
     return [symbol for symbol in module.list_symbols() if symbol.kind in kinds]
 
 
 def _list_members(module: ModuleText, prefix: str) -> Iterator[tuple[str, str]]:
     """Yield the names after `prefix.`: names of a kind or a type, or the attributes of a resource."""
-    for symbol in _list_referable(module):
+    for symbol in _list_referable_blocks(module):
         symbol_parent, _, name = symbol.reference.rpartition(".")
         if symbol_parent == prefix:
             yield name, symbol.kind

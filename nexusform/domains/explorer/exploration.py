@@ -21,8 +21,8 @@ from nexusform.diagnostics.source import SourceFile
 from nexusform.files.regular_files import write_file
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path as ValuePath
-from nexusform.planning.conclusion.site_records import add_capacity
-from nexusform.planning.plan_request import Adjustment
+from nexusform.planning.conclusion.site_records import add_site_capacity
+from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.hcl_text import quote_string
@@ -140,7 +140,7 @@ class Exploration:
 
     def compute_file_changes(self, request: ExplorationRequest) -> FileChanges:
         """Return the file changes of a request. Raises ExplorationRequestError."""
-        texts, unwritable = self._compute_texts(request)
+        texts, unwritable = self._compute_changed_files(request)
         difference = self._format_difference(texts)
         return FileChanges(difference, _compute_digest(difference), tuple(unwritable))
 
@@ -148,7 +148,7 @@ class Exploration:
         """Write the displayed change, identified by its digest, and return the names of the files. Raises
         ExplorationRequestError, OSError.
         """
-        texts, _ = self._compute_texts(request)
+        texts, _ = self._compute_changed_files(request)
         if _compute_digest(self._format_difference(texts)) != digest:
             raise ExplorationRequestError("The change differs from the one shown. Review it again.")
         for name in texts:
@@ -160,7 +160,7 @@ class Exploration:
 
     # --- implementation ---
 
-    def _plan_configuration(self, configuration: Configuration, adjustments: Sequence[Adjustment]) -> Plan:
+    def _plan_configuration(self, configuration: Configuration, adjustments: Sequence[ArgumentAdjustment]) -> Plan:
         """Return the plan of a changed configuration, without reading providers."""
         options = PlanOptions(refresh=False, samples=0)
         request = replace(
@@ -170,7 +170,7 @@ class Exploration:
             includes_remedies=False,
             lint=False,
         )
-        return add_capacity(make_plan(request), self.project.registries).plan
+        return add_site_capacity(make_plan(request), self.project.registries).plan
 
     def _check_request(self, request: ExplorationRequest) -> None:
         """Check a request. Raises ExplorationRequestError."""
@@ -183,10 +183,10 @@ class Exploration:
         if any(not 0 <= count <= MAX_ADDED_RACKS for count in request.added.values()):
             raise ExplorationRequestError(f"At most {MAX_ADDED_RACKS} racks can be added at a time.")
 
-    def _list_adjustments(self, request: ExplorationRequest) -> list[Adjustment]:
-        counts = [Adjustment(*self._count_paths[key], count) for key, count in request.counts.items()]
-        lost_racks = [Adjustment(parse_address(key), ("machine_count",), 0) for key in request.lost]
-        activated_racks = [Adjustment(parse_address(key), ("status",), "active") for key in request.active]
+    def _list_adjustments(self, request: ExplorationRequest) -> list[ArgumentAdjustment]:
+        counts = [ArgumentAdjustment(*self._count_paths[key], count) for key, count in request.counts.items()]
+        lost_racks = [ArgumentAdjustment(parse_address(key), ("machine_count",), 0) for key in request.lost]
+        activated_racks = [ArgumentAdjustment(parse_address(key), ("status",), "active") for key in request.active]
         return [*counts, *lost_racks, *activated_racks]
 
     def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
@@ -202,7 +202,7 @@ class Exploration:
                 body = "\n".join(lines)
                 yield f'resource "nexus_rack" {quote_string(name)} {{\n{body}\n}}\n'
 
-    def _compute_texts(self, request: ExplorationRequest) -> tuple[dict[str, str], list[str]]:
+    def _compute_changed_files(self, request: ExplorationRequest) -> tuple[dict[str, str], list[str]]:
         """Return the new texts of files, and changes without a literal value to edit."""
         self._check_request(request)
         edits: list[TextEdit] = []

@@ -3,8 +3,8 @@
 # Public names of the package, by module.
 PUBLIC = {
     "versions": (
-        "ABANDONED describe_abandoned determine_upgrade_kind explain_skipped find_hops find_version_end "
-        "has_etcd_gap KubernetesVersion Offers parse_version Rejection select_available SOURCE "
-        "UpgradeKind WARNING_DAYS"
+        "ABANDONED describe_abandoned determine_upgrade_kind explain_skipped_versions find_upgrade_hops "
+        "find_version_end has_etcd_gap KubernetesVersion OfferedVersions parse_version VersionRejection "
+        "select_available_versions SOURCE UpgradeKind WARNING_DAYS"
     )
 }

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 
 _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,6}))?(?:-([0-9.]{1,20}))?")
 
@@ -109,7 +109,7 @@ def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> 
     return UpgradeKind.DOWNGRADE if end.patch < start.patch else UpgradeKind.UPGRADE
 
 
-class Offers(Struct, frozen=True):
+class OfferedVersions(Struct, frozen=True):
     """Versions offered to a cluster: `versions` by the site's catalogue (None: unknown), `upgrades` to the
     cluster itself (empty: unknown). `available_until`: ends of extended availability of the catalogue.
     """
@@ -125,54 +125,54 @@ class Offers(Struct, frozen=True):
         return self.upgrades if is_next and self.upgrades else self.versions or None
 
 
-class Rejection(Struct, frozen=True):
+class VersionRejection(Struct, frozen=True):
     """Reason against a change of a cluster's version: the id of a diagnostic, and its detail."""
 
     id: str
     detail: str
 
 
-def find_hops(
-    cluster: str, current: str, target: str, offers: Offers, today: str
-) -> tuple[KubernetesVersion, ...] | Rejection:
+def find_upgrade_hops(
+    cluster: str, current: str, target: str, offers: OfferedVersions, today: str
+) -> tuple[KubernetesVersion, ...] | VersionRejection:
     """Find the hops of a cluster to a version, none if it runs. Plans and `simulate kubernetes-upgrade` both
     call this. `today` is RFC 3339 ("": ends of availability are not checked).
     """
     start, end = parse_version(current), parse_version(target)
     if start is None or end is None:
         detail = f'"{target if end is None else current}" is not a version. Write one such as 1.31 or 1.31.4.'
-        return Rejection("invalid-kubernetes-version", detail)
+        return VersionRejection("invalid-kubernetes-version", detail)
     kind = determine_upgrade_kind(start, end)
     if kind is UpgradeKind.NONE:
         return ()
     if kind is UpgradeKind.DOWNGRADE:
         detail = f"{current} -> {target} is a downgrade. A Kubernetes cluster cannot be downgraded. Keep {current}."
-        return Rejection("no-such-upgrade", detail)
+        return VersionRejection("no-such-upgrade", detail)
     if end.major != start.major:
         detail = f"{current} -> {target} changes the major version. No upgrade path is known. Keep {current}."
-        return Rejection("no-such-upgrade", detail)
+        return VersionRejection("no-such-upgrade", detail)
     availability = find_version_end(start, today, offers.versions, offers.available_until) if today else None
     if availability is not None and availability.is_past:
-        return Rejection(ABANDONED, describe_abandoned(cluster, current, availability))
-    hops = list_hops(start, end, offers)
+        return VersionRejection(ABANDONED, describe_abandoned(cluster, current, availability))
+    hops = list_upgrade_hops(start, end, offers)
     missing = _explain_missing_offer(current, hops, offers)
-    return Rejection("no-such-upgrade", missing) if missing else hops
+    return VersionRejection("no-such-upgrade", missing) if missing else hops
 
 
-def explain_skipped(current: str, target: str, hops: Sequence[KubernetesVersion]) -> str:
+def explain_skipped_versions(current: str, target: str, hops: Sequence[KubernetesVersion]) -> str:
     """Explain a change with several hops. A plan makes one hop."""
     names = [f"v{hop}" for hop in hops]
     dots = ["..."] if len(names) - 1 > _MAX_NAMES else []
     chain = " -> ".join([current, *names[:-1][:_MAX_NAMES], *dots, target])
     skipped = [f"v{hop.minor_version}" for hop in hops[:-1]]
     return (
-        f"{current} -> {target} skips {format_first(skipped, _MAX_NAMES)}. Upgrade one minor version at a time: set "
-        f"{names[0]} next. All hops: {chain}."
+        f"{current} -> {target} skips {format_first_items(skipped, _MAX_NAMES)}. "
+        f"Upgrade one minor version at a time: set {names[0]} next. All hops: {chain}."
     )
 
 
-def list_hops(
-    start: KubernetesVersion, end: KubernetesVersion, offers: Offers | None = None
+def list_upgrade_hops(
+    start: KubernetesVersion, end: KubernetesVersion, offers: OfferedVersions | None = None
 ) -> tuple[KubernetesVersion, ...]:
     """List the versions from `start` (exclusive) to `end`; no minor version is skipped. Hops between lead to
     the newest offered version of their minor version, if known.
@@ -186,24 +186,24 @@ def list_hops(
 
 
 def _select_newest(minor: KubernetesVersion, choices: Sequence[str] | None) -> KubernetesVersion:
-    offered = [parsed for text in select_available(minor, choices) or () if (parsed := parse_version(text))]
+    offered = [parsed for text in select_available_versions(minor, choices) or () if (parsed := parse_version(text))]
     return max(offered, default=minor)
 
 
-def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offers: Offers) -> str:
+def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offers: OfferedVersions) -> str:
     """Explain the first hop to a version without an offer; "" if all are offered or nothing is known."""
     before = current
     for position, hop in enumerate(hops):
         choices = offers.find_choices(is_next=not position)
-        if choices is not None and not select_available(hop, choices):
+        if choices is not None and not select_available_versions(hop, choices):
             owner = "this cluster" if not position and offers.upgrades else "this site"
-            offered = f"Azure offers {format_first(choices, _MAX_NAMES)} for {owner}"
+            offered = f"Azure offers {format_first_items(choices, _MAX_NAMES)} for {owner}"
             return f"{before} -> {hop}: {offered}. Set one of the offered versions."
         before = str(hop)
     return ""
 
 
-def select_available(requested: KubernetesVersion, versions: Sequence[str] | None) -> tuple[str, ...] | None:
+def select_available_versions(requested: KubernetesVersion, versions: Sequence[str] | None) -> tuple[str, ...] | None:
     """Select a site's versions matching a requested minor version, patch and bundle. None if the site's
     versions are unknown.
     """
@@ -243,7 +243,7 @@ def find_version_end(
     """Find the end of extended availability of a running version; None if unknown. `today` is RFC 3339;
     `versions` and `dates` are the site's catalogue.
     """
-    offered = select_available(version, versions)
+    offered = select_available_versions(version, versions)
     known_dates = [dates[text] for text in offered or () if text in dates]
     if known_dates:
         return _build_end(max(known_dates), today)

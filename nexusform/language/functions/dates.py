@@ -57,7 +57,7 @@ _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 
 
-class Moment(Struct, frozen=True):
+class LocalTime(Struct, frozen=True):
     """Moment as displayed by a local clock.
 
     `day` counts days of that clock's calendar as Python's ordinals do, `nanosecond` those since its midnight;
@@ -91,13 +91,13 @@ class Moment(Struct, frozen=True):
         """Nanoseconds on the scale shared by all moments."""
         return self.day * _DAY + self.nanosecond - self.offset * _UNITS["m"]
 
-    def add_nanoseconds(self, nanoseconds: int) -> Moment:
+    def add_nanoseconds(self, nanoseconds: int) -> LocalTime:
         """Return the moment later by this duration, on the same clock."""
         days, nanosecond = divmod(self.nanosecond + nanoseconds, _DAY)
-        return Moment(self.day + days, nanosecond, self.offset)
+        return LocalTime(self.day + days, nanosecond, self.offset)
 
 
-def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> Moment:
+def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> LocalTime:
     """Parse an RFC 3339 text with its offset. Raises FunctionProblem.
 
     `lenient` accepts offsets of up to 24 hours and 60 minutes, hours of one digit and fractions after a
@@ -121,14 +121,14 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> M
     fraction = int((match[7] or "").ljust(9, "0")[:9])
     offset = hours * 60 + minutes
     nanosecond = (hour * 3600 + minute * 60 + second) * _UNITS["s"] + fraction
-    return Moment(ordinal, nanosecond, -offset if match[9] == "-" else offset)
+    return LocalTime(ordinal, nanosecond, -offset if match[9] == "-" else offset)
 
 
 def _trim_text(text: str) -> str:
     return text if len(text) <= 60 else text[:60] + "..."
 
 
-def _format_offset(moment: Moment, *, colon: bool, utc: str) -> str:
+def _format_offset(moment: LocalTime, *, colon: bool, utc: str) -> str:
     if moment.offset == 0 and utc:
         return utc
     sign, minutes = ("-", -moment.offset) if moment.offset < 0 else ("+", moment.offset)
@@ -137,7 +137,7 @@ def _format_offset(moment: Moment, *, colon: bool, utc: str) -> str:
 
 # --- formatdate ----------------------------------------------------------------------------------
 
-_VERBS: Final[dict[str, Callable[[Moment], str]]] = {
+_VERBS: Final[dict[str, Callable[[LocalTime], str]]] = {
     "YYYY": lambda t: f"{t.date[0]:04d}",
     "YY": lambda t: f"{t.date[0] % 100:02d}",
     "MMMM": lambda t: _MONTHS[t.date[1] - 1],

@@ -17,7 +17,13 @@ from nexusform.language.functions.function import (
     build_any_parameter,
     build_plain_function,
 )
-from nexusform.language.functions.json_encoding import clean_text, get_json_prefix, guess_type, parse_json, render_json
+from nexusform.language.functions.json_encoding import (
+    determine_json_type,
+    get_json_prefix,
+    normalize_stored_text,
+    parse_json,
+    render_json,
+)
 from nexusform.language.functions.yaml_encoding import parse_yaml, render_yaml
 from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, ObjectType, PrimitiveType
 from nexusform.values.value import UNKNOWN, Refinement, Value, get_refinement
@@ -28,7 +34,7 @@ MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
 def decode_utf8(data: bytes, description: str) -> str:
     """Decode bytes as text. Raises FunctionProblem if they are not UTF-8."""
     try:
-        return clean_text(data.decode("utf-8"))
+        return normalize_stored_text(data.decode("utf-8"))
     except UnicodeDecodeError:
         raise FunctionProblem(f"{description} is not valid UTF-8") from None
 
@@ -121,7 +127,7 @@ def _split_rows(text: str) -> list[tuple[int, list[str]]]:
         start_line, row = line, []
         while True:
             field, offset, line = _parse_field(text, offset, line)
-            row.append(clean_text(field))
+            row.append(normalize_stored_text(field))
             if offset >= len(text) or text[offset] == "\n":
                 break
             offset += 1
@@ -257,7 +263,7 @@ def _decode_text(text: str, encoding: str) -> str:
         data = decode_base64(text)
         if codec == "utf-16" and data[:2] not in {b"\xfe\xff", b"\xff\xfe"}:
             codec = "utf-16-be"
-        return clean_text(data.decode(codec))
+        return normalize_stored_text(data.decode(codec))
     except UnicodeError:
         raise FunctionProblem(f"the given string contains symbols that are not defined for {encoding}", 0) from None
 
@@ -331,7 +337,7 @@ FUNCTIONS: Final = (
         "jsondecode",
         "The value of a JSON text.",
         (Parameter("str", STRING, "the text"),),
-        lambda arguments: guess_type(get_refinement(arguments[0]).prefix),
+        lambda arguments: determine_json_type(get_refinement(arguments[0]).prefix),
         lambda text: parse_json(text.raw),
         (Example('jsondecode("{\\"hello\\": [1]}")', "{ hello = [1] }"),),
         may_be_null=True,

@@ -88,7 +88,7 @@ def get_json_prefix(value_type: Type) -> str:
     return "[" if isinstance(value_type, (ListType, SetType, TupleType)) else ""
 
 
-def guess_type(text: str) -> Type:
+def determine_json_type(text: str) -> Type:
     """Return the type of a value with a known prefix of its JSON text. Raises FunctionProblem."""
     prefix = text.lstrip(" \t\r\n")
     if not prefix:
@@ -116,13 +116,13 @@ def _build_value(data: Any, depth: int) -> Value:
     if isinstance(data, bool):
         return build_boolean(data)
     if isinstance(data, str):
-        return Value(STRING, clean_text(data))
+        return Value(STRING, normalize_stored_text(data))
     if isinstance(data, list):
         return build_tuple([_build_value(d, depth - 1) for d in data])
-    return build_object({clean_text(k): _build_value(d, depth - 1) for k, d in data.items()})
+    return build_object({normalize_stored_text(k): _build_value(d, depth - 1) for k, d in data.items()})
 
 
-def clean_text(text: str) -> str:
+def normalize_stored_text(text: str) -> str:
     """Clean a text as stored strings: NFC-normalised, lone surrogates replaced."""
     if text.isascii():
         return text

@@ -23,7 +23,7 @@ from nexusform.values.value import UNKNOWN, Value
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def _build_extreme(choose: Callable[[Any], Any], kind: str) -> Callable[..., Value]:
+def _build_minimum_function(choose: Callable[[Any], Any], kind: str) -> Callable[..., Value]:
     def compute_extreme(*numbers: Value) -> Value:
         if not numbers:
             raise FixedProblem("must pass at least one number")
@@ -144,7 +144,7 @@ FUNCTIONS: Final = (
         "The maximum of the arguments.",
         (),
         NUMBER,
-        _build_extreme(max, "greatest"),
+        _build_minimum_function(max, "greatest"),
         (Example("max(12, 54, 3)", "54"), Example("max([12, 54, 3]...)", "54")),
         _NUMBERS,
     ),
@@ -153,7 +153,7 @@ FUNCTIONS: Final = (
         "The minimum of the arguments.",
         (),
         NUMBER,
-        _build_extreme(min, "least"),
+        _build_minimum_function(min, "least"),
         (Example("min(12, 54, 3)", "3"),),
         _NUMBERS,
     ),

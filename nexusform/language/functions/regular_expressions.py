@@ -28,7 +28,7 @@ from nexusform.values.value import UNKNOWN, Value, build_object, build_tuple
 _MAX_MEMORY: Final = 64 * 1024 * 1024
 
 
-class Pattern(Struct, frozen=True):
+class CompiledPattern(Struct, frozen=True):
     """Compiled pattern. `names` has one item for every group, None for an unnamed one."""
 
     engine: Any
@@ -67,7 +67,7 @@ def _build_error(message: str, part: str) -> FunctionProblem:
 
 
 @lru_cache(maxsize=256)
-def _compile_pattern(pattern: str) -> Pattern:
+def _compile_pattern(pattern: str) -> CompiledPattern:
     # Raises FunctionProblem.
     import re2
 
@@ -79,7 +79,7 @@ def _compile_pattern(pattern: str) -> Pattern:
     except re2.error as problem:
         message, _, part = problem.args[0].decode(errors="replace").partition(": ")
         raise _build_error(_GO_MESSAGES.get(message, message), part) from None
-    return Pattern(engine, _list_group_names(pattern))
+    return CompiledPattern(engine, _list_group_names(pattern))
 
 
 def _list_group_names(pattern: str) -> tuple[str | None, ...]:
@@ -96,7 +96,7 @@ def _list_group_names(pattern: str) -> tuple[str | None, ...]:
     return tuple(names)
 
 
-def _compile_argument(pattern: str, position: int = 0) -> Pattern:
+def _compile_argument(pattern: str, position: int = 0) -> CompiledPattern:
     # `position` is that of the argument which holds the pattern.
     try:
         return _compile_pattern(pattern)
@@ -104,7 +104,7 @@ def _compile_argument(pattern: str, position: int = 0) -> Pattern:
         raise FunctionProblem(problem.message, position) from None
 
 
-def _list_matches(pattern: Pattern, text: str) -> Iterator[Any]:
+def _list_matches(pattern: CompiledPattern, text: str) -> Iterator[Any]:
     # Every match from left to right; an empty one right after another match does not count.
     end = -1
     for match in pattern.engine.finditer(text):
@@ -114,7 +114,7 @@ def _list_matches(pattern: Pattern, text: str) -> Iterator[Any]:
         yield match
 
 
-def _find_capture_type(pattern: Pattern) -> Type:
+def _find_capture_type(pattern: CompiledPattern) -> Type:
     """Return the type of a match result: a text, a tuple of groups, or an object of named ones."""
     names = pattern.names
     if not names:
@@ -127,7 +127,7 @@ def _find_capture_type(pattern: Pattern) -> Type:
     return ObjectType.create(attributes)
 
 
-def _build_captures(pattern: Pattern, match: Any) -> Value:
+def _build_match_groups(pattern: CompiledPattern, match: Any) -> Value:
     """Build the match result: its text, or its groups."""
     names = pattern.names
     if not names:
@@ -150,7 +150,7 @@ def _find_first_match(pattern: Value, text: Value) -> Value:
     first = next(_list_matches(compiled_pattern, text.raw), None)
     if first is None:
         raise FixedProblem("pattern did not match any part of the given string")
-    return _build_captures(compiled_pattern, first)
+    return _build_match_groups(compiled_pattern, first)
 
 
 def _find_regex_all_type(arguments: Sequence[Value]) -> Type:
@@ -161,7 +161,8 @@ def _find_all_matches(pattern: Value, text: Value) -> Value:
     compiled_pattern = _compile_argument(pattern.raw)
     kind = _find_capture_type(compiled_pattern)
     return Value(
-        ListType(kind), tuple([_build_captures(compiled_pattern, m) for m in _list_matches(compiled_pattern, text.raw)])
+        ListType(kind),
+        tuple([_build_match_groups(compiled_pattern, m) for m in _list_matches(compiled_pattern, text.raw)]),
     )
 
 
@@ -187,7 +188,7 @@ _REFERENCE: Final = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)\})")
 _GROUP_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
-def _expand_template(template: str, pattern: Pattern, match: Any) -> str:
+def _expand_template(template: str, pattern: CompiledPattern, match: Any) -> str:
     # `$1`, `${1}`, `$name` and `${name}` are groups, `$$` is a dollar.
     def replace_reference(reference: re.Match[str]) -> str:
         if reference[1]:

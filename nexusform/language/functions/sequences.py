@@ -94,11 +94,11 @@ def _flatten_sequence(sequence: Value) -> Value:
         raise FixedProblem("can only flatten lists, sets and tuples", 0)
     elements: list[Value] = []
     marks: list[frozenset[str]] = []
-    is_known = _collect_flat(sequence, elements, marks)
+    is_known = _collect_flat_elements(sequence, elements, marks)
     return (build_tuple(elements) if is_known else DYNAMIC_UNKNOWN).add_marks(NO_MARKS.union(*marks))
 
 
-def _collect_flat(sequence: Value, elements: list[Value], marks: list[frozenset[str]]) -> bool:
+def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[frozenset[str]]) -> bool:
     # Whether the number of elements is known; `marks` collects the marks of the lists.
     marks.append(sequence.marks)
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
@@ -110,7 +110,7 @@ def _collect_flat(sequence: Value, elements: list[Value], marks: list[frozenset[
             marks.append(item.marks)
             is_known = False
         elif is_sequence and item.raw is not None:
-            is_known = _collect_flat(item, elements, marks) and is_known
+            is_known = _collect_flat_elements(item, elements, marks) and is_known
         else:
             elements.append(item)
     return is_known
@@ -185,7 +185,7 @@ def _find_reverse_type(arguments: Sequence[Value]) -> Type:
     raise FunctionProblem(f"can only reverse list or tuple values, not {describe_type(sequence_type)}", 0)
 
 
-def _revert_order(sequence: Value) -> Value:
+def _revert_list(sequence: Value) -> Value:
     result_type = _find_reverse_type([sequence])
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
         # The number of elements is kept; the positions of the unknown ones are open.
@@ -309,7 +309,7 @@ FUNCTIONS: Final = (
         "The list in reverse order.",
         (build_list_parameter(inner_marks=True),),
         _find_reverse_type,
-        _revert_order,
+        _revert_list,
         (Example("reverse([1, 2, 3])", "[3, 2, 1]"),),
     ),
     Function(

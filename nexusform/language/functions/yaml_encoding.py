@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.language.functions.base64_codec import decode_base64
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
-from nexusform.language.functions.json_encoding import MAX_DEPTH, clean_text
+from nexusform.language.functions.json_encoding import MAX_DEPTH, normalize_stored_text
 from nexusform.language.value_notes import quote_text
 from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.exact_numbers import convert_decimal, format_number
@@ -339,7 +339,7 @@ _HINTS: Final = frozenset("+-.0123456789yYnNtTfFoO~<")
 
 def _parse_scalar(event: Any) -> Value:
     """Parse a value by its tag, or by YAML's rules without one."""
-    text = clean_text(event.value)
+    text = normalize_stored_text(event.value)
     is_quoted = event.style in {"'", '"'}
     if event.tag is None:
         return _resolve_plain(text) if event.implicit[0] else Value(STRING, text)

@@ -25,7 +25,7 @@ _HANGUL_TRAIL = range(0x11A8, 0x1200)
 _HANGUL_SYLLABLE = range(0xAC00, 0xD7A4)
 
 
-def _is_extending(char: str) -> bool:
+def _is_extending_character(char: str) -> bool:
     """Check whether a character always belongs to the cluster before it."""
     code = ord(char)
     return (
@@ -42,7 +42,7 @@ def _is_pictographic(char: str) -> bool:
     return 0x2190 <= code <= 0x2BFF or 0x1F000 <= code <= 0x1FAFF or char in "\xa9\xae\u203c\u2049"
 
 
-def _is_joined(before: str, after: str) -> bool:
+def _is_one_syllable(before: str, after: str) -> bool:
     """Check whether two neighbouring Hangul characters form one syllable."""
     left, right = ord(before), ord(after)
     if left in _HANGUL_LEAD:
@@ -63,15 +63,15 @@ def count_clusters(text: str) -> int:
         is_regional = ord(char) in _REGIONAL
         is_same_cluster = (
             (before == "\r" and char == "\n")
-            or _is_extending(char)
+            or _is_extending_character(char)
             or (is_regional and flags % 2 == 1)
             or (before == _JOINER and is_emoji and _is_pictographic(char))
-            or _is_joined(before, char)
+            or _is_one_syllable(before, char)
         )
         if not is_same_cluster:
             clusters += 1
         flags = flags + 1 if is_regional else 0
-        is_emoji = _is_pictographic(char) or (is_emoji and _is_extending(char))
+        is_emoji = _is_pictographic(char) or (is_emoji and _is_extending_character(char))
     return clusters
 
 

@@ -2,11 +2,11 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "changes": "compute_drift",
+    "changes": "collect_drifted_objects",
     "plan_assembly": "build_unchanged_plan",
     "placement_accounting": "list_kinds count_names",
     "result": "ExplainedVm PlanResult",
-    "site_records": "add_capacity",
+    "site_records": "add_site_capacity",
     "version_changes": "ENDING",
     "resource_shortages": "RESOURCE_SHORTAGE",
 }

@@ -257,12 +257,12 @@ def _build_duplicate_error(instance: Instance, first: Instance, object_id: str) 
     )
 
 
-def find_drift(request: PlanRequest) -> tuple[Drift, ...]:
+def find_drifted_objects(request: PlanRequest) -> tuple[Drift, ...]:
     """Find objects that changed outside nexusform."""
-    return compute_drift(request.state, request.refreshed_objects)
+    return collect_drifted_objects(request.state, request.refreshed_objects)
 
 
-def compute_drift(state: State, refreshed: Mapping[Address, ObjectState | None]) -> tuple[Drift, ...]:
+def collect_drifted_objects(state: State, refreshed: Mapping[Address, ObjectState | None]) -> tuple[Drift, ...]:
     """Return the objects with observed attributes that differ from state."""
     drift = []
     for address in sorted(refreshed, key=compute_address_order):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.json_data.plain_data import Path
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.vm_planning.vm_object import VmObject
@@ -51,7 +51,9 @@ def _check_change(change: Change, vms: VmObject, networks: AttachableNetworks) -
             continue
         available = [other.rpartition("/")[2] for other, reason in networks.networks if not reason]
         reason = f"is in the state {state}" if state else "is not on this site"
-        remedy = f"Usable networks: {format_first(available, _MAX_NAMES)}." if available else "No network is usable."
+        remedy = (
+            f"Usable networks: {format_first_items(available, _MAX_NAMES)}." if available else "No network is usable."
+        )
         detail = (
             f"The network {name} {reason}. Azure accepts the request, and fails it after about an hour. {remedy} "
             "Create the network first, or set another one."

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.interfaces.plugins import ResourceType
-from nexusform.placement_kinds.kinds import KINDS, VM, get_order
+from nexusform.placement_kinds.kinds import KINDS, VM, get_kind_order
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.impact.effects import Effect, compute_effect
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, PlacementTotal
@@ -68,7 +68,7 @@ def compute_totals(
     mistakes += [f"{address} has rows of kind {kind} but no such object." for address, kind in rows_of]
     totals = tuple(
         totals_by_kind[kind].build_total(kind)
-        for kind in sorted(totals_by_kind, key=get_order)
+        for kind in sorted(totals_by_kind, key=get_kind_order)
         if totals_by_kind[kind].has_objects
     )
     return AccountingResult(totals, tuple(mistakes))

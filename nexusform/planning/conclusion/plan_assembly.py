@@ -15,7 +15,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, l
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placements.prediction_scores import PredictionRecord, compute_score, parse_record
-from nexusform.planning.conclusion.changes import build_changes, find_drift
+from nexusform.planning.conclusion.changes import build_changes, find_drifted_objects
 from nexusform.planning.conclusion.placement_accounting import build_imbalance_error, compute_totals, mark_waiting_pods
 from nexusform.planning.conclusion.placements import (
     build_placement_changes,
@@ -36,7 +36,7 @@ from nexusform.planning.modules.outputs import (
     plan_current_outputs,
 )
 from nexusform.planning.name_resolution.evaluation import UNKNOWN_REPETITION, Evaluation
-from nexusform.planning.phases import Contribution, collect_lost_rows
+from nexusform.planning.phases import DomainContribution, collect_lost_rows
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
@@ -44,11 +44,11 @@ from nexusform.planning.preparation.selection import PARTIAL
 from nexusform.planning.verdicts.fit import (
     SiteCertainty,
     UnplacedPool,
-    apply_accuracy,
-    check_groups,
     check_overcommitted_machines,
+    check_placement_groups,
     check_vfs,
     collect_fit_failures,
+    lower_certainty_to_accuracy,
     measure_site_certainties,
 )
 from nexusform.planning.verdicts.machine_actions import MachineActionOrder, order_machine_actions
@@ -107,7 +107,7 @@ class PlacementOutcome(Struct, frozen=True):
     sites: Mapping[str, SitePlan]
     vms: Mapping[Address, VmObject]
     prior_context: PlanContext
-    contributions: tuple[Contribution, ...] = ()
+    contributions: tuple[DomainContribution, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     phase_diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -141,7 +141,7 @@ def build_plan(
     numa_sampling = compute_numa_sampling(outcome.sites, certainty, request.split_choice, samples)
     other_rows = _collect_domain_rows(request, outcome, changes)
     rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *other_rows)
-    observed_attributes = dict(_flatten(part.observed_attributes.items() for part in outcome.contributions))
+    observed_attributes = dict(_flatten_diagnostics(part.observed_attributes.items() for part in outcome.contributions))
     placement_totals = compute_totals(
         changes, rows, types, outcome.sites if request.mode is Mode.NORMAL else None, observed_attributes
     )
@@ -155,7 +155,7 @@ def build_plan(
         mode=request.mode,
         changes=tuple(changes),
         steps=tuple(_build_steps(changes, outcome, prior, types, action_order)),
-        drift=find_drift(request),
+        drift=find_drifted_objects(request),
         outputs=outputs.changes,
         planned_outputs=outputs.after,
         refined_outputs=outputs.refined,
@@ -172,9 +172,9 @@ def build_plan(
         prediction_scores=tuple(_collect_scores(prior)),
         upgrades=upgrades,
         separation_verdicts=tuple(validation.rules.verdicts),
-        rollouts=tuple(_flatten(part.rollouts for part in parts)),
-        rejected_clusters=tuple(_flatten(part.rejected_clusters for part in parts)),
-        feasibility=tuple(_flatten(part.feasibility for part in parts)),
+        rollouts=tuple(_flatten_diagnostics(part.rollouts for part in parts)),
+        rejected_clusters=tuple(_flatten_diagnostics(part.rejected_clusters for part in parts)),
+        feasibility=tuple(_flatten_diagnostics(part.feasibility for part in parts)),
         machine_actions=action_order.actions,
         observed_attributes=observed_attributes,
     )
@@ -203,7 +203,7 @@ def _build_steps(
     action_order: MachineActionOrder,
 ) -> list[Step]:
     """Build the steps of a plan, in the order of all domains and machine actions."""
-    domain_order = dict(_flatten(part.step_order.items() for part in outcome.contributions))
+    domain_order = dict(_flatten_diagnostics(part.step_order.items() for part in outcome.contributions))
     step_order = {**domain_order, **action_order.step_order}
     return build_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
 
@@ -305,7 +305,7 @@ def build_refresh_plan(
     plan = Plan(
         mode=request.mode,
         changes=tuple(build_moved_changes(prior)),
-        drift=find_drift(request),
+        drift=find_drifted_objects(request),
         outputs=outputs.changes,
         planned_outputs=outputs.after,
         placements=rows,
@@ -360,7 +360,7 @@ def _measure_certainty(
         record = parse_record(current.private) if current is not None else {}
         if current is not None and record:
             records[str(current.attributes.get("id"))] = record
-    return samples, apply_accuracy(certainties, records)
+    return samples, lower_certainty_to_accuracy(certainties, records)
 
 
 def _collect_scores(prior: PriorState) -> Iterator[PredictionScore]:
@@ -401,7 +401,7 @@ def _validate_plan(
         *diagnostics,
         *check_overcommitted_machines(instances, outcome.sites, vms),
         *check_vfs(vms),
-        *check_groups(vms),
+        *check_placement_groups(vms),
     ]
     types = blocks.request.registries.resource_types
     all_diagnostics += check_stranded_vms(vms, instances, types, blocks.selection, blocks.request.mode, outcome.sites)
@@ -418,7 +418,7 @@ def _validate_plan(
     pod_problems += _check_spread(list(vms))
     rules = SeparationVerdicts()
     if certainty is not None:
-        workloads = list(_flatten(contribution.list_workloads() for contribution in outcome.contributions))
+        workloads = list(_flatten_diagnostics(contribution.list_workloads() for contribution in outcome.contributions))
         rules = evaluate_rules(instances.values(), outcome.vms, outcome.sites, certainty, workloads)
     all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems, *rules.diagnostics]
     return PlanValidation(all_diagnostics, failures.unplaced, rules)
@@ -447,11 +447,13 @@ def _collect_findings(
     outcome: PlacementOutcome, instances: Mapping[Address, Instance], *, risks: bool
 ) -> list[Diagnostic]:
     return list(
-        _flatten(contribution.collect_findings(instances, risks=risks) for contribution in outcome.contributions)
+        _flatten_diagnostics(
+            contribution.collect_findings(instances, risks=risks) for contribution in outcome.contributions
+        )
     )
 
 
-def _flatten(parts: Iterable[Iterable[T]]) -> Iterator[T]:
+def _flatten_diagnostics(parts: Iterable[Iterable[T]]) -> Iterator[T]:
     return chain.from_iterable(parts)
 
 
@@ -459,7 +461,7 @@ def _collect_domain_rows(
     request: PlanRequest, outcome: PlacementOutcome, changes: Sequence[Change]
 ) -> tuple[PlacementChange, ...]:
     """Return the rows of objects placed by domains: bindings and pods."""
-    rows = tuple(_flatten(contribution.rows for contribution in outcome.contributions))
+    rows = tuple(_flatten_diagnostics(contribution.rows for contribution in outcome.contributions))
     return mark_waiting_pods(rows, changes, request.registries.resource_types)
 
 

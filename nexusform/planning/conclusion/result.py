@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.planning.phases import Contribution
+from nexusform.planning.phases import DomainContribution
 from nexusform.planning.verdicts.fit import UnplacedPool
 from nexusform.planning.verdicts.separation import OpenRule
 from nexusform.planning.vm_planning.site_plans import SitePlan
@@ -45,7 +45,7 @@ class PlanResult(Struct, frozen=True):
     objects: Mapping[Address, VmObject] = field(default_factory=dict)
     sites: Mapping[str, SitePlan] = field(default_factory=dict)
     open_rules: tuple[OpenRule, ...] = ()
-    contributions: tuple[Contribution, ...] = ()
+    contributions: tuple[DomainContribution, ...] = ()
     prior_notes: Mapping[Address, Mapping[str, Any]] = field(default_factory=dict)
 
     @property

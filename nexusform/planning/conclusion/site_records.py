@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity, has_errors
-from nexusform.interfaces.plugins import Registries, ResourceType
+from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_key
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
 from nexusform.planning.conclusion.network_references import check_network_references
@@ -60,7 +60,7 @@ from nexusform.scheduling.racks.vms import (
 )
 
 
-def add_capacity(result: PlanResult, registries: Registries) -> PlanResult:
+def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanResult:
     """Return the result with `sites` and `capacity` in its plan, and existing findings marked. A plan with
     errors has the current VMs and no capacity; if only placement failed, also the VMs that it would have
     placed.
@@ -68,10 +68,10 @@ def add_capacity(result: PlanResult, registries: Registries) -> PlanResult:
     result = _check_sites(result, registries)
     plan = result.plan
     order = {change.address: position for position, change in enumerate(plan.changes)}
-    before = build_occupied_sites(plan, result.objects, registries, Side.BEFORE, result.prior_notes)
+    before = build_occupied_sites(plan, result.objects, registries, PlanSide.BEFORE, result.prior_notes)
     after = before
     if any(change.action is not Action.NO_OP for change in plan.changes) and _is_placement_known(plan):
-        after = build_occupied_sites(plan, result.objects, registries, Side.AFTER)
+        after = build_occupied_sites(plan, result.objects, registries, PlanSide.AFTER)
     capacity = () if plan.errored else compute_headroom(before, after)
     other_capacity = () if plan.errored else _collect_other_capacity(result, before, after)
     # `order` is that of the objects in the plan.
@@ -82,7 +82,7 @@ def add_capacity(result: PlanResult, registries: Registries) -> PlanResult:
     return replace(result, plan=_add_shortage_warnings(plan))
 
 
-def _check_sites(result: PlanResult, registries: Registries) -> PlanResult:
+def _check_sites(result: PlanResult, registries: PluginRegistries) -> PlanResult:
     """Add the problems of Kubernetes versions and networks."""
     plan = result.plan
     problems = (*check_version_changes(result, registries), *check_network_references(result))
@@ -227,7 +227,7 @@ def _find_surge_shortages(
 # --- the sites on each side --------------------------------------------------------------------
 
 
-class Side(Enum):
+class PlanSide(Enum):
     """Side of a plan: before or after it."""
 
     BEFORE = "before"
@@ -257,8 +257,8 @@ class OccupiedSite(Struct):
 def build_occupied_sites(
     plan: Plan,
     objects: Mapping[Address, VmObject],
-    registries: Registries,
-    side: Side,
+    registries: PluginRegistries,
+    side: PlanSide,
     prior_notes: Mapping[Address, Mapping[str, Any]] | None = None,
 ) -> dict[str, OccupiedSite]:
     """Return the sites on one side of a plan, by id. `objects` are the VM objects read and decided by it,
@@ -276,9 +276,9 @@ def build_occupied_sites(
     for kind, site_object in layout.objects:
         planned = objects.get(site_object.address)
         # An invalid instance may lack the arguments that determine its VMs.
-        is_invalid = side is Side.AFTER and planned is not None and planned.instance.is_invalid
+        is_invalid = side is PlanSide.AFTER and planned is not None and planned.instance.is_invalid
         if kind.vms is not None and not is_invalid:
-            is_managed = side is Side.BEFORE or planned is None or not planned.request.actions.forgets
+            is_managed = side is PlanSide.BEFORE or planned is None or not planned.request.actions.forgets
             _place_vms(kind, site_object, _list_vms(planned, side), layout, sites, is_managed=is_managed)
     # A new VM with the name of an unmanaged one is another VM.
     existing_names = set(chain.from_iterable(vms.existing_names for vms in objects.values()))
@@ -288,20 +288,20 @@ def build_occupied_sites(
 
 
 def _build_site_object(
-    change: Change, side: Side, registries: Registries, private: Mapping[str, Any] | None
+    change: Change, side: PlanSide, registries: PluginRegistries, private: Mapping[str, Any] | None
 ) -> SiteObject | None:
     """Return the object of a change on one side; None without one. Forgotten VMs keep running."""
     kind = registries.resource_types.get(change.address.type)
     runs_on = change.action is Action.FORGET and kind is not None and kind.vms is not None
-    attributes = change.before if side is Side.BEFORE or runs_on else change.after
+    attributes = change.before if side is PlanSide.BEFORE or runs_on else change.after
     return None if attributes is None else SiteObject(change.address, attributes, change.creation, private)
 
 
-def _list_vms(planned: VmObject | None, side: Side) -> Sequence[PlacedVm]:
+def _list_vms(planned: VmObject | None, side: PlanSide) -> Sequence[PlacedVm]:
     """Return the VMs of an object on one side. Forgotten VMs keep running."""
     if planned is None:
         return ()
-    if side is Side.BEFORE or planned.request.actions.forgets:
+    if side is PlanSide.BEFORE or planned.request.actions.forgets:
         return tuple(planned.prior.existing.values())
     return planned.list_vms()
 

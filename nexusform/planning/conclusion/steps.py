@@ -69,7 +69,7 @@ def build_step_graph(
     _wait_for_dependents(graph, prior)
     _wait_for_uses(graph, _UsedObjects(changes, machines, types))
     _wait_for_order(graph, step_order)
-    _start_together(graph, concurrent_blocks)
+    _align_concurrent_starts(graph, concurrent_blocks)
     return graph
 
 
@@ -121,7 +121,9 @@ def _build_remaining_attributes(vms: VmObject, context: ResourceContext) -> dict
     assert instance.prior is not None
     assert instance.type.vms is not None
     attributes = dict(instance.prior.attributes)
-    return attributes | instance.type.vms.assemble(attributes, context, vms.list_remaining_vms(), vms.prior.unplaced)
+    return attributes | instance.type.vms.build_computed_attributes(
+        attributes, context, vms.list_remaining_vms(), vms.prior.unplaced
+    )
 
 
 def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
@@ -172,7 +174,7 @@ def _wait_for_order(graph: StepGraph, step_order: Mapping[Address, Sequence[Addr
             graph.add_waits(step, graph.get_gate(gate_name, awaited_steps))
 
 
-def _start_together(graph: StepGraph, concurrent_blocks: Mapping[Address, AbstractSet[str]]) -> None:
+def _align_concurrent_starts(graph: StepGraph, concurrent_blocks: Mapping[Address, AbstractSet[str]]) -> None:
     """Let concurrent objects wait for the same steps."""
     for address, blocks in concurrent_blocks.items():
         apply_step = graph.apply_step.get(address)

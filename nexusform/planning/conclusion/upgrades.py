@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.diagnostics.phrases import format_first, select_form
+from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.placements.vm_demands import PoolDemand
 from nexusform.planning.conclusion.placements import is_platform_scale_in
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_vm_name
@@ -63,9 +63,9 @@ def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObje
     for upgrade in upgrades:
         if not (upgrade.is_rolling and upgrade.budgets):
             continue
-        names = format_first(upgrade.budgets, _MAXIMUM_NAMED)
-        budgets = f"{select_form(len(upgrade.budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} {names}"
-        verb = select_form(len(upgrade.budgets), "allows", "allow")
+        names = format_first_items(upgrade.budgets, _MAXIMUM_NAMED)
+        budgets = f"{select_word_form(len(upgrade.budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} {names}"
+        verb = select_word_form(len(upgrade.budgets), "allows", "allow")
         detail = (
             f"{budgets} {verb} no eviction now: drains of nodes of {upgrade.cluster} with such pods time "
             "out. Before the upgrade, allow one eviction (minAvailable, maxUnavailable), or run one more "

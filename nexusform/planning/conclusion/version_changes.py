@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind, Registries
+from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind, PluginRegistries
 from nexusform.kubernetes.releases.versions import (
     ABANDONED,
     WARNING_DAYS,
-    Offers,
-    Rejection,
+    OfferedVersions,
+    VersionRejection,
     describe_abandoned,
-    explain_skipped,
-    find_hops,
+    explain_skipped_versions,
+    find_upgrade_hops,
     find_version_end,
     parse_version,
 )
@@ -26,7 +26,7 @@ ENDING: Final = "ending-kubernetes-version"
 _PATH: Final = ("kubernetes_version",)
 
 
-def check_version_changes(result: PlanResult, registries: Registries) -> Iterator[Diagnostic]:
+def check_version_changes(result: PlanResult, registries: PluginRegistries) -> Iterator[Diagnostic]:
     """Yield an error for each rejected change of a version, and a warning for each version near or past its
     end.
     """
@@ -79,17 +79,17 @@ def _check_cluster(change: Change, supplies: Supplies | None, today: str) -> Pro
     return Problem(_PATH, ENDING, detail, Severity.WARNING, brief=brief)
 
 
-def _build_offers(supplies: Supplies | None, cluster: str) -> Offers:
+def _build_offers(supplies: Supplies | None, cluster: str) -> OfferedVersions:
     if supplies is None:
-        return Offers()
-    return Offers(supplies.versions, dict(supplies.upgrades).get(cluster, ()), dict(supplies.available_until))
+        return OfferedVersions()
+    return OfferedVersions(supplies.versions, dict(supplies.upgrades).get(cluster, ()), dict(supplies.available_until))
 
 
-def _check_upgrade(cluster: str, current: str, target: str, offers: Offers, today: str) -> Problem | None:
+def _check_upgrade(cluster: str, current: str, target: str, offers: OfferedVersions, today: str) -> Problem | None:
     """Return the rejection of a change of version. A plan makes one hop."""
-    hops = find_hops(cluster, current, target, offers, today)
-    if isinstance(hops, Rejection):
+    hops = find_upgrade_hops(cluster, current, target, offers, today)
+    if isinstance(hops, VersionRejection):
         return Problem(_PATH, hops.id, hops.detail)
     if len(hops) > 1:
-        return Problem(_PATH, "no-such-upgrade", explain_skipped(current, target, hops))
+        return Problem(_PATH, "no-such-upgrade", explain_skipped_versions(current, target, hops))
     return None

@@ -6,5 +6,5 @@ PUBLIC = {
     "block_planner": "BlockPlanner expose_instance",
     "condition_verdicts": "evaluate_condition build_failure ID_OF_CONDITION",
     "difference": "plan_attributes",
-    "instance": "Arguments Decision Instance",
+    "instance": "EvaluatedArguments ActionDecision Instance",
 }

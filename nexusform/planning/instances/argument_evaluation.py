@@ -38,8 +38,8 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     diagnostics = [_add_instance(instance, problem) for problem in remarks.problems]
     diagnostics += [*hidden_problems, *_report_null_elements(instance, arguments)]
     files = evaluation.settings.files
-    if resource_type.unpack is not None and files is not None:
-        unpacked, problems = resource_type.unpack(arguments, files)
+    if resource_type.unpack_arguments is not None and files is not None:
+        unpacked, problems = resource_type.unpack_arguments(arguments, files)
         arguments |= unpacked
         diagnostics += [instance.build_diagnostic(problem) for problem in problems]
     if resource_type.fill is not None:
@@ -83,7 +83,7 @@ def _split_write_only(
     instance: Instance, arguments: dict[str, Any], notes: EvaluationNotes, evaluation: Evaluation
 ) -> list[Diagnostic]:
     """Replace write-only arguments by their parts for plan and state. Those may not contain ephemeral texts."""
-    split = instance.type.split_write_only
+    split = instance.type.split_write_only_body
     if split is None:
         return []
     names = instance.type.schema.write_only_names

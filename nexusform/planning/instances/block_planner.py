@@ -14,8 +14,8 @@ from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
 from nexusform.json_data.plain_data import Path
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.condition_verdicts import check_conditions
-from nexusform.planning.instances.difference import check_triggers, decide_action, is_triggered
-from nexusform.planning.instances.instance import REPLACED_WITH_HOST, Arguments, Decision, Instance
+from nexusform.planning.instances.difference import check_triggers, decide_action, is_replacement_triggered
+from nexusform.planning.instances.instance import REPLACED_WITH_HOST, ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.name_resolution.evaluation import (
     Evaluation,
     ResourceKey,
@@ -25,8 +25,8 @@ from nexusform.planning.name_resolution.evaluation import (
 from nexusform.planning.name_resolution.evaluation_settings import PreparedBodies
 from nexusform.planning.name_resolution.repetition import ObjectView, Repetition, ResourceView
 from nexusform.planning.name_resolution.scope import ModuleInstance
-from nexusform.planning.plan_request import PlanRequest, Stage
-from nexusform.planning.preparation.moves import find_keep_statement
+from nexusform.planning.plan_request import PlanningStage, PlanRequest
+from nexusform.planning.preparation.moves import is_object_kept
 from nexusform.planning.preparation.planning_order import PlanningOrder, find_created_first
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.selection import Selection
@@ -144,9 +144,9 @@ class BlockPlanner:
             if self.selection.has(address):
                 yield instance
             else:
-                self._exclude(instance, evaluation)
+                self._exclude_instance(instance, evaluation)
 
-    def _exclude(self, instance: Instance, evaluation: Evaluation) -> None:
+    def _exclude_instance(self, instance: Instance, evaluation: Evaluation) -> None:
         """Exclude an instance outside the selection. References to a new one must not treat it as absent, and
         capacity of a new or different rack or machine is not used.
         """
@@ -184,7 +184,7 @@ class BlockPlanner:
         """Build an instance that this plan does not change; `block` is its configuration, if that matters."""
         prior = self.prior.get_object(address)
         planned = dict(prior.attributes) if prior is not None else None
-        return self._build_prior_instance(address, block, Decision(planned=planned))
+        return self._build_prior_instance(address, block, ActionDecision(planned=planned))
 
     def build_deleted(self, address: Address, reason: str, block: ResourceBlock | None = None) -> Instance:
         """Build an instance to delete from state, possibly with deposed objects only. A machine action has no
@@ -195,7 +195,7 @@ class BlockPlanner:
         action = Action.FORGET if is_action else Action.DELETE
         action = Action.NO_OP if prior is None else action
         return self._build_prior_instance(
-            address, block, Decision(action, reason=reason), self.prior.get_deposed(address)
+            address, block, ActionDecision(action, reason=reason), self.prior.get_deposed(address)
         )
 
     def build_removed(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
@@ -212,14 +212,14 @@ class BlockPlanner:
     def build_forgotten(self, address: Address, reason: str) -> Instance:
         """Build an instance that leaves the state while its object keeps running."""
         return self._build_prior_instance(
-            address, None, Decision(Action.FORGET, reason=reason), self.prior.get_deposed(address)
+            address, None, ActionDecision(Action.FORGET, reason=reason), self.prior.get_deposed(address)
         )
 
     def _build_prior_instance(
         self,
         address: Address,
         block: ResourceBlock | None,
-        decision: Decision,
+        decision: ActionDecision,
         deposed: Mapping[str, ObjectState] | None = None,
     ) -> Instance:
         prior = self.prior.get_object(address)
@@ -231,7 +231,7 @@ class BlockPlanner:
             dependencies=prior.dependencies if prior is not None else (),
             deposed=deposed or {},
             previous_address=self.prior.previous.get(address),
-            arguments=Arguments(sensitive=prior.sensitive if prior is not None else ()),
+            arguments=EvaluatedArguments(sensitive=prior.sensitive if prior is not None else ()),
             decision=decision,
         )
 
@@ -243,7 +243,7 @@ class BlockPlanner:
         self._evaluated += 1
         expected = self._estimate_total()
         # Some are evaluated again after placement.
-        self.request.progress(Stage.ARGUMENTS, min(self._evaluated, expected), expected)
+        self.request.progress(PlanningStage.ARGUMENTS, min(self._evaluated, expected), expected)
         for path, value in self._adjusted.get(instance.address, ()):
             assert instance.config is not None
             config = _replace_at_path(instance.config, path, value)
@@ -271,9 +271,9 @@ class BlockPlanner:
 
     def predict_action(self, instance: Instance, evaluation: Evaluation) -> None:
         """Decide replace, update or no-op before computed values are known; `decide_action` is final."""
-        self._force(instance, evaluation)
+        self._force_replacement(instance, evaluation)
         assert instance.config is not None
-        identity = {"id": instance.type.identify(instance.config)}
+        identity = {"id": instance.type.build_id(instance.config)}
         is_requested = self.selection.is_replacement_requested(instance.address)
         instance.decision = decide_action(instance, identity, is_requested=is_requested)
 
@@ -285,12 +285,12 @@ class BlockPlanner:
         unresolved: frozenset[str] = frozenset(),
     ) -> None:
         """Decide the action on an instance; `unresolved` are incomplete computed attributes."""
-        self._force(instance, evaluation)
+        self._force_replacement(instance, evaluation)
         assert instance.config is not None
         values = {**instance.config}
         known: dict[str, object] = {}
         if not instance.is_invalid:
-            known["id"] = instance.type.identify(values)
+            known["id"] = instance.type.build_id(values)
             if instance.type.derive is not None:
                 known |= instance.type.derive(values)
         computed = {**computed, **self._find_overrides(instance)}
@@ -312,13 +312,13 @@ class BlockPlanner:
         attributes = instance.type.schema.attributes
         return {name: value for name, value in values.items() if name in attributes and not attributes[name].predicted}
 
-    def _force(self, instance: Instance, evaluation: Evaluation) -> None:
+    def _force_replacement(self, instance: Instance, evaluation: Evaluation) -> None:
         """Force the replacements of replace_triggered_by, and of racks and machines in a replaced site or
         rack, although the referenced id stays equal.
         """
         if instance.forced_reason:
             return
-        if is_triggered(instance, self.decided_instances, evaluation):
+        if is_replacement_triggered(instance, self.decided_instances, evaluation):
             instance.forced_reason = "replace_by_triggers"
         elif self._is_on_replaced_host(instance):
             instance.forced_reason = REPLACED_WITH_HOST
@@ -347,7 +347,7 @@ class BlockPlanner:
         self.instances[instance.address] = instance
         self.record_decision(instance)
         done = len(self.instances)
-        self.request.progress(Stage.OBJECTS, done, max(done, self._estimate_total()))
+        self.request.progress(PlanningStage.OBJECTS, done, max(done, self._estimate_total()))
         if instance.is_replaced and instance.type.add_to_inventory is not None:
             self._replaced_hosts.add(str((instance.before or {}).get("id")))
         if instance.is_removed or (instance.planned is None and not instance.is_invalid):
@@ -440,7 +440,7 @@ def _replace_at_path(config: dict[str, object], path: Path, value: object) -> di
 # --- instances without a block ------------------------------------------------------------------
 
 
-class Orphans(Struct, frozen=True):
+class InstancesWithoutBlock(Struct, frozen=True):
     """Instances without a block in order of creation: those with VMs, and all others."""
 
     with_vms: list[Instance]
@@ -448,7 +448,7 @@ class Orphans(Struct, frozen=True):
     diagnostics: list[Diagnostic]
 
 
-def find_orphans(blocks: BlockPlanner) -> Orphans:
+def find_orphans(blocks: BlockPlanner) -> InstancesWithoutBlock:
     """Return the instances without a block: to delete, or outside the selection."""
     configured = {block.address for block in blocks.order.blocks}
     types = blocks.request.registries.resource_types
@@ -466,7 +466,7 @@ def find_orphans(blocks: BlockPlanner) -> Orphans:
                 continue
             is_moved = address in blocks.prior.previous
             reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"
-            keeps_object = find_keep_statement(blocks.request.configuration, address)
+            keeps_object = is_object_kept(blocks.request.configuration, address)
             if keeps_object is None or blocks.prior.get_object(address) is None:
                 instances.append(blocks.build_removed(address, reason, None))
             elif keeps_object:
@@ -476,7 +476,7 @@ def find_orphans(blocks: BlockPlanner) -> Orphans:
     instances.sort(key=_build_creation_key)
     with_vms = [instance for instance in instances if instance.type.vms is not None]
     without_vms = [instance for instance in instances if instance.type.vms is None]
-    return Orphans(with_vms, without_vms, diagnostics)
+    return InstancesWithoutBlock(with_vms, without_vms, diagnostics)
 
 
 def _build_creation_key(instance: Instance) -> tuple[object, ...]:

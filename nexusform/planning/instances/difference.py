@@ -22,7 +22,7 @@ from nexusform.language.syntax.syntax_nodes import (
     TraverseAttribute,
     TraverseIndex,
 )
-from nexusform.planning.instances.instance import Decision, Instance
+from nexusform.planning.instances.instance import ActionDecision, Instance
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Key, ModulePath
@@ -228,7 +228,7 @@ def _copy_prior_element(planned: list[Any], prior: list[Any], path: Path) -> lis
 # --- the action ----------------------------------------------------------------------------------
 
 
-def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> Decision:
+def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:
     """Return the planned attributes and the action. `computed` are the values computed by this plan;
     `is_requested`: the user requests the replacement (-replace).
     """
@@ -237,7 +237,7 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
     prior = instance.before
     planned = plan_attributes(schema, instance.config, prior, computed)
     if prior is None:
-        return Decision(Action.CREATE, planned)
+        return ActionDecision(Action.CREATE, planned)
     assert instance.prior is not None
     paths = tuple(_iterate_replacing_paths(schema, prior, instance.config, ()))
     reason = ""
@@ -254,12 +254,12 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
         if computed or paths:
             planned = plan_attributes(schema, instance.config, None, computed)
         action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
-        return Decision(action, planned, reason, paths)
+        return ActionDecision(action, planned, reason, paths)
     # no differences, but the change is unfinished
     is_unfinished = UNFINISHED_KEY in (instance.prior.private or {})
     is_unchanged = has_equal_values(schema, planned, prior) and not is_unfinished
     pool_paths = tuple(sorted(find_pool_replacing_paths(schema, prior, instance.config)))
-    return Decision(Action.NO_OP if is_unchanged else Action.UPDATE, planned, replace_paths=pool_paths)
+    return ActionDecision(Action.NO_OP if is_unchanged else Action.UPDATE, planned, replace_paths=pool_paths)
 
 
 def has_equal_values(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
@@ -305,7 +305,7 @@ class TriggerReference(Struct, frozen=True):
     path: Path = ()
 
 
-def is_triggered(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> bool:
+def is_replacement_triggered(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> bool:
     """Return whether a reference of replace_triggered_by targets a changed object."""
     if instance.prior is None or instance.module is None:
         return False

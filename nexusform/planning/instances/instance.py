@@ -25,7 +25,7 @@ UNKNOWN_PLACEMENT = "placement-argument-unknown"
 REPLACED_WITH_HOST = "replace_with_its_place"
 
 
-class Arguments(Struct, frozen=True):
+class EvaluatedArguments(Struct, frozen=True):
     """Evaluated arguments of an instance. `config` are the arguments with ignored changes restored, None for
     a removed instance. `sensitive` are the paths marked as sensitive; `secrets` those sensitive by their
     content: problems with them are still reported. `refined` holds the refinements of unknown values.
@@ -37,7 +37,7 @@ class Arguments(Struct, frozen=True):
     refined: Refinements = ()
 
 
-class Decision(Struct, frozen=True):
+class ActionDecision(Struct, frozen=True):
     """Decided action on an instance. `planned` are all attributes after, None if it is removed. `reason` is
     the reason of a replacement or removal (action_reason), `replace_paths` the arguments that cannot be
     updated. `unresolved` are computed attributes with missing VMs: references to them are unknown.
@@ -50,8 +50,8 @@ class Decision(Struct, frozen=True):
     unresolved: frozenset[str] = frozenset()
 
 
-_NO_ARGUMENTS = Arguments()
-_NO_DECISION = Decision()
+_NO_ARGUMENTS = EvaluatedArguments()
+_NO_DECISION = ActionDecision()
 
 
 class Instance(Struct):
@@ -73,8 +73,8 @@ class Instance(Struct):
     importing: Final[str] = ""
     deposed: Final[Mapping[str, ObjectState]] = field(default_factory=dict)
     previous_address: Final[Address | None] = None
-    arguments: Arguments = _NO_ARGUMENTS
-    decision: Decision = _NO_DECISION
+    arguments: EvaluatedArguments = _NO_ARGUMENTS
+    decision: ActionDecision = _NO_DECISION
     is_invalid: bool = False
     forced_reason: str = ""
     private: Mapping[str, Any] | None = None

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Condition, Configuration, Module, ResourceBlock
 from nexusform.configuration.reference_checks import check_references
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
-from nexusform.interfaces.plugins import PlanningKind, Registries
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.modules.outputs import check_sensitive_output
@@ -90,7 +90,7 @@ def mask_unknown_values(
 class _ModuleValidator(Struct, frozen=True):
     # Validator of one module; `skus` are the names of all VM SKUs, None if not all are known.
     instance: ModuleInstance
-    registries: Registries
+    registries: PluginRegistries
     bodies: PreparedBodies
     evaluation: Evaluation
     skus: frozenset[str] | None

@@ -15,7 +15,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.source import Span
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.name_resolution.scope import ModuleInstance
-from nexusform.planning.preparation.move_statements import MoveStatement, find_statement_cycles, list_statements
+from nexusform.planning.preparation.move_statements import MoveStatement, find_move_cycles, list_move_statements
 from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.resources.address import Address, AddressPattern, Key, ModulePath, ModuleStep, format_module
 
@@ -23,7 +23,7 @@ from nexusform.resources.address import Address, AddressPattern, Key, ModulePath
 def check_moves(configuration: Configuration, evaluation: Evaluation) -> list[Diagnostic]:
     """Return the problems of moved blocks. Unknown keys are skipped."""
     problems: list[Diagnostic] = []
-    statements = list_statements(configuration)
+    statements = list_move_statements(configuration)
     if not statements:
         return problems
     silent_evaluation = evaluation.create_reporting_copy()
@@ -32,7 +32,7 @@ def check_moves(configuration: Configuration, evaluation: Evaluation) -> list[Di
         for instance in silent_evaluation.list_module_instances(statement.module):
             problems += checker.check_statement(statement, instance)
     if not problems:
-        problems += [_build_cycle_error(statements) for statements in find_statement_cycles(statements)]
+        problems += [_build_cycle_error(statements) for statements in find_move_cycles(statements)]
     return problems
 
 

@@ -14,7 +14,7 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.json_data.plain_data import Refinements, convert_to_plain, list_refinements
 from nexusform.planning.name_resolution.evaluation import Evaluation, check_ephemeral_output
 from nexusform.planning.plan_request import PlanRequest
-from nexusform.planning.preparation.planning_order import build_address, iterate_modules
+from nexusform.planning.preparation.planning_order import build_block_address, iterate_modules
 from nexusform.planning.preparation.selection import Selection, find_selected_outputs
 from nexusform.plans.plan import Action, InventoryRead, Mode, OutputChange, VariableValue
 from nexusform.resources.address import Address
@@ -69,7 +69,7 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
 
 def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation) -> bool:
     """Return whether an output is unknown because an unselected instance of a needed block does not exist."""
-    addresses = (build_address(node) for node in needed_blocks)
+    addresses = (build_block_address(node) for node in needed_blocks)
     needed = {(address.module, address.mode, address.type, address.name) for address in addresses}
     return not value.is_wholly_known and any(
         item.attributes is None

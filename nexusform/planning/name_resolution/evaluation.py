@@ -26,7 +26,7 @@ from nexusform.planning.name_resolution.repetition import (
     MAP,
     SINGLE,
     SINGLE_INSTANCE,
-    Expansion,
+    BlockExpansion,
     ObjectView,
     Repetition,
     ResourceView,
@@ -90,7 +90,7 @@ class Evaluation:
         # Values that the validation of their variable rejects; everything else reads them as unknown.
         self.rejected_values: dict[tuple[ModulePath, str], Value] = {}
         self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}
-        self._module_shapes: dict[tuple[ModulePath, str], Expansion] = {}
+        self._module_shapes: dict[tuple[ModulePath, str], BlockExpansion] = {}
         self._by_path: dict[ModulePath, ModuleInstance] = {ROOT_MODULE: self.root}
         self._depth = 0
 
@@ -134,14 +134,14 @@ class Evaluation:
                     return False
         return True
 
-    def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> Expansion:
+    def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> BlockExpansion:
         """Return the expansion of a call, computed once; empty on errors."""
         key = (parent.path, call.name)
         expansion = self._module_shapes.get(key)
         if expansion is None:
             computed, problems = self.expand_block(call, self.build_scope(parent))
             self.diagnostics += problems
-            expansion = computed or Expansion("", ())
+            expansion = computed or BlockExpansion("", ())
             if expansion.unknown and not self.settings.is_tentative:
                 self.diagnostics.append(build_unknown_repetition_error(expansion.unknown, call))
             self._module_shapes[key] = expansion
@@ -163,7 +163,7 @@ class Evaluation:
 
     def expand_block(
         self, block: ModuleCall | ResourceBlock, scope: Scope
-    ) -> tuple[Expansion | None, list[Diagnostic]]:
+    ) -> tuple[BlockExpansion | None, list[Diagnostic]]:
         """Return the expansion of count or for_each of a block; None on errors."""
         maximum = self.settings.maximum_instances
         return expand_repetition(

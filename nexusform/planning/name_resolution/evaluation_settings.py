@@ -226,7 +226,7 @@ def _read_data_source(
         return None, problems
     names = (*source.schema.attributes, *source.schema.blocks)
     values = {name: arguments.get(name) for name in names} | answer.attributes
-    values.setdefault("id", source.identify(values))
+    values.setdefault("id", source.build_id(values))
     return replace(answer, attributes=values), problems
 
 

@@ -35,7 +35,7 @@ SINGLE_INSTANCE = Repetition()
 SINGLE, LIST, MAP, DISABLED = "single", "list", "map", "disabled"
 
 
-class Expansion(Struct, frozen=True):
+class BlockExpansion(Struct, frozen=True):
     """Instances of a block, in planning order; `shape` is SINGLE, LIST, MAP or DISABLED. `unknown` names the
     argument ("count", "for_each", "enabled") that is unknown in this pass.
     """
@@ -60,7 +60,7 @@ def expand_repetition(
     maximum: int = DEFAULT.instances,
     *,
     enabled: Expression | None = None,
-) -> tuple[Expansion | None, list[Diagnostic]]:
+) -> tuple[BlockExpansion | None, list[Diagnostic]]:
     """Expand a block with these meta-arguments into its instances; None on errors. `evaluate` returns None if
     the expression itself has errors (already reported). `maximum` is the maximum number of instances.
     """
@@ -73,21 +73,23 @@ def expand_repetition(
     if enabled is not None:
         value = evaluate(enabled)
         return _expand_enabled(enabled, value, header) if value is not None else (None, [])
-    return Expansion(SINGLE, (SINGLE_INSTANCE,)), []
+    return BlockExpansion(SINGLE, (SINGLE_INSTANCE,)), []
 
 
-def _expand_enabled(expression: Expression, value: Value, header: str) -> tuple[Expansion | None, list[Diagnostic]]:
+def _expand_enabled(
+    expression: Expression, value: Value, header: str
+) -> tuple[BlockExpansion | None, list[Diagnostic]]:
     """Expand a block with `enabled` into its only instance, or none."""
     if value.has_ephemeral:
         reason = _EPHEMERAL_REPETITION.format("enabled")
     elif value.has_marks:
         reason = "Sensitive values, or values derived from them, cannot be used as enabled: it would show them."
     elif not value.is_known:
-        return Expansion(DISABLED, (), "enabled"), []
+        return BlockExpansion(DISABLED, (), "enabled"), []
     elif value.raw in (True, "true"):
-        return Expansion(SINGLE, (SINGLE_INSTANCE,)), []
+        return BlockExpansion(SINGLE, (SINGLE_INSTANCE,)), []
     elif value.raw in (False, "false"):
-        return Expansion(DISABLED, ()), []
+        return BlockExpansion(DISABLED, ()), []
     else:
         reason = 'The given "enabled" argument value is unsuitable: true or false is required.'
     return None, [build_error("invalid-enabled-argument", reason, expression.span, block=header)]
@@ -95,7 +97,7 @@ def _expand_enabled(expression: Expression, value: Value, header: str) -> tuple[
 
 def _expand_count(
     expression: Expression, value: Value, header: str, maximum: int
-) -> tuple[Expansion | None, list[Diagnostic]]:
+) -> tuple[BlockExpansion | None, list[Diagnostic]]:
     """Expand a count into instances; None if it is invalid."""
 
     def reject(detail: str) -> tuple[None, list[Diagnostic]]:
@@ -106,7 +108,7 @@ def _expand_count(
     if value.has_marks:
         return reject("Sensitive values, or values derived from them, cannot be used as count: it would show them.")
     if not value.is_known:
-        return Expansion(LIST, (), "count"), []
+        return BlockExpansion(LIST, (), "count"), []
     if value.is_null:
         return reject('The given "count" argument value is null. An integer is required.')
     number = _parse_number(convert_to_plain(value)[0])
@@ -119,7 +121,7 @@ def _expand_count(
         return reject(f"{prefix} must be greater than or equal to zero.")
     if number > maximum:
         return reject(f"{prefix} a block has at most {maximum} instances (-limit=instances=N).")
-    return Expansion(LIST, tuple(Repetition(index) for index in range(int(number)))), []
+    return BlockExpansion(LIST, tuple(Repetition(index) for index in range(int(number)))), []
 
 
 def _parse_number(plain: Any) -> int | float | Fraction | None:
@@ -134,7 +136,9 @@ def _parse_number(plain: Any) -> int | float | Fraction | None:
     return None if isinstance(plain, float) and not isfinite(plain) else plain
 
 
-def _expand_for_each(expression: Expression, value: Value, header: str) -> tuple[Expansion | None, list[Diagnostic]]:
+def _expand_for_each(
+    expression: Expression, value: Value, header: str
+) -> tuple[BlockExpansion | None, list[Diagnostic]]:
     """Expand a for_each into instances in the order of their keys; None if it is invalid."""
 
     def reject(detail: str) -> tuple[None, list[Diagnostic]]:
@@ -146,19 +150,19 @@ def _expand_for_each(expression: Expression, value: Value, header: str) -> tuple
     if value.is_sensitive or (isinstance(kind, SetType) and value.has_marks):
         return reject("Sensitive values, or values derived from them, cannot be used as for_each keys.")
     if not value.is_known and (has_dynamic(kind) or isinstance(kind, MapType | ObjectType | SetType)):
-        return Expansion(MAP, (), "for_each"), []
+        return BlockExpansion(MAP, (), "for_each"), []
     if value.is_null:
         return reject('The given "for_each" argument value is null. A map, or set of strings is allowed.')
     if isinstance(kind, MapType | ObjectType):
         items = sorted(value.raw.items(), key=lambda item: item[0].encode())
-        return Expansion(MAP, tuple(Repetition(key, element) for key, element in items)), []
+        return BlockExpansion(MAP, tuple(Repetition(key, element) for key, element in items)), []
     if isinstance(kind, SetType):
         if any(not element.is_known for element in value.raw):
-            return Expansion(MAP, (), "for_each"), []
+            return BlockExpansion(MAP, (), "for_each"), []
         if any(element.is_null or not isinstance(element.raw, str) for element in value.raw):
             return reject('The given "for_each" argument value is unsuitable: a set must hold strings only.')
         keys = sorted((element.raw for element in value.raw), key=str.encode)
-        return Expansion(MAP, tuple(Repetition(key, build_string(key)) for key in keys)), []
+        return BlockExpansion(MAP, tuple(Repetition(key, build_string(key)) for key in keys)), []
     return reject(
         f'The given "for_each" argument value is unsuitable: it must be a map, or set of strings, and you '
         f"have provided a value of type {describe_type(kind)}. Use toset() to turn a list of strings into "

@@ -24,7 +24,7 @@ from nexusform.planning.name_resolution.repetition import (
     LIST,
     SINGLE,
     SINGLE_INSTANCE,
-    Expansion,
+    BlockExpansion,
     ObjectView,
     Repetition,
     ResourceView,
@@ -105,7 +105,7 @@ class NameResolver(Protocol):
     def get_resource(self, instance: ModuleInstance, block: ResourceBlock) -> ResourceView:
         """Return the instances of a block."""
 
-    def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> Expansion:
+    def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> BlockExpansion:
         """Return the expansion of a call."""
 
     def find_module_instance(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:

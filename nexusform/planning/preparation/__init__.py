@@ -5,6 +5,8 @@ PUBLIC = {
     "planning_order": (
         "FLEET_PHASE iterate_modules PlanningOrder PLACEMENT_PHASE compute_planning_order iterate_resource_blocks"
     ),
-    "prior_state": ("normalize_imported list_import_targets ImportTarget PriorState build_missing_configuration_error"),
-    "selection": "split_object",
+    "prior_state": (
+        "normalize_imported_attributes list_import_targets ImportTarget PriorState build_missing_configuration_error"
+    ),
+    "selection": "split_object_address",
 }

@@ -24,7 +24,7 @@ ANY = AnyKey()
 EndpointPath = tuple[tuple[str, Key | AnyKey], ...]
 
 
-class Endpoint(Struct, frozen=True):
+class MoveEndpoint(Struct, frozen=True):
     """One end of a statement: a module (`resource` is None) or a resource in one. The keys of the modules
     around the statement are ANY; so is the last key, if the statement applies to all instances.
     """
@@ -33,7 +33,7 @@ class Endpoint(Struct, frozen=True):
     resource: tuple[str, str, str] | None = None
     key: Key | AnyKey = ANY
 
-    def may_meet(self, endpoint: Endpoint) -> bool:
+    def may_meet(self, endpoint: MoveEndpoint) -> bool:
         """Return whether both can refer to one object."""
         if len(self.path) != len(endpoint.path) or not _has_common_prefix(endpoint.path, self.path):
             return False
@@ -41,7 +41,7 @@ class Endpoint(Struct, frozen=True):
             return self.resource is endpoint.resource
         return (self.resource, self.key) == (endpoint.resource, endpoint.key)
 
-    def is_inside(self, endpoint: Endpoint) -> bool:
+    def is_inside(self, endpoint: MoveEndpoint) -> bool:
         """Return whether it refers to a part of the other."""
         if len(endpoint.path) > len(self.path) or not _has_common_prefix(endpoint.path, self.path):
             return False
@@ -74,25 +74,25 @@ class MoveStatement(Struct, frozen=True):
         return _get_last_key(self.source) is None and _get_last_key(self.target) is None
 
     @property
-    def start(self) -> Endpoint:
+    def start(self) -> MoveEndpoint:
         """Endpoint that it moves from."""
         return self._build_endpoint(self.source)
 
     @property
-    def end(self) -> Endpoint:
+    def end(self) -> MoveEndpoint:
         """Endpoint that it moves to."""
         return self._build_endpoint(self.target)
 
-    def _build_endpoint(self, pattern: AddressPattern) -> Endpoint:
+    def _build_endpoint(self, pattern: AddressPattern) -> MoveEndpoint:
         prefix = tuple((name, ANY) for name in self.module)
         steps: EndpointPath = tuple((step.name, step.key) for step in pattern.module)
         if pattern.type:
             resource = (pattern.mode or "managed", pattern.type, pattern.name)
             key = ANY if self.is_for_all_instances else pattern.key
-            return Endpoint((*prefix, *steps), resource, key)
+            return MoveEndpoint((*prefix, *steps), resource, key)
         if self.is_for_all_instances:
             steps = (*steps[:-1], (steps[-1][0], ANY))
-        return Endpoint((*prefix, *steps))
+        return MoveEndpoint((*prefix, *steps))
 
     def has_endpoint(self, resource: Address) -> bool:
         """Return whether one of its ends is the resource in this module instance, or its instance."""
@@ -114,7 +114,7 @@ def _get_last_key(pattern: AddressPattern) -> Key:
     return pattern.key if pattern.type else pattern.module[-1].key
 
 
-def list_statements(configuration: Configuration) -> list[MoveStatement]:
+def list_move_statements(configuration: Configuration) -> list[MoveStatement]:
     """Return the statements of moved blocks in source order."""
     statements: list[MoveStatement] = []
     for module in iterate_modules(configuration.root):
@@ -124,7 +124,7 @@ def list_statements(configuration: Configuration) -> list[MoveStatement]:
     return statements
 
 
-def order_statements(statements: Sequence[MoveStatement]) -> list[MoveStatement]:
+def order_move_statements(statements: Sequence[MoveStatement]) -> list[MoveStatement]:
     """Return the statements in order of application; none if they form a cycle."""
     needs = _compute_needs(statements)
     position = {index: index for index in needs}
@@ -133,7 +133,7 @@ def order_statements(statements: Sequence[MoveStatement]) -> list[MoveStatement]
     return [statements[index] for index in sort_topologically(needs, position)]
 
 
-def find_statement_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveStatement]]:
+def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveStatement]]:
     """Return the statements that form cycles."""
     needs = _compute_needs(statements)
     cycle_nodes = find_cycles(needs, {index: index for index in needs})
@@ -160,7 +160,7 @@ def _compute_needs(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
     return needs
 
 
-def _get_outermost(end: Endpoint) -> object:
+def _get_outermost(end: MoveEndpoint) -> object:
     """Return the outermost part of an endpoint: statements without a common one are unrelated."""
     return end.path[0][0] if end.path else end.resource
 
@@ -168,8 +168,8 @@ def _get_outermost(end: Endpoint) -> object:
 def _must_follow(
     statement: MoveStatement,
     other_statement: MoveStatement,
-    ends: tuple[Endpoint, Endpoint],
-    other_ends: tuple[Endpoint, Endpoint],
+    ends: tuple[MoveEndpoint, MoveEndpoint],
+    other_ends: tuple[MoveEndpoint, MoveEndpoint],
 ) -> bool:
     """Return whether one statement must be applied after the other."""
     (begin, end), (other_begin, other_end) = ends, other_ends

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
-from nexusform.planning.preparation.move_statements import MoveStatement, list_statements, order_statements
+from nexusform.planning.preparation.move_statements import MoveStatement, list_move_statements, order_move_statements
 from nexusform.planning.preparation.planning_order import iterate_modules, iterate_resource_blocks
 from nexusform.resources.address import (
     Address,
@@ -38,8 +38,8 @@ def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState,
     """Apply moved blocks, each once and in order, and implied moves between the only and the first instance
     of a block that gained or lost its count. No object moves onto an existing one.
     """
-    explicit_statements = list_statements(configuration)
-    statements = order_statements(
+    explicit_statements = list_move_statements(configuration)
+    statements = order_move_statements(
         [*explicit_statements, *_iterate_implied_moves(configuration, state, explicit_statements)]
     )
     if not statements:
@@ -203,7 +203,7 @@ def _build_occupied_warning(source: str, target: str) -> Diagnostic:
     )
 
 
-def find_keep_statement(configuration: Configuration, address: Address) -> bool | None:
+def is_object_kept(configuration: Configuration, address: Address) -> bool | None:
     """Return whether a `removed` block keeps the object; None without a block for the address."""
     for module in iterate_modules(configuration.root):
         depth = len(module.path)

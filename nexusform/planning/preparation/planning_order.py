@@ -119,7 +119,7 @@ def find_created_first(order: PlanningOrder) -> frozenset[ConfigAddress]:
     return frozenset(find_reachable(explicit_blocks, order.get_direct_needs))
 
 
-def move_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -> PlanningOrder:
+def move_blocks_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -> PlanningOrder:
     """Return the order with these blocks first in their phase, as far as references allow."""
     if not first:
         return order
@@ -143,7 +143,7 @@ class _Reachability:
         self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}
 
     def find_blocks(self, address: ConfigAddress, position: Mapping[ConfigAddress, int]) -> tuple[ConfigAddress, ...]:
-        blocks = self.find_needs(self._graph.get(build_node(address), ()))
+        blocks = self.find_needs(self._graph.get(build_block_node(address), ()))
         return tuple(sorted((block for block in blocks if block in position), key=position.__getitem__))
 
     def find_needs(self, nodes: Iterable[Declaration]) -> set[ConfigAddress]:
@@ -162,7 +162,7 @@ class _Reachability:
                 stack.pop()
                 continue
             if node.kind == "resource":
-                self._cache[node] = frozenset((build_address(node),))
+                self._cache[node] = frozenset((build_block_address(node),))
                 stack.pop()
                 continue
             inner = self._graph.get(node, ())
@@ -175,13 +175,13 @@ class _Reachability:
         return self._cache[start]
 
 
-def build_node(address: ConfigAddress) -> Declaration:
+def build_block_node(address: ConfigAddress) -> Declaration:
     """Return the dependency graph node of a block."""
     name = f"{address.type}.{address.name}"
     return Declaration(address.module, "data" if address.mode == "data" else "resource", name)
 
 
-def build_address(node: Declaration) -> ConfigAddress:
+def build_block_address(node: Declaration) -> ConfigAddress:
     """Return the block of a node."""
     kind, _, name = node.name.partition(".")
     return ConfigAddress(node.module, "data" if node.kind == "data" else "managed", kind, name)
@@ -197,7 +197,7 @@ def _build_cycle_errors(
         known_needs[node] = [need for need in needs if need in graph]
     errors = []
     for cycle in find_cycles(known_needs, position):
-        names = [describe_node(node) for node in cycle]
+        names = [describe_block_node(node) for node in cycle]
         text = " -> ".join([*names, names[0]])
         errors.append(
             build_error(
@@ -210,7 +210,7 @@ def _build_cycle_errors(
     return errors
 
 
-def describe_node(node: Declaration) -> str:
+def describe_block_node(node: Declaration) -> str:
     """Return a node in configuration syntax."""
     path = "".join(f"module.{name}." for name in node.module)
     if node.kind == "resource":
@@ -225,7 +225,7 @@ def _find_span(node: Declaration, configuration: Configuration) -> Any:
     for name in node.module:
         module = module.calls[name].module
     if node.kind in ("resource", "data"):
-        address = build_address(node)
+        address = build_block_address(node)
         return module.resources[address.mode, address.type, address.name].header_span
     table: dict[str, Mapping[str, Any]] = {
         "variable": module.variables,
@@ -251,7 +251,7 @@ def _build_phase_errors(
         later = [need for need in needs[block.address] if phases[need] > phases[block.address]]
         if later:
             order_spans = {traversal.span for traversal in block.depends_on}
-            nodes = dependencies[build_node(block.address)].items()
+            nodes = dependencies[build_block_node(block.address)].items()
             value_nodes = [node for node, span in nodes if span not in order_spans]
             value_needs = reachability.find_needs(value_nodes)
             errors += [_build_phase_error(block, need) for need in later if need in value_needs]

@@ -199,10 +199,10 @@ def _evaluate_address(to: Expression, scope: InstanceScope, problems: list[Diagn
     steps = _evaluate_steps(to, scope, problems)
     if steps is None:
         return None
-    from nexusform.configuration.refactoring_blocks import build_pattern  # loaded on first use
+    from nexusform.configuration.refactoring_blocks import build_address_pattern  # loaded on first use
 
     root = _find_root(to)
-    pattern = build_pattern(Traversal(root.root, tuple(steps), to.span), problems)
+    pattern = build_address_pattern(Traversal(root.root, tuple(steps), to.span), problems)
     if pattern is None or not pattern.type:
         return None
     return Address(pattern.module, "managed", pattern.type, pattern.name, pattern.key)
@@ -238,7 +238,7 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
 # --- imported attributes ----------------------------------------------------------------------------
 
 
-def normalize_imported(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
+def normalize_imported_attributes(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
     """Return an object's attributes in the shape of its type: missing ones are null or empty."""
     values = _normalize_attributes(schema, attributes)
     if "id" in values and values["id"] is None:

@@ -12,8 +12,8 @@ from msgspec import Struct
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.reference_checks import Declaration, build_dependencies
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
-from nexusform.diagnostics.phrases import format_first
-from nexusform.planning.preparation.planning_order import PlanningOrder, build_address
+from nexusform.diagnostics.phrases import format_first_items
+from nexusform.planning.preparation.planning_order import PlanningOrder, build_block_address
 from nexusform.resources.address import (
     Address,
     AddressPattern,
@@ -105,8 +105,8 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
         return None
     edges = build_dependencies(configuration)
     blocks = [node for node in edges if node.kind in ("resource", "data")]
-    excluded_nodes = {node for node in blocks if build_address(node) in selection.excluded_blocks}
-    targets = [node for node in blocks if _is_named(selection.targets, build_address(node))]
+    excluded_nodes = {node for node in blocks if build_block_address(node) in selection.excluded_blocks}
+    targets = [node for node in blocks if _is_named(selection.targets, build_block_address(node))]
     target_nodes = find_reachable(targets, lambda node: edges.get(node, ()))
     outputs = {}
     for name in configuration.root.outputs:
@@ -150,7 +150,7 @@ def _parse_replacements(
     instances: list[AddressPattern] = []
     vms: list[tuple[AddressPattern, str]] = []
     for text in texts:
-        address, vm = split_object(text)
+        address, vm = split_object_address(text)
         for pattern in _parse_patterns("-replace", [address], order, problems):
             if not pattern.type:
                 problems.append(
@@ -213,7 +213,7 @@ def _is_block_match(pattern: AddressPattern, block: ConfigAddress) -> bool:
     return (path, pattern.mode, pattern.type, pattern.name) == (block.module, block.mode, block.type, block.name)
 
 
-def split_object(text: str) -> tuple[str, str]:
+def split_object_address(text: str) -> tuple[str, str]:
     """Split `ADDR:OBJECT` at the first colon outside an instance key."""
     is_quoted = is_escaped = False
     for index, character in enumerate(text):
@@ -244,10 +244,10 @@ def _parse_patterns(
 def _format_suggestion(name: str, order: PlanningOrder) -> str:
     """Return a sentence with the resources of that name after a blank, "" without any."""
     candidates = [str(block.address) for block in order.blocks if block.address.name == name]
-    return f" Did you mean {format_first(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
+    return f" Did you mean {format_first_items(candidates, _MAXIMUM_NAMED)}?" if candidates else ""
 
 
-def check_unmatched(
+def check_unmatched_options(
     selection: Selection,
     order: PlanningOrder,
     planned_addresses: Collection[Address],
@@ -288,7 +288,7 @@ def _build_ambiguous_replacement(pattern: AddressPattern, matches: Iterable[Addr
     return build_error(
         "instance-to-replace-required",
         f"{pattern} has instances ({len(options)}). -replace takes one instance; repeat it for several:\n  "
-        + format_first(options, _MAXIMUM_LISTED, "\n  "),
+        + format_first_items(options, _MAXIMUM_LISTED, "\n  "),
     )
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.reference_graph import find_dependent_outputs
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, has_errors
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path, Refinements, get_part, has_unknown
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.modules.conditions import check_current_conditions
@@ -38,7 +38,7 @@ _LATE_CALLS: Final = re.compile(r"\b(?:timestamp|uuid|templatefile|templatestrin
 _MAXIMUM_DISPLAY_LENGTH: Final = 80
 
 
-def has_late_values(plan: Plan, configuration: Configuration) -> bool:
+def has_values_known_after_apply(plan: Plan, configuration: Configuration) -> bool:
     """Return whether any value of the plan is known only after apply, or derived from one."""
     if any(has_unknown(change.after) for change in plan.changes):
         return True
@@ -53,7 +53,7 @@ def finalize_plan(
     """Return the plan with all values known that do not depend on provider results. Known values may not
     change, and errors may not occur: either stops the apply before any step.
     """
-    if not has_late_values(plan, request.configuration):
+    if not has_values_known_after_apply(plan, request.configuration):
         return plan, []
     options = {"includes_remedies": False, "includes_rejections": False, "includes_losses": False}
     new_plan = make_plan(replace(request, is_applying=True, samples=0, **options)).plan
@@ -67,7 +67,7 @@ def finalize_plan(
 
 
 def _finalize_changes(
-    plan: Plan, new_plan: Plan, registries: Registries, problems: list[Diagnostic]
+    plan: Plan, new_plan: Plan, registries: PluginRegistries, problems: list[Diagnostic]
 ) -> tuple[Change, ...]:
     """Return the changes with unknown values taken from the `new_plan` plan."""
     finals = {(change.address, change.deposed): change for change in new_plan.changes}
@@ -113,7 +113,7 @@ def _check_arguments(change: Change, final: Change | None, schema: BlockSchema |
         attribute = schema.attributes.get(name) if schema is not None else None
         kind = attribute.type if attribute is not None else DYNAMIC
         refined = [(path[1:], refinement) for path, refinement in change.refined_after if path[0] == name]
-        if not is_consistent(value, actual, kind) or not _is_within_refinements(actual, refined):
+        if not is_consistent_with_plan(value, actual, kind) or not _is_within_refinements(actual, refined):
             is_hidden = any(
                 path[:1] == (name,) or not path for path in [*change.sensitive_after, *final.sensitive_after]
             )
@@ -123,13 +123,15 @@ def _check_arguments(change: Change, final: Change | None, schema: BlockSchema |
 
 def check_output(name: str, planned: OutputState, actual: OutputState, refined: Refinements = ()) -> list[Diagnostic]:
     """Return the error of an output that differs from the plan."""
-    if is_consistent(planned.value, actual.value, planned.type) and _is_within_refinements(actual.value, refined):
+    if is_consistent_with_plan(planned.value, actual.value, planned.type) and _is_within_refinements(
+        actual.value, refined
+    ):
         return []
     difference = _format_difference(planned.value, actual.value, is_hidden=planned.sensitive or actual.sensitive)
     return [_build_inconsistency_error(f'Output "{name}"', difference)]
 
 
-def is_consistent(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool:
+def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool:
     """Return whether everything known of a planned value matches the actual one. Unknown elements of a set
     may equal other elements, and a number or bool may become its text.
     """
@@ -139,7 +141,8 @@ def is_consistent(planned: Any, actual: Any, value_type: Type = DYNAMIC) -> bool
         if planned.keys() != actual.keys():
             return False
         return all(
-            is_consistent(value, actual[name], _get_part_type(value_type, name)) for name, value in planned.items()
+            is_consistent_with_plan(value, actual[name], _get_part_type(value_type, name))
+            for name, value in planned.items()
         )
     if isinstance(planned, list) and isinstance(actual, list):
         if isinstance(value_type, SetType) and planned != actual:
@@ -152,7 +155,7 @@ def _has_consistent_elements(planned: Sequence[Any], actual: Sequence[Any], list
     """Return whether two lists of equal length match element by element."""
     pairs = enumerate(zip(planned, actual, strict=True))
     return all(
-        is_consistent(element, actual_element, _get_part_type(list_type, index))
+        is_consistent_with_plan(element, actual_element, _get_part_type(list_type, index))
         for index, (element, actual_element) in pairs
     )
 
@@ -200,12 +203,12 @@ def _is_consistent_set(planned: Sequence[Any], actual: Sequence[Any], element: T
 
 def _has_planned_element(planned: Any, actual: Sequence[Any], element: Type) -> bool:
     """Return whether a planned element is among the actual ones."""
-    return any(is_consistent(planned, value, element) for value in actual)
+    return any(is_consistent_with_plan(planned, value, element) for value in actual)
 
 
 def _has_matching_element(planned: Sequence[Any], actual: Any, element: Type) -> bool:
     """Return whether an actual element matches one of the planned ones."""
-    return any(is_consistent(value, actual, element) for value in planned)
+    return any(is_consistent_with_plan(value, actual, element) for value in planned)
 
 
 def _format_difference(planned: Any, actual: Any, *, is_hidden: bool) -> str:

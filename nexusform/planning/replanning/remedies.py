@@ -14,11 +14,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.placement_kinds.kinds import VM
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan_request import Adjustment, PlanRequest, build_trial_request
+from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
 from nexusform.planning.replanning.remedy_certainty import format_certain_count_note, format_certainty_note
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT, UnplacedPool
 from nexusform.planning.vm_planning.vm_object import HardHint
@@ -41,14 +41,14 @@ class Remedy(Struct, frozen=True):
     kind: str
     text: str
     change: dict[str, Any] = field(default_factory=dict)
-    edits: tuple[Adjustment, ...] = ()
+    edits: tuple[ArgumentAdjustment, ...] = ()
 
 
 class Trial(Protocol):
     """Function that plans again with adjustments, blocks placed first, and -replace addresses."""
 
     def __call__(
-        self, adjustments: Sequence[Adjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
+        self, adjustments: Sequence[ArgumentAdjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
     ) -> PlanResult:
         """Return the resulting plan."""
         ...
@@ -71,7 +71,7 @@ def add_remedies(
     trial_request = replace(build_trial_request(request), samples=0)
 
     def plan_trial(
-        adjustments: Sequence[Adjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
+        adjustments: Sequence[ArgumentAdjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
     ) -> PlanResult:
         all_replaces = (*trial_request.replaces, *replaces)
         adjusted = replace(
@@ -167,7 +167,7 @@ def _try_without_surge(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
         return
     settings = (("max_surge", "0"), ("max_unavailable", "1"))
     adjustments = [
-        Adjustment(unplaced.address, (*unplaced.pool.path, "upgrade_settings", name), value)
+        ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "upgrade_settings", name), value)
         for unplaced in pools
         for name, value in settings
     ]
@@ -203,7 +203,8 @@ def _try_fewer_vms(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
         if any(counts[key] < minimum_counts[key] for key in pools):
             return
         adjustments = [
-            Adjustment(unplaced.address, unplaced.pool.count_path, counts[key]) for key, unplaced in pools.items()
+            ArgumentAdjustment(unplaced.address, unplaced.pool.count_path, counts[key])
+            for key, unplaced in pools.items()
         ]
         outcome = trial(adjustments, ())
         if not outcome.plan.errored:
@@ -218,7 +219,7 @@ def _try_fewer_vms(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
 
 
 def _format_certain_count(
-    outcome: PlanResult, adjustments: Sequence[Adjustment], pools: Iterable[UnplacedPool], trial: Trial
+    outcome: PlanResult, adjustments: Sequence[ArgumentAdjustment], pools: Iterable[UnplacedPool], trial: Trial
 ) -> str:
     """Format the certain count if a single pool lacks capacity and the fitting count is uncertain."""
     if len(adjustments) > 1:
@@ -284,10 +285,10 @@ def _iterate_zone_additions(shortage: _TrialInput) -> Iterator[Sequence[str]]:
         yield added
 
 
-def _build_zone_adjustment(unplaced: UnplacedPool, new_zones: Sequence[str]) -> Adjustment:
+def _build_zone_adjustment(unplaced: UnplacedPool, new_zones: Sequence[str]) -> ArgumentAdjustment:
     """Build the adjustment of a pool's zones."""
     zones = sorted((unplaced.pool.zones or frozenset()) | set(new_zones))
-    return Adjustment(unplaced.address, (*unplaced.pool.path, "availability_zones"), zones)
+    return ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "availability_zones"), zones)
 
 
 def _build_zone_remedy(pools: Sequence[UnplacedPool], new_zones: Sequence[str], plan: Plan) -> Remedy:
@@ -331,7 +332,7 @@ def _try_planned_racks(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
     ]
     choices = [[rack] for rack in planned] + ([planned] if len(planned) > 1 else [])
     for racks in choices:
-        adjustments = [Adjustment(address, ("status",), "active") for address, _ in racks]
+        adjustments = [ArgumentAdjustment(address, ("status",), "active") for address, _ in racks]
         outcome = trial(adjustments, ())
         if not outcome.plan.errored:
             names = ", ".join(name for _, name in racks)
@@ -408,7 +409,7 @@ def _try_replacing_hint_owners(shortage: _TrialInput, trial: Trial, hints: Seque
     outcome = trial((), (), vms)
     if _is_successful(outcome):
         options = " ".join(f"-replace='{vm}'" for vm in vms)
-        subject = select_form(len(vms), "that VM is", "those VMs are")
+        subject = select_word_form(len(vms), "that VM is", "those VMs are")
         text = f"{options}: {subject} re-placed as well, and {_format_fit(shortage.pools)}."
         yield Remedy("replace", text + format_certainty_note(outcome), {"replace": vms})
 
@@ -431,7 +432,7 @@ def _try_hint_argument(
     shortage: _TrialInput, trial: Trial, hints: Sequence[HardHint], argument: str, value: str
 ) -> Iterator[Remedy]:
     """Try another value of one argument of the hints; VMs with changed hints are re-created."""
-    edits = [Adjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
+    edits = [ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value) for hint in hints]
     outcome = trial(edits)
     if not _is_successful(outcome):
         return
@@ -455,7 +456,8 @@ def _try_smaller_skus(shortage: _TrialInput, trial: Trial) -> Iterator[Remedy]:
         return
     for smaller in _list_smaller_skus(sku, is_control_plane=name == CONTROL_PLANE):
         adjustments = [
-            Adjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name) for unplaced in pools
+            ArgumentAdjustment(unplaced.address, (*unplaced.pool.path, "vm_sku_name"), smaller.name)
+            for unplaced in pools
         ]
         outcome = trial(adjustments, ())
         if not outcome.plan.errored:

@@ -13,7 +13,7 @@ from nexusform.plans.plan import NumaSampling
 MAXIMUM_TRIALS: Final = 10
 
 
-def is_uncertain(numa_sampling: NumaSampling | None) -> bool:
+def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
     """Return whether some sample of unknown cells does not fit, or none was computed."""
     return numa_sampling is not None and (
         not numa_sampling.sample_count or numa_sampling.fitting_count < numa_sampling.sample_count
@@ -34,7 +34,7 @@ def format_certain_count_note(
     """Format a note with the largest certain count of a pool if `count` is uncertain; `outcome` is its plan.
     `plan_count` plans with another count; `existing_count` is the number of existing VMs of the pool.
     """
-    if not is_uncertain(outcome.plan.numa_sampling):
+    if not is_remedy_uncertain(outcome.plan.numa_sampling):
         return ""
     lower, upper = existing_count, count - 1
     best: PlanResult | None = None
@@ -43,7 +43,7 @@ def format_certain_count_note(
             break
         middle = (lower + upper + 1) // 2
         smaller = plan_count(middle)
-        if smaller.plan.errored or is_uncertain(smaller.plan.numa_sampling):
+        if smaller.plan.errored or is_remedy_uncertain(smaller.plan.numa_sampling):
             upper = middle - 1
         else:
             lower, best = middle, smaller

@@ -14,7 +14,7 @@ from nexusform.planning.verdicts.stranded_vms import SELECTION_KEY
 _MAXIMUM_STEPS = 4  # added targets may exclude others
 
 
-def test_suggested_selection(
+def verify_suggested_selection(
     request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
 ) -> PlanResult:
     """Return the result; if the plan with the suggested selection is rejected, too, with its reason."""

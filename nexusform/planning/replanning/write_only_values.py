@@ -27,7 +27,7 @@ def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValu
     changes = [
         change
         for change in plan.changes
-        if change.action in _WRITTEN and types[change.address.type].split_write_only is not None
+        if change.action in _WRITTEN and types[change.address.type].split_write_only_body is not None
     ]
     if not changes:
         return {}, []

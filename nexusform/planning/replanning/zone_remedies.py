@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first_items
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.plan_request import Adjustment, PlanRequest, build_trial_request
+from nexusform.planning.plan_request import ArgumentAdjustment, PlanRequest, build_trial_request
 from nexusform.planning.replanning.remedies import Remedy, build_remedy_document, count_moved_vms
 from nexusform.planning.replanning.remedy_certainty import format_certainty_note
 from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED, GroupMember, OpenRule
@@ -29,7 +29,7 @@ from nexusform.scheduling.racks.vms import VmSku
 MAXIMUM_TRIALS: Final = 40
 _MAXIMUM_POOLS: Final = 4
 
-ZoneTrial = Callable[[Sequence[Adjustment]], PlanResult | None]
+ZoneTrial = Callable[[Sequence[ArgumentAdjustment]], PlanResult | None]
 Zones = tuple[str, ...]
 
 
@@ -69,7 +69,7 @@ def _build_trial(
     """Return a function that plans again with adjustments; None if something else has errors then."""
     trial_request = build_trial_request(request)
 
-    def plan_trial(adjustments: Sequence[Adjustment]) -> PlanResult | None:
+    def plan_trial(adjustments: Sequence[ArgumentAdjustment]) -> PlanResult | None:
         # Most trials fail by capacity; samples are computed only for those that fit.
         adjusted = replace(trial_request, adjustments=tuple(adjustments))
         outcome = make_plan(replace(adjusted, samples=0))
@@ -155,7 +155,7 @@ def _has_changed_zones(member: GroupMember, result: PlanResult) -> bool:
 
 def _try_prior_zones(rule: OpenRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
     """Try the prior zones of the pools with changed zones."""
-    adjustments: dict[tuple[Address, str], Adjustment] = {}
+    adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}
     names: dict[Zones, dict[str, None]] = {}
     for member in chain.from_iterable(rule.groups):
         before = _get_prior_zones(member, result)
@@ -163,13 +163,13 @@ def _try_prior_zones(rule: OpenRule, result: PlanResult, trial: ZoneTrial) -> It
             continue
         path = (*member.pool.path, "availability_zones")
         address = member.vm[0]
-        adjustments[address, member.pool.pool] = Adjustment(address, path, list(before) or None)
+        adjustments[address, member.pool.pool] = ArgumentAdjustment(address, path, list(before) or None)
         names.setdefault(before, {})[f"{_get_cluster_name(member)}/{member.pool.pool}"] = None
     outcome = trial(tuple(adjustments.values())) if adjustments else None
     if outcome is None:
         return
     parts = [
-        f"{format_first(list(pools), _MAXIMUM_POOLS)} in {_format_zones(zones) if zones else 'all zones'}"
+        f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {_format_zones(zones) if zones else 'all zones'}"
         for zones, pools in names.items()
     ]
     moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
@@ -294,16 +294,16 @@ def _assign_zones(
 # --- trials and messages ------------------------------------------------------------------------
 
 
-def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]) -> list[Adjustment]:
+def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]) -> list[ArgumentAdjustment]:
     """Return the zones of each pool, within those that it allows."""
-    adjustments: dict[tuple[str, str], Adjustment] = {}
+    adjustments: dict[tuple[str, str], ArgumentAdjustment] = {}
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
         for member in zone_group.members:
             address = member.vm[0]
             pool_zones = None if zone_group.is_rewritten else member.pool.zones
             allowed = [zone for zone in selected_zones if not pool_zones or zone in pool_zones]
             path = (*member.pool.path, "availability_zones")
-            adjustments[str(address), member.pool.pool] = Adjustment(address, path, sorted(allowed))
+            adjustments[str(address), member.pool.pool] = ArgumentAdjustment(address, path, sorted(allowed))
     return list(adjustments.values())
 
 

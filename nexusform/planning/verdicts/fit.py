@@ -12,17 +12,17 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
     MACHINE_PREDICTION,
     VM_PREDICTIONS,
     PredictionRecord,
-    lower_share,
+    limit_share_to_accuracy,
 )
 from nexusform.placements.vm_demands import GroupRule, PlacedVm, PoolDemand
 from nexusform.planning.instances.instance import Instance
-from nexusform.planning.plan_request import Progress, Stage
+from nexusform.planning.plan_request import PlanningStage, Progress
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import ROLLING, HardHint, VmObject
 from nexusform.plans.plan import Action
@@ -82,10 +82,14 @@ def collect_fit_failures(
     if not forgotten_hosts:
         forgotten = ""
     else:
-        names, pronoun = format_first(forgotten_hosts, MAXIMUM_NAMED), select_form(len(forgotten_hosts), "it", "them")
+        names, pronoun = (
+            format_first_items(forgotten_hosts, MAXIMUM_NAMED),
+            select_word_form(len(forgotten_hosts), "it", "them"),
+        )
+        blocks = select_word_form(len(forgotten_hosts), "block", "blocks")
         forgotten = (
-            f" This plan forgets {names}, so no machine of {pronoun} is known: omit the removed "
-            f"{select_form(len(forgotten_hosts), 'block', 'blocks')} of {pronoun}, or forget the objects there too."
+            f" This plan forgets {names}, so no machine of {pronoun} is known: omit the removed {blocks} of {pronoun}, "
+            "or forget the objects there too."
         )
     hint = _format_outside_targets(outside_targets) + forgotten
     diagnostics: list[Diagnostic] = []
@@ -169,7 +173,7 @@ def _format_batches(pool: PoolDemand) -> str:
     if not pool.surge_size:
         return f"{prefix}, and one does not fit after the old one is removed."
     source = "the control plane" if pool.pool == CONTROL_PLANE else f'max_surge = "{pool.max_surge}"'
-    subject = select_form(pool.surge_size, "it does", "they do")
+    subject = select_word_form(pool.surge_size, "it does", "they do")
     return (
         f"{prefix}: {source} adds {format_count(pool.surge_size, 'surge VM')} before it removes old ones, "
         f"and {subject} not fit."
@@ -187,7 +191,7 @@ def _format_outside_targets(addresses: Sequence[str]) -> str:
 # --- violated placement groups ------------------------------------------------------------------
 
 
-def check_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per hard anti-affinity group with more existing VMs at one location than it allows."""
     for vms in objects:
         if vms.is_removed or not vms.request.actions.unchanged:
@@ -367,7 +371,7 @@ class SiteCertainty(Struct, frozen=True):
         return self.pools.get((owner, pool))
 
 
-def apply_accuracy(
+def lower_certainty_to_accuracy(
     certainty: Mapping[str, SiteCertainty], records: Mapping[str, PredictionRecord]
 ) -> dict[str, SiteCertainty]:
     """Return the frequencies of every site, lowered to the accuracy of its verified predictions."""
@@ -383,7 +387,7 @@ def apply_accuracy(
 def _apply_vm_accuracy(certainty: Certainty, record: PredictionRecord) -> Certainty:
     measured = (certainty.rack, certainty.machine, certainty.rack_count)
     rack, machine, count = (
-        lower_share(record, claim, share) for claim, share in zip(VM_PREDICTIONS, measured, strict=True)
+        limit_share_to_accuracy(record, claim, share) for claim, share in zip(VM_PREDICTIONS, measured, strict=True)
     )
     if (rack, machine, count) == measured:
         return certainty
@@ -392,16 +396,16 @@ def _apply_vm_accuracy(certainty: Certainty, record: PredictionRecord) -> Certai
 
 def _apply_pool_accuracy(pool: PoolCertainty, record: PredictionRecord) -> PoolCertainty:
     """Return a pool without certain figures of kinds that were not always correct."""
-    if lower_share(record, MACHINE_PREDICTION, 1) < 1:
+    if limit_share_to_accuracy(record, MACHINE_PREDICTION, 1) < 1:
         pool = replace(pool, vms_on_certain_machines=0)
-    if lower_share(record, COUNT_PREDICTION, 1) < 1:
+    if limit_share_to_accuracy(record, COUNT_PREDICTION, 1) < 1:
         pool = replace(pool, certain_racks=())
     return pool
 
 
 def _build_progress_callback(progress: Progress, before: int, total: int) -> Callable[[int], None]:
     """Return a callback that reports the number of computed samples of all sites."""
-    return lambda sample_count: progress(Stage.SAMPLES, before + sample_count, total)
+    return lambda sample_count: progress(PlanningStage.SAMPLES, before + sample_count, total)
 
 
 def measure_site_certainties(

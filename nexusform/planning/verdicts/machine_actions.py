@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, format_first, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
@@ -189,18 +189,18 @@ def _check_workloads(request: ActionRequest) -> Iterator[Diagnostic]:
     offer = request.site.offering_addresses.get(name, "")
     place = "this machine" if offer.startswith("nexus_bare_metal") else f'machine_override "{name}"'
     unmanaged = (
-        f" {format_first(request.unmanaged_vms, _MAXIMUM_NAMED)}: no resource manages "
-        f"{select_form(len(request.unmanaged_vms), 'it', 'them')}, so nexusform cannot move "
-        f"{select_form(len(request.unmanaged_vms), 'it', 'them')}."
+        f" {format_first_items(request.unmanaged_vms, _MAXIMUM_NAMED)}: no resource manages "
+        f"{select_word_form(len(request.unmanaged_vms), 'it', 'them')}, so nexusform cannot move "
+        f"{select_word_form(len(request.unmanaged_vms), 'it', 'them')}."
         if request.unmanaged_vms
         else ""
     )
     end = "They stay down." if request.kind.leaves_off else "They start again on the machine."
     yield request.instance.build_error(
         "machine-action-with-workloads",
-        f"{format_count(count, 'VM')} {select_form(count, 'runs', 'run')} on {name}: "
-        f"{format_first(request.stopped_vms, _MAXIMUM_NAMED)}. {request.kind.name} stops "
-        f"{select_form(count, 'it', 'them')}.{unmanaged} To move VMs first, set evacuate = true for {place} "
+        f"{format_count(count, 'VM')} {select_word_form(count, 'runs', 'run')} on {name}: "
+        f"{format_first_items(request.stopped_vms, _MAXIMUM_NAMED)}. {request.kind.name} stops "
+        f"{select_word_form(count, 'it', 'them')}.{unmanaged} To move VMs first, set evacuate = true for {place} "
         f"({offer}){_describe_targets(request.targets)}. To stop VMs, set allow_workloads = true here. {end}",
         ("machine_id",),
         headline=f"{request.kind.name} of {name} would stop {format_count(count, 'VM')}",
@@ -210,7 +210,7 @@ def _check_workloads(request: ActionRequest) -> Iterator[Diagnostic]:
 def _describe_targets(targets: Sequence[LeavingVm]) -> str:
     """Return `: c-p-0 moves to r2-bm01, c-p-1 fits on no other machine`; "" without managed VMs."""
     clauses = [f"{vm.name} {f'moves to {vm.machine}' if vm.machine else 'fits on no other machine'}" for vm in targets]
-    return f": {format_first(clauses, _MAXIMUM_NAMED)}" if clauses else ""
+    return f": {format_first_items(clauses, _MAXIMUM_NAMED)}" if clauses else ""
 
 
 def _build_action(request: ActionRequest, window: int) -> MachineAction:
@@ -351,9 +351,10 @@ class _SiteOrder:
             budgets = [name for find in self._disruptions for name in find(cluster_id, nodes).budgets]
             if budgets:
                 return (
-                    f"{select_form(len(budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} "
-                    f"{format_first(budgets, _MAXIMUM_NAMED)} of {cluster_id.rpartition('/')[2]} "
-                    f"{select_form(len(budgets), 'allows', 'allow')} no eviction. Allow one, or run one more replica."
+                    f"{select_word_form(len(budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} "
+                    f"{format_first_items(budgets, _MAXIMUM_NAMED)} of {cluster_id.rpartition('/')[2]} "
+                    f"{select_word_form(len(budgets), 'allows', 'allow')} no eviction. "
+                    "Allow one, or run one more replica."
                 )
         return ""
 

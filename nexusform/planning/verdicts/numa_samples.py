@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.planning.verdicts.fit import MAXIMUM_NAMED, SiteCertainty, UnplacedPool
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
@@ -17,9 +17,9 @@ from nexusform.scheduling.racks.uncertainty.splits import (
     PACKED,
     RULE_DESCRIPTIONS,
     SPREAD,
-    Roomiest,
+    LargestSplit,
     SplitChoice,
-    name_choice,
+    format_split_choice,
 )
 from nexusform.scheduling.racks.vms import Demand, Interval, VmSku
 
@@ -44,7 +44,7 @@ def compute_numa_sampling(
     )
     return NumaSampling(
         machines,
-        name_choice(split_choice),
+        format_split_choice(split_choice),
         sum(all(fits) for fits in fits_per_sample),
         sample_count,
         fits_packed,
@@ -94,7 +94,7 @@ def _count_identical(site: SitePlan) -> tuple[int, Interval] | None:
     return len(demands), site.base.count_free_slots(demands[0])
 
 
-def may_fail(numa_sampling: NumaSampling) -> bool:
+def has_unfitting_layout(numa_sampling: NumaSampling) -> bool:
     """Return whether some layout of VMs exists in which not everything fits."""
     if not numa_sampling.sample_count:
         return numa_sampling.displayed_sample != 0  # the first fitting sample is displayed
@@ -105,7 +105,7 @@ def check_uncertain_fit(
     sites: Mapping[str, SitePlan], objects: Iterable[VmObject], numa_sampling: NumaSampling | None
 ) -> Iterator[Diagnostic]:
     """Yield a warning, at the first affected object, if not everything fits in every sample."""
-    if numa_sampling is None or not may_fail(numa_sampling):
+    if numa_sampling is None or not has_unfitting_layout(numa_sampling):
         return
     placing_objects = [vms for vms in objects if vms.placements.tokens and _is_on_sampled_site(vms)]
     detail = (
@@ -131,7 +131,7 @@ def _format_capacity(sites: Mapping[str, SitePlan]) -> str:
             for demand in _list_first_demands(site)
             if site.base is not None
         )
-    return f"Before this plan {format_first(clauses, MAXIMUM_NAMED)}, each SKU alone."
+    return f"Before this plan {format_first_items(clauses, MAXIMUM_NAMED)}, each SKU alone."
 
 
 def _list_first_demands(site: SitePlan) -> Iterable[Demand]:
@@ -149,7 +149,7 @@ def _is_on_sampled_site(vms: VmObject) -> bool:
 
 def _format_names(placing_objects: Sequence[VmObject]) -> str:
     clusters = dict.fromkeys(vms.request.demand.cluster for vms in placing_objects if vms.request.demand is not None)
-    return format_first(list(clusters), MAXIMUM_NAMED)
+    return format_first_items(list(clusters), MAXIMUM_NAMED)
 
 
 def _select_sampled_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
@@ -186,7 +186,7 @@ def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitCh
     """
     demands = chain.from_iterable(map(_list_first_demands, _select_sampled_sites(sites).values()))
     skus = list(dict.fromkeys(demand.sku for demand in demands))
-    return [Roomiest(order) for order in _rotate_skus(skus)]
+    return [LargestSplit(order) for order in _rotate_skus(skus)]
 
 
 def _rotate_skus(skus: Sequence[VmSku]) -> Iterator[tuple[VmSku, ...]]:

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors, suggest_name
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import Path
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
@@ -193,7 +193,7 @@ def _get_cluster_id(vms: VmObject, demand: VmDemand) -> str:
         return demand.parent_id
     values = vms.instance.config or vms.instance.planned
     if values is not None:
-        return vms.instance.type.identify(values)
+        return vms.instance.type.build_id(values)
     return f"{demand.site_id}/{demand.cluster}"
 
 
@@ -386,7 +386,7 @@ def _split_name(name: str) -> tuple[tuple[int, str], ...]:
 
 def format_verdict(verdict: SeparationVerdict) -> str:
     """Format the shared hardware, its members, and the step that caused the violation."""
-    noun = select_form(len(verdict.violations), verdict.scope)
+    noun = select_word_form(len(verdict.violations), verdict.scope)
     count = len(verdict.violations)
     lines = [
         (f"{verdict.address} {_format_frequency(verdict)}. Its groups share {count} {noun}{_format_sample(verdict)}:")

@@ -10,7 +10,13 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_diagnostic
-from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first, format_list, select_form
+from nexusform.diagnostics.phrases import (
+    compute_natural_key,
+    format_count,
+    format_first_items,
+    format_list,
+    select_word_form,
+)
 from nexusform.interfaces.plugins import FORGOTTEN_KEY as FORGOTTEN_VMS
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.planning.instances.instance import Instance
@@ -135,12 +141,12 @@ def check_lost_forgotten_vms(
         elif instance.is_removed:
             verb = "is destroyed"
         run_verb, removal_clause = (
-            select_form(len(names), "runs", "run"),
-            select_form(len(names), "It is", "They are"),
+            select_word_form(len(names), "runs", "run"),
+            select_word_form(len(names), "It is", "They are"),
         )
         text = (
             f"{address} {verb}, and {format_count(len(names), 'VM')} that no resource manages {run_verb} "
-            f"there: {format_first(names, _MAXIMUM_NAMED)}. {removal_clause} lost with it. Import them "
+            f"there: {format_first_items(names, _MAXIMUM_NAMED)}. {removal_clause} lost with it. Import them "
             f"with an import block, or remove a deleted one: nexusform state rm '{address}:NAME'."
         )
         summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"
@@ -160,18 +166,18 @@ def check_duplicate_names(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
             continue
         address, number = vms.instance.address, len(duplicates)
         locations = [f"{name} on {running[name]}" for name in duplicates]
-        run_verb, subject = select_form(number, "runs", "run"), select_form(number, "it is", "they are")
+        run_verb, subject = select_word_form(number, "runs", "run"), select_word_form(number, "it is", "they are")
         text = (
             f"{format_count(number, 'VM')} {run_verb} already under "
-            f"{select_form(number, 'a name', 'names')} that {address} uses, and no resource manages "
-            f"{select_form(number, 'it', 'them')}: {format_first(locations, _MAXIMUM_NAMED)}. Platforms "
-            f"reject a name in use. If {subject} meant, import {select_form(number, 'it', 'them')} with "
+            f"{select_word_form(number, 'a name', 'names')} that {address} uses, and no resource manages "
+            f"{select_word_form(number, 'it', 'them')}: {format_first_items(locations, _MAXIMUM_NAMED)}. Platforms "
+            f"reject a name in use. If {subject} meant, import {select_word_form(number, 'it', 'them')} with "
             f"an import block (to = {address}). If {subject} deleted, run: nexusform state rm 'ADDRESS OF "
             "THE RACK:NAME'."
         )
         summary = (
             f"{address}: {format_count(number, 'VM')} of the same "
-            f"{select_form(number, 'name', 'names')} {run_verb} already"
+            f"{select_word_form(number, 'name', 'names')} {run_verb} already"
         )
         yield vms.instance.build_diagnostic(Problem((), DUPLICATE_NAMES, text, Severity.WARNING, brief=summary))
 
@@ -228,9 +234,9 @@ def _format_rejection(
     """Format the error, and the options that fix it."""
     address_text = str(instance.address)
     total = sum(map(len, lost_names.values()))
-    consequence = select_form(total, "it would lose its machine", "they would lose their machines")
+    consequence = select_word_form(total, "it would lose its machine", "they would lose their machines")
     if instance.action is Action.FORGET:
-        consequence = f"nexusform would no longer know the {select_form(total, 'machine', 'machines')}"
+        consequence = f"nexusform would no longer know the {select_word_form(total, 'machine', 'machines')}"
     problem = f"{_format_affected_vms(instance, lost_names)}: {consequence}."
     if mode is Mode.DESTROY and selection.excludes:
         return f"{problem} Add -exclude='{address_text}' to keep the machines."
@@ -260,7 +266,7 @@ def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequen
     names = sorted((name for names in lost_names.values() for name in names), key=compute_natural_key)
     return (
         f"{instance.address} {verb} with this plan, and {_format_owners(lost_names)} "
-        f"{select_form(total, 'runs', 'run')} on its machines ({format_first(names, _MAXIMUM_NAMED)})"
+        f"{select_word_form(total, 'runs', 'run')} on its machines ({format_first_items(names, _MAXIMUM_NAMED)})"
     )
 
 
@@ -272,11 +278,11 @@ def _format_forgotten_rejection(instance: Instance, forgotten: Mapping[Address, 
     """Format the error for forgotten VMs that would not keep running."""
     total = sum(map(len, forgotten.values()))
     owners = format_list(map(str, forgotten), _MAXIMUM_OBJECTS)
-    blocks = select_form(len(forgotten), "the removed block", "the removed blocks")
+    blocks = select_word_form(len(forgotten), "the removed block", "the removed blocks")
     return (
         f"{_format_affected_vms(instance, forgotten)}: {owners} "
-        f"{select_form(len(forgotten), 'is', 'are')} only forgotten, so "
-        f"{select_form(total, 'the VM keeps', 'the VMs keep')} running. Forget {instance.address} too "
+        f"{select_word_form(len(forgotten), 'is', 'are')} only forgotten, so "
+        f"{select_word_form(total, 'the VM keeps', 'the VMs keep')} running. Forget {instance.address} too "
         f"(`nexusform state rm '{instance.address}'`), or remove {blocks} of {owners} to delete the VMs."
     )
 
@@ -299,7 +305,7 @@ def _find_excludes(addresses: Iterable[Address], selection: Selection) -> list[s
 def _build_missing_warning(lost_names: Mapping[Address, Sequence[str]]) -> Diagnostic:
     total = sum(map(len, lost_names.values()))
     detail = (
-        f"{_format_owners(lost_names)} {select_form(total, 'runs', 'run')} on machines that neither the "
+        f"{_format_owners(lost_names)} {select_word_form(total, 'runs', 'run')} on machines that neither the "
         "configuration nor the state contains. This plan does not change them. A plan without -target "
         "and -exclude places them elsewhere."
     )

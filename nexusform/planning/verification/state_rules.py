@@ -12,13 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.diagnostics.phrases import format_first, select_form
-from nexusform.interfaces.plugins import PlanningKind, Registries
+from nexusform.diagnostics.phrases import format_first_items, select_word_form
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.placements.vm_demands import GroupRule, PlacedVm, PoolDemand
-from nexusform.planning.instances.instance import Arguments, Decision, Instance
+from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.phases import list_workloads
 from nexusform.planning.preparation.prior_state import PriorState
-from nexusform.planning.verdicts.fit import check_groups
+from nexusform.planning.verdicts.fit import check_placement_groups
 from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED, evaluate_rules, format_violation
 from nexusform.planning.verification.state_consistency import build_state_inventory
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand, build_prior_context, build_sites
@@ -35,17 +35,17 @@ VIOLATES_RULE: Final = "existing-rule-violation"
 _MAXIMUM_NAMED: Final = 5
 
 
-def check_state_rules(state: State, registries: Registries) -> list[Diagnostic]:
+def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagnostic]:
     """Return a warning for each rule violated by the current state."""
     instances = _build_instances(state, registries)
     objects = _build_vm_objects(state, instances, registries)
     sites, _ = build_sites(build_state_inventory(state, registries.resource_types))
-    diagnostics = [*_check_filters(objects.values(), sites), *check_groups(objects.values())]
+    diagnostics = [*_check_filters(objects.values(), sites), *check_placement_groups(objects.values())]
     diagnostics += chain.from_iterable(_check_affinity_groups(vms) for vms in objects.values())
     return [*diagnostics, *_check_separation(state, instances, objects, registries)]
 
 
-def _build_instances(state: State, registries: Registries) -> list[Instance]:
+def _build_instances(state: State, registries: PluginRegistries) -> list[Instance]:
     """Build an unchanged instance for every object in state."""
     instances = []
     for address, recorded in state.instances.items():
@@ -58,14 +58,16 @@ def _build_instances(state: State, registries: Registries) -> list[Instance]:
                 address,
                 resource_type,
                 recorded.current,
-                arguments=Arguments(attributes),
-                decision=Decision(planned=attributes),
+                arguments=EvaluatedArguments(attributes),
+                decision=ActionDecision(planned=attributes),
             )
         )
     return instances
 
 
-def _build_vm_objects(state: State, instances: Iterable[Instance], registries: Registries) -> dict[Address, VmObject]:
+def _build_vm_objects(
+    state: State, instances: Iterable[Instance], registries: PluginRegistries
+) -> dict[Address, VmObject]:
     """Build the VM objects of a state; hints see the current locations of their targets."""
     skus = CATALOGUES.get(state.catalogue, CATALOGUES[NEWEST]).vm_skus
     types = registries.resource_types
@@ -96,7 +98,7 @@ def _build_warning(vms: VmObject, detail: str) -> Diagnostic:
 def _format_heal(address: Address, vms: Iterable[PlacedVm]) -> str:
     """Format a sentence with the options to re-create these VMs of one object."""
     options = [f"-replace='{address}:{vm.name}'" for vm in vms]
-    return f"Rules do not move existing VMs. To re-place: {format_first(options, _MAXIMUM_NAMED, ' ')}."
+    return f"Rules do not move existing VMs. To re-place: {format_first_items(options, _MAXIMUM_NAMED, ' ')}."
 
 
 # --- the filters of placement ------------------------------------------------------------------
@@ -131,7 +133,7 @@ def _check_filters(objects: Iterable[VmObject], sites: Mapping[str, SitePlan]) -
         locations = [f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in vms]
         yield _build_warning(
             rejected_vms[0].vms,
-            f"{pool} in {address}: {reason}. Violated by {format_first(locations, _MAXIMUM_NAMED)}. "
+            f"{pool} in {address}: {reason}. Violated by {format_first_items(locations, _MAXIMUM_NAMED)}. "
             f"{_format_heal(address, vms)}",
         )
 
@@ -167,7 +169,7 @@ def _check_affinity_groups(vms: VmObject) -> Iterator[Diagnostic]:
         if len(locations) > 1:
             name, location_text = (
                 group.name.removeprefix("the others of "),
-                format_first(sorted(locations), _MAXIMUM_NAMED),
+                format_first_items(sorted(locations), _MAXIMUM_NAMED),
             )
             yield _build_warning(
                 vms,
@@ -188,7 +190,7 @@ def _list_locations(vms: VmObject, group: GroupRule) -> set[str]:
 
 
 def _check_separation(
-    state: State, instances: Sequence[Instance], objects: Mapping[Address, VmObject], registries: Registries
+    state: State, instances: Sequence[Instance], objects: Mapping[Address, VmObject], registries: PluginRegistries
 ) -> Iterator[Diagnostic]:
     """Yield a warning per violated separation rule."""
     standing_rules = [instance for instance in instances if instance.type.kind is PlanningKind.SEPARATION_RULE]
@@ -211,7 +213,7 @@ def _check_separation(
 
 def _format_separation(verdict: SeparationVerdict) -> str:
     count = len(verdict.violations)
-    noun = select_form(count, verdict.scope)
+    noun = select_word_form(count, verdict.scope)
     lines = [f"{verdict.address} does not hold now. Its groups share {count} {noun}:"]
     lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_MAXIMUM_NAMED]]
     if count > _MAXIMUM_NAMED:

@@ -7,5 +7,5 @@ PUBLIC = {
         "build_sites build_demand SiteLayout build_inventory build_site_layout place_unmanaged_vms SitePlan "
         "find_sku SiteObject build_vm_name"
     ),
-    "vm_object": "get_left_machine record_placed PLACED_KEY find_placement_origin VmKey VmObject",
+    "vm_object": "get_previous_machine record_vm_placements PLACED_KEY find_placement_origin VmKey VmObject",
 }

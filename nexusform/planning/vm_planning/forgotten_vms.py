@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, Registries
+from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PluginRegistries
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout, find_sku
 from nexusform.planning.vm_planning.vm_context import VmContext
 from nexusform.planning.vm_planning.vm_object import VmObject
-from nexusform.plans.site_capacity.occupancy import build_note
+from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.site_inventory import OccupiedCapacity
@@ -45,7 +45,7 @@ def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, cont
         instance.private = _merge_note(instance.private or prior_note, vms_to_record)
 
 
-def add_forgotten_vms(state: State, removed: Collection[Address], registries: Registries) -> State:
+def add_forgotten_vms(state: State, removed: Collection[Address], registries: PluginRegistries) -> State:
     """Return the state with the VMs of `removed` objects recorded in racks and machines."""
     present = [(address, current.current) for address, current in state.instances.items() if current.current]
     site_objects = [
@@ -115,4 +115,7 @@ def _merge_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> Note:
     """Return a note with these VMs; existing entries are replaced."""
     new_entries = {(vm.machine, vm.name): vm for vm in vms}
     rows = [row for row in (note or {}).get(FORGOTTEN_KEY) or () if (row[0], row[1]) not in new_entries]
-    return {**(note or {}), FORGOTTEN_KEY: [*rows, *build_note(list(new_entries.values()))[UNMANAGED_KEY]]}
+    return {
+        **(note or {}),
+        FORGOTTEN_KEY: [*rows, *build_unmanaged_vms_note(list(new_entries.values()))[UNMANAGED_KEY]],
+    }

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
-from nexusform.interfaces.plugins import PlanningKind, Registries, ResourceType
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.prior_state import PriorState
@@ -381,7 +381,7 @@ def build_prior_context(prior: PriorState, skus: Mapping[str, VmSku], types: Map
         if resource_type is None or current is None:
             continue
         if resource_type.kind is PlanningKind.CLUSTER:
-            clusters.setdefault(resource_type.identify(current.attributes), current.attributes)
+            clusters.setdefault(resource_type.build_id(current.attributes), current.attributes)
         elif resource_type.kind is PlanningKind.VM_SKU and resource_type.add_to_inventory is not None:
             resource_type.add_to_inventory(current.attributes, str(address), inventory)
     # For a SKU that is still declared, the current figures count.
@@ -433,7 +433,7 @@ class SiteLayout(Struct, frozen=True):
     context: PlanContext
 
 
-def build_site_layout(objects: Iterable[SiteObject], registries: Registries, catalogue: str = "") -> SiteLayout:
+def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = "") -> SiteLayout:
     """Build the sites. `catalogue` is the SKU catalogue's version ("" or an unknown one = the newest)."""
     types = registries.resource_types
     known = tuple(
@@ -453,5 +453,5 @@ def build_site_layout(objects: Iterable[SiteObject], registries: Registries, cat
     context = PlanContext(skus, find_targets=lambda _id: (frozenset(), frozenset()))
     for kind, site_object in known:
         if kind.kind is PlanningKind.CLUSTER:
-            context.clusters.setdefault(kind.identify(site_object.attributes), site_object.attributes)
+            context.clusters.setdefault(kind.build_id(site_object.attributes), site_object.attributes)
     return SiteLayout(build_sites(inventory)[0], known, skus, context)

@@ -15,7 +15,7 @@ from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import build_inventory
-from nexusform.plans.site_capacity.occupancy import build_note, read_recorded_vms
+from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note, read_recorded_vms
 from nexusform.scheduling.site_inventory import Inventory, OccupiedCapacity
 
 Slot: TypeAlias = tuple[str, int]  # id of the rack, number
@@ -57,7 +57,7 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
         successor_instance = by_address[address]
         # The old names are those before the plan.
         prior_vms = [occupied for _, occupied in _read_unmanaged_vms(successor_instance)]
-        successor_instance.private = build_note(dict.fromkeys([*prior_vms, *renamed_vms]))
+        successor_instance.private = build_unmanaged_vms_note(dict.fromkeys([*prior_vms, *renamed_vms]))
 
 
 def _build_prior_inventory(blocks: BlockPlanner) -> Inventory:

@@ -57,7 +57,7 @@ class HintTargets:
         for vms in objects:
             values = vms.instance.config or vms.instance.planned
             if values is not None and not vms.is_removed:
-                self._objects[vms.instance.type.identify(values)] = vms
+                self._objects[vms.instance.type.build_id(values)] = vms
                 # Record the hard hints of an object by target, replacing its previous ones.
                 by_target: dict[str, list[_ConfiguredHint]] = {}
                 for index, hint in _iterate_hard_hints(values):
@@ -73,7 +73,7 @@ class HintTargets:
         values = vms.instance.config or vms.instance.planned
         if not self._hints_by_target or values is None or vms.request.demand is None:
             return []
-        hints_by_owner = self._hints_by_target.get(vms.instance.type.identify(values), {})
+        hints_by_owner = self._hints_by_target.get(vms.instance.type.build_id(values), {})
         is_single = sum(len(pool.numbers) for pool in vms.request.demand.pools) == 1
         hints = []
         for owner, index, attributes in chain.from_iterable(hints_by_owner.values()):

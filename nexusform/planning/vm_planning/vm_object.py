@@ -372,7 +372,7 @@ def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
     return next((name for name, value in pool.triggers if prior_values.get(name) != value), "")
 
 
-def record_placed(
+def record_vm_placements(
     prior: Mapping[str, Any] | None, placed_vms: Sequence[tuple[str, str]], present: Collection[str], serial: int
 ) -> dict[str, Any] | None:
     """Return the object's note after a plan, None if empty. `placed_vms` are (name, trigger) of VMs placed by
@@ -394,7 +394,7 @@ def record_placed(
     return note or None
 
 
-def record_left_machines(
+def record_previous_machines(
     note: Mapping[str, Any] | None,
     left_machines: Mapping[str, str],
     placed_names: Collection[str],
@@ -413,7 +413,7 @@ def record_left_machines(
     return {**other_notes, **({LEFT_KEY: machines} if machines else {})} or None
 
 
-def get_left_machine(private: Mapping[str, Any] | None, name: str) -> str:
+def get_previous_machine(private: Mapping[str, Any] | None, name: str) -> str:
     """Return the machine that a VM had to leave; "" for none."""
     return _read_left_machines(private).get(name, "")
 

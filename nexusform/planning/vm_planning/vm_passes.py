@@ -22,10 +22,10 @@ from nexusform.placements.vm_demands import VmDemand
 from nexusform.planning.instances.argument_evaluation import find_unknown_placement_arguments
 from nexusform.planning.instances.block_planner import BlockPlanner, expose_instance
 from nexusform.planning.instances.difference import has_equal_values, plan_attributes
-from nexusform.planning.instances.instance import REPLACED_WITH_HOST, Decision, Instance
+from nexusform.planning.instances.instance import REPLACED_WITH_HOST, ActionDecision, Instance
 from nexusform.planning.name_resolution.evaluation import Evaluation, build_resource_key
 from nexusform.planning.name_resolution.repetition import ResourceView
-from nexusform.planning.plan_request import Stage
+from nexusform.planning.plan_request import PlanningStage
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.selection import Selection
 from nexusform.planning.vm_planning import vm_phase
@@ -42,7 +42,7 @@ from nexusform.planning.vm_planning.vm_context import (
     check_system_pools,
     compute_demand,
 )
-from nexusform.planning.vm_planning.vm_object import VmObject, record_left_machines, record_placed
+from nexusform.planning.vm_planning.vm_object import VmObject, record_previous_machines, record_vm_placements
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
 from nexusform.resources.graph import find_reachable
@@ -149,8 +149,8 @@ class _VmPlanner:
                 if find_unknown_placement_arguments(instance):
                     return None
                 assert instance.config is not None
-                computed = {} if instance.is_invalid else {"id": instance.type.identify(instance.config)}
-                instance.decision = Decision(
+                computed = {} if instance.is_invalid else {"id": instance.type.build_id(instance.config)}
+                instance.decision = ActionDecision(
                     planned=plan_attributes(instance.type.schema, instance.config, None, computed)
                 )
             if not instance.is_removed and (instance.planned is not None or instance.is_invalid):
@@ -185,7 +185,7 @@ class _VmPlanner:
         for cluster in clusters:
             attributes = cluster.config if cluster.config is not None else cluster.planned
             if attributes is not None and not cluster.is_invalid:
-                self.context.current_context.clusters[cluster.type.identify(attributes)] = attributes
+                self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
         followers: list[tuple[VmObject, VmDemand]] = []
         for vms in self._get_objects(instances):
             # Compute the demand of an instance.
@@ -201,7 +201,7 @@ class _VmPlanner:
             else:
                 self._decide_object(vms, demand, evaluation)
         replaced_ids = {
-            cluster.type.identify(cluster.config) for cluster in clusters if cluster.is_replaced and cluster.config
+            cluster.type.build_id(cluster.config) for cluster in clusters if cluster.is_replaced and cluster.config
         }
         for vms, demand in followers:
             instance = vms.instance
@@ -230,15 +230,15 @@ class _VmPlanner:
         """Release all removed VMs; then place VMs without machine again, oldest object first."""
         objects = self._get_objects(instances)
         for vms in objects:
-            vm_phase.release_vms(vms)
+            vm_phase.release_vm_capacity(vms)
         self.context.start_recording()
         objects_to_place = [vms for vms in objects if vms.request.actions.recreations]
         objects_to_place.sort(key=lambda vms: vms.instance.prior.creation if vms.instance.prior is not None else 0)
         for vms in objects_to_place:
-            vm_phase.restore_vms(vms)
+            vm_phase.restore_vm_locations(vms)
         for vms in objects_to_place:
             self._refresh_hints(vms)
-            vm_phase.place_recreated(vms, self.context)
+            vm_phase.place_recreated_vms(vms, self.context)
             self.context.hints.add_objects([vms])
 
     def _refresh_hints(self, vms: VmObject) -> None:
@@ -266,11 +266,11 @@ class _VmPlanner:
         self.decide_actions(instances, evaluation)
         objects = self._get_objects(instances)
         for vms in objects:
-            vm_phase.release_vms(vms)
+            vm_phase.release_vm_capacity(vms)
         for vms in objects:
-            vm_phase.restore_vms(vms)
+            vm_phase.restore_vm_locations(vms)
         for vms in objects:
-            vm_phase.place_recreated(vms, self.context)
+            vm_phase.place_recreated_vms(vms, self.context)
         return instances
 
     def run_second_pass(
@@ -290,10 +290,10 @@ class _VmPlanner:
                 self.blocks.evaluate(instance, evaluation)
             if instance.config is not None and not instance.is_removed and not instance.is_invalid:
                 self._refresh_hints(vms)
-                vm_phase.place_new(vms, self.context)
+                vm_phase.place_new_vms(vms, self.context)
                 self.context.hints.add_objects([vms])
                 self._placed_count += len(vms.request.actions.additions)
-                self.blocks.request.progress(Stage.VMS, self._placed_count, self._new_count)
+                self.blocks.request.progress(PlanningStage.VMS, self._placed_count, self._new_count)
             if instance.is_configured and instance.config is not None:
                 self._decide_finally(vms, evaluation)
             self.blocks.add_instance(instance, evaluation)
@@ -310,8 +310,8 @@ class _VmPlanner:
         if not vms.is_unchanged and vms.request.demand is not None:
             prior = vms.instance.prior.private if vms.instance.prior is not None else None
             placed_vms, present = vms.list_placed_names(), vms.list_names()
-            note = record_placed(prior, placed_vms, present, self.blocks.request.state.serial + 1)
-            instance.private = record_left_machines(
+            note = record_vm_placements(prior, placed_vms, present, self.blocks.request.state.serial + 1)
+            instance.private = record_previous_machines(
                 note, vms.map_left_machines(), {name for name, _ in placed_vms}, present
             )
 
@@ -332,7 +332,9 @@ class _VmPlanner:
             computed = [name for name, attribute in attributes if not attribute.is_configurable]
             prior_computed = {name: before[name] for name in computed if name in before}
         arguments = {**prior_computed, **instance.config}
-        return family.assemble(arguments, self.context.current_context, vms.list_placed_vms(), vms.waiting_vms)
+        return family.build_computed_attributes(
+            arguments, self.context.current_context, vms.list_placed_vms(), vms.waiting_vms
+        )
 
 
 def _has_changed_argument(instance: Instance) -> bool:

@@ -147,7 +147,7 @@ def _update_vm_location(vms: VmObject, vm: PlacedVm) -> PlacedVm:
     return vm if placement is vm.placement else replace(vm, placement=placement)
 
 
-def release_vms(vms: VmObject) -> None:
+def release_vm_capacity(vms: VmObject) -> None:
     """Free the capacity of all removed or re-created VMs. VMs under create_before_destroy keep it until their
     successors exist, rolling ones until their batch.
     """
@@ -166,7 +166,7 @@ def _release_vm(vms: VmObject, key: VmKey) -> None:
         site.release(handle)
 
 
-def restore_vms(vms: VmObject) -> None:
+def restore_vm_locations(vms: VmObject) -> None:
     """Re-create the VMs of re-created machines at their location if possible, before anything else is placed,
     so that their capacity is not allocated to others.
     """
@@ -188,7 +188,7 @@ def restore_vms(vms: VmObject) -> None:
                 vms.placements.restored.add(key)
 
 
-def place_recreated(vms: VmObject, context: VmContext) -> None:
+def place_recreated_vms(vms: VmObject, context: VmContext) -> None:
     """Place the VMs to re-create: those with a removed old VM, then rolling ones in batches."""
     triggers = {
         key: cause for key, cause in vms.request.actions.recreations.items() if key not in vms.placements.restored
@@ -221,7 +221,7 @@ def _replace_in_batches(vms: VmObject, pool: PoolDemand, names: Mapping[int | st
                 _release_vm(vms, (pool.pool, number))
 
 
-def place_new(vms: VmObject, context: VmContext) -> None:
+def place_new_vms(vms: VmObject, context: VmContext) -> None:
     """Place the new VMs of one instance."""
     for pool, names in _iterate_pools(vms, vms.request.actions.additions):
         for number, name in names.items():

@@ -12,7 +12,7 @@ PUBLIC = {
         "count_objects describe_state index_upgrade_nodes format_verb"
     ),
     "guard_rails": (
-        "list_broken_limits GUARD_RAIL apply_limits Limit get_limit_text parse_limits NOT_PREDICTED "
+        "list_broken_limits GUARD_RAIL apply_limits GuardRailLimit get_limit_text parse_limits NOT_PREDICTED "
         "NOTHING_TO_PREDICT STRANDED BLOCKED PASSED format_limit"
     ),
     "previous_plan": "compare_with_previous warn_about_previous",

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
-from nexusform.placement_kinds.kinds import KINDS, VM, get_noun, get_order
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.placement_kinds.kinds import KINDS, VM, get_kind_noun, get_kind_order
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.resources.address import Address
 
@@ -135,7 +135,7 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
 
 
 def _build_sort_key(effect: EffectCount) -> tuple[int, int, str]:
-    return _EFFECTS.index(effect.effect), get_order(effect.kind), effect.state
+    return _EFFECTS.index(effect.effect), get_kind_order(effect.kind), effect.state
 
 
 def list_upgrade_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
@@ -204,7 +204,7 @@ def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
     substitutions: Counter[str] = Counter()
     for owner, count in (removed_counts & added_counts).items():
         substitutions[owner[0]] += count
-    return {kind: substitutions[kind] for kind in sorted(substitutions, key=get_order)}
+    return {kind: substitutions[kind] for kind in sorted(substitutions, key=get_kind_order)}
 
 
 def count_objects(counts: Iterable[EffectCount], *effects: Effect) -> int:
@@ -228,8 +228,8 @@ def format_effect_clauses(counts: Sequence[EffectCount], effects: Iterable[Effec
 
 
 def _format_vm_moves(vms: EffectCount) -> str:
-    target = select_form(vms.count, "another machine", "other machines")
-    return f"{format_count(vms.count, 'VM')} {select_form(vms.count, 'is', 'are')} re-created on {target}"
+    target = select_word_form(vms.count, "another machine", "other machines")
+    return f"{format_count(vms.count, 'VM')} {select_word_form(vms.count, 'is', 'are')} re-created on {target}"
 
 
 def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
@@ -242,19 +242,19 @@ def _format_clauses(effect: Effect, rows: Sequence[EffectCount]) -> list[str]:
     by_kind: Counter[str] = Counter()
     for row in rows:
         by_kind[row.kind] += row.count
-    kinds = sorted(by_kind, key=get_order)
-    subjects = [format_count(by_kind[kind], get_noun(kind)) for kind in kinds]
+    kinds = sorted(by_kind, key=get_kind_order)
+    subjects = [format_count(by_kind[kind], get_kind_noun(kind)) for kind in kinds]
     return [f"{format_list(subjects)} {format_verb(effect, rows[0].state, total)}"] if rows else []
 
 
 def _format_subject(row: EffectCount) -> str:
-    return format_count(row.count, get_noun(row.kind))
+    return format_count(row.count, get_kind_noun(row.kind))
 
 
 def _format_loss(row: EffectCount) -> str:
     """Format `lose their machine`; pods lose a node and bindings a member."""
     host = get_host_noun(row.kind)
-    return select_form(row.count, f"loses its {host}", f"lose their {host}")
+    return select_word_form(row.count, f"loses its {host}", f"lose their {host}")
 
 
 def get_host_noun(kind_name: str) -> str:
@@ -265,8 +265,8 @@ def get_host_noun(kind_name: str) -> str:
 def format_waiting_verb(state: str, count: int) -> str:
     """Format `stays Pending`, `fail`."""
     if state == "Failed":
-        return select_form(count, "fails", "fail")
-    return f"{select_form(count, 'stays', 'stay')} {state}"
+        return select_word_form(count, "fails", "fail")
+    return f"{select_word_form(count, 'stays', 'stay')} {state}"
 
 
 def format_verb(effect: Effect, state: str, count: int) -> str:
@@ -274,5 +274,5 @@ def format_verb(effect: Effect, state: str, count: int) -> str:
     if effect in (Effect.WAITING, Effect.STILL_WAITING):
         return format_waiting_verb(state, count)
     if state == PREDICTED:
-        return select_form(count, "is re-created, predicted in place", "are re-created, predicted in place")
-    return select_form(count, *_VERBS[effect])
+        return select_word_form(count, "is re-created, predicted in place", "are re-created, predicted in place")
+    return select_word_form(count, *_VERBS[effect])

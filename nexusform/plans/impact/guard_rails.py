@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, suggest_name
 from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
-from nexusform.placement_kinds.kinds import get_noun
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.placement_kinds.kinds import get_kind_noun
 from nexusform.plans.impact.effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -36,7 +36,7 @@ UNKNOWN: Final = "unknown"
 _PLAN_FAILED: Final = "planning failed"
 
 
-class Measurement(Struct, frozen=True):
+class GuardRailMeasurement(Struct, frozen=True):
     """Measured figure of a plan, None if data is missing, and the text about it."""
 
     value: float | None
@@ -48,7 +48,7 @@ class GuardRail(Struct, frozen=True):
     minimum or a maximum; `is_fraction`: it is between 0 and 1, else a whole number.
     """
 
-    measure: Callable[[Plan], Iterable[Measurement]]
+    measure: Callable[[Plan], Iterable[GuardRailMeasurement]]
     allowed: str
     is_minimum: bool = False
     is_fraction: bool = False
@@ -58,16 +58,16 @@ class GuardRail(Struct, frozen=True):
         return value < limit if self.is_minimum else value > limit
 
 
-class Limit(Struct, frozen=True):
+class GuardRailLimit(Struct, frozen=True):
     """One limit of a run: `moved:0`."""
 
     name: str
     value: float
 
 
-def parse_limits(text: str) -> tuple[Limit, ...]:
+def parse_limits(text: str) -> tuple[GuardRailLimit, ...]:
     """Parse `moved:0,capacity:5`. Raises ValueError with a list of all mistakes."""
-    limits: dict[str, Limit] = {}
+    limits: dict[str, GuardRailLimit] = {}
     mistakes: list[str] = []
     for item in filter(None, map(str.strip, text.split(","))):
         try:
@@ -85,7 +85,7 @@ def parse_limits(text: str) -> tuple[Limit, ...]:
     return tuple(limits.values())
 
 
-def _parse_limit(item: str) -> Limit:
+def _parse_limit(item: str) -> GuardRailLimit:
     """Parse one limit, `name:number`. Raises ValueError with the mistake."""
     name, _, number = item.partition(":")
     rail = GUARD_RAILS.get(name)
@@ -99,10 +99,10 @@ def _parse_limit(item: str) -> Limit:
     if value < 0 or (rail.is_fraction and not value <= 1):
         kind = "a number from 0 to 1" if rail.is_fraction else "a whole number from 0 on"
         raise ValueError(f'"{item}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
-    return Limit(name, value)
+    return GuardRailLimit(name, value)
 
 
-def apply_limits(plan: Plan, limits: Iterable[Limit]) -> Plan:
+def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     """Return the plan with the results of the limits, and an error for every broken or unknown limit.
     The limits of a plan with errors are not checked, with a warning, except if the only error is VMs without
     machine.
@@ -113,7 +113,7 @@ def apply_limits(plan: Plan, limits: Iterable[Limit]) -> Plan:
     if limits and plan.errored and errors != {STRANDED}:
         results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
         names = format_list([format_limit(limit.name, limit.value) for limit in limits])
-        text = f"{names} {select_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
+        text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
         warning = build_warning(NOT_CHECKED, text)
         return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
     diagnostics: list[Diagnostic] = []
@@ -124,20 +124,20 @@ def apply_limits(plan: Plan, limits: Iterable[Limit]) -> Plan:
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
 
 
-def _measure_plan(plan: Plan, limit: Limit) -> Iterator[Measurement]:
+def _measure_plan(plan: Plan, limit: GuardRailLimit) -> Iterator[GuardRailMeasurement]:
     """Measure the plan for a limit. Resources without a prediction make every figure unknown."""
     yield from GUARD_RAILS[limit.name].measure(plan)
     missing = sum(problem.id == NOT_PREDICTED for problem in plan.diagnostics)
     if missing:
-        yield Measurement(None, f"{format_count(missing, 'resource')} could not be predicted")
+        yield GuardRailMeasurement(None, f"{format_count(missing, 'resource')} could not be predicted")
 
 
-def _is_breach(measurement: Measurement, limit: Limit) -> bool:
+def _is_breach(measurement: GuardRailMeasurement, limit: GuardRailLimit) -> bool:
     rail = GUARD_RAILS[limit.name]
     return measurement.value is None or rail.is_broken(measurement.value, limit.value)
 
 
-def _build_limit_error(limit: Limit, breach: Measurement) -> Diagnostic:
+def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> Diagnostic:
     limit_text = format_limit(limit.name, limit.value)
     allowed = GUARD_RAILS[limit.name].allowed.format(limit_text.partition(":")[2])
     text = f"{breach.text[:1].upper()}{breach.text[1:]}" if breach.value is None else breach.text
@@ -145,7 +145,7 @@ def _build_limit_error(limit: Limit, breach: Measurement) -> Diagnostic:
     return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})
 
 
-def _summarize_breaches(plan: Plan, limit: Limit, breaches: Sequence[Measurement]) -> GuardRailResult:
+def _summarize_breaches(plan: Plan, limit: GuardRailLimit, breaches: Sequence[GuardRailMeasurement]) -> GuardRailResult:
     """Return the result of a limit: its value is the worst measured one."""
     rail = GUARD_RAILS[limit.name]
     values = [measurement.value for measurement in _measure_plan(plan, limit)]
@@ -178,7 +178,7 @@ def get_limit_text(breach: Diagnostic) -> str:
 # --- the limits ----------------------------------------------------------------------------------
 
 
-def _measure_moved(plan: Plan) -> Iterator[Measurement]:
+def _measure_moved(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure VMs, bindings and pods interrupted at their location. Also counts re-creation in place, VMs
     stopped by machine actions, VMs without machine (forgotten ones, too), pods without node, and bindings and
     pods replaced by others. Other removals follow from the configuration and count for `removed`.
@@ -187,30 +187,32 @@ def _measure_moved(plan: Plan) -> Iterator[Measurement]:
     substitutions = count_substitutions(plan.placements)
     clauses = format_effect_clauses(counts, DISRUPTIVE_EFFECTS)
     if substitutions:
-        subjects = format_list([format_count(count, get_noun(kind)) for kind, count in substitutions.items()])
-        clauses.append(f"{subjects} {select_form(sum(substitutions.values()), 'is', 'are')} replaced by others")
+        subjects = format_list([format_count(count, get_kind_noun(kind)) for kind, count in substitutions.items()])
+        clauses.append(f"{subjects} {select_word_form(sum(substitutions.values()), 'is', 'are')} replaced by others")
     stopped = len(select_stopped_vms(plan.machine_actions))
     clauses += describe_stopped_vms(plan.machine_actions)
     total = count_objects(counts, *DISRUPTIVE_EFFECTS) + sum(substitutions.values()) + stopped
-    yield Measurement(total + plan.lost_unmanaged_count, format_list([*clauses, *_format_lost_unmanaged(plan)]))
+    yield GuardRailMeasurement(
+        total + plan.lost_unmanaged_count, format_list([*clauses, *_format_lost_unmanaged(plan)])
+    )
 
 
-def _measure_removed(plan: Plan) -> Iterator[Measurement]:
+def _measure_removed(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure removed and forgotten objects, and forgotten VMs without machine."""
     counts = count_effects(plan.placements)
     total = count_objects(counts, *REMOVAL_EFFECTS) + plan.lost_unmanaged_count
-    yield Measurement(
+    yield GuardRailMeasurement(
         total, format_list([*format_effect_clauses(counts, REMOVAL_EFFECTS), *_format_lost_unmanaged(plan)])
     )
 
 
 def _format_lost_unmanaged(plan: Plan) -> list[str]:
     count = plan.lost_unmanaged_count
-    verb = select_form(count, "loses its machine", "lose their machine")
+    verb = select_word_form(count, "loses its machine", "lose their machine")
     return [f"{format_count(count, 'forgotten VM')} {verb}"] if count else []
 
 
-def _measure_capacity(plan: Plan) -> Iterator[Measurement]:
+def _measure_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the spare capacity of each site for its largest VM SKU in use after the plan. Missing data
     counts as free capacity, so the figure is unknown then.
     """
@@ -221,9 +223,9 @@ def _measure_capacity(plan: Plan) -> Iterator[Measurement]:
         sites_counted.add(row.site_id)
         free = row.after.free
         text = f"{row.site} has capacity for {free:,} more {row.sku} after this plan"
-        yield Measurement(free, text)
+        yield GuardRailMeasurement(free, text)
     if has_unknown_capacity(plan):
-        yield Measurement(None, "spare capacity is unknown because data is missing (see the warnings)")
+        yield GuardRailMeasurement(None, "spare capacity is unknown because data is missing (see the warnings)")
 
 
 def has_unknown_capacity(plan: Plan) -> bool:
@@ -231,34 +233,34 @@ def has_unknown_capacity(plan: Plan) -> bool:
     return any(diagnostic.id in UNKNOWN_CAPACITY_IDS for diagnostic in plan.diagnostics)
 
 
-def _measure_certainty(plan: Plan) -> Iterator[Measurement]:
+def _measure_certainty(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the fraction of placed VMs with the same rack count of their pool in every sample."""
     placed_count = sum(table.placed for table in plan.placement_tables)
     if not placed_count or is_fully_decided(plan.placement_tables):
         return
     if not plan.samples:
-        yield Measurement(None, "certainty was not computed: there are no samples")
+        yield GuardRailMeasurement(None, "certainty was not computed: there are no samples")
         return
     certain = sum(table.racks_certain for table in plan.placement_tables)
     text = f"rack counts are exact for {certain:,} of {format_count(placed_count, 'VM')}"
-    yield Measurement(certain / placed_count, text)
+    yield GuardRailMeasurement(certain / placed_count, text)
 
 
-def _measure_empty(plan: Plan) -> Iterator[Measurement]:
+def _measure_empty(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure a plan without resources, for example of a wrong file or directory: 1, else 0."""
     is_empty = any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics) or not plan.changes
-    yield Measurement(int(is_empty), "the plan contains no resources" if is_empty else "")
+    yield GuardRailMeasurement(int(is_empty), "the plan contains no resources" if is_empty else "")
 
 
-def _measure_infeasible(plan: Plan) -> Iterator[Measurement]:
+def _measure_infeasible(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the bindings with pods unable to run on their cluster, also with more nodes."""
     selected = [row for row in plan.feasibility if row.is_selected]
     rows = [row for row in selected if row.result is FeasibilityResult.CANNOT_RUN]
     names = format_list(f"{row.placement.name} on {row.cluster}" for row in rows)
-    yield Measurement(len(rows), f"{format_count(len(rows), 'binding')} cannot run: {names}" if rows else "")
+    yield GuardRailMeasurement(len(rows), f"{format_count(len(rows), 'binding')} cannot run: {names}" if rows else "")
     unknown = sum(row.result is FeasibilityResult.UNKNOWN for row in selected)
     if unknown:
-        yield Measurement(None, f"the nodes of {format_count(unknown, 'binding')} are not known")
+        yield GuardRailMeasurement(None, f"the nodes of {format_count(unknown, 'binding')} are not known")
 
 
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.plans.plan import Action, Plan
 from nexusform.plans.saved.record_codec import write_record
-from nexusform.plans.saved.record_equality import is_equal
+from nexusform.plans.saved.record_equality import is_equal_record
 from nexusform.state import json_codec
 
 # Fields that describe how a plan was created.
@@ -27,7 +27,7 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
     saved_diagnostics = set(map(_serialize_diagnostic, plan.diagnostics))
     names = [] if saved_diagnostics.issuperset(map(_serialize_diagnostic, new_plan.diagnostics)) else ["warnings"]
     parts = [name for name in plan.__struct_fields__ if name not in _NOT_COMPARED]
-    names += [name for name in parts if not is_equal(getattr(plan, name), getattr(new_plan, name))]
+    names += [name for name in parts if not is_equal_record(getattr(plan, name), getattr(new_plan, name))]
     return [name.replace("_", " ") for name in names]
 
 

@@ -24,7 +24,7 @@ from zlib import crc32
 from msgspec import Struct
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_error, development_file
+from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_development_file_error, build_error
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.plans.plan import Plan
@@ -240,7 +240,7 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
     except json_codec.JsonProblem:
         manifest = None
     if isinstance(manifest, dict) and manifest.get("format") == _OF_DEVELOPMENT:
-        raise DiagnosticsError(development_file(name, "run plan again"))
+        raise DiagnosticsError(build_development_file_error(name, "run plan again"))
     if not isinstance(manifest, dict) or (manifest.get("format"), manifest.get("kind")) != (FORMAT, KIND):
         raise _build_damage_error(name, "Its manifest has no format.")
     return manifest

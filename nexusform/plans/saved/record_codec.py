@@ -51,7 +51,7 @@ class _TableShape(NamedTuple):
 
 def write_record(record: Any) -> dict[str, Any]:
     """Return the record as an object. Plain data inside is not copied."""
-    write = get_shape(type(record)).write
+    write = get_annotation_shape(type(record)).write
     assert write is not None
     document: dict[str, Any] = write(record)
     return document
@@ -59,7 +59,7 @@ def write_record(record: Any) -> dict[str, Any]:
 
 def read_record(kind: type[Any], data: Any) -> Any:
     """Return the record of this kind from its data. Raises ConversionProblem."""
-    return get_shape(kind).read(data)
+    return get_annotation_shape(kind).read(data)
 
 
 def _read_within(step: str | int, read: Read, data: Any) -> Any:
@@ -183,7 +183,7 @@ def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
 def _build_mapping_shape(key: Any, value: Shape) -> Shape:
     """Build the shape of a mapping: an object for text keys, a list of pairs for addresses."""
     if key is Address:
-        pairs = _build_sequence_shape(_build_tuple_shape((get_shape(Address), value)))
+        pairs = _build_sequence_shape(_build_tuple_shape((get_annotation_shape(Address), value)))
         write_pairs = pairs.write
         assert write_pairs is not None
         return Shape(lambda mapping: write_pairs(mapping.items()), lambda data: dict(pairs.read(data)))
@@ -219,7 +219,7 @@ def _build_record_shape(kind: type[Any]) -> Shape:
     """Build the shape of a struct: an object without fields at their defaults."""
     hints = get_type_hints(kind)
     record_fields = [
-        _RecordField(field.name, get_shape(hints[field.name]), _get_default(field)) for field in fields(kind)
+        _RecordField(field.name, get_annotation_shape(hints[field.name]), _get_default(field)) for field in fields(kind)
     ]
     writers = [(field.name, field.shape.write, field.default) for field in record_fields]
     readers = {field.name: field.shape.read for field in record_fields}
@@ -255,7 +255,7 @@ def _get_default(field: Any) -> Any:
 
 def _build_record_union_shape(kinds: tuple[type[Struct], ...]) -> Shape:
     """Build the shape of one of several records: an object with one key, the record's name."""
-    shapes = {kind.__name__: get_shape(kind) for kind in kinds}
+    shapes = {kind.__name__: get_annotation_shape(kind) for kind in kinds}
 
     def write(record: Any) -> dict[str, Any]:
         name = type(record).__name__
@@ -276,13 +276,13 @@ def _build_location_shape() -> Shape:
     """Build the shape of a location: one of the records of all kinds, imported on first use."""
 
     def write(location: Any) -> dict[str, Any]:
-        write_as = get_shape(type(location)).write
+        write_as = get_annotation_shape(type(location)).write
         assert write_as is not None
         return {type(location).__name__: write_as(location)}
 
     def read(data: Any) -> Any:
         if data.__class__ is dict and data.keys() == {Placement.__name__}:
-            return _read_within(Placement.__name__, get_shape(Placement).read, data[Placement.__name__])
+            return _read_within(Placement.__name__, get_annotation_shape(Placement).read, data[Placement.__name__])
         return _build_record_union_shape(tuple(map_location_classes().values())).read(data)
 
     return Shape(write, read)
@@ -301,7 +301,7 @@ _SCALAR_SHAPES: Final[Mapping[Any, Shape]] = {
 }
 
 
-def get_shape(annotation: Any) -> Shape:
+def get_annotation_shape(annotation: Any) -> Shape:
     """Return the shape of an annotation. Raises TypeError if it is unknown."""
     return _build_shape(annotation)
 
@@ -315,10 +315,10 @@ def _build_shape(annotation: Any) -> Shape:
         return _build_union_shape(arguments)
     if origin is tuple:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
-            return _build_sequence_shape(get_shape(arguments[0]))
-        return _build_tuple_shape(tuple([get_shape(argument) for argument in arguments]))
+            return _build_sequence_shape(get_annotation_shape(arguments[0]))
+        return _build_tuple_shape(tuple([get_annotation_shape(argument) for argument in arguments]))
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _build_mapping_shape(arguments[0], get_shape(arguments[1]))
+        return _build_mapping_shape(arguments[0], get_annotation_shape(arguments[1]))
     if annotation is Address:
         return _build_address_shape()
     if annotation is Location:
@@ -336,7 +336,7 @@ def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
     if set(kinds) <= {str, int, bool, float}:
         inner = _build_scalar_shape(*kinds)
     elif len(kinds) == 1:
-        inner = get_shape(kinds[0])
+        inner = get_annotation_shape(kinds[0])
     elif frozenset(kinds) == frozenset(get_args(Type)):
         inner = _SCALAR_SHAPES[Type]
     elif all(isinstance(kind, type) and issubclass(kind, Struct) for kind in kinds):

@@ -13,7 +13,7 @@ from msgspec import Struct
 from nexusform.diagnostics.source import Span
 
 
-def is_equal(first: Any, second: Any) -> bool:
+def is_equal_record(first: Any, second: Any) -> bool:
     """Return whether both values are equal; 1, 1.0 and true are not."""
     waiting = [(first, second)]
     while waiting:

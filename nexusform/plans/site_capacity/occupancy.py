@@ -275,7 +275,7 @@ def _parse_row(row: Sequence[Any]) -> OccupiedCapacity:
     return replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))
 
 
-def build_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, Any]:
+def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, Any]:
     """Build the note of a rack or machine that records its unmanaged VMs."""
     return {UNMANAGED_KEY: _build_rows(vms)}
 

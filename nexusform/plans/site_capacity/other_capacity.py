@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct, convert, field, json
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.placements.vm_demands import ClaimDemand, PoolDemand, VmDemand
 
 # Key of the supplies in the note of a site.
@@ -180,7 +180,7 @@ class NodeCounts(Struct, frozen=True):
     claims: Mapping[str, ClaimDemand] = field(default_factory=dict)
 
 
-def format_spare(row: OtherCapacity, free: int | None) -> str:
+def format_spare_resources(row: OtherCapacity, free: int | None) -> str:
     """Format `3 of 30 (net-a)` or `not captured`, with a shortage for an upgrade."""
     if free is None:
         return "not captured"
@@ -371,9 +371,9 @@ def _compute_claims(supplies: Supplies, before: NodeCounts, after: NodeCounts) -
     claims = {**before.claims, **after.claims}
     unknown = [cluster for cluster in after.counts if cluster not in claims]
     unsized = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]
-    notes = [f"not of {format_first(unknown, _MAXIMUM_NAMES)}"] if claims and unknown else []
+    notes = [f"not of {format_first_items(unknown, _MAXIMUM_NAMES)}"] if claims and unknown else []
     notes += [f"{unsized[0]} has no size"] if unsized else []
-    name = format_first(sorted(claims), _MAXIMUM_NAMES)
+    name = format_first_items(sorted(claims), _MAXIMUM_NAMES)
     return OtherCapacity(
         site_id="",
         site="",
@@ -417,7 +417,7 @@ def _sum_claims_without_volume(sizes: Iterable[tuple[int, int]], claims: Iterabl
     return missing
 
 
-def find_tightest(rows: Iterable[OtherCapacity], kind: OtherResourceKind) -> OtherCapacity | None:
+def find_scarcest_resource(rows: Iterable[OtherCapacity], kind: OtherResourceKind) -> OtherCapacity | None:
     """Return the row of a kind with the smallest spare amount after an upgrade's surge; unknown counts as
     less. None if a site has nothing of the kind.
     """

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.diagnostics.source import SourceFile
 from nexusform.rendering.notation.colours import Painter, escape_control_characters
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -42,6 +42,6 @@ def render_advice(
     boxes = "".join(render_diagnostic(finding, files, colour=colour, width=width) for finding in findings)
     by_rule = Counter(finding.id for finding in findings)
     counts = ", ".join(f"{escape_control_characters(rule)}: {count:,}" for rule, count in sorted(by_rule.items()))
-    closing = Painter(colour)(f"{len(findings):,} {select_form(len(findings), 'finding')}", "bold")
+    closing = Painter(colour)(f"{len(findings):,} {select_word_form(len(findings), 'finding')}", "bold")
     hint = "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in\nthe lint block."
     return f"{boxes}\n{closing} ({counts}).\n{hint}\n"

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.kinds import build_location_document, format_location_text
 from nexusform.placement_kinds.vm_kind import format_cells
@@ -33,7 +33,7 @@ _Note: TypeAlias = tuple[str, str]
 
 def format_sku(sku: VmSku) -> str:
     """Format a SKU: `NC_P46_224_v1: 48 host vCPUs, 224 GiB, 1 cell`."""
-    cells = f"{sku.numa_cells} {select_form(sku.numa_cells, 'cell')}"
+    cells = f"{sku.numa_cells} {select_word_form(sku.numa_cells, 'cell')}"
     return f"{sku.name}: {sku.host_vcpus} host vCPUs, {sku.memory_gib} GiB, {cells}"
 
 
@@ -91,9 +91,12 @@ def _describe_cells(explanation: Explanation, placement: Placement) -> _Note:
         return "5 cells", "unknown: the site does not report the cells of its VMs"
     cells = format_cells(placement)
     if len(explanation.fitting_cells) == count:
-        return "5 cells", f"{cells} {select_form(count, 'is the only one that fits', 'are the only ones that fit')}"
+        return (
+            "5 cells",
+            f"{cells} {select_word_form(count, 'is the only one that fits', 'are the only ones that fit')}",
+        )
     fitting = ", ".join(str(cell) for cell in sorted(explanation.fitting_cells))
-    verb = select_form(count, "has", "have")
+    verb = select_word_form(count, "has", "have")
     return "5 cells", f"{cells} {verb} the least free memory of those that fit ({fitting})"
 
 
@@ -275,7 +278,7 @@ def _describe_need(
 ) -> str:
     """Describe the machines available after one change."""
     count = format_count(len(alternatives), "machine")
-    verb = select_form(len(alternatives), "has", "have")
+    verb = select_word_form(len(alternatives), "has", "have")
     machines = format_list((alternative.machine for alternative in alternatives), _MAX_NAMES)
     consequence = f"that re-places all {pool_size:,} VMs of the pool" if pool_size > 1 else "that re-places the VM"
     match need:
@@ -291,7 +294,7 @@ def _describe_need(
         case Requirement.LEAVE:
             return _describe_departures(alternatives)
         case Requirement.OPEN:
-            they_take = select_form(len(alternatives), "it takes", "they take")
+            they_take = select_word_form(len(alternatives), "it takes", "they take")
             reasons = _join_first(
                 [f"{alternative.machine} ({alternative.unschedulable_reason})" for alternative in alternatives],
                 format_list,

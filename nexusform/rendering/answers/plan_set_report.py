@@ -10,13 +10,13 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.plans.impact.effects import LOSS_EFFECTS, count_effects, format_effect_clauses
 from nexusform.plans.machine_actions import describe_stopped_vms
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.report.capacity_table import build_capacity_table
-from nexusform.rendering.report.entries import Entries, build_entries
+from nexusform.rendering.report.entries import FindingEntries, build_entries
 from nexusform.rendering.report.plan_notes import build_notes
 from nexusform.rendering.report.plan_verdict import describe_rejection
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -31,7 +31,7 @@ class _NamedPlan(Struct, frozen=True):
 
     path: str
     plan: Plan
-    entries: Entries
+    entries: FindingEntries
 
 
 def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
@@ -56,7 +56,9 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
     changed_count = sum(plan.has_changes for _, plan in plans)
     if not changed_count:
         return "No plan has changes."
-    return f"{changed_count} of {len(plans)} {select_form(changed_count, 'has', 'have')} changes; {', '.join(moves)}."
+    return (
+        f"{changed_count} of {len(plans)} {select_word_form(changed_count, 'has', 'have')} changes; {', '.join(moves)}."
+    )
 
 
 def _format_note(named_plan: _NamedPlan) -> str:

@@ -19,7 +19,7 @@ from nexusform.configuration.declarations.configuration import (
     Variable,
 )
 from nexusform.configuration.declarations.constants import evaluate_constant, is_constant
-from nexusform.interfaces.plugins import Registries, ResourceType
+from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.bodies import BodySchema, decode_body
 from nexusform.language.references import list_traversals
@@ -31,7 +31,7 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedB
 from nexusform.schemas.value_types import build_type_json
 
 
-def build_configuration_document(configuration: Configuration, registries: Registries) -> dict[str, Any]:
+def build_configuration_document(configuration: Configuration, registries: PluginRegistries) -> dict[str, Any]:
     """Build providers and the module tree; each expression is its constant or its references."""
     providers: dict[str, Any] = {}
     root_module = _build_module(configuration.root, registries, providers)
@@ -104,7 +104,7 @@ def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
     return keys
 
 
-def _build_module(module: Module, registries: Registries, providers: dict[str, Any]) -> dict[str, Any]:
+def _build_module(module: Module, registries: PluginRegistries, providers: dict[str, Any]) -> dict[str, Any]:
     """Build the nonempty declarations of a module; its providers are added to `providers`."""
     keys = _add_providers(module, providers)
     calls = sorted(module.calls.items())
@@ -118,7 +118,7 @@ def _build_module(module: Module, registries: Registries, providers: dict[str, A
     return {name: documents for name, documents in declarations.items() if documents}
 
 
-def _build_call(call: ModuleCall, registries: Registries, providers: dict[str, Any]) -> dict[str, Any]:
+def _build_call(call: ModuleCall, registries: PluginRegistries, providers: dict[str, Any]) -> dict[str, Any]:
     inputs = sorted(call.inputs.items())
     return {
         "source": call.source,
@@ -154,7 +154,7 @@ def _build_variable(variable: Variable) -> dict[str, Any]:
     return document
 
 
-def _build_resource(block: ResourceBlock, registries: Registries, providers: Mapping[str, str]) -> dict[str, Any]:
+def _build_resource(block: ResourceBlock, registries: PluginRegistries, providers: Mapping[str, str]) -> dict[str, Any]:
     table = registries.data_sources if block.mode == "data" else registries.resource_types
     resource_type = table.get(block.type)
     prefix = "data." if block.mode == "data" else ""
@@ -222,7 +222,7 @@ def _add_block(
 FORMAT_VERSION: Final = "1.0"
 
 
-def build_providers_schema(registries: Registries) -> dict[str, Any]:
+def build_providers_schema(registries: PluginRegistries) -> dict[str, Any]:
     """Build the document with the resource types and data sources of the provider by name."""
     schemas = {
         "provider": {"version": 0, "block": {}},

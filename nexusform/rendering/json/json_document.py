@@ -12,7 +12,7 @@ from msgspec import Struct, ValidationError, convert
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.reference_graph import list_modules
 from nexusform.diagnostics.source import SourceFile
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Action, Change, CheckResult, Drift, Mode, OutputChange, Plan
 from nexusform.rendering.json.json_configuration import build_configuration_document
@@ -40,7 +40,7 @@ from nexusform.rendering.json.json_placements import (
     build_total_documents,
     build_upgrade_documents,
 )
-from nexusform.rendering.notation.hcl_text import build_trie
+from nexusform.rendering.notation.hcl_text import build_path_trie
 from nexusform.rendering.notation.json_bounds import SAMPLES_FORM
 from nexusform.rendering.notation.json_values import (
     LazyArray,
@@ -49,14 +49,14 @@ from nexusform.rendering.notation.json_values import (
     build_unknown_mask,
     build_visible_type,
     build_visible_value,
-    drop_unknown,
+    drop_unknown_values,
     encode_document,
     expand_document,
     redact_value,
     write_json,
 )
 from nexusform.rendering.report.entries import collect_findings
-from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.resources.address import (
     Address,
     AddressProblem,
@@ -72,7 +72,7 @@ __all__ = ["build_plan_document", "build_state_document", "encode_document", "ex
 FORMAT_VERSION: Final = "1.2"
 # Reasons without a word of their own in OpenTofu.
 _REASONS: Final[Mapping[str, str]] = {"replace_with_its_place": "replace_by_triggers"}
-_NO_REGISTRIES: Final = Registries()
+_NO_REGISTRIES: Final = PluginRegistries()
 _NO_FILES: Final[Mapping[str, SourceFile]] = {}
 
 
@@ -81,9 +81,9 @@ def build_plan_document(
     configuration: Configuration | None,
     prior: State = EMPTY,
     *,
-    registries: Registries = _NO_REGISTRIES,
+    registries: PluginRegistries = _NO_REGISTRIES,
     files: Mapping[str, SourceFile] = _NO_FILES,
-    placements: Detail = Detail.CHANGED,
+    placements: PlacementDetail = PlacementDetail.CHANGED,
     show_sensitive: bool = False,
 ) -> LazyObject:
     """Build the plan representation. `prior` is the refreshed prior state. `files` (default: those of the
@@ -193,8 +193,8 @@ def _build_change(change: Change, show: bool) -> dict[str, Any]:
         ACTIONS[change.action],
         change.before,
         change.after,
-        before_marks=build_trie(change.sensitive_before),
-        after_marks=build_trie(change.sensitive_after),
+        before_marks=build_path_trie(change.sensitive_before),
+        after_marks=build_path_trie(change.sensitive_after),
         show=show,
     )
     if change.replace_paths:
@@ -208,7 +208,7 @@ def _build_sides(
     actions: list[str], before: Any, after: Any, *, before_marks: Any, after_marks: Any, show: bool
 ) -> dict[str, Any]:
     """Build both sides of a change with masks of unknown and sensitive parts."""
-    before_value, after_value = drop_unknown(before), drop_unknown(after)
+    before_value, after_value = drop_unknown_values(before), drop_unknown_values(after)
     if not show:
         # Redact values sensitive on either side on both sides; the marks below differ.
         before_value, after_value = (
@@ -245,7 +245,7 @@ def _build_drift(drift: Drift, address: Address, provider: str, show: bool) -> d
         document["previous_address"] = str(drift.address)
     if address.module:
         document["module_address"] = format_module(address.module)
-    marks = build_trie(drift.sensitive)
+    marks = build_path_trie(drift.sensitive)
     actions = ["delete"] if drift.after is None else ["update"]
     change = _build_sides(actions, drift.before, drift.after, before_marks=marks, after_marks=marks, show=show)
     keys = build_address_keys(address) | {"provider_name": format_provider_name(provider)}
@@ -309,7 +309,7 @@ def _build_planned_object(change: Change, show: bool) -> dict[str, Any]:
         "provider_name": format_provider_name(change.provider),
         "schema_version": 0,
         "values": build_visible_value(change.after, change.sensitive_after, show_sensitive=show),
-        "sensitive_values": build_sensitive_mask(change.after, build_trie(change.sensitive_after)),
+        "sensitive_values": build_sensitive_mask(change.after, build_path_trie(change.sensitive_after)),
     }
 
 
@@ -380,7 +380,7 @@ def _build_object(address: Address, instance: ObjectState, deposed: str, show: b
         "provider_name": format_provider_name(instance.provider),
         "schema_version": instance.schema_version,
         "values": build_visible_value(instance.attributes, instance.sensitive, show_sensitive=show),
-        "sensitive_values": build_sensitive_mask(instance.attributes, build_trie(instance.sensitive)),
+        "sensitive_values": build_sensitive_mask(instance.attributes, build_path_trie(instance.sensitive)),
     }
     if instance.dependencies:
         document["depends_on"] = list(instance.dependencies)

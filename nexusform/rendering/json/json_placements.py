@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import to_builtins
 from msgspec.structs import asdict
 
-from nexusform.json_data.record_forms import RecordForm, round_figure
+from nexusform.json_data.record_forms import RecordForm, round_to_significant_digits
 from nexusform.placement_kinds.kinds import build_location_document
 from nexusform.placements.prediction_scores import RecordScore
 from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
@@ -30,25 +30,25 @@ from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.plans.site_capacity.occupancy import Capacity, OutOfService, SiteCapacity, list_out_of_service
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind
 from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
-from nexusform.rendering.notation.json_values import drop_unknown
-from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.notation.json_values import drop_unknown_values
+from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
 from nexusform.scheduling.decision import Rejection
 
 
-def build_placement_changes(plan: Plan, detail: Detail) -> Iterator[dict[str, Any]]:
+def build_placement_changes(plan: Plan, detail: PlacementDetail) -> Iterator[dict[str, Any]]:
     """Build one object per listed row."""
     return (_build_row(row, detail) for row in select_rows(plan, detail))
 
 
-def select_rows(plan: Plan, detail: Detail) -> Iterator[PlacementChange]:
+def select_rows(plan: Plan, detail: PlacementDetail) -> Iterator[PlacementChange]:
     """Yield the rows for documents: kept rows only with `all`, observations always."""
     for row in plan.placements:
-        if row.action is not PlacementAction.KEEP or row.trigger or detail is Detail.ALL:
+        if row.action is not PlacementAction.KEEP or row.trigger or detail is PlacementDetail.ALL:
             yield row
 
 
-def _build_row(row: PlacementChange, detail: Detail) -> dict[str, Any]:
+def _build_row(row: PlacementChange, detail: PlacementDetail) -> dict[str, Any]:
     """Build an element of `placement_changes`."""
     document: dict[str, Any] = {
         "address": str(row.address),
@@ -59,7 +59,7 @@ def _build_row(row: PlacementChange, detail: Detail) -> dict[str, Any]:
         "to": build_location_document(row.target),
         "trigger": row.trigger,
         "reason": row.reason,
-        "scores": drop_unknown(row.scores),
+        "scores": drop_unknown_values(row.scores),
         "certainty": None,
         "provenance": row.provenance,
     }
@@ -70,7 +70,7 @@ def _build_row(row: PlacementChange, detail: Detail) -> dict[str, Any]:
     if row.group:
         order = {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
         document |= order
-    if detail is Detail.ALL:
+    if detail is PlacementDetail.ALL:
         document["rejected"] = [REJECTION_FORM(rejection) for rejection in row.rejections]
     return document
 
@@ -256,8 +256,8 @@ _CHECK_FORM: Final = RecordForm(ProgramCheck, differences=RecordForm(DecisionDif
 _PREDICTIONS_FORM: Final = RecordForm(
     RecordScore,
     "verified correct certain certain_correct brier_score=brier brier_score_by_chance=chance",
-    brier_score=round_figure,
-    brier_score_by_chance=round_figure,
+    brier_score=round_to_significant_digits,
+    brier_score_by_chance=round_to_significant_digits,
 )
 _ACCURACY_FORM: Final = RecordForm(
     PredictionScore,

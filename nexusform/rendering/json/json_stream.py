@@ -26,7 +26,12 @@ from nexusform.rendering.notation.json_values import build_visible_type, build_v
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.entries import Finding
-from nexusform.rendering.report.placement_rows import Detail, PlacementSummary, build_count_clauses, build_summaries
+from nexusform.rendering.report.placement_rows import (
+    PlacementDetail,
+    PlacementSummary,
+    build_count_clauses,
+    build_summaries,
+)
 from nexusform.rendering.text.progress_text import format_end_line, format_progress_line, format_start_line
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.state.objects import OutputState
@@ -101,13 +106,13 @@ _STREAM_REASONS: Final = {
 }
 
 
-def create_plan_events(plan: Plan, time: str, detail: Detail = Detail.CHANGED) -> Iterator[Event]:
+def create_plan_events(plan: Plan, time: str, detail: PlacementDetail = PlacementDetail.CHANGED) -> Iterator[Event]:
     """Yield drift, planned changes, planned placements, both summaries and outputs."""
     yield from create_drift_events(plan, time)
     for change in () if plan.mode is Mode.REFRESH_ONLY else plan.changes:
         if change.action is not Action.NO_OP or change.previous_address or change.importing:
             yield create_planned_change_event(change, time)
-    if detail is not Detail.NONE:
+    if detail is not PlacementDetail.NONE:
         for document in build_placement_changes(plan, detail):
             yield create_planned_placement_event(document, time)
     yield create_plan_summary_event(plan, time)

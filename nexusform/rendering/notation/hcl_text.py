@@ -133,7 +133,7 @@ def _get_element_type(sequence_type: Type, index: int) -> Type:
     return DYNAMIC
 
 
-def build_trie(paths: Iterable[Path]) -> Any:
+def build_path_trie(paths: Iterable[Path]) -> Any:
     """Build nested dicts of paths by step: True at the end of a path, None without paths."""
     root: Any = None
     for path in paths:
@@ -150,7 +150,7 @@ def build_trie(paths: Iterable[Path]) -> Any:
     return root
 
 
-class Marks(Struct, frozen=True):
+class PathMarks(Struct, frozen=True):
     """Tries of paths relative to one value: True = this value, a dict = parts of it, None = none."""
 
     old: Any = None
@@ -158,16 +158,16 @@ class Marks(Struct, frozen=True):
     replacement: Any = None
 
     @staticmethod
-    def create(old: Iterable[Path] = (), new: Iterable[Path] = (), replacement: Iterable[Path] = ()) -> Marks:
+    def create(old: Iterable[Path] = (), new: Iterable[Path] = (), replacement: Iterable[Path] = ()) -> PathMarks:
         """Create the marks from lists of paths."""
-        marks = Marks(build_trie(old), build_trie(new), build_trie(replacement))
+        marks = PathMarks(build_path_trie(old), build_path_trie(new), build_path_trie(replacement))
         return NO_MARKS if marks == NO_MARKS else marks
 
-    def select_part(self, old: PathStep | None, new: PathStep | None) -> Marks:
+    def select_part(self, old: PathStep | None, new: PathStep | None) -> PathMarks:
         """Return the marks of a part, given its step on each side."""
         if self is NO_MARKS:
             return self
-        inner = Marks(
+        inner = PathMarks(
             _get_subtrie(self.old, old),
             _get_subtrie(self.new, new),
             _get_subtrie(self.replacement, new if new is not None else old),
@@ -175,7 +175,7 @@ class Marks(Struct, frozen=True):
         return NO_MARKS if inner == NO_MARKS else inner
 
 
-NO_MARKS: Final = Marks()
+NO_MARKS: Final = PathMarks()
 
 
 def _get_subtrie(trie: Any, step: PathStep | None) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from nexusform.json_data.plain_data import Path
 from nexusform.rendering.notation.colours import INVISIBLE_PATTERN, escape_control_characters
-from nexusform.rendering.notation.hcl_text import build_trie
+from nexusform.rendering.notation.hcl_text import build_path_trie
 from nexusform.schemas.value_types import ListType, MapType, ObjectType, SetType, TupleType, Type, build_type_json
 from nexusform.state import json_codec
 from nexusform.values.value import UNKNOWN
@@ -20,14 +20,14 @@ _ESCAPED_CHARACTERS: Final = re.compile(rf"{INVISIBLE_PATTERN}|(?<=#)#(?=\[|vso\
 REDACTED: Final = "(sensitive value)"
 
 
-def drop_unknown(plain: Any) -> Any:
+def drop_unknown_values(plain: Any) -> Any:
     """Return the data without unknown values: properties are dropped, list elements become null."""
     if plain is UNKNOWN:
         return None
     if isinstance(plain, Mapping):
-        return {name: drop_unknown(part) for name, part in plain.items() if part is not UNKNOWN}
+        return {name: drop_unknown_values(part) for name, part in plain.items() if part is not UNKNOWN}
     if _is_list(plain):
-        return [drop_unknown(part) for part in plain]
+        return [drop_unknown_values(part) for part in plain]
     return plain
 
 
@@ -85,8 +85,8 @@ def redact_value(plain: Any, marks: Any) -> Any:
 
 def build_visible_value(plain: Any, sensitive: Iterable[Path], *, show_sensitive: bool) -> Any:
     """Return the known part of the data, redacted unless `show_sensitive`."""
-    known = drop_unknown(plain)
-    return known if show_sensitive else redact_value(known, build_trie(sensitive))
+    known = drop_unknown_values(plain)
+    return known if show_sensitive else redact_value(known, build_path_trie(sensitive))
 
 
 def build_visible_type(value_type: Type, *, is_hidden: bool) -> Any:
@@ -120,7 +120,7 @@ class LazyObject(dict[str, Any]):
     """A JSON object with lazy arrays, directly or in nested objects."""
 
 
-class Sink(Protocol):
+class BinaryOutput(Protocol):
     """A binary output: a file or a buffer."""
 
     def write(self, data: bytes, /) -> Any:
@@ -131,7 +131,7 @@ class Sink(Protocol):
 _INDENT: Final = b"  "
 
 
-def write_json(document: Any, out: Sink, *, pretty: bool = False) -> None:
+def write_json(document: Any, out: BinaryOutput, *, pretty: bool = False) -> None:
     """Write a document as UTF-8 with a newline at the end. `pretty` indents by two spaces."""
     _write_value(document, out, b"", pretty=pretty)
     out.write(b"\n")
@@ -155,7 +155,7 @@ def expand_document(document: Any) -> Any:
     return document
 
 
-def _write_value(value: Any, out: Sink, margin: bytes, *, pretty: bool) -> None:
+def _write_value(value: Any, out: BinaryOutput, margin: bytes, *, pretty: bool) -> None:
     """Write one value; `margin` precedes each of its further lines."""
     if isinstance(value, LazyObject):
         colon = b": " if pretty else b":"
@@ -170,7 +170,7 @@ def _write_value(value: Any, out: Sink, margin: bytes, *, pretty: bool) -> None:
 
 
 def _write_enclosed(
-    brackets: bytes, parts: Iterable[tuple[bytes, Any]], out: Sink, margin: bytes, *, pretty: bool
+    brackets: bytes, parts: Iterable[tuple[bytes, Any]], out: BinaryOutput, margin: bytes, *, pretty: bool
 ) -> None:
     """Write parts with their prefixes between brackets."""
     out.write(brackets[:1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.vms import Interval
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # loaded for what-ifs only
 
 def describe_fit(count: Interval) -> str:
     """Return `fits` or `fit`; with bounds only, add the certain number: `fit, certain: 1`."""
-    verb = select_form(count.maximum, "fits", "fit")
+    verb = select_word_form(count.maximum, "fits", "fit")
     return verb if count.is_exact else f"{verb}, certain: {count.minimum:,}"
 
 

@@ -5,7 +5,7 @@ PUBLIC = {
     "domain_parts": "PageParts",
     "html_page": "build_page_content render_html",
     "page_data": "Playback PlaybackStep StepFigure",
-    "rack_map": "MapVm Mark OUTSIDE SiteMap build_site_map",
+    "rack_map": "MapVm ChangeMark OUTSIDE SiteMap build_site_map",
     "svg_map": "render_document render_text MARGIN translate_parts render_svg",
     "svg_racks": "MAX_BYTES",
     "report_page": "render_report_page",

@@ -11,8 +11,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.source import SourceFile
-from nexusform.interfaces.plugins import Registries
-from nexusform.placement_kinds.kinds import get_title
+from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.placement_kinds.kinds import get_kind_title
 from nexusform.plans.plan import Plan, is_fully_decided
 from nexusform.rendering.notation.markup import Markup, Part, build_element, join_parts
 from nexusform.rendering.page.domain_parts import load_domain_parts
@@ -41,7 +41,7 @@ class PageContent(Struct, frozen=True):
     data: dict[str, Any]
 
 
-def build_page_content(plan: Plan, sources: Mapping[str, SourceFile], registries: Registries) -> PageContent:
+def build_page_content(plan: Plan, sources: Mapping[str, SourceFile], registries: PluginRegistries) -> PageContent:
     """Build the sections of a plan and their data."""
     view = PlanView(plan, sources, registries)
     maps = build_rack_maps(plan)
@@ -51,7 +51,7 @@ def build_page_content(plan: Plan, sources: Mapping[str, SourceFile], registries
 
 
 def render_html(
-    plan: Plan, sources: Mapping[str, SourceFile], registries: Registries, origin: CodeOrigin = UNKNOWN_ORIGIN
+    plan: Plan, sources: Mapping[str, SourceFile], registries: PluginRegistries, origin: CodeOrigin = UNKNOWN_ORIGIN
 ) -> str:
     """Render the page of a plan; `origin` is the origin of its configuration."""
     content = build_page_content(plan, sources, registries)
@@ -168,7 +168,7 @@ def _build_count_lines(view: PlanView) -> list[DecisionLine]:
         return []
     summaries = view.summaries if view.summaries[0].has_objects else ()
     texts = [
-        f"{f'{get_title(summary.kind)}: ' if summary.kind else ''}{', '.join(build_count_clauses(summary))}"
+        f"{f'{get_kind_title(summary.kind)}: ' if summary.kind else ''}{', '.join(build_count_clauses(summary))}"
         for summary in summaries
     ]
     placements = [DecisionLine("Placements", tuple(texts))] if texts else []

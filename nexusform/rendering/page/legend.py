@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count
 from nexusform.rendering.notation.markup import Markup, build_svg_element
-from nexusform.rendering.page.rack_map import OUTSIDE, Mark, SiteMap, build_short_names
+from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, SiteMap, build_short_names
 from nexusform.rendering.report.folding import format_names
 
 # Fill and the text colour with better contrast on it.
@@ -170,7 +170,7 @@ def _truncate_name(name: str) -> str:
     return name if len(name) <= 18 else f"{name[:17]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def render_mark_legend(unmarked: Mark | None) -> list[Markup]:
+def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
     """Render the meaning of outlines and signs; the `unmarked` kind (of most VMs) has no sign."""
     parts: list[Markup] = []
     signs = (

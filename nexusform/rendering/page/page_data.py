@@ -14,11 +14,11 @@ from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.kinds import KINDS, VM, format_location_text
 from nexusform.plans.impact.effects import Effect, compute_effect, describe_state
 from nexusform.plans.plan import Change, PlacementChange, Plan, SeparationVerdict
-from nexusform.rendering.notation.json_values import drop_unknown
+from nexusform.rendering.notation.json_values import drop_unknown_values
 from nexusform.rendering.page.domain_parts import load_domain_parts
 from nexusform.rendering.page.legend import ClusterStyle, build_cluster_styles
 from nexusform.rendering.page.packing import pack_document
-from nexusform.rendering.page.rack_map import CertaintyLevel, MapMachine, MapRack, MapVm, Mark, SiteMap
+from nexusform.rendering.page.rack_map import CertaintyLevel, ChangeMark, MapMachine, MapRack, MapVm, SiteMap
 from nexusform.rendering.report.placement_rows import describe_outcome
 from nexusform.rendering.report.stanzas import Stanza
 from nexusform.rendering.report.upgrade_sentences import RECREATION_VERBS
@@ -36,7 +36,7 @@ FIELDS: Final = {
     "row": ["kind", "object", "address", "group", "action", "from", "to", "trigger", "more", "at"],
 }
 _CERTAINTY_STEPS: Final = {CertaintyLevel.COUNT: 1, CertaintyLevel.LIKELY: 2, CertaintyLevel.UNLIKELY: 3}
-_MARK_NUMBERS: Final = {Mark.KEPT: 0, Mark.PLACED: 1, Mark.MOVED: 2, Mark.REMOVED: 3}
+_MARK_NUMBERS: Final = {ChangeMark.KEPT: 0, ChangeMark.PLACED: 1, ChangeMark.MOVED: 2, ChangeMark.REMOVED: 3}
 
 
 def build_page_data(plan: Plan, stanzas: Sequence[Stanza], maps: Sequence[SiteMap]) -> dict[str, Any]:
@@ -212,14 +212,14 @@ def _build_details(vm: MapVm) -> dict[str, Any] | None:
     """Build further data of a VM from the plan, or None without any."""
     document = _build_explanation(vm.row) if vm.row is not None else {}
     effect = compute_effect(vm.row) if vm.row is not None else Effect.UNCHANGED
-    if vm.row is not None and (vm.mark is not Mark.KEPT or effect is Effect.FORGOTTEN):
+    if vm.row is not None and (vm.mark is not ChangeMark.KEPT or effect is Effect.FORGOTTEN):
         outcome = _EFFECT_TEXTS.get(effect)
         if effect is Effect.RECREATED:
             outcome = describe_outcome(effect, describe_state(vm.row))
         if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:
             outcome = _RECREATED_WITH_POOL
         document |= {"fate": outcome} if outcome else {}
-    if vm.row is None and vm.mark is Mark.REMOVED:
+    if vm.row is None and vm.mark is ChangeMark.REMOVED:
         document["fate"] = _EFFECT_TEXTS[Effect.LOST]
     if vm.certainty is not CertaintyLevel.UNKNOWN:
         document["sure"] = _CERTAINTY_STEPS[vm.certainty]
@@ -243,7 +243,7 @@ def _build_explanation(row: PlacementChange) -> dict[str, Any]:
     if row.certainty is not None:
         document["certainty"] = [row.certainty.rack_count, row.certainty.machine]
     if row.scores:
-        document["scores"] = drop_unknown(row.scores)
+        document["scores"] = drop_unknown_values(row.scores)
     if row.rejections:
         document["rejected"] = [[rejection.candidate, rejection.rule, rejection.reason] for rejection in row.rejections]
     return document

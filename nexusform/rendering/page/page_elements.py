@@ -159,14 +159,14 @@ def _build_detail(detail: str) -> list[Markup]:
         if is_code:
             parts.append(build_element("pre", build_element("code", dedent("\n".join(lines)))))
         else:
-            parts += [build_element("p", split_code(line)) for line in lines]
+            parts += [build_element("p", render_inline_code(line)) for line in lines]
     return parts
 
 
 _CODE: Final = re.compile(r"`([^`]+)`")
 
 
-def split_code(text: str) -> list[Part]:
+def render_inline_code(text: str) -> list[Part]:
     """Split a sentence and mark text in backticks as code."""
     # Splitting by a group gives the matches at odd positions.
     parts = _CODE.split(text)

@@ -23,7 +23,7 @@ from nexusform.scheduling.racks.vms import Machine, Placement, VmSku
 OUTSIDE: Final = "(not managed here)"
 
 
-class Mark(StrEnum):
+class ChangeMark(StrEnum):
     """Change of a VM or machine by the plan."""
 
     KEPT = "kept"
@@ -57,7 +57,7 @@ class MapVm(Struct, frozen=True):
     cluster: str
     pool: str
     sku: VmSku
-    mark: Mark
+    mark: ChangeMark
     before: Placement | None
     after: Placement | None
     provenance: str = ""
@@ -76,7 +76,7 @@ class MapMachine(Struct, frozen=True):
     """
 
     facts: Machine
-    mark: Mark
+    mark: ChangeMark
     before: tuple[int, ...]
     after: tuple[int, ...]
 
@@ -107,7 +107,7 @@ class SiteMap(Struct, frozen=True):
         """The number of machines."""
         return sum(len(rack.machines) for rack in self.racks)
 
-    def count_vms(self, mark: Mark) -> int:
+    def count_vms(self, mark: ChangeMark) -> int:
         """Count the VMs with a mark."""
         return sum(1 for vm in self.vms if vm.mark is mark)
 
@@ -217,7 +217,7 @@ def _map_site(site: SiteVms, rows: Mapping[_VmKey, list[PlacementChange]], certa
             cluster=OUTSIDE,
             pool="",
             sku=vm.sku,
-            mark=Mark.REMOVED if vm.is_lost else Mark.KEPT,
+            mark=ChangeMark.REMOVED if vm.is_lost else ChangeMark.KEPT,
             before=vm.placement,
             after=None if vm.is_lost else vm.placement,
         )
@@ -243,18 +243,18 @@ def _list_managed_vms(
 
 def _compute_certainty(vm: MapVm, certain: AbstractSet[_PoolRack]) -> CertaintyLevel:
     """Compute the certainty of the new location of a VM."""
-    if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is Mark.KEPT:
+    if vm.row is None or vm.row.certainty is None or vm.after is None or vm.mark is ChangeMark.KEPT:
         return CertaintyLevel.UNKNOWN
     if (vm.address, vm.pool, vm.after.rack) in certain:
         return CertaintyLevel.COUNT
     return CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
 
 
-def _get_machine_mark(machine: SiteMachine) -> Mark:
+def _get_machine_mark(machine: SiteMachine) -> ChangeMark:
     """Return whether a machine is added, removed or kept."""
     if not machine.exists_after:
-        return Mark.REMOVED
-    return Mark.KEPT if machine.exists_before else Mark.PLACED
+        return ChangeMark.REMOVED
+    return ChangeMark.KEPT if machine.exists_before else ChangeMark.PLACED
 
 
 def _build_rack(rack: SiteRack, machines: Iterable[MapMachine]) -> MapRack:
@@ -314,11 +314,11 @@ def _find_row(
     return rows[0] if rows else None
 
 
-def _compute_mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> Mark:
+def _compute_mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> ChangeMark:
     """Compute the mark of a VM."""
     if before is None:
-        return Mark.PLACED
+        return ChangeMark.PLACED
     if after is None:
-        return Mark.REMOVED
+        return ChangeMark.REMOVED
     is_recreated = row is not None and row.action in (PlacementAction.MOVE, PlacementAction.PLACE)
-    return Mark.MOVED if is_recreated or before != after else Mark.KEPT
+    return ChangeMark.MOVED if is_recreated or before != after else ChangeMark.KEPT

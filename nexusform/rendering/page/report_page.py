@@ -19,7 +19,7 @@ from nexusform.rendering.page.page_elements import (
     build_row,
     build_section,
     render_diff,
-    split_code,
+    render_inline_code,
 )
 from nexusform.rendering.page.page_shell import build_script_placeholder, render_page
 from nexusform.rendering.report.decision_lines import DecisionLine
@@ -72,7 +72,7 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
     kind, label = ("denied", "Finding") if report.is_finding else ("safe", "Good")
     if report.impact is not None and not report.is_finding:
         kind, label = IMPACT_STYLES[report.impact]
-    facts = [build_element("li", split_code(fact)) for fact in report.facts]
+    facts = [build_element("li", render_inline_code(fact)) for fact in report.facts]
     header = build_decision([DecisionLine(label, (report.verdict,))], kind, facts)
     return join_parts(header, pictures, _build_answer_sections(report.sections), appendix)
 
@@ -80,7 +80,7 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
 def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Markup]) -> Markup:
     """Build the first lines of a page, and a list of facts."""
     block = [
-        (build_element("dt", line.label), [build_element("dd", split_code(text)) for text in line.texts])
+        (build_element("dt", line.label), [build_element("dd", render_inline_code(text)) for text in line.texts])
         for line in lines
     ]
     fact_list = build_element("ul", facts, class_="figures") if facts else None
@@ -138,7 +138,7 @@ def build_text(text: Text) -> list[Part]:
     """Build a text with its styles."""
     parts: list[Part] = []
     for part in list_spans(text):
-        parts += [_build_span(part)] if isinstance(part, Span) else split_code(part)
+        parts += [_build_span(part)] if isinstance(part, Span) else render_inline_code(part)
     return parts
 
 

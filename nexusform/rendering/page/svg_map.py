@@ -25,7 +25,7 @@ from nexusform.rendering.page.legend import (
     render_cluster_legend,
     render_mark_legend,
 )
-from nexusform.rendering.page.rack_map import MapMachine, MapRack, MapVm, Mark, SiteMap, build_rack_maps
+from nexusform.rendering.page.rack_map import ChangeMark, MapMachine, MapRack, MapVm, SiteMap, build_rack_maps
 from nexusform.rendering.page.svg_racks import MAX_BYTES, MAX_RACKS, NOTE, RackDrawing
 from nexusform.rendering.report.plan_verdict import describe_rejection
 from nexusform.scheduling.racks.vms import Placement
@@ -151,7 +151,7 @@ def _describe_site(site: SiteMap) -> str:
             f"{format_count(len(site.vms), 'VM')} of {format_count(len(site.clusters), 'cluster')}",
         )
     )
-    marks = ", ".join(f"{site.count_vms(mark)} {mark.value}" for mark in Mark)
+    marks = ", ".join(f"{site.count_vms(mark)} {mark.value}" for mark in ChangeMark)
     return f"Site {site.name}: {sizes}: {marks}."
 
 
@@ -172,10 +172,12 @@ class _Side(Struct, frozen=True):
         """Return the location of a VM."""
         return vm.after if self.is_after else vm.before
 
-    def get_mark(self, vm: MapVm) -> Mark:
+    def get_mark(self, vm: MapVm) -> ChangeMark:
         """Return the mark of a VM: placed ones after the plan, removed ones before it."""
-        visible_marks = (Mark.PLACED, Mark.MOVED) if self.is_after else (Mark.REMOVED, Mark.MOVED)
-        return vm.mark if vm.mark in visible_marks else Mark.KEPT
+        visible_marks = (
+            (ChangeMark.PLACED, ChangeMark.MOVED) if self.is_after else (ChangeMark.REMOVED, ChangeMark.MOVED)
+        )
+        return vm.mark if vm.mark in visible_marks else ChangeMark.KEPT
 
 
 _BEFORE_AND_AFTER: Final = (_Side("Before", is_after=False), _Side("After", is_after=True))
@@ -188,7 +190,7 @@ def _select_sides(site: SiteMap, *, has_both: bool) -> Sequence[_Side]:
     if site.is_current_only:
         return _CURRENT
     had_vms = any(vm.before is not None and vm.address for vm in site.vms)
-    has_changes = any(vm.mark is not Mark.KEPT for vm in site.vms)
+    has_changes = any(vm.mark is not ChangeMark.KEPT for vm in site.vms)
     return _BEFORE_AND_AFTER if has_both and had_vms and has_changes else _AFTER
 
 
@@ -201,7 +203,7 @@ class _SiteDrawing:
         self._sides = _select_sides(site, has_both=self._scale.has_texts)
         self._styles = build_cluster_styles(site.clusters)
         # Mark the minority only, as on the page.
-        self._unmarked = Mark.PLACED if site.count_vms(Mark.PLACED) * 2 > len(site.vms) else None
+        self._unmarked = ChangeMark.PLACED if site.count_vms(ChangeMark.PLACED) * 2 > len(site.vms) else None
         self._rack_width = self._scale.label + _compute_max_cells(site) * (self._scale.cell + 2) + 10
         racks_per_line = self._scale.racks_per_line
         self._lines = [
@@ -210,7 +212,7 @@ class _SiteDrawing:
         racks_across = min(racks_per_line, max(len(site.racks), 1))
         self.width = max(racks_across * self._rack_width, 460)
         entries = list(self._styles.values())
-        changed_clusters = {vm.cluster for vm in site.vms if vm.mark is not Mark.KEPT}
+        changed_clusters = {vm.cluster for vm in site.vms if vm.mark is not ChangeMark.KEPT}
         vm_counts = Counter(vm.cluster for vm in site.vms if vm.after is not None)
         self._legend, self._legend_height = render_cluster_legend(entries, vm_counts, changed_clusters, self.width)
         panel_height = sum(self._compute_line_height(line) for line in self._lines)
@@ -242,7 +244,7 @@ class _SiteDrawing:
         """Render a rack: its name above its machines."""
         parts = [self._render_rack_name(rack)]
         for number, machine in enumerate(rack.machines):
-            is_removed = machine.mark is Mark.REMOVED and side.is_after
+            is_removed = machine.mark is ChangeMark.REMOVED and side.is_after
             if not is_removed:
                 top = 22 + number * (self._scale.row + self._scale.gap)
                 parts.append(translate_parts(self._render_machine(machine, side), 0, top))
@@ -273,7 +275,7 @@ class _SiteDrawing:
             assert location is not None, "listed on this side"
             mark = side.get_mark(vm)
             parts.append(
-                self._render_vm(vm, location, machine, fill_levels, Mark.KEPT if mark is self._unmarked else mark)
+                self._render_vm(vm, location, machine, fill_levels, ChangeMark.KEPT if mark is self._unmarked else mark)
             )
         return parts
 
@@ -288,7 +290,7 @@ class _SiteDrawing:
         return "\n".join(lines)
 
     def _render_vm(
-        self, vm: MapVm, location: Placement, machine: MapMachine, fill_levels: list[float], mark: Mark
+        self, vm: MapVm, location: Placement, machine: MapMachine, fill_levels: list[float], mark: ChangeMark
     ) -> Markup:
         """Render a box per cell, to the right of earlier boxes; `fill_levels` is updated. With unknown cells,
         render one box over the whole machine.
@@ -327,15 +329,20 @@ def _compute_max_cells(site: SiteMap) -> int:
     return cells or 2
 
 
-_MARK_SIGNS: Final = {Mark.PLACED: "+", Mark.MOVED: "~", Mark.REMOVED: "\N{MINUS SIGN}", Mark.KEPT: ""}
+_MARK_SIGNS: Final = {
+    ChangeMark.PLACED: "+",
+    ChangeMark.MOVED: "~",
+    ChangeMark.REMOVED: "\N{MINUS SIGN}",
+    ChangeMark.KEPT: "",
+}
 
 
-def _render_box(style: ClusterStyle, mark: Mark, left: float, width: float, scale: _Scale) -> list[Markup]:
+def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float, scale: _Scale) -> list[Markup]:
     """Render the part of a cell used by a VM, with its key if it fits."""
     if not scale.has_texts:
         rectangle = _compute_rectangle(left, width, scale, 0.5)
         return [build_svg_element("rect", class_=f"vm bare {mark.value}", **rectangle, fill=style.fill)]
-    inner_rectangle = _compute_rectangle(left, width, scale, 0.5 if mark is Mark.KEPT else 1.25)
+    inner_rectangle = _compute_rectangle(left, width, scale, 0.5 if mark is ChangeMark.KEPT else 1.25)
     parts = [build_svg_element("rect", class_=f"vm {mark.value}", **inner_rectangle, fill=style.fill)]
     if style.pattern > 0:
         parts.append(build_svg_element("rect", **inner_rectangle, fill=f"url(#{style.pattern_name})"))
@@ -375,13 +382,13 @@ def _describe_change(vm: MapVm) -> str:
     new = format_location_text(vm.after) if vm.after else ""
     trigger_note = f" ({vm.trigger})" if vm.trigger else ""
     match vm.mark:
-        case Mark.MOVED:
+        case ChangeMark.MOVED:
             return f"moves{trigger_note}: {old} to {new}"
-        case Mark.REMOVED:
+        case ChangeMark.REMOVED:
             return f"is removed{trigger_note} from {old}"
-        case Mark.PLACED:
+        case ChangeMark.PLACED:
             return f"is placed{trigger_note}: {new}"
-        case Mark.KEPT:
+        case ChangeMark.KEPT:
             return new or old
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from nexusform.diagnostics.phrases import format_count
 from nexusform.rendering.notation.markup import Markup, build_svg_element
 from nexusform.rendering.page.legend import render_mark_legend
-from nexusform.rendering.page.rack_map import MapMachine, MapRack, Mark, SiteMap
+from nexusform.rendering.page.rack_map import ChangeMark, MapMachine, MapRack, SiteMap
 
 MAX_BYTES: Final = 5_000_000
 NOTE: Final = (
@@ -20,7 +20,7 @@ _RACKS_PER_LINE: Final = 16
 _WIDTH, _HEIGHT, _STEP, _LINE = 62, 18, 72, 40
 _USED_COLOUR: Final = "#56b4e9"
 # The outline of a rack shows its most severe change.
-_MARKS_BY_SEVERITY: Final = (Mark.REMOVED, Mark.MOVED, Mark.PLACED)
+_MARKS_BY_SEVERITY: Final = (ChangeMark.REMOVED, ChangeMark.MOVED, ChangeMark.PLACED)
 
 
 class RackDrawing:
@@ -33,7 +33,7 @@ class RackDrawing:
         self.width = _RACKS_PER_LINE * _STEP
         self.height = 26 + 20 + 26 + 20 + lines * _LINE
         # Mark the minority only, as in drawings of machines.
-        self._unmarked = Mark.PLACED if site.count_vms(Mark.PLACED) * 2 > len(site.vms) else None
+        self._unmarked = ChangeMark.PLACED if site.count_vms(ChangeMark.PLACED) * 2 > len(site.vms) else None
 
     def render_markup(self, top: int, margin: int) -> list[Markup]:
         """Render the elements of the site from `top` down."""
@@ -53,7 +53,7 @@ class RackDrawing:
 
     def _render_rack(self, rack: MapRack) -> list[Markup]:
         """Render a rack: tooltip, name, and a box with its VMs."""
-        remaining_machines = [machine for machine in rack.machines if machine.mark is not Mark.REMOVED]
+        remaining_machines = [machine for machine in rack.machines if machine.mark is not ChangeMark.REMOVED]
         mark_counts = self._count_marks(rack)
         vms = sum(len(machine.after) for machine in remaining_machines)
         mark = next(
@@ -77,7 +77,7 @@ class RackDrawing:
             build_svg_element("text", str(vms), class_="key dark", x=_WIDTH / 2, y=11),
         ]
 
-    def _count_marks(self, rack: MapRack) -> Counter[Mark]:
+    def _count_marks(self, rack: MapRack) -> Counter[ChangeMark]:
         """Count the VMs of a rack by mark."""
         numbers = {number for machine in rack.machines for number in (*machine.before, *machine.after)}
         return Counter(self._site.vms[number].mark for number in numbers)
@@ -90,10 +90,10 @@ class RackDrawing:
         return float(min(used / total, 1)) if total else 0.0
 
 
-def _format_tooltip(rack: MapRack, machines: int, vms: int, mark_counts: Counter[Mark]) -> str:
+def _format_tooltip(rack: MapRack, machines: int, vms: int, mark_counts: Counter[ChangeMark]) -> str:
     """Format the contents of a rack after the plan and its changes."""
     zone = f", zone {rack.zone}" if rack.zone != rack.name else ""
-    labels = ((Mark.PLACED, "placed"), (Mark.MOVED, "moved from or to it"), (Mark.REMOVED, "removed"))
+    labels = ((ChangeMark.PLACED, "placed"), (ChangeMark.MOVED, "moved from or to it"), (ChangeMark.REMOVED, "removed"))
     clauses = [f"{mark_counts[mark]:,} {label}" for mark, label in labels if mark_counts[mark]]
     changes = f"\n{', '.join(clauses)}" if clauses else ""
     return f"{rack.name}{zone}: {format_count(machines, 'machine')}, {format_count(vms, 'VM')}{changes}"

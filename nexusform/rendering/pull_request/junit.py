@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
 from nexusform.plans.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, build_svg_element
@@ -139,7 +139,7 @@ def _build_lint_case(rule: str, findings: Iterable[Finding], skip_reason: str) -
 
 
 def _format_count(findings: Sequence[Finding]) -> str:
-    return f"{len(findings):,} {select_form(len(findings), 'finding')}"
+    return f"{len(findings):,} {select_word_form(len(findings), 'finding')}"
 
 
 def _format_line(finding: Finding) -> str:

@@ -11,25 +11,25 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.levels import Impact
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.diagnostics.source import SourceFile
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.occupancy import list_changed_racks
 from nexusform.rendering.notation.colours import PLAIN
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
     escape_plain_text,
-    fit_parts,
     format_code_block,
     format_commit,
+    join_parts_within_limit,
 )
 from nexusform.rendering.pull_request.rack_picture import render_rack_picture
 from nexusform.rendering.pull_request.report_markdown import build_parts, render_existing, render_title
 from nexusform.rendering.report import placement_sections, plan_sections
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
 from nexusform.rendering.report.evaluation_sentence import describe_evaluation
-from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.rendering.report.plan_notes import INVENTORY
 from nexusform.rendering.report.plan_verdict import describe_inventory, has_stale_inventory
 from nexusform.rendering.report.plan_view import PlanView, build_plan_report
@@ -40,14 +40,14 @@ from nexusform.rendering.text.report_text import render_decision
 from nexusform.rendering.text.stanza_text import group_stanzas, pair_stanzas, render_outputs, render_stanza
 
 MAX_BYTES: Final = 65_000
-_NO_REGISTRIES = Registries()
+_NO_REGISTRIES = PluginRegistries()
 _MAX_BOXES: Final = 20
 _MAX_NAMES: Final = 5
 _BOX_WIDTH: Final = 100  # columns
 _MAX_LINE_LENGTH: Final = 700
 
 
-class _Place(Struct, frozen=True):
+class _CommentSection(Struct, frozen=True):
     """A section of the comment, its importance, and whether its title is shown."""
 
     build: Callable[[PlanView], Section | None]
@@ -58,8 +58,8 @@ class _Place(Struct, frozen=True):
 def render_markdown(
     plan: Plan,
     sources: Mapping[str, SourceFile],
-    registries: Registries = _NO_REGISTRIES,
-    placements: Detail = Detail.CHANGED,
+    registries: PluginRegistries = _NO_REGISTRIES,
+    placements: PlacementDetail = PlacementDetail.CHANGED,
     *,
     max_bytes: int = MAX_BYTES,
     origin: CodeOrigin = UNKNOWN_ORIGIN,
@@ -78,7 +78,7 @@ def render_markdown(
             parts.append(ReportPart("Existing issues", 50, render_existing(view.entries.existing)))
         if place.build is plan_sections.build_change_section:
             parts.append(ReportPart("The last line", 99, _render_last_line(plan, origin), is_atomic=True))
-    return fit_parts(parts, max_bytes)
+    return join_parts_within_limit(parts, max_bytes)
 
 
 def _render_alert(view: PlanView, report: Report) -> list[str]:
@@ -141,7 +141,9 @@ def _build_stanzas(view: PlanView) -> Section | None:
     """Build the folded difference of every change; similar ones appear once."""
     texts = []
     for group in group_stanzas(pair_stanzas(view.plan, view.stanzas)):
-        others = f"\n  # likewise: {format_first(group.other_addresses, _MAX_NAMES)}" if group.other_addresses else ""
+        others = (
+            f"\n  # likewise: {format_first_items(group.other_addresses, _MAX_NAMES)}" if group.other_addresses else ""
+        )
         texts.append(f"{group.text}{others}")
     return _fold_code("Every change", "\n\n".join(texts), "diff")
 
@@ -164,31 +166,31 @@ def _fold_code(title: str, text: str, language: str = "") -> Section | None:
 
 
 _COMMENT: Final = (
-    _Place(_build_notes, 96),
-    _Place(plan_sections.build_condition_section, 96),
-    _Place(plan_sections.build_rename_section, 98),
-    _Place(plan_sections.build_site_section, 93),
-    _Place(placement_sections.build_listed_vm_section, 92),
-    _Place(placement_sections.build_cause_section, 91),
-    _Place(placement_sections.build_new_pool_section, 88),
-    _Place(placement_sections.build_workload_section, 87),
-    _Place(plan_sections.build_rollout_section, 83, has_title=True),
-    _Place(_build_picture, 65),
-    _Place(plan_sections.build_capacity_section, 85),
-    _Place(plan_sections.build_rule_section, 75, has_title=True),
-    _Place(plan_sections.build_entry_section, 90, has_title=True),
-    _Place(_build_recorded_drift, 60, has_title=True),
-    _Place(plan_sections.build_change_section, 60, has_title=True),
-    _Place(_build_boxes, 50),
-    _Place(plan_sections.build_all_capacity_section, 45),
-    _Place(placement_sections.build_single_vm_section, 35),
-    _Place(_build_pool_text, 40),
-    _Place(_build_stanzas, 10),
-    _Place(_build_drift, 30),
-    _Place(_build_outputs, 20),
+    _CommentSection(_build_notes, 96),
+    _CommentSection(plan_sections.build_condition_section, 96),
+    _CommentSection(plan_sections.build_rename_section, 98),
+    _CommentSection(plan_sections.build_site_section, 93),
+    _CommentSection(placement_sections.build_listed_vm_section, 92),
+    _CommentSection(placement_sections.build_cause_section, 91),
+    _CommentSection(placement_sections.build_new_pool_section, 88),
+    _CommentSection(placement_sections.build_workload_section, 87),
+    _CommentSection(plan_sections.build_rollout_section, 83, has_title=True),
+    _CommentSection(_build_picture, 65),
+    _CommentSection(plan_sections.build_capacity_section, 85),
+    _CommentSection(plan_sections.build_rule_section, 75, has_title=True),
+    _CommentSection(plan_sections.build_entry_section, 90, has_title=True),
+    _CommentSection(_build_recorded_drift, 60, has_title=True),
+    _CommentSection(plan_sections.build_change_section, 60, has_title=True),
+    _CommentSection(_build_boxes, 50),
+    _CommentSection(plan_sections.build_all_capacity_section, 45),
+    _CommentSection(placement_sections.build_single_vm_section, 35),
+    _CommentSection(_build_pool_text, 40),
+    _CommentSection(_build_stanzas, 10),
+    _CommentSection(_build_drift, 30),
+    _CommentSection(_build_outputs, 20),
 )
 _FAILED_COMMENT: Final = (
-    _Place(plan_sections.build_error_section, 95),
-    _Place(plan_sections.build_entry_section, 60, has_title=True),
-    _Place(_build_boxes, 50),
+    _CommentSection(plan_sections.build_error_section, 95),
+    _CommentSection(plan_sections.build_entry_section, 60, has_title=True),
+    _CommentSection(_build_boxes, 50),
 )

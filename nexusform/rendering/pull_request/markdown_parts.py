@@ -160,7 +160,7 @@ class ReportPart(Struct, frozen=True):
         return disable_commands(self.draw("\n".join(self.lines)))
 
 
-def fit_parts(parts: Sequence[ReportPart], max_bytes: int) -> str:
+def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
     """Join the parts with blank lines in at most `max_bytes` bytes, including the newline."""
     nonempty_parts = [part for part in parts if part.lines]
     texts = {id(part): part.text for part in nonempty_parts}

@@ -9,7 +9,7 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import format_first, format_list
+from nexusform.diagnostics.phrases import format_first_items, format_list
 from nexusform.rendering.notation.colours import escape_control_characters, strip_colours
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
@@ -26,7 +26,13 @@ from nexusform.rendering.pull_request.markdown_parts import (
     render_table,
 )
 from nexusform.rendering.report.code_origin import UNKNOWN_ORIGIN, CodeOrigin
-from nexusform.rendering.report.entries import Entries, Entry, limit_per_id, list_shortened_texts, list_subjects
+from nexusform.rendering.report.entries import (
+    FindingEntries,
+    FindingEntry,
+    limit_per_id,
+    list_shortened_texts,
+    list_subjects,
+)
 from nexusform.rendering.report.folding import format_instances
 from nexusform.rendering.report.report_tree import (
     Code,
@@ -218,7 +224,7 @@ _MAX_TEXT_LENGTH: Final = 280  # the remaining text is in the box below
 _ITEM: Final = re.compile(r" *(\d+\.) (.*)")
 
 
-def _render_caused(entries: Entries, origin: CodeOrigin) -> list[str]:
+def _render_caused(entries: FindingEntries, origin: CodeOrigin) -> list[str]:
     """Render new warnings and advice, one line each; with very many of a kind the first few and the subjects
     of the others.
     """
@@ -234,21 +240,21 @@ def _render_caused(entries: Entries, origin: CodeOrigin) -> list[str]:
     return lines
 
 
-def _render_entry(entry: Entry, origin: CodeOrigin) -> str:
+def _render_entry(entry: FindingEntry, origin: CodeOrigin) -> str:
     mark = "**Warning**" if entry.level is Level.WARNING else entry.level.value.capitalize()
     locations = [format_line_link(location, origin) for location in entry.locations]
-    location_note = f" ({format_first(locations, _MAX_LOCATIONS)})" if locations else ""
+    location_note = f" ({format_first_items(locations, _MAX_LOCATIONS)})" if locations else ""
     return f"- {mark} {escape_plain_text(entry.id)}: {_render_entry_text(entry)}{location_note}"
 
 
-def _render_entry_text(entry: Entry) -> str:
+def _render_entry_text(entry: FindingEntry) -> str:
     subject_prefix = f"{escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS))}: " if entry.subjects else ""
     shortened_texts = list_shortened_texts(entry.text)
     text = next((text for text in shortened_texts if len(text) <= _MAX_TEXT_LENGTH), shortened_texts[-1])
     return f"{subject_prefix}{escape_prose(text.rstrip())}"
 
 
-def render_existing(entries: Sequence[Entry]) -> tuple[str, ...]:
+def render_existing(entries: Sequence[FindingEntry]) -> tuple[str, ...]:
     """Render pre-existing findings in one line."""
     if not entries:
         return ()

@@ -7,7 +7,7 @@ PUBLIC = {
     "evaluation_sentence": "describe_evaluation",
     "folding": "fold_instances format_instances format_names",
     "object_rows": "build_object_folds",
-    "placement_rows": "Detail",
+    "placement_rows": "PlacementDetail",
     "availability_losses": "find_availability_losses find_weakened_rules",
     "upgrade_runbook": "build_upgrade_runbook",
     "wording": "format_prediction_accuracy",

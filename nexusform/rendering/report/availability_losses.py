@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.placement_kinds.kinds import KINDS, VM
 from nexusform.placements.vm_demands import compute_number_key
 from nexusform.plans.impact.effects import (
@@ -44,7 +44,7 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
 def describe_lost_vms(plan: Plan) -> list[str]:
     """Return `3 forgotten VMs lose their machine` if there are any; such VMs have no row."""
     lost_count = plan.lost_unmanaged_count
-    verb = select_form(lost_count, "loses its machine", "lose their machine")
+    verb = select_word_form(lost_count, "loses its machine", "lose their machine")
     return [f"{format_count(lost_count, 'forgotten VM')} {verb}"] if lost_count else []
 
 
@@ -74,7 +74,7 @@ def _find_empty_pools(plan: Plan) -> Iterator[str]:
     for upgrade in plan.upgrades:
         for pool in upgrade.pools:
             if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
-                nodes = select_form(pool.vms, "its only node is", f"all {pool.vms:,} nodes are")
+                nodes = select_word_form(pool.vms, "its only node is", f"all {pool.vms:,} nodes are")
                 yield f"{upgrade.cluster}/{pool.pool} has no node for some time: {nodes} re-created at once"
 
 
@@ -109,7 +109,7 @@ def _find_lost_workloads(plan: Plan) -> Iterator[str]:
     }
     for (_, name), replicas in workloads.items():
         if not replicas.up and replicas.removed and replicas.new and not replicas.effects:
-            replica_text = select_form(
+            replica_text = select_word_form(
                 replicas.removed, "its only replica is", f"all of its {replicas.removed:,} replicas are"
             )
             yield f"{name} is down for some time: {replica_text} re-created"
@@ -176,10 +176,10 @@ def _describe_effects(effects: Mapping[Effect, int]) -> str:
     total = sum(verbs.values())
     if len(verbs) == 1:
         ((verb, plural_verb),) = verbs
-        return select_form(
+        return select_word_form(
             total, f"its only replica {verb}", f"all of its {format_count(total, 'replica')} {plural_verb}"
         )
-    texts = [f"{count:,} {select_form(count, *verb)}" for verb, count in verbs.items()]
+    texts = [f"{count:,} {select_word_form(count, *verb)}" for verb, count in verbs.items()]
     return f"of its {format_count(total, 'replica')} {format_list(texts)}"
 
 

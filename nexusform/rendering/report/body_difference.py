@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.json_data.plain_data import Path
-from nexusform.rendering.notation.hcl_text import NO_MARKS, Marks
+from nexusform.rendering.notation.hcl_text import NO_MARKS, PathMarks
 from nexusform.rendering.report import difference_tree
 from nexusform.rendering.report.difference_tree import (
     ABSENT,
@@ -15,7 +15,7 @@ from nexusform.rendering.report.difference_tree import (
     DELETED,
     REPLACED,
     SAME,
-    Difference,
+    DifferenceNode,
     DifferenceOptions,
     NodeKind,
 )
@@ -34,10 +34,10 @@ def compare_objects(
     after: Mapping[str, Any] | None,
     schema: BlockSchema | None,
     *,
-    marks: Marks = NO_MARKS,
+    marks: PathMarks = NO_MARKS,
     options: DifferenceOptions = _DEFAULT_OPTIONS,
     condensed_texts: Mapping[str, str] = _NO_CONDENSED_TEXTS,
-) -> Difference:
+) -> DifferenceNode:
     """Compute the difference tree of a whole object. `condensed` maps changed attributes to replacement
     texts. Without a schema every property is an attribute. None on a side means that the object does not
     exist there.
@@ -47,7 +47,7 @@ def compare_objects(
     )
 
 
-def sort_by_source_order(tree: Difference, source_order: Sequence[Path]) -> Difference:
+def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> DifferenceNode:
     """Return the tree with its parts in source order; parts outside the source follow by name."""
     return _sort_node(tree, compute_ranks(source_order), ()) if source_order else tree
 
@@ -57,16 +57,16 @@ def compute_ranks(source_order: Iterable[Path]) -> dict[Path, int]:
     return {path: number for number, path in enumerate(source_order)}
 
 
-def _sort_node(node: Difference, ranks: Mapping[Path, int], path: Path) -> Difference:
+def _sort_node(node: DifferenceNode, ranks: Mapping[Path, int], path: Path) -> DifferenceNode:
     """Return a node with its parts sorted; list elements keep their order."""
     if node.kind not in _NAMED_KINDS:
         return node
     last = len(ranks)
 
-    def build_part_path(part: Difference) -> Path:
+    def build_part_path(part: DifferenceNode) -> Path:
         return tuple(step for step in (*path, part.name, part.label) if step)
 
-    def get_rank(part: Difference) -> int:
+    def get_rank(part: DifferenceNode) -> int:
         return ranks.get(build_part_path(part), last)
 
     children = tuple(_sort_node(part, ranks, build_part_path(part)) for part in sorted(node.children, key=get_rank))
@@ -79,10 +79,10 @@ def _compare_bodies(
     new: Mapping[str, Any],
     schema: BlockSchema | None,
     *,
-    marks: Marks,
+    marks: PathMarks,
     options: DifferenceOptions,
     condensed_texts: Mapping[str, str],
-) -> Difference:
+) -> DifferenceNode:
     """Compare attributes and nested blocks in order of name; keep those that differ or must be shown."""
     block_types = schema.blocks if schema else {}
     names = sorted({**old, **new})
@@ -95,7 +95,7 @@ def _compare_bodies(
         options=options,
         condensed_texts=condensed_texts,
     )
-    blocks: list[Difference] = []
+    blocks: list[DifferenceNode] = []
     for name in names:
         if name in block_types:
             blocks += _compare_blocks(
@@ -118,13 +118,13 @@ def _compare_attributes(
     new: Mapping[str, Any],
     schema: BlockSchema | None,
     *,
-    marks: Marks,
+    marks: PathMarks,
     options: DifferenceOptions,
     condensed_texts: Mapping[str, str],
-) -> Difference:
+) -> DifferenceNode:
     """Compare the attributes of a body; symbol and blocks are added later."""
     order_attributes = _list_order_attributes(schema)
-    children: list[Difference] = []
+    children: list[DifferenceNode] = []
     hidden_count = width = 0
     for name in names:
         before, after = difference_tree.get_attribute(old, name), difference_tree.get_attribute(new, name)
@@ -132,7 +132,7 @@ def _compare_attributes(
             continue
         if name in order_attributes and not _is_reordered(before, after):
             continue
-        width = max(width, difference_tree.measure_name(name))
+        width = max(width, difference_tree.measure_name_width(name))
         is_important = name in difference_tree.IMPORTANT
         attribute_type, own_marks = _get_type(schema, name), marks.select_part(name, name)
         if not is_important and difference_tree.can_skip(
@@ -149,7 +149,7 @@ def _compare_attributes(
             children.append(child)
         else:
             hidden_count += 1
-    return Difference(NodeKind.BLOCK, SAME, children=tuple(children), hidden=hidden_count, width=width)
+    return DifferenceNode(NodeKind.BLOCK, SAME, children=tuple(children), hidden=hidden_count, width=width)
 
 
 def _list_order_attributes(schema: BlockSchema | None) -> frozenset[str]:
@@ -173,7 +173,7 @@ def _get_type(schema: BlockSchema | None, name: str) -> Type:
     return attribute.type if attribute else DYNAMIC
 
 
-def _create_condensed_leaf(name: str, old: Any, new: Any, condensed_texts: Mapping[str, str]) -> Difference | None:
+def _create_condensed_leaf(name: str, old: Any, new: Any, condensed_texts: Mapping[str, str]) -> DifferenceNode | None:
     """Return a leaf with the replacement text of a changed attribute, or None without such a text."""
     if name not in condensed_texts or old is new or old == new:
         return None
@@ -192,13 +192,13 @@ def _compare_blocks(
     new_body: Mapping[str, Any],
     block: NestedBlock,
     *,
-    marks: Marks,
+    marks: PathMarks,
     options: DifferenceOptions,
-) -> list[Difference]:
+) -> list[DifferenceNode]:
     """Compare the nested blocks of one type, including unchanged ones; `marks` are relative to the blocks."""
     old, new = old_body.get(name), new_body.get(name)
     if new is UNKNOWN:
-        return [Difference(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
+        return [DifferenceNode(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
     match block.nesting:
         case Nesting.SINGLE:
             return [_compare_block(name, "", old, new, block, marks=marks, options=options)] if old or new else []
@@ -210,10 +210,10 @@ def _compare_blocks(
 
 
 def _compare_block_list(
-    name: str, old: list[Any], new: list[Any], block: NestedBlock, *, marks: Marks, options: DifferenceOptions
-) -> list[Difference]:
+    name: str, old: list[Any], new: list[Any], block: NestedBlock, *, marks: PathMarks, options: DifferenceOptions
+) -> list[DifferenceNode]:
     """Compare blocks without labels, paired like list elements."""
-    blocks: list[Difference] = []
+    blocks: list[DifferenceNode] = []
     for i, j in pair_elements(old, new):
         before = None if i is None else old[i]
         after = None if j is None else new[j]
@@ -228,9 +228,9 @@ def _compare_block_map(
     new: Mapping[str, Any],
     block: NestedBlock,
     *,
-    marks: Marks,
+    marks: PathMarks,
     options: DifferenceOptions,
-) -> list[Difference]:
+) -> list[DifferenceNode]:
     """Compare labelled blocks with the same label."""
     return [
         _compare_block(
@@ -255,8 +255,8 @@ def _list_labels(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> l
 
 
 def _compare_block(
-    name: str, label: str, old: Any, new: Any, block: NestedBlock, *, marks: Marks, options: DifferenceOptions
-) -> Difference:
+    name: str, label: str, old: Any, new: Any, block: NestedBlock, *, marks: PathMarks, options: DifferenceOptions
+) -> DifferenceNode:
     """Compare one nested block."""
     body = _compare_bodies(
         old or {}, new or {}, block.schema, marks=marks, options=options, condensed_texts=_NO_CONDENSED_TEXTS

@@ -7,9 +7,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.plans.site_capacity.occupancy import Capacity, SiteCapacity
-from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind, find_tightest, format_spare
+from nexusform.plans.site_capacity.other_capacity import (
+    OtherCapacity,
+    OtherResourceKind,
+    find_scarcest_resource,
+    format_spare_resources,
+)
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.report_tree import Row, Span, Style, Table
 
@@ -123,9 +128,10 @@ def _build_other_rows(
         return ()
     rows: list[_CapacityRow] = []
     for kind, label in _OTHER_LABELS.items():
-        scarcest = [find_tightest(by_site[site], kind) for site in sites]
+        scarcest = [find_scarcest_resource(by_site[site], kind) for site in sites]
         values = tuple(
-            (format_spare(row, row.free_before), format_spare(row, row.free)) if row else ("-", "-") for row in scarcest
+            (format_spare_resources(row, row.free_before), format_spare_resources(row, row.free)) if row else ("-", "-")
+            for row in scarcest
         )
         worse = tuple(_is_worse(row) for row in scarcest)
         rows.append(_CapacityRow(label, values, worse))
@@ -194,7 +200,7 @@ def _compute_surge_deficit(state: _CapacityState) -> int:
 def _format_surge(state: _CapacityState) -> str:
     """Return "yes", or the clusters without certain surge capacity."""
     if state.no_surge_clusters:
-        return f"no: {format_first(state.no_surge_clusters, _MAX_NAMES)}"
+        return f"no: {format_first_items(state.no_surge_clusters, _MAX_NAMES)}"
     if state.uncertain_surge_clusters:
-        return f"unknown: {format_first(state.uncertain_surge_clusters, _MAX_NAMES)}"
+        return f"unknown: {format_first_items(state.uncertain_surge_clusters, _MAX_NAMES)}"
     return "yes" if state.clusters else "-"

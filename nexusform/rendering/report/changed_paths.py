@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.json_data.plain_data import Path
 from nexusform.rendering.notation.hcl_text import (
     KNOWN_AFTER_APPLY,
@@ -71,7 +71,7 @@ def _format_value(plain: Any) -> str:
     if plain.__class__ is dict:
         return _format_mapping(plain)
     if plain.__class__ is list:
-        return f"[{len(plain):,} {select_form(len(plain), 'element')}]" if plain else "[]"
+        return f"[{len(plain):,} {select_word_form(len(plain), 'element')}]" if plain else "[]"
     text = format_scalar(plain)
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 4]}..."
 
@@ -83,7 +83,7 @@ def _format_mapping(plain: Mapping[str, Any]) -> str:
         text = f"{{{', '.join(f'{name} = {format_scalar(value)}' for name, value in entries.items())}}}"
         if len(text) <= _MAX_VALUE_LENGTH:
             return text
-    return f"{{{len(plain):,} {select_form(len(plain), 'attribute')}}}"
+    return f"{{{len(plain):,} {select_word_form(len(plain), 'attribute')}}}"
 
 
 def format_path(path: Path) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, format_first, format_list
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.plans.plan import Feasibility, FeasibilityResult, Plan
 from nexusform.rendering.report.out_of_service import describe_out_of_service
 
@@ -65,7 +65,7 @@ def _describe_losses(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:
             for cluster, effect in known
             if effect.waiting_pods
         ]
-        text = format_first(waiting, _MAX_CLUSTERS, "; ") if waiting else "all pods have a node"
+        text = format_first_items(waiting, _MAX_CLUSTERS, "; ") if waiting else "all pods have a node"
         yield f"{name}, one {lost} down: {text}"
 
 
@@ -85,7 +85,7 @@ def _describe_placement(rows: Sequence[Feasibility]) -> str:
     for result, describe in _DESCRIPTIONS.items():
         matching = [row for row in rows if row.result is result]
         if matching:
-            clauses.append(format_first([describe(row) for row in matching], _MAX_CLUSTERS, "; "))
+            clauses.append(format_first_items([describe(row) for row in matching], _MAX_CLUSTERS, "; "))
     return "; ".join(clauses)
 
 

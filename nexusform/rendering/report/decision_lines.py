@@ -9,8 +9,14 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
-from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first, format_list, select_form
-from nexusform.placement_kinds.kinds import VM, get_noun
+from nexusform.diagnostics.phrases import (
+    compute_natural_key,
+    format_count,
+    format_first_items,
+    format_list,
+    select_word_form,
+)
+from nexusform.placement_kinds.kinds import VM, get_kind_noun
 from nexusform.plans.impact.decision import (
     INSUFFICIENT,
     SUFFICIENT,
@@ -164,10 +170,10 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
             kind: sum(row.count for row in rows if row.kind == kind) for kind in dict.fromkeys(row.kind for row in rows)
         }
         if totals:
-            subjects = format_list(format_count(count, get_noun(kind)) for kind, count in totals.items())
+            subjects = format_list(format_count(count, get_kind_noun(kind)) for kind, count in totals.items())
             note = " (re-created)" if effect is Effect.MOVED and VM in totals else ""
             if effect is Effect.FORGOTTEN:
-                note = f" ({select_form(sum(totals.values()), 'it keeps', 'they keep')} running, unmanaged)"
+                note = f" ({select_word_form(sum(totals.values()), 'it keeps', 'they keep')} running, unmanaged)"
             clauses.append(f"{subjects} {_VERBS[effect]}{note}")
     return clauses
 
@@ -259,10 +265,10 @@ def _describe_confidence(plan: Plan, figures: ConfidenceFigures) -> Iterator[str
     yield from _describe_vm_confidence(plan, figures)
     if figures.pods:
         ranked = tuple(figures.doubts.items())
-        verb = select_form(ranked[0][1], "depends", "depend") if ranked else ""
+        verb = select_word_form(ranked[0][1], "depends", "depend") if ranked else ""
         doubts = ", ".join(f"{count:,} on {assumption}" for assumption, count in ranked)
         clause = f"; {doubts.replace(' on ', f' {verb} on ', 1)}" if doubts else ""
-        yield f"{figures.certain_pods:,} of {figures.pods:,} {select_form(figures.pods, 'pod')} certain{clause}"
+        yield f"{figures.certain_pods:,} of {figures.pods:,} {select_word_form(figures.pods, 'pod')} certain{clause}"
 
 
 def _describe_vm_confidence(plan: Plan, figures: ConfidenceFigures) -> Iterator[str]:
@@ -271,7 +277,7 @@ def _describe_vm_confidence(plan: Plan, figures: ConfidenceFigures) -> Iterator[
     if not placed:
         return
     platforms = sorted({table.platform or "Azure" for table in plan.placement_tables if table.placed})
-    chooser = f"{' and '.join(platforms)} {select_form(len(platforms), 'picks', 'pick')}"
+    chooser = f"{' and '.join(platforms)} {select_word_form(len(platforms), 'picks', 'pick')}"
     if is_fully_decided(plan.placement_tables):
         yield "exact; nexusform decides every location"
     elif not plan.samples:
@@ -280,7 +286,7 @@ def _describe_vm_confidence(plan: Plan, figures: ConfidenceFigures) -> Iterator[
         yield f"low; {chooser} rack and machine"
     else:
         share = f"all {placed:,}" if racks == placed and placed > 2 else f"{racks:,} of {placed:,}"
-        counts = f"rack counts exact for {share} {select_form(placed, 'VM')}"
+        counts = f"rack counts exact for {share} {select_word_form(placed, 'VM')}"
         if not machines:
             yield f"{counts}; {chooser} the machines"
         elif machines == placed:
@@ -316,7 +322,7 @@ def _build_since_line(since: SincePrevious | None) -> list[DecisionLine]:
         return []
     figures = ((since.moved, "move"), (since.removed, "removal"))
     clauses = [
-        f"{abs(difference):,} {'fewer' if difference < 0 else 'more'} {select_form(abs(difference), noun)}"
+        f"{abs(difference):,} {'fewer' if difference < 0 else 'more'} {select_word_form(abs(difference), noun)}"
         for difference, noun in figures
         if difference
     ]
@@ -334,18 +340,20 @@ def list_reasons(plan: Plan) -> list[str]:
     """Return the violated separation rules and the blocking errors, without guard rails."""
     if not plan.is_rejected:
         return []
-    reasons = [f"by separation rule {verdict.address}" for verdict in plan.separation_verdicts if is_denying(verdict)]
+    reasons = [
+        f"by separation rule {verdict.address}" for verdict in plan.separation_verdicts if is_blocking_verdict(verdict)
+    ]
     errors = list(select_own_errors(plan))
     if errors:
         error_count = "an error" if len(errors) == 1 else f"{len(errors):,} errors"
         titles = list(dict.fromkeys(map(format_title, errors)))
-        reasons.append(f"by {error_count}: {format_first(titles, _MAX_ERRORS, '; ')}")
+        reasons.append(f"by {error_count}: {format_first_items(titles, _MAX_ERRORS, '; ')}")
     return reasons
 
 
 def select_own_errors(plan: Plan) -> Iterator[Diagnostic]:
     """Yield the errors of a plan without violations of separation rules and guard rails."""
-    broken_rules = {str(verdict.address) for verdict in plan.separation_verdicts if is_denying(verdict)}
+    broken_rules = {str(verdict.address) for verdict in plan.separation_verdicts if is_blocking_verdict(verdict)}
     for diagnostic in plan.diagnostics:
         is_error = diagnostic.severity is Severity.ERROR and diagnostic.id != GUARD_RAIL
         if is_error and diagnostic.address not in broken_rules:
@@ -359,6 +367,6 @@ def format_title(diagnostic: Diagnostic) -> str:
     return text if text[1:2].isupper() else f"{text[:1].lower()}{text[1:]}"
 
 
-def is_denying(verdict: SeparationVerdict) -> bool:
+def is_blocking_verdict(verdict: SeparationVerdict) -> bool:
     """Return whether the verdict on a separation rule blocks the plan."""
     return verdict.enforcement == "deny" and verdict.satisfied != "always"

@@ -14,7 +14,7 @@ from nexusform.rendering.notation.colours import count_columns
 from nexusform.rendering.notation.hcl_text import (
     NO_MARKS,
     TOO_DEEP,
-    Marks,
+    PathMarks,
     format_attribute_name,
     is_too_deep,
     quote_string,
@@ -45,7 +45,7 @@ class NodeKind(StrEnum):
     TYPE_CHANGED = "turned"  # the kind of value changed: two children, old and new
 
 
-class Difference(NamedTuple):
+class DifferenceNode(NamedTuple):
     """One node: its kind, its change ("+", "-", "~", "" = unchanged) and its parts. `hidden` counts omitted
     unchanged parts, `hidden_blocks` omitted unchanged nested blocks. `width` is the longest name among the
     parts, including hidden ones. `forces_replacement` marks a cause of replacement. `note` is "sensitive" or
@@ -58,8 +58,8 @@ class Difference(NamedTuple):
     label: str = ""
     old: Any = None
     new: Any = None
-    children: tuple[Difference, ...] = ()
-    blocks: tuple[Difference, ...] = ()
+    children: tuple[DifferenceNode, ...] = ()
+    blocks: tuple[DifferenceNode, ...] = ()
     hidden: int = 0
     hidden_blocks: int = 0
     width: int = 0
@@ -84,8 +84,8 @@ class DifferenceOptions(Struct, frozen=True):
 
 
 def compare_values(
-    name: str, old: Any, new: Any, value_type: Type, *, marks: Marks, options: DifferenceOptions
-) -> Difference:
+    name: str, old: Any, new: Any, value_type: Type, *, marks: PathMarks, options: DifferenceOptions
+) -> DifferenceNode:
     """Compare two values and return their node; ABSENT means a missing value."""
     if is_too_deep(old) or is_too_deep(new):
         return create_leaf(name, _compute_symbol(old, new, value_type), TOO_DEEP)
@@ -93,8 +93,8 @@ def compare_values(
 
 
 def _compare_named(
-    name: str, old: Any, new: Any, value_type: Type, *, marks: Marks, options: DifferenceOptions
-) -> Difference:
+    name: str, old: Any, new: Any, value_type: Type, *, marks: PathMarks, options: DifferenceOptions
+) -> DifferenceNode:
     """Compare two values and return their node with its name."""
     node = _build_node(old, new, value_type, marks, options)
     forces_replacement = marks.replacement is True and node.symbol != SAME
@@ -103,11 +103,11 @@ def _compare_named(
     return node._replace(name=name, forces_replacement=forces_replacement)
 
 
-def _build_node(old: Any, new: Any, value_type: Type, marks: Marks, options: DifferenceOptions) -> Difference:
+def _build_node(old: Any, new: Any, value_type: Type, marks: PathMarks, options: DifferenceOptions) -> DifferenceNode:
     """Build the node of a value without its name, by the kind of both sides."""
     symbol = _compute_symbol(old, new, value_type)
     if marks.old is True or marks.new is True:
-        return Difference(
+        return DifferenceNode(
             NodeKind.SENSITIVE, symbol or _compute_mark_symbol(marks), note=_compute_mark_note(old, new, marks)
         )
     classes = {side.__class__ for side in (old, new) if side is not ABSENT}
@@ -124,8 +124,8 @@ def _build_node(old: Any, new: Any, value_type: Type, marks: Marks, options: Dif
     if dict in classes or list in classes:
         old_node = _build_node(old, ABSENT, value_type, marks, options)
         new_node = _build_node(ABSENT, new, value_type, marks, options)
-        return Difference(NodeKind.TYPE_CHANGED, symbol, children=(old_node, new_node))
-    return Difference(NodeKind.LEAF, symbol, old=_replace_absent(old), new=_replace_absent(new))
+        return DifferenceNode(NodeKind.TYPE_CHANGED, symbol, children=(old_node, new_node))
+    return DifferenceNode(NodeKind.LEAF, symbol, old=_replace_absent(old), new=_replace_absent(new))
 
 
 def _replace_absent(plain: Any) -> Any:
@@ -142,11 +142,11 @@ def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
     return SAME if is_equal(old, new, value_type) else CHANGED
 
 
-def _compute_mark_symbol(marks: Marks) -> str:
+def _compute_mark_symbol(marks: PathMarks) -> str:
     return SAME if marks.old is marks.new else CHANGED
 
 
-def _compute_mark_note(old: Any, new: Any, marks: Marks) -> str:
+def _compute_mark_note(old: Any, new: Any, marks: PathMarks) -> str:
     """Return "sensitive" or "exposed" if the sensitivity of a value changes, else ""."""
     if old is ABSENT or new is ABSENT or marks.old is marks.new:
         return ""
@@ -180,21 +180,21 @@ def _compare_mappings(
     new: dict[str, Any],
     mapping_type: Type,
     *,
-    marks: Marks,
+    marks: PathMarks,
     options: DifferenceOptions,
-) -> Difference:
+) -> DifferenceNode:
     """Compare maps or objects, with a child per entry."""
     is_map = isinstance(mapping_type, MapType)
     types = dict(mapping_type.attributes) if isinstance(mapping_type, ObjectType) else {}
     element = mapping_type.element if isinstance(mapping_type, MapType) else DYNAMIC
     get_side = _get_element if is_map or options.keep_null else get_attribute
-    children: list[Difference] = []
+    children: list[DifferenceNode] = []
     hidden_count = width = 0
     for name in sorted({**old, **new}):
         old_value, new_value = get_side(old, name), get_side(new, name)
         if old_value is ABSENT and new_value is ABSENT:
             continue
-        width = max(width, measure_name(name, quote=is_map))
+        width = max(width, measure_name_width(name, quote=is_map))
         is_important = not is_map and name in IMPORTANT
         child_type, child_marks = types.get(name, element), marks.select_part(name, name)
         if not is_important and can_skip(old_value, new_value, child_type, marks=child_marks, options=options):
@@ -205,7 +205,7 @@ def _compare_mappings(
             children.append(child)
         else:
             hidden_count += 1
-    return Difference(
+    return DifferenceNode(
         NodeKind.MAP if is_map else NodeKind.OBJECT,
         _merge_symbols(symbol, children),
         children=tuple(children),
@@ -224,42 +224,44 @@ def get_attribute(side: Mapping[str, Any], name: str) -> Any:
     return ABSENT if plain is None else plain
 
 
-def measure_name(name: str, *, quote: bool = False) -> int:
+def measure_name_width(name: str, *, quote: bool = False) -> int:
     """Return the width of a name left of `=`; with `quote` (map keys) without its quotation marks."""
     if name.isidentifier():
         return len(name)
     return count_columns(quote_string(name)) - 2 if quote else count_columns(format_attribute_name(name))
 
 
-def can_skip(old: Any, new: Any, value_type: Type, *, marks: Marks, options: DifferenceOptions) -> bool:
+def can_skip(old: Any, new: Any, value_type: Type, *, marks: PathMarks, options: DifferenceOptions) -> bool:
     """Return whether a part is unchanged and hidden, so that it needs no node."""
     return marks is NO_MARKS and not options.show_unchanged and is_equal(old, new, value_type)
 
 
-def is_visible(node: Difference, options: DifferenceOptions) -> bool:
+def is_visible(node: DifferenceNode, options: DifferenceOptions) -> bool:
     """Return whether a node is part of the tree: it differs, or unchanged parts are requested."""
     return options.show_unchanged or node.symbol != SAME
 
 
-def _merge_symbols(symbol: str, children: Sequence[Difference]) -> str:
+def _merge_symbols(symbol: str, children: Sequence[DifferenceNode]) -> str:
     # Equal data may differ in sensitivity.
     return CHANGED if symbol == SAME and any(child.symbol for child in children) else symbol
 
 
 def _compare_sequences(
-    symbol: str, old: list[Any], new: list[Any], sequence_type: Type, *, marks: Marks, options: DifferenceOptions
-) -> Difference:
+    symbol: str, old: list[Any], new: list[Any], sequence_type: Type, *, marks: PathMarks, options: DifferenceOptions
+) -> DifferenceNode:
     """Compare lists or tuples by paired elements; `_compare_sets` handles sets."""
     if isinstance(sequence_type, SetType):
         return _compare_sets(symbol, old, new, sequence_type, options)
-    children: list[Difference] = []
+    children: list[DifferenceNode] = []
     for old_at, new_at in pair_elements(old, new):
         element_type = _get_element_type(sequence_type, new_at if new_at is not None else old_at)
         old_element = ABSENT if old_at is None else old[old_at]
         new_element = ABSENT if new_at is None else new[new_at]
         children.append(_build_node(old_element, new_element, element_type, marks.select_part(old_at, new_at), options))
     visible_children, hidden_count = _select_with_context(children, options)
-    return Difference(NodeKind.LIST, _merge_symbols(symbol, children), children=visible_children, hidden=hidden_count)
+    return DifferenceNode(
+        NodeKind.LIST, _merge_symbols(symbol, children), children=visible_children, hidden=hidden_count
+    )
 
 
 def _get_element_type(sequence_type: Type, index: int | None) -> Type:
@@ -272,14 +274,14 @@ def _get_element_type(sequence_type: Type, index: int | None) -> Type:
 
 
 def _select_with_context(
-    children: Sequence[Difference], options: DifferenceOptions
-) -> tuple[tuple[Difference, ...], int]:
+    children: Sequence[DifferenceNode], options: DifferenceOptions
+) -> tuple[tuple[DifferenceNode, ...], int]:
     """Return the visible list elements and the number of hidden ones after them. A changed element keeps one
     unchanged neighbour on each side. A node with a count replaces hidden elements in between.
     """
     if options.show_unchanged or all(child.symbol for child in children):
         return tuple(children), 0
-    visible_children: list[Difference] = []
+    visible_children: list[DifferenceNode] = []
     hidden_count = 0
     for position, child in enumerate(children):
         neighbours = children[max(position - 1, 0) : position + 2]
@@ -287,7 +289,7 @@ def _select_with_context(
             hidden_count += 1
             continue
         if hidden_count:
-            visible_children.append(Difference(NodeKind.GAP, SAME, hidden=hidden_count))
+            visible_children.append(DifferenceNode(NodeKind.GAP, SAME, hidden=hidden_count))
             hidden_count = 0
         visible_children.append(child)
     return tuple(visible_children), hidden_count
@@ -295,14 +297,14 @@ def _select_with_context(
 
 def _compare_sets(
     symbol: str, old: list[Any], new: list[Any], set_type: SetType, options: DifferenceOptions
-) -> Difference:
-    children: list[Difference] = []
+) -> DifferenceNode:
+    children: list[DifferenceNode] = []
     for old_at, new_at in _pair_set_elements(old, new):
         old_element = ABSENT if old_at is None else old[old_at]
         new_element = ABSENT if new_at is None else new[new_at]
         children.append(_build_node(old_element, new_element, set_type.element, NO_MARKS, options))
     visible_children = tuple(child for child in children if is_visible(child, options))
-    return Difference(NodeKind.SET, symbol, children=visible_children, hidden=len(children) - len(visible_children))
+    return DifferenceNode(NodeKind.SET, symbol, children=visible_children, hidden=len(children) - len(visible_children))
 
 
 def _pair_set_elements(old: list[Any], new: list[Any]) -> list[Pair]:
@@ -320,7 +322,7 @@ def _pair_set_elements(old: list[Any], new: list[Any]) -> list[Pair]:
 # --- strings -----------------------------------------------------------------------------------
 
 
-def _compare_strings(symbol: str, old: Any, new: Any, options: DifferenceOptions) -> Difference:
+def _compare_strings(symbol: str, old: Any, new: Any, options: DifferenceOptions) -> DifferenceNode:
     """Compare strings: embedded JSON, several lines, or a leaf."""
     if _may_be_json(old) and _may_be_json(new):
         node = _compare_json(symbol, old, new, options)
@@ -328,7 +330,7 @@ def _compare_strings(symbol: str, old: Any, new: Any, options: DifferenceOptions
             return node
     if any("\n" in text for text in (old, new) if text is not ABSENT):
         return _compare_texts(symbol, old, new)
-    return Difference(NodeKind.LEAF, symbol, old=_replace_absent(old), new=_replace_absent(new))
+    return DifferenceNode(NodeKind.LEAF, symbol, old=_replace_absent(old), new=_replace_absent(new))
 
 
 def _may_be_json(text: Any) -> bool:
@@ -339,7 +341,7 @@ def _may_be_json(text: Any) -> bool:
     return text[:1] in "{[ \n\t" and text.strip()[:1] in ("{", "[")
 
 
-def _compare_json(symbol: str, old: Any, new: Any, options: DifferenceOptions) -> Difference | None:
+def _compare_json(symbol: str, old: Any, new: Any, options: DifferenceOptions) -> DifferenceNode | None:
     """Compare strings of JSON; return None if one of them is not JSON."""
     import json
 
@@ -353,28 +355,28 @@ def _compare_json(symbol: str, old: Any, new: Any, options: DifferenceOptions) -
     structure = _build_node(
         old_json, new_json, DYNAMIC, NO_MARKS, DifferenceOptions(options.show_unchanged, keep_null=True)
     )
-    return Difference(NodeKind.JSON, symbol, children=(structure,))
+    return DifferenceNode(NodeKind.JSON, symbol, children=(structure,))
 
 
-def _compare_texts(symbol: str, old: Any, new: Any) -> Difference:
+def _compare_texts(symbol: str, old: Any, new: Any) -> DifferenceNode:
     """Compare multi-line texts, with a child per line."""
     old_lines = [] if old is ABSENT else old.split("\n")
     new_lines = [] if new is ABSENT else new.split("\n")
     lines = tuple(_build_line_node(old_lines, new_lines, pair) for pair in pair_elements(old_lines, new_lines))
-    return Difference(NodeKind.TEXT, symbol, children=lines)
+    return DifferenceNode(NodeKind.TEXT, symbol, children=lines)
 
 
-def _build_line_node(old_lines: Sequence[str], new_lines: Sequence[str], pair: Pair) -> Difference:
+def _build_line_node(old_lines: Sequence[str], new_lines: Sequence[str], pair: Pair) -> DifferenceNode:
     """Build the node of one line, present on one side or both."""
     old = None if pair[0] is None else old_lines[pair[0]]
     new = None if pair[1] is None else new_lines[pair[1]]
     if old is None:
-        return Difference(NodeKind.LEAF, CREATED, new=new)
+        return DifferenceNode(NodeKind.LEAF, CREATED, new=new)
     if new is None:
-        return Difference(NodeKind.LEAF, DELETED, old=old)
-    return Difference(NodeKind.LEAF, SAME, old=old, new=new)
+        return DifferenceNode(NodeKind.LEAF, DELETED, old=old)
+    return DifferenceNode(NodeKind.LEAF, SAME, old=old, new=new)
 
 
-def create_leaf(name: str, symbol: str, text: str) -> Difference:
+def create_leaf(name: str, symbol: str, text: str) -> DifferenceNode:
     """Create a node with a text in place of its value."""
-    return Difference(NodeKind.CONDENSED, symbol, name=name, new=text)
+    return DifferenceNode(NodeKind.CONDENSED, symbol, name=name, new=text)

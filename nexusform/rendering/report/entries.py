@@ -54,7 +54,7 @@ def list_destructive_renames(plan: Plan) -> list[Diagnostic]:
     return [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == DESTRUCTIVE_RENAME]
 
 
-class Entry(Struct, frozen=True):
+class FindingEntry(Struct, frozen=True):
     """Diagnostics with the same text. `subjects` are the objects concerned ("" = none), `locations` are
     `file:line`, `proposed_code` is suggested configuration or "".
     """
@@ -67,25 +67,25 @@ class Entry(Struct, frozen=True):
     write: str = ""
 
 
-class Entries(Struct, frozen=True):
+class FindingEntries(Struct, frozen=True):
     """Entries by level: `caused` by the plan, and `existing` before and after it."""
 
-    caused: tuple[Entry, ...] = ()
-    existing: tuple[Entry, ...] = ()
+    caused: tuple[FindingEntry, ...] = ()
+    existing: tuple[FindingEntry, ...] = ()
 
 
-def build_entries(plan: Plan) -> Entries:
+def build_entries(plan: Plan) -> FindingEntries:
     """Build the entries of the warnings of a plan; errors are shown in boxes instead."""
     findings = [finding for finding in collect_findings(plan) if finding.level is not Level.ERROR]
     caused = [finding.diagnostic for finding in findings if not finding.is_preexisting]
     existing = [finding.diagnostic for finding in findings if finding.is_preexisting]
-    return Entries(_group_warnings(caused), _group_warnings(existing))
+    return FindingEntries(_group_warnings(caused), _group_warnings(existing))
 
 
 MAX_SAME_ID: Final = 12  # up to this number per id are listed individually
 _SHOWN_PER_ID: Final = 3  # shown per id beyond that
 
-T = TypeVar("T", Entry, Finding)
+T = TypeVar("T", FindingEntry, Finding)
 
 
 def limit_per_id(items: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
@@ -107,12 +107,12 @@ def limit_per_id(items: Iterable[T]) -> tuple[list[T], dict[str, list[T]]]:
     return listed_items, remaining_items
 
 
-def list_subjects(entries: Iterable[Entry]) -> list[str]:
+def list_subjects(entries: Iterable[FindingEntry]) -> list[str]:
     """List the distinct subjects of entries."""
     return list(dict.fromkeys(chain.from_iterable(entry.subjects for entry in entries)))
 
 
-def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:
+def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
     """Build one entry per text, with all subjects of that text."""
     # (id, text, proposed code) -> (subject, location) per warning
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
@@ -120,11 +120,11 @@ def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[Entry, ...]:
         subject, text = _split_warning(warning)
         group = warning.id, text, _build_proposed_code(warning)
         groups.setdefault(group, []).append((subject, format_location(warning.subject)))
-    entries: list[Entry] = []
+    entries: list[FindingEntry] = []
     for (kind, text, proposed_code), uses in groups.items():
         subjects = tuple(dict.fromkeys(subject for subject, _ in uses if subject))
         locations = tuple(dict.fromkeys(location for _, location in uses if location))
-        entries.append(Entry(get_warning_level(kind), kind, subjects, text, locations, proposed_code))
+        entries.append(FindingEntry(get_warning_level(kind), kind, subjects, text, locations, proposed_code))
     return tuple(sorted(entries, key=lambda entry: entry.level.order))
 
 

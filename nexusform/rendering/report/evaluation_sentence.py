@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.plans.plan import Plan
 
 _MAX_NAMES = 5
@@ -18,5 +18,5 @@ def describe_evaluation(plan: Plan) -> str:
     facts += [f"{outside} outside of the work tree"] if outside else []
     for noun, names in (("server", evaluation.origins), ("program", evaluation.programs)):
         if names:
-            facts.append(f"{select_form(len(names), noun)} {format_list(names, _MAX_NAMES)}")
+            facts.append(f"{select_word_form(len(names), noun)} {format_list(names, _MAX_NAMES)}")
     return ", ".join(facts)

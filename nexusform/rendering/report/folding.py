@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_first, group_ranges, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, group_ranges, select_word_form
 from nexusform.placement_kinds.kinds import KINDS
 from nexusform.plans.plan import PlacementTable, Plan, is_fully_decided
 from nexusform.rendering.notation.hcl_text import quote_string
@@ -103,7 +103,7 @@ def format_instances(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
     texts_with_keys = [text for text in texts if text.endswith("]")]
     texts_without_keys = [text for text in texts if not text.endswith("]")]
     names_parts = [format_names(texts_without_keys, maximum)] if texts_without_keys else []
-    return format_first([*texts_with_keys, *names_parts], maximum)
+    return format_first_items([*texts_with_keys, *names_parts], maximum)
 
 
 def fold_instances(names: Iterable[str]) -> list[str]:
@@ -491,7 +491,7 @@ def _format_spread(actual: Mapping[str, int]) -> str:
 def _format_rack_counts(tables: Iterable[PlacementTable]) -> str:
     """Format the number of racks of each pool: `1 rack each`, `3..5 racks each`."""
     counts = [len(table.actual_vms_per_rack) for table in tables]
-    return f"{format_range(counts)} {select_form(max(counts), 'rack', 'racks')} each"
+    return f"{format_range(counts)} {select_word_form(max(counts), 'rack', 'racks')} each"
 
 
 def _format_exact(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:

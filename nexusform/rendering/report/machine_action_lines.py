@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.plans.machine_actions import MachineAction
 from nexusform.plans.plan import Plan
 
@@ -45,7 +45,7 @@ def _describe_action(action: MachineAction) -> str:
 
 
 def _format_list(singular: str, plural: str, names: Sequence[str]) -> str:
-    return f"{format_count(len(names), singular, plural)} ({format_first(names, _MAX_VMS)})"
+    return f"{format_count(len(names), singular, plural)} ({format_first_items(names, _MAX_VMS)})"
 
 
 def _format_minutes(minutes: int) -> str:

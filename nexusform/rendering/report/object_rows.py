@@ -15,10 +15,10 @@ from nexusform.interfaces.plugins import UNFINISHED_KEY
 from nexusform.json_data.plain_data import Path
 from nexusform.placement_kinds.kinds import MAPS
 from nexusform.plans.plan import Action, Change, Drift, Plan
-from nexusform.rendering.notation.hcl_text import SENSITIVE, Marks, build_trie, format_scalar
+from nexusform.rendering.notation.hcl_text import SENSITIVE, PathMarks, build_path_trie, format_scalar
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body_difference import compare_objects, sort_by_source_order
-from nexusform.rendering.report.difference_tree import CHANGED, CREATED, DELETED, Difference, NodeKind
+from nexusform.rendering.report.difference_tree import CHANGED, CREATED, DELETED, DifferenceNode, NodeKind
 from nexusform.rendering.report.folding import fold_addresses, format_names
 from nexusform.rendering.report.stanzas import SchemaLookup, describe_placements, is_reported
 from nexusform.resources.address import Address
@@ -183,7 +183,7 @@ def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
     name = _find_name(drift.address, _select_visible(drift.before, drift.sensitive))
     if drift.after is None:
         return ObjectRow(drift.address, DELETED, name, ("has been deleted",))
-    marks = Marks.create(drift.sensitive, drift.sensitive)
+    marks = PathMarks.create(drift.sensitive, drift.sensitive)
     tree = compare_objects(drift.before, drift.after, schema, marks=marks)
     return ObjectRow(drift.address, "~", name, tuple(_build_clauses(tree, None, "")) or ("has changed",))
 
@@ -331,7 +331,7 @@ def _describe_changes(
     """
     if change.before is None or change.after is None:
         return ()
-    marks = Marks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
+    marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
     tree = compare_objects(change.before, change.after, schema, marks=marks)
     tree = sort_by_source_order(tree, change.configured_paths)
     texts = _describe_manifest_changes(change, tree) | _describe_nested_changes(change, tree)
@@ -340,7 +340,7 @@ def _describe_changes(
     return clauses or _describe_unfinished(change) or _describe_computed(tree)
 
 
-def _describe_manifest_changes(change: Change, tree: Difference) -> dict[str, tuple[str, ...]]:
+def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
     """Return clauses about the changes inside manifest texts, by attribute."""
     kinds = (NodeKind.TEXT, NodeKind.JSON)
     names = [child.name for child in tree.children if child.kind in kinds and child.symbol == CHANGED]
@@ -357,7 +357,7 @@ def _describe_manifest_changes(change: Change, tree: Difference) -> dict[str, tu
     return clauses
 
 
-def _describe_nested_changes(change: Change, tree: Difference) -> dict[str, tuple[str, ...]]:
+def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
     """Return clauses about the changed paths of few parts deep inside an argument, by attribute."""
     clauses = {}
     for child in tree.children:
@@ -367,7 +367,7 @@ def _describe_nested_changes(change: Change, tree: Difference) -> dict[str, tupl
             continue
         from nexusform.rendering.report.changed_paths import describe_changed_paths
 
-        marks = build_trie((*change.sensitive_before, *change.sensitive_after))
+        marks = build_path_trie((*change.sensitive_before, *change.sensitive_after))
         old, new = (change.before or {})[child.name], (change.after or {})[child.name]
         paths = describe_changed_paths(child.name, old, new, marks)
         if len(paths) <= _MAX_PATHS:
@@ -385,13 +385,13 @@ def _describe_unfinished(change: Change) -> tuple[str, ...]:
     return ("continues an earlier apply",) if progress.get("in_progress") else ()
 
 
-def _describe_computed(tree: Difference) -> tuple[str, ...]:
+def _describe_computed(tree: DifferenceNode) -> tuple[str, ...]:
     """Return a clause if only computed values change; `-details` lists them."""
     return ("computed values change",) if any(child.symbol for child in tree.children) else ()
 
 
 def _build_clauses(
-    tree: Difference,
+    tree: DifferenceNode,
     schema: BlockSchema | None,
     path: str,
     texts: Mapping[str, tuple[str, ...]] = _NO_TEXTS,
@@ -422,7 +422,7 @@ def _build_clauses(
     return clauses
 
 
-def _describe_block(block: Difference, schema: BlockSchema | None) -> tuple[str, ...]:
+def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[str, ...]:
     """Return the clauses after the name of a block; equal blocks share them."""
     if block.symbol in (CREATED, DELETED):
         return (_format_contents(block, schema),)
@@ -440,7 +440,7 @@ def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
     return attribute is not None and attribute.is_configurable and not is_order
 
 
-def _format_contents(block: Difference, schema: BlockSchema | None) -> str:
+def _format_contents(block: DifferenceNode, schema: BlockSchema | None) -> str:
     """Format a short created or deleted block: ` (evacuate = true)`."""
     texts = []
     for child in block.children:
@@ -452,12 +452,12 @@ def _format_contents(block: Difference, schema: BlockSchema | None) -> str:
     return f" ({text})" if 0 < len(text) <= _MAX_VALUE_LENGTH else ""
 
 
-def _format_leaf(node: Difference) -> str:
+def _format_leaf(node: DifferenceNode) -> str:
     """Format a primitive value, or the old value if it is deleted."""
     return format_scalar(node.old if node.symbol == DELETED else node.new)
 
 
-def _format_change(node: Difference) -> str:
+def _format_change(node: DifferenceNode) -> str:
     """Format a changed value: old and new, `= 3`, `2 added, 1 removed`. Long values are counted."""
     replacement_note = " (forces replacement)" if node.forces_replacement else ""
     match node.kind:
@@ -471,7 +471,7 @@ def _format_change(node: Difference) -> str:
             return f"changed{replacement_note}"
 
 
-def _format_scalar_change(node: Difference) -> str:
+def _format_scalar_change(node: DifferenceNode) -> str:
     """Format a changed primitive value: old and new, `= 3`, `2 removed`."""
     old, new = format_scalar(node.old), format_scalar(node.new)
     if len(old) + len(new) > _MAX_VALUE_LENGTH:
@@ -484,7 +484,7 @@ def _format_scalar_change(node: Difference) -> str:
 _PART_VERBS: Final = ((CREATED, "added"), (DELETED, "removed"), (CHANGED, "changed"))
 
 
-def _format_part_changes(node: Difference) -> str:
+def _format_part_changes(node: DifferenceNode) -> str:
     """Format changed parts by name: `"1" added, "8" removed`; with long values, by count."""
     names, counts = [], []
     for symbol, verb in _PART_VERBS:
@@ -505,7 +505,7 @@ def _format_part_changes(node: Difference) -> str:
     return text if len(text) <= _MAX_PARTS_LENGTH else ", ".join(counts)
 
 
-def _format_changed_entries(changed: Sequence[Difference]) -> str:
+def _format_changed_entries(changed: Sequence[DifferenceNode]) -> str:
     """Format changed entries with their old and new values."""
     texts = []
     for child in changed:
@@ -519,7 +519,7 @@ def _format_changed_entries(changed: Sequence[Difference]) -> str:
 _NAME_ATTRIBUTES: Final = ("name", "type", "cluster_name", "key")
 
 
-def _get_part_name(node: Difference) -> str:
+def _get_part_name(node: DifferenceNode) -> str:
     """Return the name, value or identifying attribute of a part; "" without any."""
     if node.name or node.kind is NodeKind.LEAF:
         return node.name or _format_leaf(node)

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, group_ranges, select_form
-from nexusform.placement_kinds.kinds import KINDS, MAXIMUM_NAMES, VM, format_location_text, get_order
+from nexusform.diagnostics.phrases import format_count, group_ranges, select_word_form
+from nexusform.placement_kinds.kinds import KINDS, MAXIMUM_NAMES, VM, format_location_text, get_kind_order
 from nexusform.plans.impact.effects import (
     Effect,
     EffectCount,
@@ -35,7 +35,7 @@ MAX_SINGLE_MOVES = 10
 LocationFormatter: TypeAlias = Callable[[Location], str]
 
 
-class Detail(StrEnum):
+class PlacementDetail(StrEnum):
     """Values of the `-placements` flag."""
 
     CHANGED = "changed"
@@ -162,7 +162,7 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
     if summary.update:
         clauses.append(f"{summary.update:,} to update")
     for host, number in summary.losses:
-        loss = f"{number:,} {select_form(number, f'loses its {host}', f'lose their {host}')}"
+        loss = f"{number:,} {select_word_form(number, f'loses its {host}', f'lose their {host}')}"
         clauses.append(paint(loss, "bold", "red"))
     if summary.forget:
         clauses.append(f"{summary.forget:,} forgotten")
@@ -194,7 +194,7 @@ def build_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
         effects = (*effects, EffectCount(VM, Effect.UNCHANGED, "", unlisted))
     total = _build_summary("", sum(counts.values(), Counter()), effects)
     by_kind = []
-    for kind in sorted(counts, key=get_order):
+    for kind in sorted(counts, key=get_kind_order):
         if counts[kind].total():
             of_kind = tuple(effect_count for effect_count in effects if effect_count.kind == kind)
             by_kind.append(_build_summary(kind, counts[kind], of_kind))
@@ -225,20 +225,20 @@ def _build_summary(kind: str, actions: Counter[PlacementAction], effects: tuple[
 
 
 def build_placement_groups(
-    plan: Plan, detail: Detail, location_formatter: LocationFormatter = format_location_text
+    plan: Plan, detail: PlacementDetail, location_formatter: LocationFormatter = format_location_text
 ) -> tuple[PlacementGroup, ...]:
     """Return the pools that the plan changes, or all of them with `all`, in plan order. Observations (kept,
     with a trigger) are always shown; other kept rows only with `all`. `location_formatter` formats the
     location of a single object.
     """
-    if detail is Detail.NONE:
+    if detail is PlacementDetail.NONE:
         return ()
     rows: dict[_PoolKey, list[PlacementChange]] = {}
     for row in plan.placements:
-        if row.action is not PlacementAction.KEEP or row.trigger or detail is Detail.ALL:
+        if row.action is not PlacementAction.KEEP or row.trigger or detail is PlacementDetail.ALL:
             rows.setdefault(_get_row_pool(row), []).append(row)
     tables = {_get_table_pool(table): table for table in plan.placement_tables}
-    if detail is not Detail.ALL:
+    if detail is not PlacementDetail.ALL:
         tables = {pool: table for pool, table in tables.items() if pool in rows}
     pools = dict.fromkeys([*tables, *rows])
     simultaneous_pools = find_simultaneous_pools(plan)
@@ -247,7 +247,7 @@ def build_placement_groups(
         for pool in pools
     ]
     # VM lines have no group name, so they precede those of bindings and pods.
-    return tuple(sorted(groups, key=lambda group: get_order(group.kind)))
+    return tuple(sorted(groups, key=lambda group: get_kind_order(group.kind)))
 
 
 _PoolKey: TypeAlias = tuple[str, str, str, str]
@@ -271,7 +271,7 @@ def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, poo
 def _build_group(
     rows: Sequence[PlacementChange],
     table: PlacementTable | None,
-    detail: Detail,
+    detail: PlacementDetail,
     location_formatter: LocationFormatter,
     simultaneous_pools: frozenset[tuple[str, str, str]],
 ) -> PlacementGroup:
@@ -308,12 +308,12 @@ def _get_group_name(row: PlacementChange) -> str:
 
 
 def _build_lines(
-    run: Sequence[PlacementChange], detail: Detail, location_formatter: LocationFormatter
+    run: Sequence[PlacementChange], detail: PlacementDetail, location_formatter: LocationFormatter
 ) -> list[PlacementLine]:
     """Build the lines of a run: one per row, or one for all."""
     is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
     has_few_moves = is_move and len(run) <= MAX_SINGLE_MOVES
-    if detail is Detail.ALL or len(run) == 1 or has_few_moves:
+    if detail is PlacementDetail.ALL or len(run) == 1 or has_few_moves:
         return [_build_single_line(row, location_formatter) for row in run]
     return [_build_folded_line(sorted(run, key=_get_sort_key))]
 
@@ -344,9 +344,9 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     )
 
 
-def _is_recreation_run(trigger: str, count: int, detail: Detail) -> bool:
+def _is_recreation_run(trigger: str, count: int, detail: PlacementDetail) -> bool:
     """Return whether re-created nodes with this trigger share one line."""
-    if detail is Detail.ALL or trigger not in RECREATION_VERBS:
+    if detail is PlacementDetail.ALL or trigger not in RECREATION_VERBS:
         return False
     return trigger == ROLLING or count > MAX_SINGLE_MOVES
 
@@ -414,7 +414,7 @@ def get_departure_verb(line: PlacementLine) -> str:
     verbs = _DEPARTURE_VERBS.get(line.effect)
     if line.effect is Effect.FORGOTTEN and line.origin.partition(":")[0] in _UNSCHEDULED_STATES:
         verbs = _PENDING_DEPARTURE
-    return select_form(line.count, *verbs) if verbs else ""
+    return select_word_form(line.count, *verbs) if verbs else ""
 
 
 def _build_single_line(row: PlacementChange, location_formatter: LocationFormatter) -> PlacementLine:
@@ -442,7 +442,7 @@ def _build_single_line(row: PlacementChange, location_formatter: LocationFormatt
     )
 
 
-def get_line_verb(line: PlacementLine) -> str:
+def get_action_text(line: PlacementLine) -> str:
     """Return the text before the target of objects without an origin: `re-created in place:`, `stays`."""
     if line.trigger in RECREATION_VERBS and not line.origin and line.effect is Effect.MOVED:
         return line.state or RECREATION_VERBS[line.trigger]
@@ -452,11 +452,11 @@ def get_line_verb(line: PlacementLine) -> str:
         case Effect.WAITING | Effect.STILL_WAITING if line.target == "Failed":
             return ""
         case Effect.WAITING | Effect.STILL_WAITING:
-            return select_form(line.count, "stays", "stay")
+            return select_word_form(line.count, "stays", "stay")
         case Effect.NOT_CREATED:
             return format_verb(line.effect, "", line.count)
         case _:
-            return select_form(line.count, "stays:", "stay:")
+            return select_word_form(line.count, "stays:", "stay:")
 
 
 def _format_display_name(row: PlacementChange) -> str:

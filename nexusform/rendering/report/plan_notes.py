@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.plans.plan import Plan, PredictionScore
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.folding import format_names
@@ -77,7 +77,7 @@ def _describe_separations(plan: Plan) -> list[tuple[str, str]]:
         names = format_names(f"{verdict.address.name}" for verdict in satisfied)
         maximum_runs = max(verdict.sample_count for verdict in satisfied)
         scope = f"in the plan and in {maximum_runs} samples" if maximum_runs else "in the plan"
-        sentences.append(f"{names} {select_form(len(satisfied), 'holds', 'hold')}, {scope}.")
+        sentences.append(f"{names} {select_word_form(len(satisfied), 'holds', 'hold')}, {scope}.")
     return [("Separation", sentence) for sentence in sentences]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count
-from nexusform.placement_kinds.kinds import get_order, get_title
+from nexusform.placement_kinds.kinds import get_kind_order, get_kind_title
 from nexusform.plans.cluster_upgrades import PoolUpgrade
 from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict
 from nexusform.rendering.report.capacity_table import build_capacity_table
@@ -111,9 +111,11 @@ def build_count_section(view: PlanView) -> Section | None:
 def _build_trigger_rows(plan: Plan) -> tuple[Row, ...]:
     counts = Counter((row.kind, row.action, row.trigger) for row in plan.placements if row.trigger)
     actions = tuple(PlacementAction)
-    ordered = sorted(counts.items(), key=lambda pair: (get_order(pair[0][0]), actions.index(pair[0][1]), pair[0][2]))
+    ordered = sorted(
+        counts.items(), key=lambda pair: (get_kind_order(pair[0][0]), actions.index(pair[0][1]), pair[0][2])
+    )
     return tuple(
-        Row((get_title(kind), action.value, trigger, f"{count:,}")) for (kind, action, trigger), count in ordered
+        Row((get_kind_title(kind), action.value, trigger, f"{count:,}")) for (kind, action, trigger), count in ordered
     )
 
 

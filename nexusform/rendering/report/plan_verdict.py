@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from nexusform.diagnostics.levels import Impact, Level
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.plans.impact.effects import (
     LOSS_EFFECTS,
     REMOVAL_EFFECTS,
@@ -26,7 +26,7 @@ from nexusform.rendering.report.availability_losses import (
     find_availability_losses,
     find_weakened_rules,
 )
-from nexusform.rendering.report.decision_lines import format_title, is_denying, list_reasons, select_own_errors
+from nexusform.rendering.report.decision_lines import format_title, is_blocking_verdict, list_reasons, select_own_errors
 from nexusform.rendering.report.entries import Finding
 from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 from nexusform.rendering.report.wording import count_changes
@@ -78,13 +78,13 @@ def describe_rejection(plan: Plan) -> str:
     reasons = [reason.removeprefix("by ") for reason in list_reasons(plan)]
     limits = list_broken_limits(plan)
     if limits:
-        reasons.append(f"{select_form(len(limits), 'guard rail')} {format_list(limits)}")
+        reasons.append(f"{select_word_form(len(limits), 'guard rail')} {format_list(limits)}")
     return "; ".join(reasons) or "an error"
 
 
 def _describe_failure(plan: Plan) -> str:
     """Return `planning failed: cluster-b/pool1 does not fit, and 2 more errors`."""
-    broken_rules = [verdict.address for verdict in plan.separation_verdicts if is_denying(verdict)]
+    broken_rules = [verdict.address for verdict in plan.separation_verdicts if is_blocking_verdict(verdict)]
     reasons = [f"separation rule {address} does not hold" for address in broken_rules]
     reasons += map(format_title, select_own_errors(plan))
     further_count = len(reasons) - 1
@@ -105,7 +105,7 @@ def count_conditions(plan: Plan) -> list[tuple[int, str]]:
     """Count the conditions by predicted result: (2, "hold"), (1, "fails")."""
     statuses = Counter(check.status for check in plan.checks)
     counts = [(statuses[status], verbs) for status, verbs in _CONDITION_VERBS.items()]
-    return [(count, select_form(count, *verbs)) for count, verbs in counts if count]
+    return [(count, select_word_form(count, *verbs)) for count, verbs in counts if count]
 
 
 _CONDITION_VERBS: Final = {

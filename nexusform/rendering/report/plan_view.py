@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from nexusform.diagnostics.source import SourceFile
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.kinds import format_location_briefly, format_location_text
 from nexusform.plans.plan import Action, Mode, Plan
 from nexusform.rendering.report.decision_lines import build_decision_lines
-from nexusform.rendering.report.difference_tree import Difference
-from nexusform.rendering.report.entries import Entries, Finding, build_entries, collect_findings
+from nexusform.rendering.report.difference_tree import DifferenceNode
+from nexusform.rendering.report.entries import Finding, FindingEntries, build_entries, collect_findings
 from nexusform.rendering.report.object_rows import ObjectFold, build_drift_folds, build_object_folds
 from nexusform.rendering.report.placement_rows import (
-    Detail,
     LocationFormatter,
+    PlacementDetail,
     PlacementGroup,
     PlacementSummary,
     build_placement_groups,
@@ -34,7 +34,7 @@ from nexusform.rendering.report.stanzas import (
     select_drift,
 )
 
-_NO_REGISTRIES = Registries()
+_NO_REGISTRIES = PluginRegistries()
 _NO_SOURCES: Mapping[str, SourceFile] = {}
 
 
@@ -45,8 +45,8 @@ class PlanView:
         self,
         plan: Plan,
         sources: Mapping[str, SourceFile] = _NO_SOURCES,
-        registries: Registries = _NO_REGISTRIES,
-        detail: Detail = Detail.CHANGED,
+        registries: PluginRegistries = _NO_REGISTRIES,
+        detail: PlacementDetail = PlacementDetail.CHANGED,
         *,
         is_long: bool = False,
     ) -> None:
@@ -82,7 +82,7 @@ class PlanView:
         return build_drift_stanzas(self.plan, self.registries)
 
     @cached_property
-    def outputs(self) -> tuple[Difference, ...]:
+    def outputs(self) -> tuple[DifferenceNode, ...]:
         """The changed outputs."""
         changed = (output for output in self.plan.outputs if output.action is not Action.NO_OP)
         return tuple(map(compare_output, changed))
@@ -100,7 +100,7 @@ class PlanView:
     @property
     def placed_vms(self) -> int:
         """The number of VMs with a new location."""
-        tables = self.plan.placement_tables if self.vm_detail is not Detail.NONE else ()
+        tables = self.plan.placement_tables if self.vm_detail is not PlacementDetail.NONE else ()
         return sum(table.placed for table in tables)
 
     @cached_property
@@ -119,7 +119,7 @@ class PlanView:
         return collect_findings(self.plan)
 
     @cached_property
-    def entries(self) -> Entries:
+    def entries(self) -> FindingEntries:
         """The warnings and advice in short form."""
         return build_entries(self.plan)
 

@@ -16,7 +16,7 @@ from nexusform.diagnostics.source import SourceFile
 if TYPE_CHECKING:  # they build parts of the tree
     from nexusform.rendering.notation.markup import Part
     from nexusform.rendering.report.decision_lines import DecisionLine
-    from nexusform.rendering.report.entries import Entries, Finding
+    from nexusform.rendering.report.entries import Finding, FindingEntries
 
 
 class Style(StrEnum):
@@ -126,7 +126,7 @@ class Section(Struct, frozen=True):
     item_headers: tuple[str, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
     code: Code | None = None
-    entries: Entries | None = None
+    entries: FindingEntries | None = None
     findings: Findings | None = None
     picture: Part = None
 

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_first_items
 from nexusform.placement_kinds.kinds import VM
 from nexusform.plans.impact.effects import Effect, compute_effect
 from nexusform.plans.plan import Plan
@@ -118,5 +118,5 @@ def describe_other_sites(rows: Sequence[SiteRow]) -> Iterator[str]:
     if unchanged_names:
         yield (
             f"{format_count(len(unchanged_names), 'site')} unchanged: "
-            f"{format_first(sorted(unchanged_names, key=compute_natural_key), _MAX_NAMES)}"
+            f"{format_first_items(sorted(unchanged_names, key=compute_natural_key), _MAX_NAMES)}"
         )

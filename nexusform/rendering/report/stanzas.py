@@ -9,24 +9,24 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, select_form
-from nexusform.interfaces.plugins import Registries
+from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.json_data.plain_data import Path
-from nexusform.placement_kinds.kinds import KINDS, MAPS, get_order
+from nexusform.placement_kinds.kinds import KINDS, MAPS, get_kind_order
 from nexusform.plans.impact.effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, OutputChange, PlacementAction, Plan
-from nexusform.rendering.notation.hcl_text import Marks
+from nexusform.rendering.notation.hcl_text import PathMarks
 from nexusform.rendering.report import wording
 from nexusform.rendering.report.body_difference import compare_objects
 from nexusform.rendering.report.difference_tree import (
     ABSENT,
     CHANGED,
     DELETED,
-    Difference,
+    DifferenceNode,
     DifferenceOptions,
     compare_values,
 )
-from nexusform.rendering.report.placement_rows import OUTCOMES, Detail, describe_outcome
+from nexusform.rendering.report.placement_rows import OUTCOMES, PlacementDetail, describe_outcome
 from nexusform.resources.address import Address
 from nexusform.schemas.block_schema import BlockSchema
 
@@ -50,10 +50,10 @@ class Stanza(Struct, frozen=True):
     headline: str
     comments: tuple[str, ...]
     header: str
-    body: Difference
+    body: DifferenceNode
 
 
-def create_schema_lookup(registries: Registries) -> SchemaLookup:
+def create_schema_lookup(registries: PluginRegistries) -> SchemaLookup:
     """Return a function that finds the schema of an address."""
 
     def find_schema(address: Address) -> BlockSchema | None:
@@ -64,20 +64,22 @@ def create_schema_lookup(registries: Registries) -> SchemaLookup:
     return find_schema
 
 
-def build_stanzas(plan: Plan, registries: Registries, detail: Detail = Detail.CHANGED) -> tuple[Stanza, ...]:
+def build_stanzas(
+    plan: Plan, registries: PluginRegistries, detail: PlacementDetail = PlacementDetail.CHANGED
+) -> tuple[Stanza, ...]:
     """Build the stanzas of all reported changes. Linear in the size of the changes."""
     find_schema = create_schema_lookup(registries)
     placement_counts = _count_placements(plan)
     stanzas = []
     for change in filter(is_reported, plan.changes):
         counts = placement_counts.get(change.address, _NO_PLACEMENTS)
-        stanza = _build_stanza(change, find_schema, counts, placements_follow=detail is not Detail.NONE)
+        stanza = _build_stanza(change, find_schema, counts, placements_follow=detail is not PlacementDetail.NONE)
         is_rejected = str(change.address) in plan.rejected
         stanzas.append(replace(stanza, headline=f"{stanza.headline} (rejected)") if is_rejected else stanza)
     return tuple(stanzas)
 
 
-def build_drift_stanzas(plan: Plan, registries: Registries) -> tuple[Stanza, ...]:
+def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[Stanza, ...]:
     """Build the stanzas of changes made outside of nexusform."""
     find_schema = create_schema_lookup(registries)
     return tuple(_build_drift_stanza(drift, find_schema) for drift in select_drift(plan))
@@ -110,7 +112,7 @@ def _build_stanza(
         change.before,
         after,
         find_schema(change.address),
-        marks=Marks.create(change.sensitive_before, change.sensitive_after, change.replace_paths),
+        marks=PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths),
         options=DifferenceOptions(show_unchanged=bool(change.importing)),
         condensed_texts=_build_condensed_texts(
             change.before, change.after, counts, placements_follow=placements_follow
@@ -136,7 +138,7 @@ def _build_drift_stanza(drift: Drift, find_schema: SchemaLookup) -> Stanza:
         drift.before,
         drift.after,
         find_schema(drift.address),
-        marks=Marks.create(drift.sensitive, drift.sensitive),
+        marks=PathMarks.create(drift.sensitive, drift.sensitive),
         condensed_texts=condensed,
     )
     return Stanza(
@@ -149,10 +151,10 @@ def _build_drift_stanza(drift: Drift, find_schema: SchemaLookup) -> Stanza:
     )
 
 
-def compare_output(output: OutputChange) -> Difference:
+def compare_output(output: OutputChange) -> DifferenceNode:
     """Return the change of an output as a tree."""
     sensitive_paths: tuple[Path, ...] = ((),) if output.sensitive else ()
-    marks = Marks.create(sensitive_paths, sensitive_paths)
+    marks = PathMarks.create(sensitive_paths, sensitive_paths)
     before = ABSENT if output.action is Action.CREATE else output.before
     after = ABSENT if output.action is Action.DELETE else output.after
     return compare_values(output.name, before, after, output.type, marks=marks, options=DifferenceOptions())
@@ -207,7 +209,7 @@ def describe_placements(plan: Plan) -> dict[Address, tuple[str, ...]]:
     clauses_by_address: dict[Address, tuple[str, ...]] = {}
     for address, counts in _count_placements(plan).items():
         clauses = []
-        for kind in sorted(counts.kinds, key=get_order):
+        for kind in sorted(counts.kinds, key=get_kind_order):
             noun = KINDS[kind].short_noun or KINDS[kind].noun
             clauses += [f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)]
         clauses_by_address[address] = tuple(clauses)
@@ -269,7 +271,7 @@ def _format_statuses(before: _Side, after: _Side) -> dict[str, str]:
     statuses = (after or {}).get(_STATUSES)
     if not isinstance(statuses, list) or not statuses or statuses == (before or {}).get(_STATUSES):
         return {}
-    return {_STATUSES: f"({len(statuses):,} {select_form(len(statuses), 'cluster')})"}
+    return {_STATUSES: f"({len(statuses):,} {select_word_form(len(statuses), 'cluster')})"}
 
 
 def _format_machines(before: _Side, after: _Side) -> dict[str, str]:
@@ -277,7 +279,7 @@ def _format_machines(before: _Side, after: _Side) -> dict[str, str]:
     is_kept = before is not None and after is not None
     if is_kept or not machines:
         return {}
-    return {_MACHINES: f"({len(machines):,} {select_form(len(machines), 'machine')})"}
+    return {_MACHINES: f"({len(machines):,} {select_word_form(len(machines), 'machine')})"}
 
 
 def _get_map(side: _Side, name: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.plans.plan import NumaSampling, Plan
 from nexusform.scheduling.racks.uncertainty.splits import RULE_DESCRIPTIONS
 
@@ -36,4 +36,4 @@ def describe_scale_in(plan: Plan) -> str:
     ]
     if not worst_cases:
         return ""
-    return f"Azure picks the VMs to remove; at worst a rack keeps {format_first(worst_cases, _MAX_NAMES)}."
+    return f"Azure picks the VMs to remove; at worst a rack keeps {format_first_items(worst_cases, _MAX_NAMES)}."

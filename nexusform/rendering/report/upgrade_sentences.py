@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, format_first, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
 from nexusform.plans.cluster_upgrades import PoolUpgrade, Upgrade
 from nexusform.plans.plan import Plan
 
@@ -42,9 +42,8 @@ def describe_upgrade(upgrade: Upgrade) -> str:
     """Return `cluster-b is upgraded to 1.33.1` or the number of re-created nodes of the cluster."""
     if upgrade.is_rolling:
         return f"{upgrade.cluster} is upgraded to {upgrade.after}"
-    return (
-        f"{format_count(upgrade.vms, 'node')} of {upgrade.cluster} {select_form(upgrade.vms, 'is', 'are')} re-created"
-    )
+    verb = select_word_form(upgrade.vms, "is", "are")
+    return f"{format_count(upgrade.vms, 'node')} of {upgrade.cluster} {verb} re-created"
 
 
 def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
@@ -61,7 +60,7 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
         names = list(dict.fromkeys(upgrade.cluster for upgrade in version_upgrades))
         clusters = len({(upgrade.site_id, upgrade.cluster) for upgrade in version_upgrades})
         cluster_text = format_list(names) if clusters <= _MAX_TITLE_NAMES else format_count(clusters, "cluster")
-        clauses.append(f"{cluster_text} {select_form(clusters, 'is', 'are')} upgraded to {version}")
+        clauses.append(f"{cluster_text} {select_word_form(clusters, 'is', 'are')} upgraded to {version}")
     if len(recreations) <= _MAX_TITLE_NAMES:
         return [*clauses, *map(describe_upgrade, recreations)]
     nodes = sum(upgrade.vms for upgrade in recreations)
@@ -101,11 +100,11 @@ def describe_upgrade_course(upgrade: Upgrade) -> str:
     """Return sentences about the course of an upgrade and its disruptions."""
     sentences = [_describe_rolling(upgrade) if upgrade.is_rolling else _describe_recreation(upgrade)]
     if upgrade.budgets:
-        names = format_first(upgrade.budgets, _MAX_NAMES)
-        sentences.append(f"{select_form(len(upgrade.budgets), 'Budget')} {names}: no pod may be evicted.")
+        names = format_first_items(upgrade.budgets, _MAX_NAMES)
+        sentences.append(f"{select_word_form(len(upgrade.budgets), 'Budget')} {names}: no pod may be evicted.")
     if upgrade.single_replicas:
-        count, names = len(upgrade.single_replicas), format_first(upgrade.single_replicas, _MAX_NAMES)
-        verb = select_form(count, "is down while its only pod moves", "are down while their only pods move")
+        count, names = len(upgrade.single_replicas), format_first_items(upgrade.single_replicas, _MAX_NAMES)
+        verb = select_word_form(count, "is down while its only pod moves", "are down while their only pods move")
         sentences.append(f"{names} {verb}.")
     return " ".join(sentences)
 
@@ -123,9 +122,8 @@ def _describe_recreation(upgrade: Upgrade) -> str:
         node_text = f"all {format_count(pool.vms, 'node')}" if pool.vms > 1 else "its node"
         remaining_note = f", {pool.minimum_up:,} stay up" if pool.minimum_up else ""
         blocked_note = ", and capacity is too low for all" if pool.failed_batch else ""
-        pools.append(
-            f"{pool.pool}: {node_text} {select_form(pool.vms, 'is', 'are')} down at once{remaining_note}{blocked_note}"
-        )
+        verb = select_word_form(pool.vms, "is", "are")
+        pools.append(f"{pool.pool}: {node_text} {verb} down at once{remaining_note}{blocked_note}")
     return f"{'; '.join(pools)} ({upgrade.trigger})."
 
 
@@ -135,7 +133,7 @@ def _format_verdict(upgrade: Upgrade) -> str:
         return f"stops at batch {blocked_pool.failed_batch} of {blocked_pool.pool}"
     uncertain_pools = tuple(dict.fromkeys(chain.from_iterable(pool.scale_in_pools for pool in upgrade.pools)))
     if uncertain_pools:
-        selection = f"the VMs of {format_first(uncertain_pools, _MAX_NAMES)} that Azure removes"
+        selection = f"the VMs of {format_first_items(uncertain_pools, _MAX_NAMES)} that Azure removes"
         budget_note = "is blocked, and " if upgrade.budgets else ""
         return f"{budget_note}may lack surge capacity, depending on {selection}"
     return "is blocked" if upgrade.budgets else "fits"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.diagnostics.levels import Level, get_level
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.rendering.notation.colours import (
     Painter,
@@ -108,7 +108,7 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
             text = f"{before}{paint(highlight, 'underline')}{after}"
             lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
         if snippet.hidden_lines:
-            lines.append(f"      ... ({snippet.hidden_lines} more {select_form(snippet.hidden_lines, 'line')})")
+            lines.append(f"      ... ({snippet.hidden_lines} more {select_word_form(snippet.hidden_lines, 'line')})")
     return [*lines, *_render_notes(diagnostic, paint, width)]
 
 

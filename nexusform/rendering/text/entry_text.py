@@ -11,7 +11,13 @@ from typing import Final
 from nexusform.advice.registry import RULE_IDS
 from nexusform.diagnostics.levels import Level
 from nexusform.rendering.notation.colours import Painter, count_columns, escape_control_characters
-from nexusform.rendering.report.entries import Entries, Entry, limit_per_id, list_shortened_texts, list_subjects
+from nexusform.rendering.report.entries import (
+    FindingEntries,
+    FindingEntry,
+    limit_per_id,
+    list_shortened_texts,
+    list_subjects,
+)
 from nexusform.rendering.report.folding import format_instances, format_names
 from nexusform.rendering.text.labelled_text import render_labelled_text, truncate_lines
 
@@ -24,7 +30,7 @@ _MAX_ADVICE: Final = 12
 _LEVEL_MARKS: Final = {Level.ADVICE: "i", Level.NOTE: "\N{MIDDLE DOT}"}
 
 
-def build_entry_hint(entries: Entries, saved_path: str) -> str:
+def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
     """Return a hint about the command with more detail. Without a plan file `advise` checks the state."""
     if any(entry.id in RULE_IDS for entry in (*entries.caused, *entries.existing)):
         plan_option = f" -plan={shlex.quote(escape_control_characters(saved_path))}" if saved_path else ""
@@ -32,7 +38,7 @@ def build_entry_hint(entries: Entries, saved_path: str) -> str:
     return "All warnings and arguments: -details."
 
 
-def render_entries(entries: Entries, width: int, paint: Painter) -> list[str]:
+def render_entries(entries: FindingEntries, width: int, paint: Painter) -> list[str]:
     """Render the findings caused by the plan, warnings first, and pre-existing ones in one line."""
     caused = entries.caused
     warnings = [entry for entry in caused if entry.level is Level.WARNING]
@@ -53,7 +59,7 @@ def render_entries(entries: Entries, width: int, paint: Painter) -> list[str]:
     return lines
 
 
-def _render_warnings(warnings: Sequence[Entry], width: int, paint: Painter) -> list[str]:
+def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painter) -> list[str]:
     """Render warnings; beyond a dozen of one id only the first few, with the subjects of the others."""
     listed_entries, remaining_entries = limit_per_id(warnings)
     lines = list(chain.from_iterable(render_entry(entry, width, paint) for entry in listed_entries))
@@ -68,7 +74,7 @@ def _render_warnings(warnings: Sequence[Entry], width: int, paint: Painter) -> l
     return lines
 
 
-def render_entry(entry: Entry, width: int, paint: Painter) -> list[str]:
+def render_entry(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
     """Render an entry as `! no-surge-capacity  cluster-d/pool1: an upgrade would fail ...
     clusters.nf.hcl:73` in at most three lines, then the proposed code. A longer text is cut at the end of a
     sentence or clause. A
@@ -80,7 +86,7 @@ def render_entry(entry: Entry, width: int, paint: Painter) -> list[str]:
     ]
 
 
-def _render_entry_text(entry: Entry, width: int, paint: Painter) -> list[str]:
+def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[str]:
     is_warning = entry.level is Level.WARNING
     mark = paint("!", "bold", "red") if is_warning else paint(_LEVEL_MARKS[entry.level], "cyan")
     label = f"{mark} {paint(escape_control_characters(entry.id), 'bold')}"

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.rendering.notation.colours import Painter, count_columns, fill_to_width
 from nexusform.rendering.notation.hcl_text import format_attribute_name
-from nexusform.rendering.report.difference_tree import Difference, NodeKind
+from nexusform.rendering.report.difference_tree import DifferenceNode, NodeKind
 from nexusform.rendering.text.stanza_text import render_outputs, render_symbol
 
 _MAX_OUTPUTS: Final = 20
 _MAX_OUTPUT_LINES: Final = 3
 
 
-def render_short_outputs(outputs: Sequence[Difference], width: int, paint: Painter) -> list[str]:
+def render_short_outputs(outputs: Sequence[DifferenceNode], width: int, paint: Painter) -> list[str]:
     """Render changes of outputs; long values become counts."""
     visible_outputs = outputs[:_MAX_OUTPUTS]
     name_width = max((count_columns(format_attribute_name(output.name)) for output in visible_outputs), default=0)
@@ -38,7 +38,7 @@ def render_short_outputs(outputs: Sequence[Difference], width: int, paint: Paint
     return lines
 
 
-def _summarize_value(output: Difference) -> str:
+def _summarize_value(output: DifferenceNode) -> str:
     """Return a summary of a long value: `{5 keys}`, `[12 elements, 2 of them change]`, `{3 keys, 1 of them
     new, 2 are gone}`. A deleted value shows its old content.
     """
@@ -50,7 +50,7 @@ def _summarize_value(output: Difference) -> str:
         total -= removed
         changed -= removed + added
         note += f", {added} of them new" if added else ""
-        note += f", {changed} of them {select_form(changed, 'changes', 'change')}" if 0 < changed < total else ""
+        note += f", {changed} of them {select_word_form(changed, 'changes', 'change')}" if 0 < changed < total else ""
         note += f", {removed} removed" if removed else ""
     match output.kind:
         case NodeKind.MAP | NodeKind.OBJECT:

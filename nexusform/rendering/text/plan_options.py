@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from nexusform.interfaces.plugins import Registries
-from nexusform.rendering.report.placement_rows import Detail
+from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.rendering.report.placement_rows import PlacementDetail
 
 
 class PlanTextOptions(Struct, frozen=True):
@@ -19,7 +19,7 @@ class PlanTextOptions(Struct, frozen=True):
 
     colour: bool = False
     width: int = 80
-    placements: Detail = Detail.CHANGED
+    placements: PlacementDetail = PlacementDetail.CHANGED
     details: bool = False
     terraform: bool = False
     hints: bool = True
@@ -28,7 +28,7 @@ class PlanTextOptions(Struct, frozen=True):
     take_ownership: bool = False
     diagnostics: bool = True
     errors: bool = True
-    registries: Registries = field(default_factory=Registries)
+    registries: PluginRegistries = field(default_factory=PluginRegistries)
 
     @property
     def apply_command(self) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.diagnostics.phrases import format_list
 from nexusform.diagnostics.source import SourceFile
-from nexusform.placement_kinds.kinds import get_title
+from nexusform.placement_kinds.kinds import get_kind_title
 from nexusform.plans.plan import Action, Mode, Plan, is_fully_decided
 from nexusform.rendering.notation.colours import Painter, count_columns, escape_control_characters, wrap_lines
 from nexusform.rendering.notation.sample_text import describe_samples
@@ -34,7 +34,7 @@ def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanText
     options = options or PlanTextOptions()
     if options.details or options.terraform:
         return _render_full_plan(plan, sources, options)
-    before, after = render_halves(plan, sources, options)
+    before, after = render_around_errors(plan, sources, options)
     errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.severity is Severity.ERROR]
     boxes = _render_boxes(errors, sources, options) if options.errors else ""
     return f"{_join_parts([before, boxes, after])}\n"
@@ -55,7 +55,7 @@ def _render_boxes(
 # --- short -------------------------------------------------------------------------------------
 
 
-def render_halves(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> tuple[str, str]:
+def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> tuple[str, str]:
     """Render the parts before and after the boxes of errors, without final newlines."""
     view = PlanView(plan, sources, options.registries, options.placements)
     paint = Painter(options.colour)
@@ -207,7 +207,7 @@ def render_placement_counts(summaries: Sequence[PlacementSummary], paint: Painte
     total = summaries[0]
     lines = _wrap_clauses(paint("Placements:", "bold"), build_count_clauses(total, paint), width)
     for kind in summaries[1:]:
-        lines += _wrap_clauses(f"  {get_title(kind.kind)}:", build_count_clauses(kind, paint), width)
+        lines += _wrap_clauses(f"  {get_kind_title(kind.kind)}:", build_count_clauses(kind, paint), width)
         lines += _render_effects(kind, "    ", width)
     return lines if len(summaries) > 1 else [*lines, *_render_effects(total, "  ", width)]
 

@@ -8,11 +8,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.plans.plan import Change, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters, fill_to_width
 from nexusform.rendering.notation.hcl_text import SENSITIVE, format_attribute_name, format_scalar, quote_string
-from nexusform.rendering.report.difference_tree import REPLACED, Difference, NodeKind, measure_name
+from nexusform.rendering.report.difference_tree import REPLACED, DifferenceNode, NodeKind, measure_name_width
 from nexusform.rendering.report.stanzas import Stanza
 from nexusform.rendering.report.wording import format_headline, format_headline_address
 
@@ -58,14 +58,14 @@ def render_symbol(symbol: str, paint: Painter = PLAIN) -> str:
     return f"{' ' * (3 - len(symbol))}{paint(symbol, _SYMBOL_COLOURS[symbol])} "
 
 
-def render_outputs(nodes: Iterable[Difference], paint: Painter = PLAIN) -> list[str]:
+def render_outputs(nodes: Iterable[DifferenceNode], paint: Painter = PLAIN) -> list[str]:
     """Render changes of outputs in aligned lines, with nested values below."""
     outputs = list(nodes)
-    width = max((measure_name(output.name) for output in outputs), default=0)
+    width = max((measure_name_width(output.name) for output in outputs), default=0)
     return _DifferenceRenderer(paint).render_attributes(outputs, -1, width)
 
 
-def render_body_lines(node: Difference, paint: Painter = PLAIN) -> list[str]:
+def render_body_lines(node: DifferenceNode, paint: Painter = PLAIN) -> list[str]:
     """Render the lines of a block body, indented as inside a stanza."""
     lines: list[str] = []
     for text in _DifferenceRenderer(paint).render_body(node, 0):
@@ -85,7 +85,7 @@ class _DifferenceRenderer:
 
     # --- blocks ---
 
-    def render_body(self, node: Difference, level: int) -> list[str]:
+    def render_body(self, node: DifferenceNode, level: int) -> list[str]:
         """Render the lines inside the braces: attributes, hidden counts, then nested blocks."""
         lines = self.render_attributes(node.children, level, node.width)
         if node.hidden:
@@ -101,7 +101,7 @@ class _DifferenceRenderer:
             lines.append(self._render_hidden_count(node.hidden_blocks, "block", level + 1))
         return lines
 
-    def _render_block(self, node: Difference, level: int) -> list[str]:
+    def _render_block(self, node: DifferenceNode, level: int) -> list[str]:
         margin = _BLANK * level
         label = f" {quote_string(node.label)}" if node.label else ""
         header = f"{margin}{self._signs[node.symbol]}{format_attribute_name(node.name)}{label}"
@@ -113,7 +113,7 @@ class _DifferenceRenderer:
             return [f"{header} {{}}{replacement_note}"]
         return [f"{header} {{{replacement_note}", *inner, f"{margin}{_BLANK}}}"]
 
-    def render_attributes(self, nodes: Iterable[Difference], level: int, width: int) -> list[str]:
+    def render_attributes(self, nodes: Iterable[DifferenceNode], level: int, width: int) -> list[str]:
         """Render one or more lines per attribute with aligned `=`."""
         margin = _BLANK * (level + 1)
         lines: list[str] = []
@@ -124,12 +124,12 @@ class _DifferenceRenderer:
         return lines
 
     def _render_hidden_count(self, count: int, noun: str, level: int) -> str:
-        text = f"# ({count} unchanged {select_form(count, noun)} hidden)"
+        text = f"# ({count} unchanged {select_word_form(count, noun)} hidden)"
         return f"{_BLANK * level}{_BLANK}{self._paint(text, 'grey')}"
 
     # --- values ---
 
-    def render_value(self, node: Difference, level: int, *, show_null: bool = True) -> str:
+    def render_value(self, node: DifferenceNode, level: int, *, show_null: bool = True) -> str:
         """Render the text right of `=`; `nulls` adds an arrow to `null` for deleted values."""
         replacement_note = self._replacement_note if node.forces_replacement else ""
         null_note = self._null_arrow if show_null and node.symbol == "-" else ""
@@ -157,7 +157,7 @@ class _DifferenceRenderer:
                     "{}", self._render_entries(node, level), level, replacement_note, null_note
                 )
 
-    def _render_leaf(self, node: Difference) -> str:
+    def _render_leaf(self, node: DifferenceNode) -> str:
         if node.symbol == "-":
             return format_scalar(node.old)
         if node.symbol == "~":
@@ -172,7 +172,7 @@ class _DifferenceRenderer:
         end = f"{_BLANK * level}{_BLANK}{brackets[1]}{null_note}"
         return "\n".join([f"{brackets[0]}{replacement_note}", *lines, end])
 
-    def _render_elements(self, node: Difference, level: int) -> list[str]:
+    def _render_elements(self, node: DifferenceNode, level: int) -> list[str]:
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for child in node.children:
@@ -185,7 +185,7 @@ class _DifferenceRenderer:
             lines.append(self._render_hidden_count(node.hidden, "element", level + 1))
         return lines
 
-    def _render_entries(self, node: Difference, level: int) -> list[str]:
+    def _render_entries(self, node: DifferenceNode, level: int) -> list[str]:
         is_map = node.kind is NodeKind.MAP
         margin = _BLANK * (level + 1)
         width = node.width + 2 if is_map else node.width
@@ -199,7 +199,7 @@ class _DifferenceRenderer:
             lines.append(self._render_hidden_count(node.hidden, "element" if is_map else "attribute", level + 1))
         return lines
 
-    def _render_json(self, node: Difference, level: int, replacement_note: str, null_note: str) -> str:
+    def _render_json(self, node: DifferenceNode, level: int, replacement_note: str, null_note: str) -> str:
         """Render `jsonencode(` with the structure inside."""
         child = node.children[0]
         if node.symbol == "~" and not child.symbol:
@@ -208,7 +208,7 @@ class _DifferenceRenderer:
         inner = f"{_BLANK * (level + 1)}{sign}{self.render_value(child, level + 1, show_null=False)}"
         return "\n".join([f"jsonencode({replacement_note}", inner, f"{_BLANK * level}{_BLANK}){null_note}"])
 
-    def _render_text(self, node: Difference, level: int, replacement_note: str, null_note: str) -> str:
+    def _render_text(self, node: DifferenceNode, level: int, replacement_note: str, null_note: str) -> str:
         """Render a multi-line text as `<<-EOT` with a sign per line."""
         margin = _BLANK * (level + 1)
         is_changed = node.symbol == "~"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters
-from nexusform.rendering.notation.hcl_text import Marks, render_hcl_value
+from nexusform.rendering.notation.hcl_text import PathMarks, render_hcl_value
 from nexusform.rendering.report.body_difference import compare_objects
 from nexusform.rendering.report.difference_tree import DifferenceOptions
 from nexusform.rendering.report.stanzas import create_schema_lookup, format_block_header
@@ -15,11 +15,11 @@ from nexusform.resources.address import Address, compute_address_order
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import InstanceState, ObjectState, OutputState, State
 
-_NO_REGISTRIES = Registries()
+_NO_REGISTRIES = PluginRegistries()
 
 
 def render_state(
-    state: State, registries: Registries = _NO_REGISTRIES, *, colour: bool = False, show_sensitive: bool = False
+    state: State, registries: PluginRegistries = _NO_REGISTRIES, *, colour: bool = False, show_sensitive: bool = False
 ) -> str:
     """Render all objects by address, then the outputs, or a sentence for an empty state."""
     paint = Painter(colour)
@@ -69,7 +69,7 @@ def _render_object(
 ) -> str:
     """Render one object as a block without a final newline."""
     hidden_paths = () if show_sensitive else instance.sensitive
-    marks = Marks.create(hidden_paths, hidden_paths)
+    marks = PathMarks.create(hidden_paths, hidden_paths)
     body = compare_objects(
         instance.attributes, instance.attributes, schema, marks=marks, options=DifferenceOptions(show_unchanged=True)
     )

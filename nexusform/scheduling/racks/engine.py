@@ -17,9 +17,9 @@ from nexusform.scheduling.racks.explanation import (
     list_rejections,
 )
 from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Counts, Share
-from nexusform.scheduling.racks.ledger import Ledger, Record
+from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.profile import Profile
-from nexusform.scheduling.racks.queues import Queues
+from nexusform.scheduling.racks.queues import CandidateQueues
 from nexusform.scheduling.racks.rule import CountFilter, Filter, Item
 from nexusform.scheduling.racks.session import NOWHERE, PoolSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, rank_cells
@@ -69,7 +69,7 @@ class RackScheduler:
         # A copy passes its ledger, and with it the site.
         self._ledger = Ledger(Site(machines, profile)) if ledger is None else ledger
         self._site = self._ledger.site
-        self._queues = Queues(self._ledger)
+        self._queues = CandidateQueues(self._ledger)
         self._session: PoolSession | None = None
 
     def copy(self, sample: int | None = None, split_choice: SplitChoice | None = None) -> RackScheduler:
@@ -96,7 +96,7 @@ class RackScheduler:
         site = self._site
         machine = site.machine_index[placement.machine]
         cells = site.capacity_table.add_cells(placement.cells)
-        return self._add(Record(site.add_pool(vm), site.get_shape(sku).number, machine, cells, vm.number))
+        return self._add(VmRecord(site.add_pool(vm), site.get_shape(sku).number, machine, cells, vm.number))
 
     def release(self, handle: int) -> None:
         """Remove the VM."""
@@ -155,7 +155,7 @@ class RackScheduler:
         """
         self._prepare_read()
         usage = self._ledger.get_usage(demand.vm.owner, demand.vm.pool)
-        filters = open_rules.open_filters(self._ledger, usage, demand)
+        filters = open_rules.prepare_filters(self._ledger, usage, demand)
         passes_rack = open_rules.build_combined_check(
             [find_rejection for rule, find_rejection in filters if open_rules.is_rack_selection(rule)]
         )
@@ -357,7 +357,7 @@ class RackScheduler:
             session.shortage = find_shortage(self._ledger, demand)
         return session.shortage
 
-    def _add(self, record: Record) -> int:
+    def _add(self, record: VmRecord) -> int:
         """Add a VM on known cells, and return its handle."""
         handle = self._ledger.add(record)
         self._queues.mark_changed(record.machine, capacity_freed=False)

@@ -199,12 +199,12 @@ def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread:
     site = ledger.site
     usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
     rack_numbers = dict.fromkeys(site.rack_by_machine[machine] for machine in candidates)
-    rack_keys = open_rules.open_keys(site.profile.rack_keys[spread], usage, demand)
+    rack_keys = open_rules.prepare_sort_keys(site.profile.rack_keys[spread], usage, demand)
     racks = _rank_candidates(rack_numbers, site.rack_name, rack_keys, demand, seed)
     rack = site.rack_index[racks[0].name]
     rack_machines = [machine for machine in candidates if site.rack_by_machine[machine] == rack]
     machine_names = [machine.name for machine in site.machines]
-    machine_keys = open_rules.open_keys(site.profile.machine_keys, usage, demand)
+    machine_keys = open_rules.prepare_sort_keys(site.profile.machine_keys, usage, demand)
     return racks, _rank_candidates(rack_machines, machine_names, machine_keys, demand, seed)
 
 
@@ -252,8 +252,8 @@ class MachineRanking:
         self._demand = demand
         self._fitting, self._always_fitting = _find_fitting_machines(ledger, demand)
         usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)
-        self._racks = _FigureCache(open_rules.open_keys(self._site.profile.rack_keys[spread], usage, demand))
-        self._machines = _FigureCache(open_rules.open_keys(self._site.profile.machine_keys, usage, demand))
+        self._racks = _FigureCache(open_rules.prepare_sort_keys(self._site.profile.rack_keys[spread], usage, demand))
+        self._machines = _FigureCache(open_rules.prepare_sort_keys(self._site.profile.machine_keys, usage, demand))
 
     def find_best(self, excluded: Collection[str] = ()) -> BestMachines:
         """Return the best machines except the excluded ones."""

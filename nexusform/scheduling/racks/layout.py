@@ -74,7 +74,7 @@ class Counts(dict[int, int]):
 Figures = list[int] | Counts | Figure
 
 
-class Tally:
+class OwnerVmCounts:
     """VMs of one cluster or pool: per machine, per rack, and (clusters only) extra-large ones per machine."""
 
     __slots__ = ("extra_large", "machines", "racks")
@@ -85,18 +85,18 @@ class Tally:
         self.extra_large = extra_large
 
     @classmethod
-    def create_empty(cls) -> Tally:
+    def create_empty(cls) -> OwnerVmCounts:
         """Create a tally without counts."""
         return cls(Counts(), Counts(), Counts())
 
-    def copy(self) -> Tally:
+    def copy(self) -> OwnerVmCounts:
         """Return an independent copy."""
-        return Tally(self.machines.copy(), self.racks.copy(), self.extra_large.copy())
+        return OwnerVmCounts(self.machines.copy(), self.racks.copy(), self.extra_large.copy())
 
 
 # The counts of a cluster or pool that has no VM on the site. Never written.
 NO_COUNTS: Final = Counts()
-NO_VMS: Final = Tally(NO_COUNTS, NO_COUNTS, NO_COUNTS)
+NO_VMS: Final = OwnerVmCounts(NO_COUNTS, NO_COUNTS, NO_COUNTS)
 
 
 class Usage(Struct, frozen=True):
@@ -111,8 +111,8 @@ class Usage(Struct, frozen=True):
     extra_large: list[int]
     rack_vms: list[int]
     rack_memory: list[int]
-    cluster: Tally
-    pool: Tally
+    cluster: OwnerVmCounts
+    pool: OwnerVmCounts
 
 
 class MachineCapacity(NamedTuple):

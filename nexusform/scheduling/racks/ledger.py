@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nexusform.scheduling.racks.layout import NO_VMS, UNKNOWN_CELLS, Counts, Share, Tally, Usage
+from nexusform.scheduling.racks.layout import NO_VMS, UNKNOWN_CELLS, Counts, OwnerVmCounts, Share, Usage
 from nexusform.scheduling.racks.site import (
     CELLS_BITS,
     CELLS_MASK,
@@ -17,17 +17,17 @@ from nexusform.scheduling.racks.site import (
     MACHINE_MASK,
     SKU_BITS,
     SKU_MASK,
-    Shape,
     Site,
     SplitCapacities,
+    VmShape,
 )
-from nexusform.scheduling.racks.uncertainty.splits import SPREAD, Cells, Roomiest, SplitChoice
+from nexusform.scheduling.racks.uncertainty.splits import SPREAD, Cells, LargestSplit, SplitChoice
 from nexusform.scheduling.racks.vms import CurrentVm, VmName
 
 REMOVED = -1
 
 
-class Record(NamedTuple):
+class VmRecord(NamedTuple):
     """One VM in the ledger: numbers of its pool, SKU, machine and cells, and its own number."""
 
     pool: int
@@ -104,8 +104,8 @@ class Ledger:
         self.new_vms = Counts()
         self.rack_vms = [0] * racks
         self.rack_memory = [0] * racks
-        self.clusters: dict[str, Tally] = {}
-        self.pools: dict[tuple[str, str], Tally] = {}
+        self.clusters: dict[str, OwnerVmCounts] = {}
+        self.pools: dict[tuple[str, str], OwnerVmCounts] = {}
         self.unknown_cells: dict[int, UnknownCellVms] = {}
         self._own: set[int] = set()
         # VMs: older layers are shared with copies and never written; `records` and `numbers` belong to this
@@ -144,20 +144,20 @@ class Ledger:
         ledger._removed = self._removed.copy()  # noqa: SLF001 - as above
         return ledger
 
-    def get_cluster_tally(self, owner: str) -> Tally:
+    def get_cluster_tally(self, owner: str) -> OwnerVmCounts:
         """Return the cluster's counts, safe to write."""
         tally = self.clusters.get(owner)
         if tally is None or id(tally) not in self._own:
-            tally = self.clusters[owner] = tally.copy() if tally else Tally.create_empty()
+            tally = self.clusters[owner] = tally.copy() if tally else OwnerVmCounts.create_empty()
             self._own.add(id(tally))
         return tally
 
-    def get_pool_tally(self, owner: str, pool: str) -> Tally:
+    def get_pool_tally(self, owner: str, pool: str) -> OwnerVmCounts:
         """Return the pool's counts, safe to write."""
         key = (owner, pool)
         tally = self.pools.get(key)
         if tally is None or id(tally) not in self._own:
-            tally = self.pools[key] = tally.copy() if tally else Tally.create_empty()
+            tally = self.pools[key] = tally.copy() if tally else OwnerVmCounts.create_empty()
             self._own.add(id(tally))
         return tally
 
@@ -173,7 +173,7 @@ class Ledger:
         """Return the live usage for a cluster without a VM on the site."""
         return self._build_usage(NO_VMS, NO_VMS)
 
-    def _build_usage(self, cluster: Tally, pool: Tally) -> Usage:
+    def _build_usage(self, cluster: OwnerVmCounts, pool: OwnerVmCounts) -> Usage:
         return Usage(self.site, self.memory, self.extra_large, self.rack_vms, self.rack_memory, cluster, pool)
 
     def write(self, packed: int, number: int | str) -> int:
@@ -195,12 +195,12 @@ class Ledger:
         self._mark_cells_unknown(machine, handle, shape, self.site.capacity_table.get_cells(cells))
         return handle
 
-    def add(self, record: Record) -> int:
+    def add(self, record: VmRecord) -> int:
         """Count and record a VM, and return its handle."""
         if record.cells == UNKNOWN_CELLS and record.machine not in self.unknown_cells:
             self.unknown_cells[record.machine] = UnknownCellVms(self.capacities[record.machine])
         self.count(record, 1)
-        base = pack_record(record.pool, record.shape)
+        base = pack_placement_record(record.pool, record.shape)
         handle = self.write(base | record.machine << CELLS_BITS | record.cells, record.number)
         if record.cells == UNKNOWN_CELLS:
             unknown_vms = self.unknown_cells[record.machine]
@@ -208,12 +208,12 @@ class Ledger:
             unknown_vms.is_stale = True
         return handle
 
-    def add_sampled(self, record: Record) -> int:
+    def add_sampled(self, record: VmRecord) -> int:
         """Count and record a VM placed on a machine with a sampled split, and return its handle."""
         unknown_vms = self.unknown_cells.pop(record.machine)
         self.count(record, 1)
         self.unknown_cells[record.machine] = unknown_vms
-        base = pack_record(record.pool, record.shape)
+        base = pack_placement_record(record.pool, record.shape)
         return self.write_without_cells(base | record.machine << CELLS_BITS | record.cells, record.number)
 
     def _mark_cells_unknown(self, machine: int, handle: int, shape: int, cells: tuple[int, ...]) -> None:
@@ -225,7 +225,7 @@ class Ledger:
         assert unknown_vms.cells is not None, "a machine without a split takes no VM"
         unknown_vms.cells[handle] = cells
 
-    def remove(self, handle: int) -> Record:
+    def remove(self, handle: int) -> VmRecord:
         """Remove a VM from the counts and return its record. Removing a handle twice is a bug."""
         record = self.get_record(handle)
         if handle >= self._first:
@@ -237,7 +237,7 @@ class Ledger:
             self._release_unknown_cells(record, handle)
         return record
 
-    def _release_unknown_cells(self, record: Record, handle: int) -> None:
+    def _release_unknown_cells(self, record: VmRecord, handle: int) -> None:
         """Release the sampled cells of a VM with unknown cells."""
         site, machine = self.site, record.machine
         unknown_vms = self.unknown_cells[machine]
@@ -284,7 +284,7 @@ class Ledger:
     ) -> tuple[Cells, ...] | None:
         """Return the cells of each VM (`handles`, in the order of the splits), or None if there are none."""
         splits = split_capacities.splits
-        if isinstance(choice, Roomiest):
+        if isinstance(choice, LargestSplit):
             roomiest = split_capacities.find_roomiest([self.site.get_shape(sku) for sku in choice.skus])
             if roomiest is not None:
                 return roomiest
@@ -311,7 +311,7 @@ class Ledger:
         for unknown_vms in self.unknown_cells.values():
             unknown_vms.is_stale = True
 
-    def count(self, record: Record, sign: int) -> None:
+    def count(self, record: VmRecord, sign: int) -> None:
         """Add one VM to every count, or remove it."""
         site, machine = self.site, record.machine
         key, shape = site.pools[record.pool], site.shapes[record.shape]
@@ -340,7 +340,7 @@ class Ledger:
             self.extra_large[machine] += sign
             _change_count(cluster.extra_large, machine, sign)
 
-    def get_record(self, handle: int) -> Record:
+    def get_record(self, handle: int) -> VmRecord:
         """Return the VM of a handle; raise KeyError if it was removed or never existed."""
         if handle >= self._first:
             records, numbers, index = self.records, self.numbers, handle - self._first
@@ -353,7 +353,7 @@ class Ledger:
             raise KeyError(handle)
         return _unpack_record(records[index], numbers[index])
 
-    def list_vms(self) -> Iterator[tuple[int, Record]]:
+    def list_vms(self) -> Iterator[tuple[int, VmRecord]]:
         """List every VM with its handle, in the order in which they were added."""
         layers = [*self._layers, (self.records, self.numbers)]
         for start, (records, numbers) in zip([*self._starts, self._first], layers, strict=True):
@@ -361,31 +361,31 @@ class Ledger:
                 if packed != REMOVED and start + index not in self._removed:
                     yield start + index, _unpack_record(packed, numbers[index])
 
-    def build_vm(self, handle: int, record: Record) -> CurrentVm:
+    def build_vm(self, handle: int, record: VmRecord) -> CurrentVm:
         """Return the VM of a record, as a value."""
         placement = self.site.get_placement(record.machine, record.cells)
         return CurrentVm(handle, self.get_vm_name(record), self.get_shape(record).sku, placement)
 
-    def get_vm_name(self, record: Record) -> VmName:
+    def get_vm_name(self, record: VmRecord) -> VmName:
         """Return the VM's name."""
         key = self.site.pools[record.pool]
         return VmName(key.owner, key.cluster, key.pool, record.number)
 
-    def get_shape(self, record: Record) -> Shape:
+    def get_shape(self, record: VmRecord) -> VmShape:
         """Return the VM's SKU."""
         return self.site.shapes[record.shape]
 
 
-def pack_record(pool: int, shape: int) -> int:
+def pack_placement_record(pool: int, shape: int) -> int:
     """Return the upper part of a packed record: pool and SKU by number."""
     return (pool << SKU_BITS | shape) << MACHINE_BITS << CELLS_BITS
 
 
-def _unpack_record(packed: int, number: int | str) -> Record:
-    """Return the record of a packed one (see `pack_record`)."""
+def _unpack_record(packed: int, number: int | str) -> VmRecord:
+    """Return the record of a packed one (see `pack_placement_record`)."""
     upper = packed >> CELLS_BITS >> MACHINE_BITS
     machine = packed >> CELLS_BITS & MACHINE_MASK
-    return Record(upper >> SKU_BITS, upper & SKU_MASK, machine, packed & CELLS_MASK, number)
+    return VmRecord(upper >> SKU_BITS, upper & SKU_MASK, machine, packed & CELLS_MASK, number)
 
 
 def _change_count(counts: Counts, index: int, sign: int) -> None:

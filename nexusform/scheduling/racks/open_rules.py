@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from nexusform.scheduling.racks.layout import NO_COUNTS, Counts, Figure, Figures, Usage
-from nexusform.scheduling.racks.ledger import Ledger, Record
+from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.rule import (
     CapacityFilter,
     CountFilter,
@@ -51,13 +51,13 @@ class PackedKeys(NamedTuple):
         return pool if self.dependence is KeyDependence.POOL else cluster
 
 
-def open_keys(keys: Iterable[Key], usage: Usage, demand: Demand) -> list[OpenKey]:
+def prepare_sort_keys(keys: Iterable[Key], usage: Usage, demand: Demand) -> list[OpenKey]:
     """Open the keys for a demand."""
     opened_keys = [(key, key.build_figures(usage, demand)) for key in keys]
     return [(key, None if figures is None else _convert_figures(figures)) for key, figures in opened_keys]
 
 
-def pack_keys(keys: Iterable[Key], usage: Usage, demand: Demand) -> PackedKeys:
+def prepare_packed_sort_keys(keys: Iterable[Key], usage: Usage, demand: Demand) -> PackedKeys:
     """Open the keys and pack them into one whole number, so that numbers compare as the keys do."""
     columns: list[Figures] = []
     shifts: list[int] = []  # how far each figure moves up for the next one
@@ -102,7 +102,7 @@ def _combine_figures(upper: Figure, shift: int, lower: Figure) -> Figure:
     return lambda item: upper(item) << shift | lower(item)
 
 
-def open_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFilter]:
+def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFilter]:
     """Open the demand and count filters that apply to this demand, in profile order."""
     opened_filters: list[OpenFilter] = []
     for rule in ledger.site.demand_filters:
@@ -123,7 +123,7 @@ def is_rack_selection(rule: Filter) -> bool:
 
 def build_machine_checks(ledger: Ledger, usage: Usage, demand: Demand) -> list[tuple[Filter, RejectionCheck | None]]:
     """Build the check of every filter by machine number, in profile order; None if it rejects none."""
-    by_rule = {id(rule): find_rejection for rule, find_rejection in open_filters(ledger, usage, demand)}
+    by_rule = {id(rule): find_rejection for rule, find_rejection in prepare_filters(ledger, usage, demand)}
     filters: list[tuple[Filter, RejectionCheck | None]] = []
     for rule in ledger.site.profile.filters:
         find_rejection: RejectionCheck | None = None
@@ -173,10 +173,10 @@ class OpenRules:
     def __init__(self, ledger: Ledger, usage: Usage, demand: Demand, spread: RackSpread) -> None:
         self.demand = demand
         self.usage = usage
-        self.filters = open_filters(ledger, usage, demand)
+        self.filters = prepare_filters(ledger, usage, demand)
         profile = ledger.site.profile
-        self.rack_keys = pack_keys(profile.rack_keys[spread], usage, demand)
-        self.machine_keys = pack_keys(profile.machine_keys, usage, demand)
+        self.rack_keys = prepare_packed_sort_keys(profile.rack_keys[spread], usage, demand)
+        self.machine_keys = prepare_packed_sort_keys(profile.machine_keys, usage, demand)
 
     def keep_promises(self) -> bool:
         """Check whether all of them promise the conditions of a session (CountFilter, KeyDependence)."""
@@ -221,7 +221,7 @@ def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> 
 
 def choose_placement(
     ledger: Ledger, demand: Demand, spread: RackSpread, seed: int, *, is_sample: bool = False
-) -> Record | None:
+) -> VmRecord | None:
     """Choose the placement of the VM; None if nothing fits. Counts nothing."""
     site = ledger.site
     # The machines that no filter rejects; the last resort only if it is alone.
@@ -238,23 +238,25 @@ def choose_placement(
     if site.profile.weigh is not None:
         tied_machines = select_heaviest(ledger, demand, passing)
     else:
-        rack_key = pack_keys(site.profile.rack_keys[spread], usage, demand).figure
-        machine_key = pack_keys(site.profile.machine_keys, usage, demand).figure
+        rack_key = prepare_packed_sort_keys(site.profile.rack_keys[spread], usage, demand).figure
+        machine_key = prepare_packed_sort_keys(site.profile.machine_keys, usage, demand).figure
         tied_racks = _find_best({site.rack_by_machine[machine] for machine in passing}, rack_key)
         if is_sample:
-            rack = tied_racks[tie_break.index_rack(tie_break.draw_number(vm_text), len(tied_racks))]
+            rack = tied_racks[tie_break.select_tied_rack(tie_break.draw_sample_number(vm_text), len(tied_racks))]
         else:
-            rack = tied_racks[tie_break.find_lowest(vm_text, site.encoded_rack_names, tied_racks)]
+            rack = tied_racks[tie_break.find_lowest_digest(vm_text, site.encoded_rack_names, tied_racks)]
         machines = [machine for machine in passing if site.rack_by_machine[machine] == rack]
         tied_machines = _find_best(machines, machine_key)
     if is_sample:
-        machine = tied_machines[tie_break.index_machine(tie_break.draw_number(vm_text), len(tied_machines))]
+        machine = tied_machines[
+            tie_break.select_tied_machine(tie_break.draw_sample_number(vm_text), len(tied_machines))
+        ]
     else:
-        machine = tied_machines[tie_break.find_lowest(vm_text, site.encoded_machine_names, tied_machines)]
+        machine = tied_machines[tie_break.find_lowest_digest(vm_text, site.encoded_machine_names, tied_machines)]
     shape = site.get_shape(demand.sku)
     step = shape.steps[ledger.capacities[machine]]
     assert step is not None
-    return Record(site.add_pool(demand.vm), shape.number, machine, step.cells, demand.vm.number)
+    return VmRecord(site.add_pool(demand.vm), shape.number, machine, step.cells, demand.vm.number)
 
 
 def _find_best(items: Iterable[int], key_of: Figure) -> list[int]:

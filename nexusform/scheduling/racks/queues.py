@@ -19,7 +19,7 @@ from nexusform.scheduling.racks import open_rules
 from nexusform.scheduling.racks.layout import Counts, Figure
 from nexusform.scheduling.racks.ledger import Ledger
 from nexusform.scheduling.racks.open_rules import OpenFilter, PackedKeys
-from nexusform.scheduling.racks.site import Shape
+from nexusform.scheduling.racks.site import VmShape
 from nexusform.scheduling.racks.vms import Demand, PlacementConstraints, RackSpread
 
 INDEX_BITS = 28
@@ -65,7 +65,7 @@ class NeutralKeys(NamedTuple):
     machine_keys: PackedKeys
 
 
-class Queues:
+class CandidateQueues:
     """Rankings of one scheduler, each created at first use.
 
     One ranking of its racks for each set of rack filter inputs and active keys; one of each rack's open
@@ -89,8 +89,10 @@ class Queues:
         keys = self._neutral_keys.get(key)
         if keys is None:
             keys = self._neutral_keys[key] = NeutralKeys(
-                open_rules.pack_keys(self.ledger.site.profile.rack_keys[spread], self._neutral_usage, demand),
-                open_rules.pack_keys(self.ledger.site.profile.machine_keys, self._neutral_usage, demand),
+                open_rules.prepare_packed_sort_keys(
+                    self.ledger.site.profile.rack_keys[spread], self._neutral_usage, demand
+                ),
+                open_rules.prepare_packed_sort_keys(self.ledger.site.profile.machine_keys, self._neutral_usage, demand),
             )
         return keys
 
@@ -115,7 +117,7 @@ class Queues:
             self._machines_of.setdefault(rack, []).append(ranking)
         return ranking
 
-    def get_full_racks(self, shape: Shape) -> set[int]:
+    def get_full_racks(self, shape: VmShape) -> set[int]:
         """Return the racks without capacity for the SKU, as a set to be extended."""
         return self._full_racks.setdefault(shape.number, set())
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from nexusform.scheduling.racks import open_rules
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.layout import NO_COUNTS
-from nexusform.scheduling.racks.ledger import pack_record
+from nexusform.scheduling.racks.ledger import pack_placement_record
 from nexusform.scheduling.racks.open_rules import OpenRules, Passes
-from nexusform.scheduling.racks.queues import INDEX_MASK, CandidateQueue, Passing, Queues
+from nexusform.scheduling.racks.queues import INDEX_MASK, CandidateQueue, CandidateQueues, Passing
 from nexusform.scheduling.racks.rules import tie_break
-from nexusform.scheduling.racks.site import CELLS_BITS, Steps
+from nexusform.scheduling.racks.site import CELLS_BITS, CapacitySteps
 from nexusform.scheduling.racks.vms import Demand, RackSpread
 
 NOWHERE = -1
@@ -50,7 +50,7 @@ class PoolSession:
     )
 
     def __init__(
-        self, queues: Queues, rules: OpenRules, spread: RackSpread, seed: int, *, is_sample: bool = False
+        self, queues: CandidateQueues, rules: OpenRules, spread: RackSpread, seed: int, *, is_sample: bool = False
     ) -> None:
         demand, ledger = rules.demand, queues.ledger
         vm = demand.vm
@@ -62,8 +62,8 @@ class PoolSession:
         self._shape = shape = ledger.site.get_shape(demand.sku)
         self._steps = shape.steps
         self._capacities = ledger.capacities
-        self._base = pack_record(ledger.site.add_pool(vm), shape.number)
-        self._start = self._text = tie_break.start_digest(seed, vm)
+        self._base = pack_placement_record(ledger.site.add_pool(vm), shape.number)
+        self._start = self._text = tie_break.start_pool_digest(seed, vm)
         self._number: int | str | None = None  # the VM number of `_text`
         self._is_sample = is_sample
         self._drawn_number = 0  # the number drawn for that VM
@@ -131,16 +131,16 @@ class PoolSession:
         if number != self._number:
             self._start_vm(number)
         if self._is_sample:
-            return tie_break.index_rack(self._drawn_number, len(tied))
-        return tie_break.find_lowest(self._text, self._encoded_rack_names, tied)
+            return tie_break.select_tied_rack(self._drawn_number, len(tied))
+        return tie_break.find_lowest_digest(self._text, self._encoded_rack_names, tied)
 
     def _select_machine(self, number: int | str, tied: list[int]) -> int:
         """Return the position in `tied` of the machine chosen by the tie-break for the VM of this number."""
         if number != self._number:
             self._start_vm(number)
         if self._is_sample:
-            return tie_break.index_machine(self._drawn_number, len(tied))
-        return tie_break.find_lowest(self._text, self._encoded_machine_names, tied)
+            return tie_break.select_tied_machine(self._drawn_number, len(tied))
+        return tie_break.find_lowest_digest(self._text, self._encoded_machine_names, tied)
 
     def _start_vm(self, number: int | str) -> None:
         """Begin the text of the tie-break for a VM, or draw its number."""
@@ -148,7 +148,7 @@ class PoolSession:
         self._text = self._start.copy()
         self._text.update(f"{number}|".encode())
         if self._is_sample:
-            self._drawn_number = tie_break.draw_number(self._text)
+            self._drawn_number = tie_break.draw_sample_number(self._text)
 
     def _open_queue(self, rack: int) -> CandidateQueue:
         """Open the queue of a rack's machines for the rest of the session."""
@@ -186,7 +186,7 @@ class PoolSession:
             queues.invalidate_machines(rack, queue.release_items(), up_to_date=queue.ranking)
 
 
-def _build_machine_selection(capacities: list[int], steps: Steps, passes: Passes | None) -> Passing:
+def _build_machine_selection(capacities: list[int], steps: CapacitySteps, passes: Passes | None) -> Passing:
     """Build a function that selects the machines that fit the SKU and that no other filter rejects."""
     if passes is None:
         return lambda entries: [

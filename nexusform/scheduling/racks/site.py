@@ -12,7 +12,7 @@ from nexusform.scheduling.racks import profile as profiles
 from nexusform.scheduling.racks.layout import CapacityTable, Layout, MachineCapacity, Share
 from nexusform.scheduling.racks.rule import CapacityFilter, CountFilter, DemandFilter, Filter, MachineFilter, PoolKey
 from nexusform.scheduling.racks.rules import cells as cell_rules
-from nexusform.scheduling.racks.uncertainty.splits import Cells, FreeCells, Splits, compute_bounds
+from nexusform.scheduling.racks.uncertainty.splits import Cells, CellSplits, FreeCells, compute_bounds
 from nexusform.scheduling.racks.vms import NONE_FITS, Interval, Machine, Placement, VmName, VmSku
 
 CELLS_BITS = 16
@@ -23,14 +23,14 @@ SKU_BITS = 20
 SKU_MASK = (1 << SKU_BITS) - 1
 
 
-class Step(NamedTuple):
+class CapacityStep(NamedTuple):
     """Effect of one more VM of a shape on a capacity: its cells (an id) and the remaining capacity."""
 
     cells: int
     capacity: int
 
 
-class Steps(dict[int, Step | None]):
+class CapacitySteps(dict[int, CapacityStep | None]):
     """Capacity number -> Step, or None if one more VM of the SKU does not fit; filled on demand."""
 
     __slots__ = ("_capacity_table", "_checks", "_share")
@@ -41,7 +41,7 @@ class Steps(dict[int, Step | None]):
         self._share = Share.compute(sku)
         self._checks = [rule.build_check(sku) for rule in filters if isinstance(rule, CapacityFilter)]
 
-    def __missing__(self, number: int) -> Step | None:
+    def __missing__(self, number: int) -> CapacityStep | None:
         step = self[number] = self._compute(number)
         return step
 
@@ -54,14 +54,16 @@ class Steps(dict[int, Step | None]):
             step = self[step.capacity]
         return count
 
-    def _compute(self, number: int) -> Step | None:
+    def _compute(self, number: int) -> CapacityStep | None:
         capacity = self._capacity_table.get_free_capacity(number)
         for find_rejection in self._checks:
             if find_rejection(capacity) is not None:
                 return None
         share = self._share
         cells = tuple(sorted(rank_cells(share, capacity)[: share.cells]))
-        return Step(self._capacity_table.add_cells(cells), self._capacity_table.apply_share(number, share, cells, -1))
+        return CapacityStep(
+            self._capacity_table.add_cells(cells), self._capacity_table.apply_share(number, share, cells, -1)
+        )
 
 
 def rank_cells(share: Share, capacity: MachineCapacity) -> list[int]:
@@ -87,7 +89,7 @@ class SplitCapacities:
         free = table.get_free_capacity(known_capacity)
         self._table = table
         self._known_capacity = known_capacity
-        self.splits = Splits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
+        self.splits = CellSplits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
         # VFs are no part of a split: each cell has all, or none of what these VMs take.
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
         self._free_vfs = sorted({free.vfs, tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)})
@@ -115,7 +117,7 @@ class SplitCapacities:
         full = self._table.add_full(self._known_capacity)
         return [full] if self.splits.is_known else [full, self._known_capacity]
 
-    def count(self, shape: Shape) -> Interval:
+    def count(self, shape: VmShape) -> Interval:
         """Count how many VMs of a SKU fit, over all splits."""
         if self.capacities:
             counts = [shape.steps.count(capacity) for capacity in self.capacities]
@@ -124,12 +126,12 @@ class SplitCapacities:
             return NONE_FITS
         return compute_bounds(self._table.get_free_capacity(self._known_capacity), self.splits.shares, shape.share)
 
-    def find_extremes(self, shape: Shape) -> tuple[int, int]:
+    def find_extremes(self, shape: VmShape) -> tuple[int, int]:
         """Return the capacities that fit the fewest and the most VMs of a SKU."""
         capacities = self.list_possible()
         return min(capacities, key=shape.steps.count), max(capacities, key=shape.steps.count)
 
-    def find_roomiest(self, shapes: Sequence[Shape]) -> tuple[Cells, ...] | None:
+    def find_roomiest(self, shapes: Sequence[VmShape]) -> tuple[Cells, ...] | None:
         """Return the cells of the VMs that leave capacity for most VMs of the first SKU, then of the next,
         and so on; None if unknown.
         """
@@ -139,18 +141,18 @@ class SplitCapacities:
             max(self.splits.legal_splits, key=lambda cells: self._count_maximum(cells, shapes))
         )
 
-    def _count_maximum(self, cells: FreeCells, shapes: Sequence[Shape]) -> tuple[int, ...]:
+    def _count_maximum(self, cells: FreeCells, shapes: Sequence[VmShape]) -> tuple[int, ...]:
         """Count how many VMs of each SKU fit alone, at most."""
         capacities = [self._add_capacity(cells, vfs) for vfs in self._free_vfs]
         return tuple(max(shape.steps.count(capacity) for capacity in capacities) for shape in shapes)
 
 
-class Shape:
+class VmShape:
     """Internal form of a VM SKU."""
 
     __slots__ = ("is_extra_large", "memory", "number", "share", "sku", "steps")
 
-    def __init__(self, number: int, sku: VmSku, steps: Steps) -> None:
+    def __init__(self, number: int, sku: VmSku, steps: CapacitySteps) -> None:
         self.number = number
         self.sku = sku
         self.share = Share.compute(sku)
@@ -189,24 +191,24 @@ class Site(Layout):
         self.open_machines_by_rack = [list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack]
         self.capacity_table = CapacityTable()
         self.start_capacities = [self.capacity_table.add_machine(machine) for machine in self.machines]
-        self.shapes: list[Shape] = []
+        self.shapes: list[VmShape] = []
         self.pools: list[PoolKey] = []
         self._pool_ids: dict[PoolKey, int] = {}
-        self._shape_by_sku: dict[VmSku, Shape] = {}
+        self._shape_by_sku: dict[VmSku, VmShape] = {}
         # By identity, because hashing a SKU costs as much as placing a VM. The entry holds the SKU to keep
         # the id valid.
-        self._shape_by_id: dict[int, tuple[VmSku, Shape]] = {}
+        self._shape_by_id: dict[int, tuple[VmSku, VmShape]] = {}
         self._placements: dict[int, Placement] = {}
         self._split_capacities: dict[tuple[int, tuple[Share, ...]], SplitCapacities] = {}
 
-    def get_shape(self, sku: VmSku) -> Shape:
+    def get_shape(self, sku: VmSku) -> VmShape:
         """Return the shape of a SKU; equal SKUs have one shape."""
         sku_and_shape = self._shape_by_id.get(id(sku))
         if sku_and_shape is not None:
             return sku_and_shape[1]
         shape = self._shape_by_sku.get(sku)
         if shape is None:
-            shape = Shape(len(self.shapes), sku, Steps(self.capacity_table, sku, self.profile.filters))
+            shape = VmShape(len(self.shapes), sku, CapacitySteps(self.capacity_table, sku, self.profile.filters))
             self._shape_by_sku[sku] = shape
             self.shapes.append(shape)
         self._shape_by_id[id(sku)] = (sku, shape)

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.scheduling.decision import Location
 
 CONTROL_PLANE = "control-plane"
@@ -106,7 +106,7 @@ class VmSku(Struct, frozen=True):
     @property
     def title(self) -> str:
         """Name, with the VFs added by a pool."""
-        return f"{self.name} + {self.vfs} {select_form(self.vfs, 'VF')}" if self.vfs else self.name
+        return f"{self.name} + {self.vfs} {select_word_form(self.vfs, 'VF')}" if self.vfs else self.name
 
 
 class MachineStatus(Struct, frozen=True):

@@ -19,7 +19,7 @@ from nexusform.configuration.declarations.constants import EMPTY_SCOPE, evaluate
 from nexusform.configuration.variable_values import parse_variable_file
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
 from nexusform.diagnostics.source import SourceFile, Span
-from nexusform.files.accesses import record_file
+from nexusform.files.accesses import record_file_access
 from nexusform.files.external_files import is_untrusted
 from nexusform.files.regular_files import PRIVATE, OutsideConfinement, read_regular, write_file
 from nexusform.interfaces.plugins import FileProblem
@@ -59,7 +59,7 @@ def choose_backend(settings: Settings | None, context: CommandContext) -> tuple[
     from_flags, problems = parse_backend_flags(context, get_backend_type(settings))
     if has_errors(problems):
         return None, problems
-    saved_choice = None if context.backend_config else load_choice(context)
+    saved_choice = None if context.backend_config else load_backend_choice(context)
     # Check these first: a block of another kind may still lack settings.
     rejection = _check_migration(context) or _check_kind(saved_choice, settings)
     if rejection is not None:
@@ -85,7 +85,7 @@ def choose_backend(settings: Settings | None, context: CommandContext) -> tuple[
             ]
         path = {"path": context.state_path}
         choice = BackendChoice("local", {**choice.settings, **path}, {**choice.from_flags, **path})
-    backend, new_problems = open_choice(choice, settings, context)
+    backend, new_problems = open_chosen_backend(choice, settings, context)
     return backend, [*problems, *new_problems]
 
 
@@ -128,8 +128,10 @@ def _check_default_backend(
     """Return an error if `init` never ran and the default backend has objects that would be re-created."""
     if choice == DEFAULT_CHOICE or context.backend_config or context.state_path:
         return None
-    default_backend, _ = open_choice(DEFAULT_CHOICE, settings, context)
-    chosen_backend, _ = open_choice(choice, settings, context) if choice.kind == DEFAULT_CHOICE.kind else (None, [])
+    default_backend, _ = open_chosen_backend(DEFAULT_CHOICE, settings, context)
+    chosen_backend, _ = (
+        open_chosen_backend(choice, settings, context) if choice.kind == DEFAULT_CHOICE.kind else (None, [])
+    )
     if default_backend is None or (
         chosen_backend is not None and chosen_backend.describe() == default_backend.describe()
     ):
@@ -267,7 +269,7 @@ def _build_missing_error(kind: str, names: Sequence[str], context: CommandContex
     return build_error("missing-backend-setting", detail, span)
 
 
-def open_choice(
+def open_chosen_backend(
     choice: BackendChoice, settings: Settings | None, context: CommandContext
 ) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Open the backend of a choice; `init` may open an old and a new one."""
@@ -304,7 +306,7 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
         except (FileProblem, OSError, UnicodeDecodeError) as problem:
             problems.append(build_error("invalid-backend-config", f"{problem}"))
             continue
-        record_file(flag, text)
+        record_file_access(flag, text)
         settings, new_problems = parse_variable_file(SourceFile(flag, text))
         problems += new_problems
         file_values: dict[str, str] = {}
@@ -344,7 +346,7 @@ def _add_setting(name: str, expression: str | Expression, values: dict[str, str]
     return problems
 
 
-def load_choice(context: CommandContext) -> BackendChoice | None:
+def load_backend_choice(context: CommandContext) -> BackendChoice | None:
     """Load the choice saved by `init`; None if there is none or it is not trusted."""
     if not context.is_data_directory_trusted:
         return None
@@ -357,7 +359,7 @@ def load_choice(context: CommandContext) -> BackendChoice | None:
         return None
 
 
-def save_choice(choice: BackendChoice, data_directory: str) -> None:
+def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
     """Save a choice for later commands. Raises OSError."""
     directory = Path(data_directory)
     directory.mkdir(parents=True, exist_ok=True)

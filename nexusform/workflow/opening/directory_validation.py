@@ -27,30 +27,30 @@ _CHECKS: Final[Mapping[str, Callable[[CommandContext, str, dict[str, SourceFile]
 )
 
 
-class Validation(Struct, frozen=True):
+class DirectoryValidation(Struct, frozen=True):
     """All diagnostics, and the files for showing source lines."""
 
     diagnostics: tuple[Diagnostic, ...]
     sources: Mapping[str, SourceFile]
 
-    def merge(self, other: Validation) -> Validation:
+    def merge(self, other: DirectoryValidation) -> DirectoryValidation:
         """Merge two validations; diagnostics in both (of a shared module) appear once."""
         diagnostics = dict.fromkeys(_get_identity(diagnostic) for diagnostic in self.diagnostics)
         new_diagnostics = [
             diagnostic for diagnostic in other.diagnostics if _get_identity(diagnostic) not in diagnostics
         ]
-        return Validation((*self.diagnostics, *new_diagnostics), {**self.sources, **other.sources})
+        return DirectoryValidation((*self.diagnostics, *new_diagnostics), {**self.sources, **other.sources})
 
 
 def validate_directory(
     context: CommandContext, test_directory: str | None = None, *, portable: bool = False
-) -> Validation:
+) -> DirectoryValidation:
     """Check the configuration of a directory and, with `test_directory`, its test files. `portable` adds
     warnings about syntax unsupported by tools based on the hcl2 package.
     """
     configuration, problems = load_project_configuration(context)
     if configuration is None:
-        return Validation(tuple(problems), {})
+        return DirectoryValidation(tuple(problems), {})
     problems += find_further_problems(context, configuration, problems)
     sources = dict(configuration.files)
     if test_directory is not None:
@@ -59,7 +59,7 @@ def validate_directory(
     if portable and not has_errors(problems):
         native_sources = [source for name, source in sources.items() if name.endswith(".hcl")]
         problems += [d for source in native_sources if (d := check_hcl2(source)) is not None]
-    return Validation(tuple(problems), sources)
+    return DirectoryValidation(tuple(problems), sources)
 
 
 def find_further_problems(

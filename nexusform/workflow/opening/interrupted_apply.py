@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from nexusform.applying.interrupted_steps import resolve_intents
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.interfaces.plugins import Provider, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.state import codec, journal
@@ -17,7 +17,7 @@ from nexusform.state.journal import OpenIntent
 from nexusform.workflow.opening.stored_state import StoredState, compute_state_digest
 
 
-def resolve_interrupted(
+def resolve_interrupted_apply(
     stored: StoredState, providers: Mapping[str, Provider], backend: StateBackend, *, write: bool
 ) -> tuple[StoredState | None, list[Diagnostic]]:
     """Resolve the changes started by an interrupted run. With `write` (lock held) the outcomes are recorded
@@ -55,6 +55,6 @@ def _build_interrupted_warning(open_intents: tuple[OpenIntent, ...], *, is_recor
     )
     return build_warning(
         "apply-interrupted",
-        f"It was interrupted while it changed these objects: {format_first(names, 5)}. "
+        f"It was interrupted while it changed these objects: {format_first_items(names, 5)}. "
         f"nexusform read them from their provider, and {consequence}",
     )

@@ -11,7 +11,7 @@ from nexusform.configuration.declarations.configuration import Configuration, Se
 from nexusform.configuration.variable_values import Origin
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.diagnostics.source import SourceFile
-from nexusform.interfaces.plugins import Files, Registries
+from nexusform.interfaces.plugins import Files, PluginRegistries
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.plan_request import ValueOverride
 from nexusform.resource_types.registry import build_registries
@@ -23,7 +23,7 @@ from nexusform.workflow.opening.command_context import (
     load_project_configuration,
     read_project_variables,
 )
-from nexusform.workflow.opening.remote_sources import RemoteStates, Servers
+from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
 from nexusform.workflow.opening.system_io import RealFiles
 
 NO_ANSWERS: Final[Mapping[str, str]] = {}
@@ -39,13 +39,13 @@ class Project(Struct, frozen=True):
     configuration: Configuration
     variables: Mapping[str, Value]
     sources: Mapping[str, SourceFile]
-    registries: Registries
+    registries: PluginRegistries
     files: Files
     backend: StateBackend
     data_values: tuple[ValueOverride, ...] = ()
     planned_values: tuple[ValueOverride, ...] = ()
     remote_states: RemoteStates | None = None
-    servers: Servers | None = None
+    servers: ServerResponses | None = None
 
     @property
     def workspace(self) -> str:
@@ -78,11 +78,13 @@ def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> O
 
         problems += find_further_problems(context, configuration, problems)
         return OpenResult(None, tuple(problems), sources)
-    project = create_project(context, configuration, select_values(configuration, variables), sources, backend)
+    project = create_project(context, configuration, select_variable_values(configuration, variables), sources, backend)
     return OpenResult(project, tuple(problems), sources)
 
 
-def select_values(configuration: Configuration, variables: Mapping[str, tuple[Value, Origin]]) -> dict[str, Value]:
+def select_variable_values(
+    configuration: Configuration, variables: Mapping[str, tuple[Value, Origin]]
+) -> dict[str, Value]:
     """Select the values of variables; defaults of ephemeral ones do not count as set."""
     declared = configuration.root.variables
     return {
@@ -112,7 +114,7 @@ def create_project(
         files=RealFiles(context.confinement, context.merge_limits(configuration.settings.limits).read_mib),
         backend=backend,
         remote_states=RemoteStates(context, configuration.settings),
-        servers=Servers(context, dict(answers)),
+        servers=ServerResponses(context, dict(answers)),
     )
 
 

@@ -215,7 +215,7 @@ def collect_provider_notes(plan: Plan, providers: Mapping[str, Provider]) -> lis
     ]
 
 
-def list_captures(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:
+def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:
     """Return the captured sites read by providers as inventories of the plan."""
     return tuple(
         build_inventory_read(f"{PROVIDER_PREFIX}{key} ({site})", taken_at, now)

@@ -90,7 +90,7 @@ class _RedactingValidator(_RedactingProvider):
         return [(number, replace(problem, detail=HIDDEN_MESSAGE, brief="")) for number, problem in problems]
 
 
-class _RedactingVerdictReporter(_RedactingProvider):
+class _RedactingDryRunReporter(_RedactingProvider):
     def describe_dry_run(self) -> str:
         return HIDDEN_MESSAGE if self._provider.describe_dry_run() else ""
 
@@ -98,17 +98,17 @@ class _RedactingVerdictReporter(_RedactingProvider):
         return cast("list[tuple[int, Problem]]", self._provider.report_skipped(requests, reason))
 
 
-class _PlanFollower(_RedactingProvider):
+class _RedactingPlanFollower(_RedactingProvider):
     def set_plan_responses(self, answers: Mapping[str, str]) -> None:
         self._provider.set_plan_responses(answers)
 
 
-class _CaptureReader(_RedactingProvider):
+class _RedactingCaptureProvider(_RedactingProvider):
     def list_captures(self) -> list[tuple[str, str]]:
         return cast("list[tuple[str, str]]", self._provider.list_captures())
 
 
-class _RedactingIdentity(_RedactingProvider):
+class _RedactingIdentifiedProvider(_RedactingProvider):
     def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         with _hide_messages():
             return cast("Mapping[str, Any]", self._provider.read_identity(recorded, objects))
@@ -130,8 +130,8 @@ class _RedactingIdentity(_RedactingProvider):
 # Optional protocols: the wrapper must implement only those of its provider.
 _OPTIONAL_PARTS: Final[Mapping[Any, type[_RedactingProvider]]] = {
     ChangeValidator: _RedactingValidator,
-    DryRunReporter: _RedactingVerdictReporter,
-    PlanFollower: _PlanFollower,
-    CaptureProvider: _CaptureReader,
-    IdentifiedProvider: _RedactingIdentity,
+    DryRunReporter: _RedactingDryRunReporter,
+    PlanFollower: _RedactingPlanFollower,
+    CaptureProvider: _RedactingCaptureProvider,
+    IdentifiedProvider: _RedactingIdentifiedProvider,
 }

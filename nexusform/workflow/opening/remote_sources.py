@@ -159,7 +159,7 @@ def _build_missing_settings_problem(kind: str, names: Sequence[str]) -> Problem:
 Reader: TypeAlias = "Callable[[Mapping[str, Any], KubeconfigTrust], str]"
 
 
-class Servers(Struct, frozen=True):
+class ServerResponses(Struct, frozen=True):
     """Server responses, fetched once for all re-planning. `answers` may start with saved ones."""
 
     context: CommandContext

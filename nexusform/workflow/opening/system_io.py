@@ -19,9 +19,9 @@ from nexusform.files.regular_files import (
     PRIVATE,
     UNCONFINED,
     Confinement,
-    NotRegular,
+    FileTooLarge,
+    NotRegularFile,
     OutsideConfinement,
-    TooLarge,
     open_to_read,
     read_regular,
     write_file,
@@ -53,9 +53,9 @@ def _convert_errors(path: str, max_bytes: int, hint: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise FileProblem(f'There is no file "{path}".') from None
-    except NotRegular:
+    except NotRegularFile:
         raise FileProblem(f'"{path}" is not a regular file.') from None
-    except TooLarge:
+    except FileTooLarge:
         detail = f'"{path}" is larger than {max_bytes} bytes, the limit for files. {hint}'
         raise FileProblem(detail.rstrip()) from None
     except OSError as problem:

@@ -25,7 +25,7 @@ from nexusform.applying.prediction_checks import (
 from nexusform.applying.provider_calls import get_provider_name
 from nexusform.applying.recorder import Recorder, build_opening_records
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.interfaces.plugins import PlanFollower
 from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage
 from nexusform.placements.prediction_scores import list_wrong_certain
@@ -230,7 +230,7 @@ def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnost
     return [
         build_warning(
             "wrong-certain-predictions",
-            f"{format_first(wrong_predictions, _MAX_LISTED, separator='; ')}. The scheduler follows "
+            f"{format_first_items(wrong_predictions, _MAX_LISTED, separator='; ')}. The scheduler follows "
             "another rule than this plan assumes, or something else changed in between. Check the site "
             "before you rely on the next plan. The state has the observed values; nothing is marked for "
             "replacement.",
@@ -254,7 +254,7 @@ def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
         return []  # a journal error has its own diagnostic
     cause = f"{format_count(failed, 'step')} failed" if failed else "It was interrupted"
     skipped_text = (
-        f", {format_count(skipped, 'step')} {select_form(skipped, 'was', 'were')} not begun" if skipped else ""
+        f", {format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun" if skipped else ""
     )
     return [
         build_error(
@@ -271,11 +271,11 @@ def _build_waiting_error(counts: Mapping[StepOutcome | None, int]) -> Diagnostic
     skipped = counts[StepOutcome.SKIPPED]
     other_text = f", {format_count(failed, 'step')} failed" if failed else ""
     other_text += (
-        f", {format_count(skipped, 'step')} {select_form(skipped, 'was', 'were')} not begun" if skipped else ""
+        f", {format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun" if skipped else ""
     )
     return build_error(
         "apply-waiting",
-        f"{format_count(waiting, 'step')} {select_form(waiting, 'waits', 'wait')}{other_text}; the reasons "
+        f"{format_count(waiting, 'step')} {select_word_form(waiting, 'waits', 'wait')}{other_text}; the reasons "
         "are above. Completed steps are saved. To continue, run `nexusform apply -resume`.",
     )
 
@@ -284,7 +284,7 @@ def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
     """Build the warning for steps to be done manually; repeating them earlier has no effect. Steps behind them
     make it an error: a caller must not take the apply for complete.
     """
-    changes = select_form(count, "this change", "these changes")
+    changes = select_word_form(count, "this change", "these changes")
     detail = (
         f"nexusform does not make {changes}. Make {changes} on the site, as listed above. If the plan reads an "
         "export, export the site again. Then run `nexusform apply`: the new plan includes the changes that it finds."
@@ -292,7 +292,7 @@ def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
     headline = f"Waiting for {format_count(count, 'change')} on the site"
     if not skipped:
         return build_warning("waiting-for-site-changes", detail, headline=headline)
-    later = f"{format_count(skipped, 'later step')} {select_form(skipped, 'was', 'were')} not begun"
+    later = f"{format_count(skipped, 'later step')} {select_word_form(skipped, 'was', 'were')} not begun"
     return build_error("waiting-for-site-changes", f"{later}. {detail}", headline=headline)
 
 

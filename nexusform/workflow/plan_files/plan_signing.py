@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.encryption.keys import EncryptionProblem
 from nexusform.encryption.signatures import check_signature, sign_digest
 from nexusform.files.external_files import explain_untrusted_file, is_untrusted
@@ -68,7 +68,7 @@ def check_plan(saved: SavedPlan, path: str, *, is_unconfined_accepted: bool) -> 
     names = (*plan.basis.files, *plan.basis.data_files, *saved.configuration_files)
     missing = sorted({os.path.normpath(name).replace(os.sep, "/") for name in names} - recorded)
     if missing and not is_unconfined_accepted:
-        detail = f"The record of its evaluation lacks {format_first(missing, _MAX_NAMES)}: the file was modified."
+        detail = f"The record of its evaluation lacks {format_first_items(missing, _MAX_NAMES)}: the file was modified."
         return [build_error("plan-signing-failed", f"{detail} Plan again.")]
     return []
 

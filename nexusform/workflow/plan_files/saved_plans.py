@@ -35,7 +35,7 @@ from nexusform.workflow.opening.command_context import (
     restrict_to_plan,
 )
 from nexusform.workflow.opening.encryption_settings import decrypt_file, encrypt_plan
-from nexusform.workflow.opening.project import OpenResult, create_project, open_backend, select_values
+from nexusform.workflow.opening.project import OpenResult, create_project, open_backend, select_variable_values
 from nexusform.workflow.opening.system_io import open_file, read_file, write_output
 from nexusform.workflow.plan_files.plan_statement import Signer, StatementContent, write_statement
 from nexusform.workflow.runs.run import Run
@@ -278,7 +278,7 @@ def read_ephemeral_variables(
     variables, _ = read_project_variables(context, configuration)
     values = {
         name: value
-        for name, value in select_values(configuration, variables).items()
+        for name, value in select_variable_values(configuration, variables).items()
         if name in declared and not value.is_null and value.is_known
     }
     errors = []

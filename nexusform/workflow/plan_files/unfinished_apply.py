@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
-from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.plans.plan import Plan, StepKind
 from nexusform.state import codec
@@ -41,7 +41,7 @@ class RemainingSteps(Struct, frozen=True):
         """A clause such as `3 steps of it are left`, without a full stop."""
         if not self.step_count:
             return "All its steps are complete, but its end is not recorded"
-        return f"{format_count(self.step_count, 'step')} {select_form(self.step_count, 'remains', 'remain')}"
+        return f"{format_count(self.step_count, 'step')} {select_word_form(self.step_count, 'remains', 'remain')}"
 
 
 def find_remaining_steps(
@@ -94,7 +94,7 @@ def _build_remaining_warning(remaining_steps: RemainingSteps) -> Diagnostic:
 
 
 def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
-    pronoun = select_form(remaining_steps.step_count, "it", "them")
+    pronoun = select_word_form(remaining_steps.step_count, "it", "them")
     effect = (
         f"does {pronoun} as planned; `nexusform apply -discard` drops {pronoun}"
         if remaining_steps.step_count

@@ -10,6 +10,6 @@ PUBLIC = {
     "locking": "break_lock find_lock_holder LockOptions",
     "provider_identity": "check_identities",
     "saved_plan_checks": "check_saved_plan",
-    "run": "build_base_request begin_run get_plan_options Notices PlanOptions Run",
+    "run": "build_base_request begin_run get_plan_options RunCallbacks PlanOptions Run",
     "state_refresh": "refresh_objects",
 }

@@ -8,7 +8,7 @@ from hashlib import sha256
 
 from msgspec.structs import replace
 
-from nexusform.files.accesses import get_accesses
+from nexusform.files.accesses import list_accesses
 from nexusform.files.regular_files import Confinement
 from nexusform.plans.evaluation import EvaluatedFile, Evaluation
 from nexusform.plans.plan import Plan
@@ -18,7 +18,7 @@ from nexusform.workflow.opening.project import Project
 
 def record_evaluation(plan: Plan, project: Project) -> Plan:
     """Return the plan with a record of its evaluation in this process."""
-    context, accesses = project.context, get_accesses()
+    context, accesses = project.context, list_accesses()
     root = context.confinement.root or find_work_tree(context.directory)
     evaluation = Evaluation(
         confined=bool(context.confinement.root),
@@ -41,7 +41,7 @@ def _list_files(plan: Plan, project: Project, root: str) -> tuple[EvaluatedFile,
     tree, directory = Confinement(root), os.path.abspath(project.context.directory)  # noqa: PTH100
     settings = {
         _format_relative(path, directory) if tree.is_inside(path) else path: digest
-        for path, digest in get_accesses().files.items()
+        for path, digest in list_accesses().files.items()
     }
     digests: Mapping[str, str] = {**settings, **configuration, **plan.basis.files, **plan.basis.data_files}
     files = (

@@ -28,7 +28,7 @@ from nexusform.diagnostics.diagnostic import (
 from nexusform.diagnostics.source import Position, SourceFile, Span
 from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.files.regular_files import create_file
-from nexusform.interfaces.plugins import ObjectKey, Provider, ProviderProblem, Registries, ResourceType
+from nexusform.interfaces.plugins import ObjectKey, PluginRegistries, Provider, ProviderProblem, ResourceType
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import Path as ValuePath
 from nexusform.json_data.plain_data import has_unknown
@@ -40,7 +40,7 @@ from nexusform.planning.preparation.prior_state import (
     ImportTarget,
     build_missing_configuration_error,
     list_import_targets,
-    normalize_imported,
+    normalize_imported_attributes,
 )
 from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout
 from nexusform.providers.identified_provider import ConfiguredObjectFinder
@@ -139,7 +139,7 @@ def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, gen
 
 
 def add_computed_attributes(
-    objects: Mapping[Address, Mapping[str, Any]], registries: Registries
+    objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
 ) -> dict[Address, dict[str, Any]]:
     """Add the missing attributes of existing objects that only nexusform computes from their VMs, such as the
     capacity of a cluster.
@@ -153,7 +153,7 @@ def add_computed_attributes(
         schema, values = kind.schema.attributes, complete[vm_object.address]
         arguments = {n: v for n, v in values.items() if n not in schema or schema[n].is_configurable}
         placed, unplaced = kind.vms.list_existing_vms(values), kind.vms.list_unplaced_vms(values)
-        computed = kind.vms.assemble(arguments, context.context, placed, unplaced)
+        computed = kind.vms.build_computed_attributes(arguments, context.context, placed, unplaced)
         values.update({name: value for name, value in computed.items() if values.get(name) is None})
     return complete
 
@@ -179,7 +179,9 @@ def find_imported_object(
             arguments = _evaluate_arguments(target, request, kind, problems)
             if arguments is None:
                 return None
-            match: tuple[ObjectKey, Mapping[str, Any]] | None = provider.find_configured(target.address.type, arguments)
+            match: tuple[ObjectKey, Mapping[str, Any]] | None = provider.find_configured_object(
+                target.address.type, arguments
+            )
         else:
             match = provider.find(target.address.type, target.id)
     except ProviderProblem as problem:
@@ -197,7 +199,7 @@ def find_imported_object(
         problems.append(missing_error)
         return None
     key, attributes = match
-    return ObjectState(normalize_imported(kind.schema, attributes, target.id), key.creation, provider=name)
+    return ObjectState(normalize_imported_attributes(kind.schema, attributes, target.id), key.creation, provider=name)
 
 
 def _evaluate_arguments(
@@ -216,8 +218,8 @@ def _evaluate_arguments(
     if not has_errors(new_problems) and has_unknown(values):
         detail = f"The arguments of {address} are not known yet. Import the objects that it refers to first."
         new_problems.append(build_error("import-failed", detail, target.span, block="import"))
-    if kind.unpack is not None and not has_errors(new_problems):
-        unpacked, unpack_problems = kind.unpack(values, request.files)
+    if kind.unpack_arguments is not None and not has_errors(new_problems):
+        unpacked, unpack_problems = kind.unpack_arguments(values, request.files)
         values = {**values, **unpacked}
         new_problems += [convert_problem(problem) for problem in unpack_problems]
     problems += new_problems

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_diagnostic
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.interfaces.plugins import ObjectKey, Provider, ReadRequest
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_modules
@@ -74,9 +74,9 @@ def _list_changed_objects(name: str, request: PlanRequest) -> Iterator[tuple[Add
 def _build_warning(changes: ProviderChanges) -> Iterator[Diagnostic]:
     sentences = []
     if changes.imports:
-        sentences.append(f"Imported without changes: {format_first([*map(str, changes.imports)], _MAX_NAMES)}.")
+        sentences.append(f"Imported without changes: {format_first_items([*map(str, changes.imports)], _MAX_NAMES)}.")
     if changes.missing:
-        sentences.append(f"Missing, to be created: {format_first([*map(str, changes.missing)], _MAX_NAMES)}.")
+        sentences.append(f"Missing, to be created: {format_first_items([*map(str, changes.missing)], _MAX_NAMES)}.")
     if sentences:
         detail = f"Simulated objects now have a real provider. {' '.join(sentences)}"
         yield build_diagnostic(Severity.WARNING, PROVIDER_CHANGED, detail)

@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.backends.registry import is_local
+from nexusform.backends.registry import is_local_state
 from nexusform.diagnostics.diagnostic import (
     Diagnostic,
     DiagnosticsError,
@@ -36,7 +36,7 @@ from nexusform.interfaces.plugins import (
 )
 from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage, StateBackend
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import Change, Mode, Plan
@@ -52,7 +52,7 @@ from nexusform.workflow.opening.provider_setup import (
     check_existing_objects,
     collect_provider_notes,
     create_providers,
-    list_captures,
+    list_captured_inventories,
 )
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock, find_commit, get_plan_time
@@ -61,7 +61,7 @@ from nexusform.workflow.runs.locking import STALE_LOCK_TAKEN, LockOptions, State
 from nexusform.workflow.runs.provider_identity import IdentityCheck, Records, check_identities, iterate_descriptions
 
 
-class Notices(Struct, frozen=True):
+class RunCallbacks(Struct, frozen=True):
     """Callbacks of a run: waiting for a lock, reading an object, acquiring a lock, planning progress."""
 
     on_wait: Callable[[str], None] = lambda _: None
@@ -111,7 +111,7 @@ class Run(Struct):
     providers: Mapping[str, Provider] = field(default_factory=dict)
     lock: StateLock | None = None
     has_unfinished_apply: bool = False
-    notices: Notices = field(default_factory=Notices)
+    notices: RunCallbacks = field(default_factory=RunCallbacks)
     identities: IdentityCheck | None = None
     unreachable: str = ""
 
@@ -192,7 +192,7 @@ class Run(Struct):
             result = make_plan(replace(request, imports=all_imports))
         result, dry_run_diagnostics = self._validate_plan(result, options, request)
         diagnostics += dry_run_diagnostics
-        inventories = (*result.plan.inventories, *list_captures(self.providers, result.plan.timestamp))
+        inventories = (*result.plan.inventories, *list_captured_inventories(self.providers, result.plan.timestamp))
         result = replace(result, plan=replace(result.plan, inventories=inventories))
         if self.identities is not None:
             observed = self.identities.observed
@@ -260,7 +260,7 @@ class Run(Struct):
         if result.plan.mode is Mode.NORMAL:
             result = add_lint_findings(result, self.project.configuration)
         with log_duration("info", "room counted"):
-            return add_capacity(result, self.project.registries)
+            return add_site_capacity(result, self.project.registries)
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
         """Plan again with the inputs of a saved plan, without reading providers, and without samples for its
@@ -431,14 +431,14 @@ def begin_run(
     operation: str,
     locking: LockOptions,
     *,
-    notices: Notices | None = None,
+    notices: RunCallbacks | None = None,
     clock: Clock | None = None,
     records_recovery: bool = True,
 ) -> Iterator[Run]:
     """Lock the state, read it, recover from an interrupted run, and create the providers. Without
     `records_recovery` the recovered outcomes are not recorded.
     """
-    notices = notices or Notices()
+    notices = notices or RunCallbacks()
     run = Run(project, clock or SystemClock(), notices=notices)
     with ExitStack() as exit_stack:
         _acquire_state_lock(run, operation, locking, exit_stack)
@@ -495,10 +495,10 @@ def _read_state(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> N
     if not run.is_ready:
         return
     stored = run.stored
-    from nexusform.workflow.opening.interrupted_apply import resolve_interrupted
+    from nexusform.workflow.opening.interrupted_apply import resolve_interrupted_apply
 
     write = records_recovery and run.lock is not None
-    resolved, problems = resolve_interrupted(stored, providers, run.project.backend, write=write)
+    resolved, problems = resolve_interrupted_apply(stored, providers, run.project.backend, write=write)
     run.diagnostics += problems
     run.stored = resolved or stored
 
@@ -506,7 +506,7 @@ def _read_state(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> N
 def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
     """Return a warning for a new local state in automation, because it would be lost with the machine."""
     inner_backend = backend.inner if isinstance(backend, EncryptedStorage) else backend
-    if not is_local(inner_backend):
+    if not is_local_state(inner_backend):
         return []
     return [
         build_warning(

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors
-from nexusform.diagnostics.phrases import format_count, format_first, format_list
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.files.regular_files import Confinement, OutsideConfinement
 from nexusform.interfaces.plugins import FileProblem, Files
 from nexusform.planning.modules.outputs import read_all_data
@@ -109,7 +109,7 @@ def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
     if plan.nexusform_version != nexusform.__version__:
         return f"nexusform {plan.nexusform_version} created it."
     changed_files = _list_changed_files(plan.basis.files, run.project.files)
-    return f"Its inputs changed: {format_first(changed_files, _MAX_NAMES)}." if changed_files else ""
+    return f"Its inputs changed: {format_first_items(changed_files, _MAX_NAMES)}." if changed_files else ""
 
 
 def _has_all_inputs(run: Run, plan: Plan) -> bool:
@@ -215,7 +215,7 @@ def _describe_differences(plan: Plan, new_plan: Plan) -> str:
     shown = [name for name in names if known_keys.issuperset(_INSTANCE_KEY.findall(name))]
     if len(shown) < len(names):  # a key may hold a value of this machine, unseen by the reviewer
         shown.append(f"{format_count(len(names) - len(shown), 'object')} with new instance keys")
-    return f"{format_first(shown, _MAX_NAMES)}." if names else ""
+    return f"{format_first_items(shown, _MAX_NAMES)}." if names else ""
 
 
 # --- what it was made of -----------------------------------------------------------------------
@@ -235,7 +235,7 @@ def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
         return None
     return build_error(
         "saved-plan-outside-confinement",
-        f"A confined run cannot read {format_first(names, _MAX_NAMES)}, an input of the plan, to check it "
+        f"A confined run cannot read {format_first_items(names, _MAX_NAMES)}, an input of the plan, to check it "
         f"for changes. No changes were made.{context.confinement_note}",
     )
 
@@ -311,7 +311,7 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
     return [
         build_warning(
             "configuration-changed-since-plan",
-            f"{format_first(names, _MAX_NAMES)} changed since the plan.{commits} The plan is "
+            f"{format_first_items(names, _MAX_NAMES)} changed since the plan.{commits} The plan is "
             "applied as reviewed. To use the current configuration, plan again.",
         )
     ]

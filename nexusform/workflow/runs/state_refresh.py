@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import compare_answer
-from nexusform.applying.provider_calls import get_unfinished
+from nexusform.applying.provider_calls import get_unfinished_change
 from nexusform.applying.step_results import MachineLocations
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.files.log import log_duration
@@ -67,7 +67,7 @@ def _read_objects(
         object_id = str(recorded.attributes.get("id", ""))
         on_read(str(address), object_id)
         key = ObjectKey(address.type, object_id, recorded.creation)
-        unfinished, private_note = get_unfinished(recorded), recorded.private or {}
+        unfinished, private_note = get_unfinished_change(recorded), recorded.private or {}
         request = ReadRequest(
             key, recorded.attributes, str(address), unfinished_change=unfinished, private_note=private_note
         )

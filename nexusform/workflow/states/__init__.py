@@ -4,9 +4,9 @@
 PUBLIC = {
     "state_commands": (
         "change_state StateChangeResult decode_document has_content create_move_change parse_patterns "
-        "create_push_change read_state create_remove_change Session StateChange check_lineage untaint "
+        "create_push_change read_state create_remove_change StateCommandContext StateChange check_lineage untaint "
         "verify_state"
     ),
-    "state_history": "read_history create_rollback_change Version",
+    "state_history": "read_history create_rollback_change StateVersion",
     "workspaces": "delete_workspace list_workspaces create_workspace select_workspace Workspaces",
 }

@@ -18,11 +18,11 @@ from nexusform.diagnostics.diagnostic import (
     has_errors,
     suggest_name,
 )
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import Clock, ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
-from nexusform.planning.conclusion.changes import compute_drift
+from nexusform.planning.conclusion.changes import collect_drifted_objects
 from nexusform.planning.verification.state_consistency import (
     check_consistency,
     check_missing_dependencies,
@@ -47,7 +47,7 @@ from nexusform.workflow.runs.state_refresh import refresh_objects
 _MAX_NAMES = 20
 
 
-class Session(Struct, frozen=True):
+class StateCommandContext(Struct, frozen=True):
     """Inputs of a command besides its flags: a clock, and a callback while waiting for a lock."""
 
     clock: Clock = field(default_factory=SystemClock)
@@ -126,7 +126,7 @@ def change_state(
     locking: LockOptions,
     change: StateChange,
     *,
-    session: Session | None = None,
+    session: StateCommandContext | None = None,
     force: bool = False,
     rescued: State | None = None,
 ) -> StateChangeResult:
@@ -134,7 +134,7 @@ def change_state(
     apply is rejected unless `force`. `rescued` is written unchanged if it is the state that this apply could
     not save.
     """
-    session = session or Session()
+    session = session or StateCommandContext()
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
         return StateChangeResult(None, None, tuple(diagnostics), sources)
@@ -311,7 +311,7 @@ def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -
     return [
         build_warning(
             "forgotten-vms-keep-running",
-            f"{total:,} VM{select_form(total, '', 's')} of these objects are forgotten, not removed. They "
+            f"{total:,} VM{select_word_form(total, '', 's')} of these objects are forgotten, not removed. They "
             "keep running, and plans keep their capacity reserved. A provider or an inventory can release "
             f"it, or `nexusform state rm 'nexus_rack.NAME:VM'`:\n{listed_rows}",
         )
@@ -329,7 +329,7 @@ def untaint(pattern: AddressPattern, named: list[Address], *, allow_missing: boo
                 if allow_missing:
                     return state, [build_warning("no-such-resource-instance", detail)]
                 return None, [build_error("no-such-resource-instance", detail)]
-            after = edits.without_taint(state, address)
+            after = edits.remove_taint(state, address)
         except DiagnosticsError as refused:
             return None, refused.diagnostics
         named.append(address)
@@ -415,7 +415,7 @@ def _check_drift(
             refreshed = refresh_objects(stored.state, providers, types, lambda _address, _id: None)
         except ProviderProblem as problem:
             return [], [build_error("refresh-failed", str(problem))], opened.sources
-    drift = compute_drift(stored.state, refreshed)
+    drift = collect_drifted_objects(stored.state, refreshed)
     return [_build_drift_warning(drift)] if drift else [], failures, opened.sources
 
 

@@ -18,7 +18,7 @@ from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.states.state_commands import StateChange
 
 
-class Version(Struct, frozen=True):
+class StateVersion(Struct, frozen=True):
     """One version of a state: `timestamp` as reported by the backend ("" for the current one)."""
 
     serial: int
@@ -26,34 +26,34 @@ class Version(Struct, frozen=True):
     state: State
 
 
-class History(Struct, frozen=True):
+class StateHistory(Struct, frozen=True):
     """The current state and earlier ones, newest first."""
 
-    versions: tuple[Version, ...] = ()
+    versions: tuple[StateVersion, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = {}
 
 
-def read_history(context: CommandContext) -> History:
+def read_history(context: CommandContext) -> StateHistory:
     """Read every version of the selected workspace's state in its backend."""
     backend, diagnostics, sources = find_backend(context)
     if backend is None:
-        return History((), tuple(diagnostics), sources)
+        return StateHistory((), tuple(diagnostics), sources)
     stored, problems = read_stored_state(backend, checks_objects=False)
     diagnostics += problems
     if stored is None:
-        return History((), tuple(diagnostics), sources)
-    versions = [Version(stored.state.serial, "", stored.state)] if stored.state.lineage else []
+        return StateHistory((), tuple(diagnostics), sources)
+    versions = [StateVersion(stored.state.serial, "", stored.state)] if stored.state.lineage else []
     earlier, problems = list_earlier_versions(backend)
-    return History((*versions, *earlier), (*diagnostics, *problems), sources)
+    return StateHistory((*versions, *earlier), (*diagnostics, *problems), sources)
 
 
-def list_earlier_versions(backend: StateBackend) -> tuple[list[Version], list[Diagnostic]]:
+def list_earlier_versions(backend: StateBackend) -> tuple[list[StateVersion], list[Diagnostic]]:
     """Return the versions before the current one, newest first, if the backend has a history."""
     if not isinstance(backend, VersionedBackend):
         detail = f"{backend.describe()} has no version history."
         return [], [build_warning("no-state-history", detail)]
-    versions: list[Version] = []
+    versions: list[StateVersion] = []
     diagnostics: list[Diagnostic] = []
     try:
         for stored_version in backend.list_versions():
@@ -61,7 +61,7 @@ def list_earlier_versions(backend: StateBackend) -> tuple[list[Version], list[Di
             state, problems = codec.decode_state(document, f"{backend.describe()}, version {stored_version.id}")
             diagnostics += [replace(problem, severity=Severity.WARNING) for problem in problems]
             if state is not None:
-                versions.append(Version(state.serial, stored_version.written_at, state))
+                versions.append(StateVersion(state.serial, stored_version.written_at, state))
     except BackendProblem as problem:
         diagnostics.append(build_error("unreadable-state", str(problem)))
     return versions, diagnostics

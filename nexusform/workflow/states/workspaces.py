@@ -19,7 +19,7 @@ from nexusform.workflow.opening.command_context import DEFAULT_WORKSPACE, Comman
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.runs.locking import LockOptions
-from nexusform.workflow.states.state_commands import Session
+from nexusform.workflow.states.state_commands import StateCommandContext
 
 WORKSPACE_VARIABLE = "NF_WORKSPACE"
 
@@ -66,7 +66,7 @@ def create_workspace(
     locking: LockOptions,
     *,
     state: State | None = None,
-    session: Session | None = None,
+    session: StateCommandContext | None = None,
 ) -> Workspaces:
     """Create a workspace, with a given state if any, and select it."""
     if context.environment.get(WORKSPACE_VARIABLE):
@@ -79,7 +79,7 @@ def create_workspace(
         return replace(existing, names=(), diagnostics=(*existing.diagnostics, problem))
     backend, _, sources = _find_backend(context)
     assert backend is not None
-    session = session or Session()
+    session = session or StateCommandContext()
     try:
         target = backend.select_workspace(name)
         lock, problems = session.acquire_lock(context, target, "workspace new", locking)
@@ -97,7 +97,12 @@ def create_workspace(
 
 
 def delete_workspace(
-    context: CommandContext, name: str, locking: LockOptions, *, force: bool = False, session: Session | None = None
+    context: CommandContext,
+    name: str,
+    locking: LockOptions,
+    *,
+    force: bool = False,
+    session: StateCommandContext | None = None,
 ) -> Workspaces:
     """Delete an empty workspace, or any with `force`."""
     existing = list_workspaces(context)
@@ -108,7 +113,7 @@ def delete_workspace(
         return replace(existing, names=(), diagnostics=(*existing.diagnostics, rejection))
     backend, _, sources = _find_backend(context)
     assert backend is not None
-    session = session or Session()
+    session = session or StateCommandContext()
     target = backend.select_workspace(name)
     lock, problems = session.acquire_lock(context, target, "workspace delete", locking)
     if not has_errors(problems):

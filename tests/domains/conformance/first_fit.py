@@ -9,7 +9,7 @@ from typing import Any
 _UNITS = {"m": 0.001, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
-def read_amount(text: str) -> float:
+def read_integer_or_percentage(text: str) -> float:
     """Return a Kubernetes quantity as a number."""
     for unit, factor in _UNITS.items():
         if text.endswith(unit):
@@ -23,7 +23,7 @@ def read_demand(pod: dict[str, Any]) -> dict[str, float]:
     spec = pod.get("spec", {}).get("template", pod).get("spec", {})
     for container in spec.get("containers", []):
         for name, amount in container.get("resources", {}).get("requests", {}).items():
-            demand[name] = demand.get(name, 0.0) + read_amount(str(amount))
+            demand[name] = demand.get(name, 0.0) + read_integer_or_percentage(str(amount))
     return demand
 
 
@@ -32,7 +32,7 @@ def find_node(question: dict[str, Any]) -> str | None:
     objects = question["snapshot"]["objects"]
     demand = read_demand(question["request"]["objects"][-1])
     for node in sorted((item for item in objects if item["kind"] == "Node"), key=lambda node: node["metadata"]["name"]):
-        free = {name: read_amount(str(amount)) for name, amount in node["status"]["allocatable"].items()}
+        free = {name: read_integer_or_percentage(str(amount)) for name, amount in node["status"]["allocatable"].items()}
         for pod in objects:
             if pod["kind"] == "Pod" and pod.get("spec", {}).get("nodeName") == node["metadata"]["name"]:
                 for name, amount in read_demand(pod).items():

@@ -22,7 +22,7 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
     build_nova_profile,
     build_sku,
 )
-from nexusform.domains.openstack.scheduling.recorded_decisions import build_hints
+from nexusform.domains.openstack.scheduling.recorded_decisions import build_server_group_hint
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Placement, PlacementConstraints, VmName, VmSku, convert_to_gib
 
@@ -134,7 +134,7 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
     for number, request in enumerate(site["requests"]):
         group = request["group"]
         constraints = PlacementConstraints(
-            hints=build_hints(group, members.get(group["name"], {}) if group is not None else {})
+            hints=build_server_group_hint(group, members.get(group["name"], {}) if group is not None else {})
         )
         demand = Demand(VmName("v", "v", "p", number), skus[request["flavor"]], constraints)
         tied = scheduler.find_best_machines(demand).in_all_splits

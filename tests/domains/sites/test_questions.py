@@ -114,7 +114,7 @@ def test_a_cluster_answers_the_same(fleet: Fleet, command: Command) -> None:
 
 def test_an_answer_of_which_a_part_is_missing_or_another_one_is_no_answer() -> None:
     part = SiteResult("par1", SiteStatus.PLANNED, digest="a", findings=(QuestionFinding("vm", {"runs": 100}),))
-    whole = fleet_questions.merge_results
+    whole = fleet_questions.merge_site_results
     assert whole("par1", {0: part}, 2).status is SiteStatus.SKIPPED
     other = SiteResult("par1", SiteStatus.PLANNED, digest="b")
     assert "Run the command again" in whole("par1", {0: part, 1: other}, 2).reason

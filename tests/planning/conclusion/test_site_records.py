@@ -5,7 +5,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.conclusion.site_records import Side, add_capacity, build_occupied_sites
+from nexusform.planning.conclusion.site_records import PlanSide, add_site_capacity, build_occupied_sites
 from nexusform.plans.plan import Mode
 from nexusform.plans.saved import plan_file
 from nexusform.plans.site_capacity.occupancy import SiteCapacity, SiteVms
@@ -51,7 +51,7 @@ def cluster(name: str, count: int, surge: str = "1") -> str:
 
 
 def rooms(result: PlanResult) -> tuple[SiteCapacity, ...]:
-    return add_capacity(result, all_types()).plan.capacity
+    return add_site_capacity(result, all_types()).plan.capacity
 
 
 def test_free_cells_and_a_rack_lost() -> None:
@@ -139,7 +139,7 @@ resource "nexus_virtual_machine" "v" {
 
 
 def the_site(result: PlanResult) -> SiteVms:
-    (only,) = add_capacity(result, all_types()).plan.sites
+    (only,) = add_site_capacity(result, all_types()).plan.sites
     return only
 
 
@@ -153,7 +153,7 @@ def after(result: PlanResult) -> set[str]:
 
 def test_the_sites_are_those_that_planning_left() -> None:
     result = plan(site() + PLAIN + cluster("a", 3) + cluster("b", 2))
-    rebuilt = build_occupied_sites(result.plan, result.objects, all_types(), Side.AFTER)["s"]
+    rebuilt = build_occupied_sites(result.plan, result.objects, all_types(), PlanSide.AFTER)["s"]
     left = result.sites["s"].scheduler
     assert Counter((vm.vm, vm.sku, vm.placement) for vm in rebuilt.site.scheduler.list_vms()) == Counter(
         (vm.vm, vm.sku, vm.placement) for vm in left.list_vms()
@@ -233,7 +233,7 @@ def test_pools_are_listed_by_number_whatever_the_order_of_names() -> None:
 def test_a_saved_plan_brings_its_sites_and_its_room_back() -> None:
     first = plan(site() + PLAIN + cluster("a", 3))
     second = plan(site() + PLAIN + cluster("a", 1) + cluster("b", 2), applied(first))
-    whole = add_capacity(second, all_types()).plan
+    whole = add_site_capacity(second, all_types()).plan
     saved, problems = plan_file.read_plan_file(plan_file.write_plan_file(whole, {}))
     assert saved is not None, problems
     assert whole.capacity
@@ -255,6 +255,6 @@ def test_nodes_of_a_new_cluster_take_addresses_of_the_network_that_it_names() ->
         site + cluster.replace("control_plane {", f"{azure}\n  control_plane {{", 1),
         state.replace_instance(where, InstanceState(noted)),
     )
-    made = add_capacity(result, all_types()).plan
+    made = add_site_capacity(result, all_types()).plan
     free = {row.name: (row.free_before, row.free) for row in made.other_capacity if "net" in row.name}
     assert free == {"net-a": (28, 28), "net-b": (250, 246)}

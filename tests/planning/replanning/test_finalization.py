@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from nexusform.configuration.loader import load_configuration
-from nexusform.planning.replanning.finalization import has_late_values
+from nexusform.planning.replanning.finalization import has_values_known_after_apply
 from nexusform.schemas.value_types import DYNAMIC
 from nexusform.state.objects import OutputState
 from nexusform.values.value import UNKNOWN
@@ -22,6 +22,6 @@ def test_a_plan_is_unfinished_by_an_output_alone(tmp_path: Path) -> None:
     )
     assert configuration is not None, problems
     made = plan(RACKS).plan
-    assert not has_late_values(made, configuration)
+    assert not has_values_known_after_apply(made, configuration)
     unknown = replace(made, planned_outputs={"of_another": OutputState(UNKNOWN, DYNAMIC)})
-    assert has_late_values(unknown, configuration)
+    assert has_values_known_after_apply(unknown, configuration)

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from nexusform.interfaces.plugins import FORGOTTEN_KEY
-from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms, list_forgotten_vms, release_forgotten_vm
 from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_limits
 from nexusform.plans.plan import Mode
 from nexusform.plans.site_capacity.occupancy import list_changed_racks
 from nexusform.rendering.page.html_page import render_html
-from nexusform.rendering.page.rack_map import Mark, build_rack_maps
+from nexusform.rendering.page.rack_map import ChangeMark, build_rack_maps
 from nexusform.rendering.report.availability_losses import describe_lost_vms
 from nexusform.state.edits import remove_instances
 from nexusform.state.objects import State
@@ -114,13 +114,13 @@ def test_ground_that_goes_under_them_is_told(text: str, options: dict[str, Any],
     (told,) = [each for each in warnings(result) if each.id == GROUND]
     assert f"nexus_rack.r[0] {happens}, and 3 VMs that no resource manages" in told.detail
     assert told.brief == f"nexus_rack.r[0]: {happens} under 3 forgotten VMs"
-    made = add_capacity(result, all_types()).plan
+    made = add_site_capacity(result, all_types()).plan
     # No guard rail passes it, and the map lists none of them as staying.
     assert list_broken_limits(apply_limits(made, parse_limits("moved:0,removed:0"))) == ("moved:0", "removed:0")
     assert list_broken_limits(apply_limits(made, parse_limits("moved:3,removed:3"))) == ()
     assert describe_lost_vms(made) == ["3 forgotten VMs lose their machine"]
     (site,) = build_rack_maps(made)
-    assert [(vm.mark, vm.after) for vm in site.vms] == [(Mark.REMOVED, None)] * 3
+    assert [(vm.mark, vm.after) for vm in site.vms] == [(ChangeMark.REMOVED, None)] * 3
     assert [rack.removed_count for rack in list_changed_racks(made.sites)] == [3]
 
 
@@ -152,7 +152,7 @@ def test_vms_that_come_under_forgotten_names_are_others() -> None:
     assert told.brief == "nexus_kubernetes_cluster.old: 3 VMs of the same names run already"
     assert "3 VMs run already under names that nexus_kubernetes_cluster.old uses" in told.detail
     assert [each.id for each in warnings(good(plan(SMALL + NEW.replace("= 6", "= 5"), forgotten())))] == []
-    room = add_capacity(result, all_types()).plan.capacity
+    room = add_site_capacity(result, all_types()).plan.capacity
     (row,) = [each for each in room if each.sku == BIG]
     assert row.after is not None
     # Four machines of two cells: three forgotten, three that come.
@@ -160,6 +160,6 @@ def test_vms_that_come_under_forgotten_names_are_others() -> None:
 
 
 def test_the_page_reports_forgotten_vms_that_lose_their_machine() -> None:
-    made = add_capacity(good(plan('resource "nexus_site" "s" {}', forgotten())), all_types()).plan
+    made = add_site_capacity(good(plan('resource "nexus_site" "s" {}', forgotten())), all_types()).plan
     page = render_html(made, {}, all_types())
     assert "<dt>Impact</dt><dd>3 forgotten VMs lose their machine; 1 object to destroy</dd>" in page

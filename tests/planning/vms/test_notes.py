@@ -6,9 +6,9 @@ import pytest
 
 from nexusform.planning.vm_planning.vm_object import (
     find_placement_origin,
-    get_left_machine,
-    record_left_machines,
-    record_placed,
+    get_previous_machine,
+    record_previous_machines,
+    record_vm_placements,
 )
 from nexusform.state.objects import State
 from tests.planning.harness import RACKS, at, cluster, places, pool, state_of
@@ -27,7 +27,7 @@ from tests.planning.harness import RACKS, at, cluster, places, pool, state_of
 )
 def test_an_edited_note_says_nothing_and_does_no_harm(private: Any) -> None:
     assert find_placement_origin(private, "a") is None
-    assert record_placed(private, [("a", "new")], ["a"], 3) == {"placed": [[3, "new", ["a"]]]}
+    assert record_vm_placements(private, [("a", "new")], ["a"], 3) == {"placed": [[3, "new", ["a"]]]}
 
 
 def test_what_is_right_in_it_is_read() -> None:
@@ -35,13 +35,13 @@ def test_what_is_right_in_it_is_read() -> None:
 
 
 def test_the_machine_that_a_vm_had_to_leave_is_remembered_until_it_comes_elsewhere() -> None:
-    first = record_left_machines(None, {"a": "bm1", "b": "bm1"}, {"a", "b"}, ["a", "b"])
-    assert (get_left_machine(first, "a"), get_left_machine(first, "c")) == ("bm1", "")
-    second = record_left_machines({**(first or {}), "placed": []}, {}, {"a"}, ["a", "b"])
+    first = record_previous_machines(None, {"a": "bm1", "b": "bm1"}, {"a", "b"}, ["a", "b"])
+    assert (get_previous_machine(first, "a"), get_previous_machine(first, "c")) == ("bm1", "")
+    second = record_previous_machines({**(first or {}), "placed": []}, {}, {"a"}, ["a", "b"])
     assert second == {"left": {"b": "bm1"}, "placed": []}
-    assert record_left_machines(second, {}, set(), ["a"]) == {"placed": []}
-    assert record_left_machines({"left": {"a": 7}}, {}, set(), ["a"]) is None
-    assert get_left_machine({"left": [1]}, "a") == ""
+    assert record_previous_machines(second, {}, set(), ["a"]) == {"placed": []}
+    assert record_previous_machines({"left": {"a": 7}}, {}, set(), ["a"]) is None
+    assert get_previous_machine({"left": [1]}, "a") == ""
 
 
 def evacuated(machine: str) -> str:
@@ -60,7 +60,7 @@ def lefts(state: State, before: State) -> dict[str, str]:
     """The machines that VMs had to leave, by the VM's name."""
     instance = state.instances[at("nexus_kubernetes_cluster.a")]
     assert instance.current is not None
-    noted = {name: get_left_machine(instance.current.private, name) for name in places(before)}
+    noted = {name: get_previous_machine(instance.current.private, name) for name in places(before)}
     return {name: machine for name, machine in noted.items() if machine}
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import compare_answer
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.verification.state_consistency import check_consistency
 from nexusform.plans.plan import NumaSampling
 from nexusform.rendering.notation.json_bounds import SAMPLES_FORM
@@ -174,7 +174,9 @@ def test_a_vm_that_was_observed_elsewhere_has_no_known_cells_there() -> None:
 
 
 def test_maps_show_vms_whose_cells_are_not_known() -> None:
-    drawn = render_svg(good(add_capacity(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG)), all_types())).plan)
+    drawn = render_svg(
+        good(add_site_capacity(plan(ALONE + machine(*FOUR) + cluster("a", plane=BIG)), all_types())).plan
+    )
     assert drawn.count('class="vm kept"') == 4
     assert drawn.count('class="vm placed"') >= 1
 

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
-from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_path
+from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgrade_path
 from nexusform.domains.whatif.questions.pod_view import build_pods
-from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.cluster_upgrades import Upgrade
 from nexusform.plans.site_capacity.other_capacity import Supplies, build_supplies_note
 from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
@@ -75,14 +75,14 @@ class Sample:
         self.arguments = {"count": count, "pools": pools}
         self.version = random.choice(["1.30.3", "v1.30.3", "v1.29.8"])
         state = standing(self.build_text(self.version))
-        self.supplies = random.choice([None, self.build_supplies(random)])
+        self.supplies = random.choice([None, self.build_site_supplies(random)])
         self.state = state if self.supplies is None else record(state, self.supplies)
 
     def build_text(self, version: str) -> str:
         arguments: Any = self.arguments
         return self.rest + cluster("a", arguments=f'kubernetes_version = "{version}"', **arguments)
 
-    def build_supplies(self, random: Random) -> Supplies:
+    def build_site_supplies(self, random: Random) -> Supplies:
         all_versions = ["v1.29.8-4.1.0", "v1.30.3-4.2.0", "v1.30.5-4.2.0", "v1.31.2-4.3.0", "v1.32.1-4.4.0"]
         versions = tuple(sorted(random.sample(all_versions, random.randint(1, 5))))
         ends = tuple((text, random.choice(["2025-12-31", "2026-02-28", "2027-01-31"])) for text in versions)
@@ -118,7 +118,7 @@ def describe(upgrade: Upgrade) -> dict[str, Any]:
 
 
 def ask_plan(sample: Sample, version: str) -> Any:
-    result = add_capacity(plan(sample.build_text(version), sample.state), all_types()).plan
+    result = add_site_capacity(plan(sample.build_text(version), sample.state), all_types()).plan
     rejections = [
         (p.id, p.detail)
         for p in result.diagnostics
@@ -132,7 +132,7 @@ def ask_simulation(sample: Sample, version: str) -> Any:
     snapshot = build_snapshot(things, all_types(), sample.state.catalogue)
     site = snapshot.sites["s"]
     try:
-        [way] = find_path(
+        [way] = find_upgrade_path(
             site, site.clusters, version, build_pods(things, snapshot, all_types()), "2026-01-01T00:00:00Z"
         ).clusters
     except DiagnosticsError as problem:

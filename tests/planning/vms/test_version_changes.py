@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
-from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_path
-from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgrade_path
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import Action, Plan
 from nexusform.plans.site_capacity.other_capacity import Supplies, build_supplies_note
 from nexusform.state.objects import State
@@ -23,7 +23,7 @@ def state() -> State:
 
 
 def complete(text: str, state: State) -> Plan:
-    return add_capacity(plan(text, state), all_types()).plan
+    return add_site_capacity(plan(text, state), all_types()).plan
 
 
 def change(state: State, line: str) -> tuple[Action, list[str]]:
@@ -97,4 +97,4 @@ def test_the_end_of_extended_availability(
 def test_an_old_version_has_no_upgrade_path() -> None:
     old = site_of(standing(racks(4) + cluster("a", arguments='kubernetes_version = "v1.24.9"')))
     with pytest.raises(DiagnosticsError, match="Azure does not upgrade"):
-        find_path(old, old.clusters, "1.30", {}, "2026-11-22T00:00:00Z")
+        find_upgrade_path(old, old.clusters, "1.30", {}, "2026-11-22T00:00:00Z")

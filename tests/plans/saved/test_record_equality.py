@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.source import Position, Span
 from nexusform.plans.plan import Action, Change, Step, StepKind
-from nexusform.plans.saved.record_equality import is_equal
+from nexusform.plans.saved.record_equality import is_equal_record
 from nexusform.resources.address import Address
 
 RACK = Address((), "managed", "nexus_rack", "r", 0)
@@ -16,7 +16,7 @@ STEP = Step(0, StepKind.CREATE, 0, (), None, {"id": "r"})
 
 def test_lists_are_as_tuples_and_places_do_not_count() -> None:
     elsewhere = replace(SPAN, filename="there/main.nf.hcl")
-    assert is_equal(CHANGE, replace(CHANGE, after={"count": 1, "cells": [0, 1]}, source=elsewhere))
+    assert is_equal_record(CHANGE, replace(CHANGE, after={"count": 1, "cells": [0, 1]}, source=elsewhere))
 
 
 @pytest.mark.parametrize(
@@ -34,5 +34,5 @@ def test_lists_are_as_tuples_and_places_do_not_count() -> None:
     ],
 )
 def test_what_differs_is_seen(other: object) -> None:
-    assert not is_equal(CHANGE, other)
-    assert not is_equal((CHANGE, other), (CHANGE, CHANGE))
+    assert not is_equal_record(CHANGE, other)
+    assert not is_equal_record((CHANGE, other), (CHANGE, CHANGE))

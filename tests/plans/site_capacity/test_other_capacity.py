@@ -13,9 +13,9 @@ from nexusform.plans.site_capacity.other_capacity import (
     build_supplies_note,
     compute_other_capacity,
     find_declared_network,
-    find_tightest,
+    find_scarcest_resource,
     format_shortage,
-    format_spare,
+    format_spare_resources,
     read_recorded_supplies,
 )
 
@@ -45,7 +45,7 @@ def test_a_plan_takes_more_and_an_upgrade_takes_more_still() -> None:
     assert (row.free_before, row.free, row.surge) == (15, 0, 2)
     assert row.is_insufficient
     assert format_shortage(row) == ("addresses for nodes of net-a: at most 0 of 30 free, but an upgrade needs 2")
-    assert format_spare(row, row.free) == "0 of 30 (net-a, an upgrade needs 2)"
+    assert format_spare_resources(row, row.free) == "0 of 30 (net-a, an upgrade needs 2)"
 
 
 def test_more_than_there_is() -> None:
@@ -84,21 +84,21 @@ def test_what_was_not_captured_is_never_enough() -> None:
     assert {row.free for row in found.values()} == {None}
     assert not any(row.is_insufficient for row in found.values())
     for kind in (OtherResourceKind.NODE_ADDRESSES, OtherResourceKind.POD_BLOCKS, OtherResourceKind.STORAGE):
-        first = find_tightest(found.values(), kind)
+        first = find_scarcest_resource(found.values(), kind)
         assert first is not None
-        assert format_spare(first, first.free) == "not captured"
+        assert format_spare_resources(first, first.free) == "not captured"
 
 
 def test_one_network_that_is_not_known_hides_that_others_have_room() -> None:
     after = NodeCounts({"a": 9, "b": 3}, {"a": 1, "b": 1})
-    first = find_tightest(rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
+    first = find_scarcest_resource(rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
     assert first is not None
     assert (first.name, first.free) == ("of b", None)
 
 
 def test_a_network_that_lacks_comes_before_one_that_is_not_known() -> None:
     after = NodeCounts({"a": 25, "b": 3}, {"a": 1, "b": 1})
-    first = find_tightest(rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
+    first = find_scarcest_resource(rows(after=after).values(), OtherResourceKind.NODE_ADDRESSES)
     assert first is not None
     assert first.name == "net-a"
 
@@ -138,7 +138,7 @@ def test_clusters_claim_of_the_same_appliances() -> None:
     assert format_shortage(row) == (
         "storage for claims of pods of a, b; not of quiet: 155 GiB needed, at most 150 exist"
     )
-    assert format_spare(row, row.free) == "-5 of 150 (a, b; not of quiet)"
+    assert format_spare_resources(row, row.free) == "-5 of 150 (a, b; not of quiet)"
 
 
 def test_claims_may_have_the_volumes_that_are_large_enough() -> None:
@@ -151,7 +151,7 @@ def test_claims_may_have_the_volumes_that_are_large_enough() -> None:
 def test_without_a_cluster_that_shows_its_pods_nothing_is_known_of_claims() -> None:
     row = claimed()
     assert (row.name, row.total, row.used, row.is_insufficient) == ("", 150, None, False)
-    assert format_spare(row, row.free) == "not captured"
+    assert format_spare_resources(row, row.free) == "not captured"
 
 
 def test_sizes_of_volumes_are_noted_where_there_are_any() -> None:

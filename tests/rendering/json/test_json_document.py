@@ -16,7 +16,7 @@ from nexusform.rendering.json.json_document import (
     expand_document,
     write_json,
 )
-from nexusform.rendering.notation.hcl_text import build_trie
+from nexusform.rendering.notation.hcl_text import build_path_trie
 from nexusform.rendering.notation.json_values import (
     LazyArray,
     LazyObject,
@@ -25,7 +25,7 @@ from nexusform.rendering.notation.json_values import (
     build_visible_type,
     redact_value,
 )
-from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.schemas.value_types import STRING, ListType, ObjectType, TupleType
 from nexusform.state.objects import State
 from nexusform.values.value import UNKNOWN
@@ -153,13 +153,13 @@ def test_placements(plans: SimpleNamespace) -> None:
 
 
 def test_kept_rows_and_refusals_only_with_all(plans: SimpleNamespace) -> None:
-    def actions(detail: Detail) -> list[str]:
+    def actions(detail: PlacementDetail) -> list[str]:
         document = document_of(plans.changed_placements(), placements=detail)
         return [row["action"] for row in document["placement_changes"]]
 
-    assert actions(Detail.CHANGED) == ["move", "remove", "remove", "remove"]
-    assert actions(Detail.ALL)[-1] == "keep"
-    everything = document_of(plans.added_cluster(), placements=Detail.ALL)["placement_changes"]
+    assert actions(PlacementDetail.CHANGED) == ["move", "remove", "remove", "remove"]
+    assert actions(PlacementDetail.ALL)[-1] == "keep"
+    everything = document_of(plans.added_cluster(), placements=PlacementDetail.ALL)["placement_changes"]
     assert everything[0]["rejected"] == [{"candidate": "rack1-bm01", "rule": "fits", "reason": "no cell left"}]
 
 
@@ -223,10 +223,10 @@ def test_an_empty_state_has_no_values() -> None:
 def test_masks_mirror_the_shape() -> None:
     plain = {"a": {"b": UNKNOWN, "c": 1}, "l": [1, UNKNOWN], "k": [1], "m": {"x": 1}, "s": 1}
     assert build_unknown_mask(plain) == {"a": {"b": True}, "l": [False, True]}
-    marks = build_trie([("a", "c"), ("k", 0)])
+    marks = build_path_trie([("a", "c"), ("k", 0)])
     assert build_sensitive_mask(plain, marks) == {"a": {"c": True}, "k": [True]}
-    assert build_trie([(), ("a",)]) is True
-    assert build_trie([("a", "b"), ("a",)]) == {"a": True}
+    assert build_path_trie([(), ("a",)]) is True
+    assert build_path_trie([("a", "b"), ("a",)]) == {"a": True}
 
 
 def test_types_of_what_is_sensitive_name_no_parts() -> None:

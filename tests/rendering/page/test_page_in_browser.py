@@ -75,14 +75,14 @@ WORDS = """const name = document.querySelector(".matrix .name");
 @pytest.mark.of_domains("fleet")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_names_of_a_wide_fleet_break_between_words_only(browser: Browser, width: int, tmp_path: Path) -> None:
-    from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, MatrixCell, render_grid
+    from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, MatrixCell, render_placement_grid
 
     keys = ("northernregioncustomer0011720", "southern9851020", "a")
     names = tuple(f'fleet_cluster_resource_placement.p["{key}"]' for key in keys)
     clusters = tuple(f"member-{number}" for number in range(30))
     squares = {(name, cluster): MatrixCell(None, "", "no label") for name in names for cluster in clusters}
     page = render_html(Plan(), {}, REGISTRIES)
-    drawn = str(build_element("main", render_grid(FleetMatrix(names, clusters, squares), "")))
+    drawn = str(build_element("main", render_placement_grid(FleetMatrix(names, clusters, squares), "")))
     (tmp_path / "page.html").write_text(page.partition("<main")[0] + drawn, encoding="utf-8")
     browser.open(tmp_path / "page.html", width)
     assert browser.count(".matrix td") == 30
@@ -93,14 +93,14 @@ def test_the_names_of_a_wide_fleet_break_between_words_only(browser: Browser, wi
 def test_on_a_phone_a_placement_stands_above_its_clusters_those_that_change_first(
     browser: Browser, examples: dict[str, RealPlan], tmp_path: Path
 ) -> None:
-    from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, MatrixCell, render_grid
+    from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, MatrixCell, render_placement_grid
 
     rows = [row for row in examples["fleet"].saved.plan.placements if row.kind == "binding"][:2]
     new, kept = replace(rows[0], object="new"), replace(rows[1], object="kept", action=PlacementAction.KEEP)
     clusters = ("kept", "not", "new")
     squares = {("p", "new"): MatrixCell(new), ("p", "kept"): MatrixCell(kept)}
     page = render_html(Plan(), {}, REGISTRIES)
-    drawn = str(build_element("main", render_grid(FleetMatrix(("p",), clusters, squares), "")))
+    drawn = str(build_element("main", render_placement_grid(FleetMatrix(("p",), clusters, squares), "")))
     (tmp_path / "page.html").write_text(page.partition("<main")[0] + drawn, encoding="utf-8")
     browser.open(tmp_path / "page.html", 390)
     cells = "[...document.querySelectorAll('.matrix tbody th, .matrix tbody td')]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.rendering.page.html_page import render_html
 from tests.planning.harness import all_types, good, plan, state_of
 
@@ -42,7 +42,7 @@ resource "nexus_kubernetes_cluster" "core" {{
 
 def test_pools_say_whose_they_are_those_of_sites_that_change_first() -> None:
     stands = state_of(SITES.format(par1=2))
-    made = add_capacity(good(plan(SITES.format(par1=3), stands)), all_types()).plan
+    made = add_site_capacity(good(plan(SITES.format(par1=3), stands)), all_types()).plan
     page = render_html(made, {}, all_types())
     pools = page.partition('id="pools"')[2]
     sites = re.findall(r">VM placement on (\w+)", pools.partition("</section>")[0])
@@ -50,7 +50,7 @@ def test_pools_say_whose_they_are_those_of_sites_that_change_first() -> None:
 
 
 def test_the_room_of_a_site_is_told_once() -> None:
-    made = add_capacity(good(plan(SITES.format(par1=2))), all_types()).plan
+    made = add_site_capacity(good(plan(SITES.format(par1=2))), all_types()).plan
     page = render_html(made, {}, all_types())
     verdict, _, _ = page.partition("</main>")
     capacity = re.search(r"<dt>Capacity</dt>(.*?)<dt>", verdict)

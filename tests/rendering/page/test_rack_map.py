@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from nexusform.rendering.page.rack_map import OUTSIDE, Mark, build_rack_maps, build_short_names
+from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, build_rack_maps, build_short_names
 from tests.rendering.real_plans import RealPlan
 
 
@@ -13,8 +13,8 @@ def test_the_document_s_site(examples: dict[str, RealPlan]) -> None:
     assert [rack.name for rack in site.racks] == [f"rack{n}" for n in range(1, 9)]
     assert site.machine_count == 128
     assert site.clusters == ("cluster-a", "cluster-b", "cluster-c", "cluster-d")
-    assert Counter(vm.mark for vm in site.vms) == {Mark.KEPT: 125, Mark.PLACED: 53}
-    assert {vm.cluster for vm in site.vms if vm.mark is Mark.PLACED} == {"cluster-d"}
+    assert Counter(vm.mark for vm in site.vms) == {ChangeMark.KEPT: 125, ChangeMark.PLACED: 53}
+    assert {vm.cluster for vm in site.vms if vm.mark is ChangeMark.PLACED} == {"cluster-d"}
     assert sum(len(m.before) for rack in site.racks for m in rack.machines) == 125
     assert sum(len(m.after) for rack in site.racks for m in rack.machines) == 178
 
@@ -32,7 +32,7 @@ def test_machines_list_the_vms_that_stand_on_them(examples: dict[str, RealPlan])
 def test_moves_and_removals_show_on_the_side_where_they_stand(examples: dict[str, RealPlan]) -> None:
     (site,) = build_rack_maps(examples["repaired"].saved.plan)
     by_mark = {vm.mark: vm for vm in site.vms}
-    moved, removed = by_mark[Mark.MOVED], by_mark[Mark.REMOVED]
+    moved, removed = by_mark[ChangeMark.MOVED], by_mark[ChangeMark.REMOVED]
     assert moved.before is not None
     assert moved.after is not None
     assert (moved.before.machine, moved.trigger) == ("r1-bm01", "machine_evacuated")
@@ -51,7 +51,7 @@ def test_vms_that_are_not_managed_hold_their_room(examples: dict[str, RealPlan])
     outside = [vm for vm in site.vms if vm.cluster == OUTSIDE]
     assert len(outside) == 9
     assert site.clusters[-1] == OUTSIDE
-    assert all(vm.mark is Mark.KEPT and vm.sku.memory_gib for vm in outside)
+    assert all(vm.mark is ChangeMark.KEPT and vm.sku.memory_gib for vm in outside)
 
 
 def test_keys_tell_clusters_apart() -> None:

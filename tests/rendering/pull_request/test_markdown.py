@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import build_error
-from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
 from nexusform.plans.site_capacity.occupancy import MachineCount, RackCounts
 from nexusform.rendering.page.html_page import render_html
@@ -409,10 +409,10 @@ def test_what_is_forgotten_or_loses_its_machine_is_in_the_verdict(plans: SimpleN
 def test_many_pools_that_are_alike_are_one_row_of_a_comment() -> None:
     clusters = "\n".join(cluster(f"c{number:02}", pools=pool("p", 2)) for number in range(7))
     made = good(plan_of(RACKS + clusters))
-    few = render_markdown(add_capacity(made, all_types()).plan, {})
+    few = render_markdown(add_site_capacity(made, all_types()).plan, {})
     many = "\n".join(cluster(f"c{number:02}", pools=pool("p", 1)) for number in range(9))
     made = good(plan_of(RACKS + many + cluster("other", pools=pool("p", 3))))
-    text = render_markdown(add_capacity(made, all_types()).plan, {})
+    text = render_markdown(add_site_capacity(made, all_types()).plan, {})
     assert few.count("\n| c0") == 14
     rows = [line for line in text.split("\n\n")[1].splitlines() if line.startswith(("| c", "| other"))]
     assert rows == [

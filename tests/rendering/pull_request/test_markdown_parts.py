@@ -12,8 +12,8 @@ from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
     escape_markdown,
     escape_prose,
-    fit_parts,
     format_line_link,
+    join_parts_within_limit,
     render_diff,
 )
 from nexusform.rendering.report.difference_tree import ABSENT, DifferenceOptions, compare_values
@@ -34,25 +34,25 @@ PARTS = st.lists(
 
 @given(PARTS, st.integers(0, 5000))
 def test_the_limit_holds_for_any_parts(parts: list[ReportPart], most: int) -> None:
-    assert len(fit_parts(parts, most).encode()) <= max(most, 1)
+    assert len(join_parts_within_limit(parts, most).encode()) <= max(most, 1)
 
 
 def test_everything_stays_when_there_is_room() -> None:
     parts = [ReportPart("a", 1, ("first",)), ReportPart("none", 9, ()), ReportPart("b", 2, ("second", "third"))]
-    assert fit_parts(parts, 1000) == "first\n\nsecond\nthird\n"
+    assert join_parts_within_limit(parts, 1000) == "first\n\nsecond\nthird\n"
 
 
 def test_the_least_important_is_cut_first_and_said_so() -> None:
     head = ReportPart("head", 100, ("the verdict",), is_atomic=True)
     useful = ReportPart("useful", 50, tuple(f"useful {n}" for n in range(50)))
     long = ReportPart("long", 1, tuple(f"line number {n}" for n in range(1000)))
-    text = fit_parts([head, long, useful], 3000)
+    text = join_parts_within_limit([head, long, useful], 3000)
     assert text.startswith("the verdict\n\nline number 0\n")
     assert "useful 49" in text
     assert "more lines were cut" in text
     shown = text.count("line number")
     assert f"_Cut to stay within 3,000 bytes: long ({shown} of 1,000 lines shown)._" in text
-    shorter = fit_parts([head, long, useful], 750)
+    shorter = join_parts_within_limit([head, long, useful], 750)
     assert "line number" not in shorter
     assert "long (left out)" in shorter
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from nexusform.rendering.notation.hcl_text import build_trie
+from nexusform.rendering.notation.hcl_text import build_path_trie
 from nexusform.rendering.report.changed_paths import describe_changed_paths
 from nexusform.values.value import UNKNOWN
 
@@ -17,7 +17,7 @@ def test_paths_are_named_as_users_write_them() -> None:
 
 
 def test_secrets_are_hidden_at_above_and_below_their_path() -> None:
-    marks = build_trie([("a", "token"), ("a", "x", "inner")])
+    marks = build_path_trie([("a", "token"), ("a", "x", "inner")])
     before, after = {"token": "s1", "other": 1}, {"token": "s3", "other": 2, "x": {"inner": "s"}}
     assert describe_changed_paths("a", before, after, marks) == [
         "a.other 1 -> 2",

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import Plan
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.markdown import render_markdown
@@ -44,7 +44,7 @@ def make_plan(*clusters: str, last_count: int = 3) -> Plan:
         cluster = (clusters or ("core",))[number % max(len(clusters), 1)].replace("NUMBER", f"{number:02}")
         texts.append(SITE.replace("CLUSTER", cluster).replace("NAME", f"site{number:02}"))
     texts[-1] = texts[-1].replace("count       = 3", f"count       = {last_count}")
-    return add_capacity(good(plan("".join(texts))), all_types()).plan
+    return add_site_capacity(good(plan("".join(texts))), all_types()).plan
 
 
 def render_text(made: Plan) -> str:

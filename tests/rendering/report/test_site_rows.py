@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.planning.conclusion.site_records import add_capacity
+from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.rendering.report.site_rows import SiteRow, describe_other_sites
 from nexusform.rendering.text.plan_options import PlanTextOptions
@@ -45,7 +45,7 @@ def test_sites_that_stay_are_named_as_people_count() -> None:
 
 def test_sites_that_stay_are_folded_within_the_width_and_by_their_room() -> None:
     stands = state_of(SITES.format(here=1))
-    made = add_capacity(good(plan(SITES.format(here=3), stands)), all_types()).plan
+    made = add_site_capacity(good(plan(SITES.format(here=3), stands)), all_types()).plan
     text = render_plan(made, {}, PlanTextOptions(registries=all_types()))
     assert "8 sites unchanged: location-1, location-2," in text
     assert max(map(len, text.split("\n"))) <= 80

@@ -18,7 +18,7 @@ from nexusform.rendering.notation.colours import strip_colours
 from nexusform.rendering.page.html_page import render_html
 from nexusform.rendering.pull_request.markdown import render_markdown
 from nexusform.rendering.report.object_rows import build_object_folds
-from nexusform.rendering.report.placement_rows import Detail
+from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.rendering.report.stanzas import create_schema_lookup
 from nexusform.rendering.text.labelled_text import render_labelled_text
 from nexusform.rendering.text.plan_options import PlanTextOptions
@@ -62,8 +62,8 @@ def test_no_line_is_wider_than_the_screen_and_no_name_is_broken(name: str, width
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("detail", list(Detail))
-def test_colour_adds_escapes_and_nothing_else(name: str, detail: Detail, plans: SimpleNamespace) -> None:
+@pytest.mark.parametrize("detail", list(PlacementDetail))
+def test_colour_adds_escapes_and_nothing_else(name: str, detail: PlacementDetail, plans: SimpleNamespace) -> None:
     plan = getattr(plans, name)()
     plain = short(plan, plans, placements=detail)
     coloured = short(plan, plans, placements=detail, colour=True)

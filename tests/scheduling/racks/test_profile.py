@@ -16,8 +16,8 @@ from nexusform.scheduling.racks import rules as rules_package
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.layout import Counts, Figure, Usage
-from nexusform.scheduling.racks.ledger import Ledger, Record
-from nexusform.scheduling.racks.open_rules import open_keys
+from nexusform.scheduling.racks.ledger import Ledger, VmRecord
+from nexusform.scheduling.racks.open_rules import prepare_sort_keys
 from nexusform.scheduling.racks.rule import CountFilter, Item, Key, KeyDependence, RejectionCheck
 from nexusform.scheduling.racks.site import Site
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples, run_operations
@@ -147,19 +147,19 @@ def test_keys_keep_their_promises(seed: int) -> None:
             ledger.remove(handle)
 
 
-def record_of(ledger: Ledger, draw: Random) -> Record:
+def record_of(ledger: Ledger, draw: Random) -> VmRecord:
     """A small VM of somebody, somewhere."""
     sku = draw.choice([VmSku("small", 1, 0, 4, 0), VmSku("small-xl", 1, 0, 6, 0, extra_large=True)])
     owner, pool = draw.choice("ab"), draw.choice("pq")
     site = ledger.site
     shape, cells = site.get_shape(sku), site.capacity_table.add_cells((0,))
     vm = VmName(owner, owner, pool, draw.randint(0, 99))
-    return Record(site.add_pool(vm), shape.number, draw.randrange(6), cells, vm.number)
+    return VmRecord(site.add_pool(vm), shape.number, draw.randrange(6), cells, vm.number)
 
 
 def figures(key: Key, usage: Usage, vm: Demand) -> Figure:
     """A key's figures as a function."""
-    [(_, figure)] = open_keys([key], usage, vm)
+    [(_, figure)] = prepare_sort_keys([key], usage, vm)
     return figure or (lambda _item: 0)
 
 

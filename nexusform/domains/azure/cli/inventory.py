@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.cli.answer_output import Answer, AnswerFormFlags, write_answer
-from nexusform.cli.arguments import declare_choice, declare_group, declare_positional, declare_text
+from nexusform.cli.arguments import declare_choice, declare_flag_group, declare_positional, declare_text
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import convert_problem, has_errors
@@ -23,7 +23,7 @@ class ScriptArguments(Struct, frozen=True, kw_only=True):
     directory: str = declare_text("Write the files to DIR", metavar="DIR", default="export")
     target: str = declare_choice("What to export: a site, a cluster, a hub, an OpenStack", _TARGETS, flag="for")
     location: str = declare_text("Use only this extended location (custom location)")
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("script", ScriptArguments)
@@ -54,8 +54,8 @@ class CheckArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `inventory check`."""
 
     directory: str = declare_positional(metavar="DIR")
-    answer: AnswerFormFlags = declare_group(AnswerFormFlags)
-    view: ViewFlags = declare_group(ViewFlags)
+    answer: AnswerFormFlags = declare_flag_group(AnswerFormFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("check", CheckArguments)
@@ -67,13 +67,13 @@ def check(arguments: CheckArguments) -> int:
     without findings, 2 with findings, 1 if the export cannot be read.
     """
     from nexusform.domains.azure.providers.azure_export import read_export
-    from nexusform.domains.azure.questions.reconciliation import count_site
+    from nexusform.domains.azure.questions.reconciliation import count_site_objects
     from nexusform.domains.azure.rendering.inventory_report import build_inventory_document, build_inventory_report
 
     screen = arguments.view.create_screen()
     directory = os.path.normpath(arguments.directory)
     sites, findings = read_export(directory, {}, create_context().confinement.get_operator_confinement(directory))
-    captures = tuple(map(count_site, sites))
+    captures = tuple(map(count_site_objects, sites))
     diagnostics = tuple(map(convert_problem, findings))
     if has_errors(diagnostics):
         screen.print_diagnostics(diagnostics, {})

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from nexusform.cli.arguments import (
     declare_choice,
-    declare_group,
+    declare_flag_group,
     declare_number,
     declare_optional,
     declare_switch,
     declare_text,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.plan import PlanDisplay, create_display, get_exit_code, parse_limit_flag
+from nexusform.cli.plan import PlanDisplay, create_display, get_exit_code, parse_fail_on
 from nexusform.cli.planning_flags import PlacementFlags
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import build_warning
@@ -30,7 +30,7 @@ from nexusform.domains.azure.workflow.prediction import (
     open_run,
     plan_prediction,
 )
-from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, Limit, apply_limits
+from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, GuardRailLimit, apply_limits
 from nexusform.workflow.runs.run import PlanOptions
 
 _TERRAFORM: Final = "-terraform-plan=FILE"
@@ -53,8 +53,8 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
     seed: int | None = declare_number("Set the seed of the tie-break", default=None)
     rack_spread: str = declare_choice("Set the first key of the rack ranking", ("", "pool", "cluster"))
     samples: int | None = declare_number("Set the number of tie-break samples; 0 disables them", default=None)
-    placement_flags: PlacementFlags = declare_group(PlacementFlags)
-    view: ViewFlags = declare_group(ViewFlags)
+    placement_flags: PlacementFlags = declare_flag_group(PlacementFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
     show_sensitive: bool = declare_switch("Show sensitive values")
 
 
@@ -74,7 +74,7 @@ def predict(arguments: PredictArguments) -> int:
             f"For Bicep and ARM: -arm-what-if={arguments.file}"
         )
     path, read_changes = _select_source(arguments)
-    limits = parse_limit_flag(arguments.fail_on)
+    limits = parse_fail_on(arguments.fail_on)
     display = create_display(
         arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
     )
@@ -126,7 +126,7 @@ def _list_files(arguments: PredictArguments) -> dict[str, str]:
 
 
 def _run_prediction(
-    prediction: Prediction, arguments: PredictArguments, display: PlanDisplay, limits: Sequence[Limit]
+    prediction: Prediction, arguments: PredictArguments, display: PlanDisplay, limits: Sequence[GuardRailLimit]
 ) -> int:
     """Plan the prediction, check the limits, and return the exit code."""
     voice = display.reporter

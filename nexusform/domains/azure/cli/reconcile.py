@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.answer_output import Answer, AnswerFormFlags, write_answer
-from nexusform.cli.arguments import declare_group, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.comparison_sources import COMPARISON_SOURCES
 from nexusform.cli.shared_flags import (
@@ -21,7 +21,7 @@ from nexusform.cli.shared_flags import (
 )
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.domains.azure.workflow.reconciler import ReconcileResult, reconcile_site
-from nexusform.workflow.runs.run import Notices
+from nexusform.workflow.runs.run import RunCallbacks
 
 EXIT_RULE_VIOLATED = 3  # exit code
 
@@ -32,11 +32,11 @@ class ReconcileArguments(Struct, frozen=True, kw_only=True):
     source: str = declare_text("Read an exported directory, azure or hub", metavar="DIR|azure|hub", flag="from")
     allow_other_hub: str = declare_migration_flag()
     replay: bool = declare_switch("Re-place every VM in creation order, score the rule")
-    answer: AnswerFormFlags = declare_group(AnswerFormFlags)
+    answer: AnswerFormFlags = declare_flag_group(AnswerFormFlags)
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    lock: LockFlags = declare_group(LockFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
     state: str = declare_state_flag()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("reconcile", ReconcileArguments)
@@ -52,7 +52,7 @@ def reconcile_(arguments: ReconcileArguments) -> int:
     if not arguments.source:
         raise click.UsageError("No source given. Use -from=DIR, -from=azure or -from=hub.")
     location = create_context(arguments.state, arguments.variables, allow_other_hub=arguments.allow_other_hub)
-    notices = Notices(on_wait=screen.print_error)
+    notices = RunCallbacks(on_wait=screen.print_error)
     if arguments.source in COMPARISON_SOURCES:
         if arguments.replay:
             raise click.UsageError(f"-replay needs VMs, but -from={arguments.source} has none.")

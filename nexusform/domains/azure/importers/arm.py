@@ -30,7 +30,7 @@ def extract_name(arm_id: str) -> str:
     return arm_id.strip().rstrip("/").rpartition("/")[2]
 
 
-class Item:
+class ArmItem:
     """One JSON object of a document, read field by field. A field of the wrong type adds a finding with its
     JSON path and reads as absent, like an explicit null. `properties` take precedence over fields next to
     them.
@@ -109,12 +109,12 @@ class Item:
             return ()
         return tuple(value)
 
-    def read_object(self, key: str) -> Item | None:
+    def read_object(self, key: str) -> ArmItem | None:
         """Return an object field as an item, None if absent."""
         value = self._read_typed(key, FieldKind.OBJECT, "an object")
-        return None if value is None else Item(self.file, self.build_path(key), value, self._findings)
+        return None if value is None else ArmItem(self.file, self.build_path(key), value, self._findings)
 
-    def read_objects(self, key: str) -> list[Item]:
+    def read_objects(self, key: str) -> list[ArmItem]:
         """Return a list of objects as items, [] if absent."""
         value = self._read_typed(key, FieldKind.LIST, "a list of objects")
         return _wrap_objects(self.file, self.build_path(key), value or [], self._findings)
@@ -127,14 +127,14 @@ class Item:
         self._report_wrong_type(key, expected, value)
         return None
 
-    def is_equal(self, other: Item) -> bool:
+    def is_equal(self, other: ArmItem) -> bool:
         """Return True if both items have the same fields."""
         return self._fields == other._fields
 
-    def merge_properties(self, file: str, path: Path, properties: Mapping[str, Any]) -> Item:
+    def merge_properties(self, file: str, path: Path, properties: Mapping[str, Any]) -> ArmItem:
         """Return a copy at another path with these properties merged over its own."""
         merged = {**self._fields, "properties": {**self._properties, **properties}}
-        return Item(file, path, merged, self._findings)
+        return ArmItem(file, path, merged, self._findings)
 
     def _report_wrong_type(self, key: str, expected: str, value: Any) -> None:
         """Add a finding about a field of the wrong type."""
@@ -149,7 +149,7 @@ INCOMPLETE: Final = "incomplete-list"
 
 def read_resources(
     file: str, document: Any, findings: list[Problem], path: Path = (), *, has_next_page: bool = False
-) -> list[Item]:
+) -> list[ArmItem]:
     """Read the resources of a document in any form; a single resource (`az ... show`) counts as a list of
     one. Pages joined to one list are read in turn. `has_next_page`: the next page follows in the same list.
     """
@@ -168,7 +168,7 @@ def read_resources(
         findings.append(Problem((*path, key), SHAPE, detail, file=file))
         return []
     if isinstance(document, Mapping) and "id" in document:
-        return [Item(file, path, document, findings)]
+        return [ArmItem(file, path, document, findings)]
     parts = [get_value(document, "error", key) for key in ("code", "message")]
     error_message = ": ".join(part.rstrip(".") for part in parts if _is_text(part))
     detail = (
@@ -192,9 +192,9 @@ def _find_list_key(document: Any) -> str | None:
     return next((key for key in _LIST_KEYS if key in document), None)
 
 
-def _read_entries(file: str, path: Path, values: list[Any], findings: list[Problem]) -> list[Item]:
+def _read_entries(file: str, path: Path, values: list[Any], findings: list[Problem]) -> list[ArmItem]:
     """Read the entries of a list; an entry may be a page of its own."""
-    items: list[Item] = []
+    items: list[ArmItem] = []
     for index, value in enumerate(values):
         entry_path = (*path, index)
         if isinstance(value, list) or _find_list_key(value) is not None:
@@ -215,13 +215,13 @@ def _warn_of_more_pages(file: str, document: Mapping[str, Any], findings: list[P
         findings.append(Problem((*path, key), INCOMPLETE, detail, Severity.WARNING, file=file))
 
 
-def _wrap_objects(file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0) -> list[Item]:
+def _wrap_objects(file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0) -> list[ArmItem]:
     """Wrap the objects of a list as items numbered from `first`; add a finding for anything else."""
     items = []
     for index, value in enumerate(values, first):
         entry_path = (*path, index)
         if isinstance(value, Mapping):
-            items.append(Item(file, entry_path, value, findings))
+            items.append(ArmItem(file, entry_path, value, findings))
         else:
             detail = f"an object is needed here, not {describe_type(value)}."
             findings.append(Problem(entry_path, SHAPE, detail, file=file))
@@ -250,7 +250,7 @@ def describe_type(value: Any) -> str:
     return "a list" if isinstance(value, list) else "an object"
 
 
-def find_newest_change(items: Iterable[Item]) -> datetime | None:
+def find_newest_change(items: Iterable[ArmItem]) -> datetime | None:
     """Find the newest createdAt or lastModifiedAt of the resources."""
     newest: datetime | None = None
     for item in items:

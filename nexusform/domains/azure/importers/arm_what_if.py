@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
 from nexusform.domains.azure.importers.arm import SHAPE, describe_type, normalize_id
 from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, AzAction, AzChange
@@ -187,7 +187,7 @@ class _ChangeReader:
             self._add_change(resource, kind, names)
         if potential_names:
             detail = (
-                f"Azure does not know whether {format_first(potential_names, _MAX_NAMES)} will change "
+                f"Azure does not know whether {format_first_items(potential_names, _MAX_NAMES)} will change "
                 "(decided during deployment). Such changes are not predicted."
             )
             self._report(list_name, "unknown-in-plan", detail, is_warning=True)
@@ -228,7 +228,7 @@ class _ChangeReader:
         if _is_order_open(created):
             detail = (
                 f"a what-if has no order for {format_count(len(created), 'object')} to create "
-                f"({format_first([item.title for item in created], _MAX_NAMES)}). The order affects "
+                f"({format_first_items([item.title for item in created], _MAX_NAMES)}). The order affects "
                 "placement. Predicted by id, clusters before pools."
             )
             self._report("", "ambiguous-creation-order", detail, is_warning=True)

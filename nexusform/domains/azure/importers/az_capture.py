@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.azure.importers.az_documents import ANY, AzItems
 from nexusform.domains.azure.importers.az_model import STANDARD_FILES, AzCluster, AzInventory, StandardFile
 from nexusform.domains.azure.importers.az_sites import BASE_KINDS
@@ -204,7 +204,7 @@ def find_missing_base_kinds(items: AzItems) -> list[Problem]:
     ]
 
 
-def find_uncaptured(
+def find_uncaptured_kinds(
     items: AzItems, inventories: Sequence[AzInventory], *, numbers_nodes: bool = True
 ) -> Iterator[Problem]:
     """Find warnings about other missing kinds if the site has machines. `numbers_nodes`: the reader numbers
@@ -232,7 +232,7 @@ def find_uncaptured(
     without_times = [cluster for cluster in clusters if numbers_nodes and _has_untimed_nodes(cluster)]
     if without_times:
         total = len(clusters)
-        names = format_first([cluster.name for cluster in without_times], _MAX_NAMES)
+        names = format_first_items([cluster.name for cluster in without_times], _MAX_NAMES)
         missing_times = (
             f"Creation times of nodes are unknown for {len(without_times):,} of {format_count(total, 'cluster')} "
             f"({names}): numbers follow their names, and the creation order is unknown. For reachable "
@@ -244,9 +244,9 @@ def find_uncaptured(
 
 def describe_missing_clusters(names: Sequence[str]) -> str:
     """Describe clusters known only from their agent pools."""
-    themselves = select_form(len(names), "that cluster itself", "those clusters themselves")
+    themselves = select_word_form(len(names), "that cluster itself", "those clusters themselves")
     return (
-        f"The agent pools of {format_first(names, _MAX_NAMES)} were captured, but not {themselves}: the "
+        f"The agent pools of {format_first_items(names, _MAX_NAMES)} were captured, but not {themselves}: the "
         "list of clusters is incomplete. Capacity of unknown nodes counts as free. Capture all "
         f"clusters with: {build_capture_command('kubernetes_clusters')} (for a deleted cluster, delete "
         "its file of agent pools)."
@@ -274,8 +274,8 @@ def _find_missing_workloads(kind: str, plural: str, consequence: str, items: AzI
 
 
 def _describe_missing_pools(clusters: Sequence[AzCluster]) -> str:
-    names = format_first([cluster.name for cluster in clusters], _MAX_NAMES)
-    clause = select_form(len(clusters), "it was", "they were")
+    names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
+    clause = select_word_form(len(clusters), "it was", "they were")
     return (
         f"The agent pools of {format_count(len(clusters), 'cluster')} were not captured ({names}). "
         f"Their mode, zones, labels and taints are taken from when {clause} created, or else from their "
@@ -286,7 +286,7 @@ def _describe_missing_pools(clusters: Sequence[AzCluster]) -> str:
 
 def describe_missing_nodes(clusters: Sequence[AzCluster]) -> str:
     """Return the start of a message about clusters without captured nodes."""
-    names = format_first([cluster.name for cluster in clusters], _MAX_NAMES)
+    names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
     return f"The nodes of {format_count(len(clusters), 'cluster')} were not captured ({names}):"
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import format_list
 from nexusform.documents.field_shapes import get_mapping, get_text, get_value, list_mappings
-from nexusform.domains.azure.importers.arm import SHAPE, Item, describe_type, extract_name, normalize_id
+from nexusform.domains.azure.importers.arm import SHAPE, ArmItem, describe_type, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_documents import AzItems
 from nexusform.domains.azure.importers.az_model import AzPool
 from nexusform.domains.azure.importers.az_workloads import read_pools
@@ -119,7 +119,7 @@ def apply_changes(items: AzItems, changes: Sequence[AzChange], findings: list[Pr
     return overlay.build_result()
 
 
-def _index_by_id(items: Iterable[Item]) -> dict[str, Item]:
+def _index_by_id(items: Iterable[ArmItem]) -> dict[str, ArmItem]:
     return {normalize_id(str(item.read_value("id") or item.read_value("name"))): item for item in items}
 
 
@@ -286,7 +286,7 @@ class _Overlay:
 
     # --- bodies ---
 
-    def _create_item(self, change: AzChange, key: str) -> Item:
+    def _create_item(self, change: AzChange, key: str) -> ArmItem:
         body = {
             **change.body,
             "id": key,
@@ -297,7 +297,7 @@ class _Overlay:
         }
         self._set_location(change, body)
         self.addresses[key] = change.address
-        return Item(change.file, (change.address,), body, self.findings)
+        return ArmItem(change.file, (change.address,), body, self.findings)
 
     def _set_location(self, change: AzChange, body: dict[str, Any]) -> None:
         """Set the location of a new object: its own, or that of the only site."""
@@ -317,7 +317,7 @@ class _Overlay:
             detail = f"{message}. The inventory is of {sites}."
             self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
-    def _update_item(self, change: AzChange, key: str) -> Item:
+    def _update_item(self, change: AzChange, key: str) -> ArmItem:
         """Return an existing body with the requested values merged over it."""
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
@@ -374,7 +374,7 @@ class _Overlay:
             self._remove_object(change, key)
         owner, name = key.rpartition("/agentpools/")[0], change.names[-1]
         body = {**change.body, "id": f"{owner}/agentPools/{name}", "name": name}
-        item = Item(change.file, (change.address,), body, self.findings)
+        item = ArmItem(change.file, (change.address,), body, self.findings)
         for pool in read_pools([item]).get(owner, []):
             self.pools.append(NewPool(owner, pool, change.address))
             self.addresses[key] = change.address
@@ -413,7 +413,7 @@ def _list_skus(body: Mapping[str, Any]) -> Iterator[str]:
             yield sku
 
 
-def _list_current_skus(bodies: Mapping[str, Mapping[str, Item]]) -> Iterator[str]:
+def _list_current_skus(bodies: Mapping[str, Mapping[str, ArmItem]]) -> Iterator[str]:
     """List the VM SKUs of existing clusters and pools."""
     names = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
     for kind in (CLUSTERS, POOLS):
@@ -434,5 +434,5 @@ def _read_location(body: Mapping[str, Any]) -> str:
     return normalize_id(get_text(body, "extendedLocation", "name"))
 
 
-def _read_item_location(item: Item) -> str:
+def _read_item_location(item: ArmItem) -> str:
     return _read_location({"extendedLocation": item.read_value("extendedLocation")})

@@ -11,12 +11,12 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.field_shapes import get_mapping, get_text
 from nexusform.documents.scalars import replace_scalars
 from nexusform.domains.azure.importers.arm import (
     INCOMPLETE,
-    Item,
+    ArmItem,
     extract_name,
     is_resource_list,
     normalize_id,
@@ -64,7 +64,7 @@ class AzItems(Struct, frozen=True):
     clusters with captured agent pools but missing in the list of clusters.
     """
 
-    by_kind: Mapping[str, list[Item]]
+    by_kind: Mapping[str, list[ArmItem]]
     export_times: list[tuple[str, Any]] = field(default_factory=list)
     unreadable_kinds: frozenset[str] = frozenset()
     listed_kinds: frozenset[str] = frozenset()
@@ -72,14 +72,14 @@ class AzItems(Struct, frozen=True):
     clusters_with_pool_files: frozenset[str] = frozenset()
     unlisted_clusters: tuple[str, ...] = ()
 
-    def list_resources(self, kind: str) -> list[Item]:
+    def list_resources(self, kind: str) -> list[ArmItem]:
         """Return the resources of a kind."""
         return self.by_kind.get(kind, [])
 
 
-def read_items(documents: Documents, findings: list[Problem]) -> AzItems:
+def read_export_resources(documents: Documents, findings: list[Problem]) -> AzItems:
     """Read every resource of an export."""
-    by_kind: dict[str, list[Item]] = {kind: [] for kind in KINDS}
+    by_kind: dict[str, list[ArmItem]] = {kind: [] for kind in KINDS}
     export_times: list[tuple[str, Any]] = []
     unreadable_kinds: set[str] = set()
     listed_kinds: set[str] = set()
@@ -134,7 +134,7 @@ def _is_incomplete(findings: Iterable[Problem]) -> bool:
     return any(finding.id == INCOMPLETE for finding in findings)
 
 
-def _find_unlisted_clusters(by_kind: Mapping[str, list[Item]], listed_kinds: Collection[str]) -> tuple[str, ...]:
+def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:
     """Find clusters with captured agent pools but missing in the list of clusters, by name."""
     if "kubernetes_clusters" not in listed_kinds:
         return ()
@@ -148,7 +148,7 @@ def _find_contradicted_kinds(unlisted_clusters: Collection[str]) -> frozenset[st
     return frozenset({"kubernetes_clusters"} if unlisted_clusters else ())
 
 
-def _extract_cluster_name(pool: Item) -> str:
+def _extract_cluster_name(pool: ArmItem) -> str:
     """Return the cluster name in an agent pool's id, "" if absent."""
     return extract_name((pool.read_text("id") or "").strip().rstrip("/").rpartition("/")[0].rpartition("/")[0])
 
@@ -163,7 +163,7 @@ def _parse_cluster_from_file(name: str) -> str:
     return name.rpartition("/")[2].rpartition(".")[0].partition(".")[2].lower()
 
 
-def _read_document_items(name: str, data: Any, kind: str, findings: list[Problem]) -> list[Item]:
+def _read_document_items(name: str, data: Any, kind: str, findings: list[Problem]) -> list[ArmItem]:
     """Read the resources of a document; in a file of kind ANY, problems are warnings."""
     finding_count = len(findings)
     items = read_resources(name, _resolve_template(data), findings)
@@ -187,17 +187,17 @@ def _parse_file(name: str, content: bytes) -> tuple[Any, list[Problem]]:
 class _ResourceSorter:
     """Sorter of resources into kinds; identical duplicates are kept once."""
 
-    def __init__(self, by_kind: dict[str, list[Item]]) -> None:
+    def __init__(self, by_kind: dict[str, list[ArmItem]]) -> None:
         self._by_kind = by_kind
-        self._known: dict[tuple[str, str], Item] = {}
-        self._repeated: list[Item] = []
+        self._known: dict[tuple[str, str], ArmItem] = {}
+        self._repeated: list[ArmItem] = []
 
-    def add_items(self, items: Iterable[Item], kind: str) -> set[str]:
+    def add_items(self, items: Iterable[ArmItem], kind: str) -> set[str]:
         """Add resources under the kind of their type, else of the file. Return the kinds added."""
-        unread: dict[str, Item] = {}
+        unread: dict[str, ArmItem] = {}
         added_kinds: set[str] = set()
         for item in items:
-            item_kind = find_kind(item)
+            item_kind = find_resource_kind(item)
             if item_kind is None and (_has_type(item) or kind == ANY):
                 unread.setdefault(
                     item.read_text("type") or "" if _has_type(item) else _read_kubernetes_kind(item), item
@@ -209,7 +209,7 @@ class _ResourceSorter:
         _report_unread_types(unread)
         return added_kinds
 
-    def _is_repeated(self, item: Item, kind: str) -> bool:
+    def _is_repeated(self, item: ArmItem, kind: str) -> bool:
         """Return True if an identical resource was read before."""
         arm_id = item.read_value("id")
         if not isinstance(arm_id, str):
@@ -225,13 +225,13 @@ class _ResourceSorter:
         if self._repeated:
             count = len(self._repeated)
             detail = (
-                f"{format_count(count, 'resource')} {select_form(count, 'is', 'are')} listed earlier in "
+                f"{format_count(count, 'resource')} {select_word_form(count, 'is', 'are')} listed earlier in "
                 "the export, identical."
             )
             self._repeated[0].report("id", "duplicate-inventory-resources", f"{detail} Each is read once.", _WARNING)
 
 
-def _report_unread_types(unread: Mapping[str, Item]) -> None:
+def _report_unread_types(unread: Mapping[str, ArmItem]) -> None:
     """Add a warning about each type of resource that is not read."""
     kubernetes_objects = {name: item for name, item in unread.items() if name and not _has_type(item)}
     for type_name, item in unread.items():
@@ -239,7 +239,7 @@ def _report_unread_types(unread: Mapping[str, Item]) -> None:
         if type_name not in kubernetes_objects:
             item.report("type", NOT_READ, f"{label}: not read.", _WARNING)
     if kubernetes_objects:
-        kinds = format_first(list(kubernetes_objects), _MAX_NAMES)
+        kinds = format_first_items(list(kubernetes_objects), _MAX_NAMES)
         detail = (
             f"objects of Kubernetes ({kinds}): not read, except Nodes. Use `data fleet_hub_export` for "
             "objects of a fleet's hub, `data kubernetes_nodes` for pods."
@@ -247,12 +247,12 @@ def _report_unread_types(unread: Mapping[str, Item]) -> None:
         next(iter(kubernetes_objects.values())).report("kind", NOT_READ, detail, _WARNING)
 
 
-def _read_kubernetes_kind(item: Item) -> str:
+def _read_kubernetes_kind(item: ArmItem) -> str:
     """Return the kind of a Kubernetes object, "" for anything else."""
     return get_text(item.read_value("kind")) if isinstance(item.read_value("apiVersion"), str) else ""
 
 
-def find_kind(item: Item) -> str | None:
+def find_resource_kind(item: ArmItem) -> str | None:
     """Find the kind of a resource by its type or id, None if neither is known."""
     if item.read_value("kind") == "Node" and isinstance(item.read_value("metadata"), Mapping):
         return NODES
@@ -266,7 +266,7 @@ def find_kind(item: Item) -> str | None:
     return KIND_OF_TYPE.get(f"{parent}/{child}" if child else parent)
 
 
-def _has_type(item: Item) -> bool:
+def _has_type(item: ArmItem) -> bool:
     """Return True if a resource has a type."""
     return "/" in get_text(item.read_value("type"))
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
-from nexusform.domains.azure.importers.arm import Item, extract_name
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.domains.azure.importers.arm import ArmItem, extract_name
 from nexusform.domains.azure.importers.az_model import AzCluster, AzFailure
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
@@ -27,7 +27,7 @@ KINDS: Final = tuple(_KIND_NAMES)
 _MAX_NAMES: Final = 4
 
 
-def find_failures(kind: str, items: Iterable[Item]) -> Iterator[AzFailure]:
+def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
     """Find the failed objects of a kind, with the platform's reason if reported."""
     for item in items:
         state, status = item.read_text("provisioningState") or "", item.read_text("detailedStatus") or ""
@@ -40,7 +40,7 @@ def find_failures(kind: str, items: Iterable[Item]) -> Iterator[AzFailure]:
         yield AzFailure(kind, name, state if state.lower() in _BROKEN else status, reason)
 
 
-def _build_name(kind: str, item: Item) -> str:
+def _build_name(kind: str, item: ArmItem) -> str:
     """Build the name of an object; a pool's includes its cluster."""
     name = item.read_text("name") or extract_name(item.read_text("id") or "")
     if kind != "agent_pools":
@@ -78,13 +78,13 @@ def _build_detail(kind: str, state: str, failures: Sequence[AzFailure], site: st
     labels = [f"{failure.name} ({failure.reason})" if failure.reason else failure.name for failure in failures]
     location = f" of {site}" if site else ""
     subject = format_count(len(failures), _KIND_NAMES[kind])
-    names = format_first(labels, _MAX_NAMES)
+    names = format_first_items(labels, _MAX_NAMES)
     if not state:
-        verb = select_form(len(failures), "lacks", "lack")
+        verb = select_word_form(len(failures), "lacks", "lack")
         return (
             f"{subject}{location} {verb} nodes: {names}. Azure did not create them. They are not changed automatically."
         )
-    verb_be = select_form(len(failures), "is", "are")
+    verb_be = select_word_form(len(failures), "is", "are")
     return f"{subject}{location} {verb_be} {state} (reported by Azure): {names}. {_build_advice(kind, failures)}"
 
 

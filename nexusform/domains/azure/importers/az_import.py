@@ -26,13 +26,18 @@ from nexusform.domains.azure.importers.az_model import (
     AzPlacement,
     AzPool,
     AzRack,
-    AzShape,
     AzSite,
     AzVirtualMachine,
+    AzVmSize,
 )
 from nexusform.domains.azure.importers.az_observation import build_observation_note
-from nexusform.domains.azure.importers.az_recorded_nodes import NO_NODES, RecordedNodes, RecordedPool, assign_numbers
-from nexusform.domains.azure.importers.az_supplies import build_supplies
+from nexusform.domains.azure.importers.az_recorded_nodes import (
+    NO_NODES,
+    RecordedNodes,
+    RecordedPool,
+    assign_node_numbers,
+)
+from nexusform.domains.azure.importers.az_supplies import build_site_supplies
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.site_capacity.other_capacity import build_supplies_note
 from nexusform.scheduling.catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
@@ -152,7 +157,7 @@ class _SiteImport:
 
     def _build_supplies_note(self) -> Mapping[str, Any]:
         """Build the record of addresses, storage and versions for the site's note."""
-        return build_supplies_note(build_supplies(self.site.supplies))
+        return build_supplies_note(build_site_supplies(self.site.supplies))
 
     # --- racks and machines ---
 
@@ -283,7 +288,7 @@ class _SiteImport:
         count as occupied capacity. Missing nodes get a record without a machine.
         """
         recorded_pool = self.recorded_nodes.pools.get((f"{self.name}/{cluster.name}", pool), RecordedPool())
-        by_number = assign_numbers(existing_nodes, count, recorded_pool)
+        by_number = assign_node_numbers(existing_nodes, count, recorded_pool)
         names = {node.name for node in by_number.values()}
         for node in existing_nodes:
             if node.name not in names:
@@ -303,7 +308,7 @@ class _SiteImport:
         if node is not None and placement is not None:
             # Record the capacity of a node beyond its VM SKU as occupied.
             sku = self.skus[own_sku or sku_name]
-            excess = AzShape(
+            excess = AzVmSize(
                 max(node.shape.cpu_cores - sku.host_vcpus, 0),
                 max(node.shape.memory_gib - ceil(sku.memory_gib), 0),
                 max(node.shape.disk_gib - sku.disk_gib, 0),
@@ -387,7 +392,7 @@ class _SiteImport:
 
     # --- occupied capacity ---
 
-    def _add_occupied(self, name: str, placement: AzPlacement | None, shape: AzShape) -> None:
+    def _add_occupied(self, name: str, placement: AzPlacement | None, shape: AzVmSize) -> None:
         """Count a VM without an object as occupied capacity of its machine."""
         if placement is None:
             self.counts["unplaced"] += 1
@@ -395,7 +400,7 @@ class _SiteImport:
         self.counts["occupied"] += 1
         self._record_occupied(name, placement.machine, shape)
 
-    def _record_occupied(self, name: str, machine: str, shape: AzShape) -> None:
+    def _record_occupied(self, name: str, machine: str, shape: AzVmSize) -> None:
         """Record occupied capacity on a machine."""
         entries = self.occupied.setdefault(machine, [])
         entries.append(

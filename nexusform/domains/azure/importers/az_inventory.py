@@ -14,12 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.times import format_time, parse_time
 from nexusform.domains.azure.importers.arm import extract_name, find_newest_change, normalize_id
-from nexusform.domains.azure.importers.az_capture import find_missing_base_kinds, find_uncaptured
+from nexusform.domains.azure.importers.az_capture import find_missing_base_kinds, find_uncaptured_kinds
 from nexusform.domains.azure.importers.az_changes import AzChange, ChangedItems, apply_changes
-from nexusform.domains.azure.importers.az_documents import ANY, AzItems, Documents, read_items
+from nexusform.domains.azure.importers.az_documents import ANY, AzItems, Documents, read_export_resources
 from nexusform.domains.azure.importers.az_health import KINDS, build_failure_findings, find_failures, find_missing_nodes
 from nexusform.domains.azure.importers.az_machines import (
     MachineReadOptions,
@@ -38,12 +38,12 @@ from nexusform.domains.azure.importers.az_model import (
     AzNode,
     AzPlacement,
     AzRack,
-    AzShape,
     AzSite,
     AzVirtualMachine,
+    AzVmSize,
 )
 from nexusform.domains.azure.importers.az_sites import BASE_KINDS, select_site, split_by_site
-from nexusform.domains.azure.importers.az_supplies import read_supplies
+from nexusform.domains.azure.importers.az_supplies import read_site_supplies
 from nexusform.domains.azure.importers.az_workloads import (
     ListedVm,
     PoolLists,
@@ -110,7 +110,7 @@ def _report_uncaptured(
     """Report kinds that were not captured, unless there are errors."""
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
-        findings += find_uncaptured(items, inventories, numbers_nodes=numbers_nodes)
+        findings += find_uncaptured_kinds(items, inventories, numbers_nodes=numbers_nodes)
 
 
 def read_changed_sites(
@@ -135,7 +135,7 @@ def _read_documents(
     findings: list[Problem],
 ) -> tuple[AzItems, _ReadOptions]:
     """Read all documents; return the resources and the options for reading them."""
-    items = read_items(documents, findings)
+    items = read_export_resources(documents, findings)
     exported_at = _find_export_time(documents, items.export_times, findings)
     return items, _ReadOptions(machine_sku_by_id or {}, catalogue or CATALOGUES[NEWEST], exported_at)
 
@@ -184,7 +184,7 @@ def _build_inventory(items: AzItems, options: _ReadOptions) -> AzInventory:
         listed_kinds=items.listed_kinds,
         unlisted_clusters=items.unlisted_clusters,
         failures=tuple(_find_failures(items, filled_clusters)),
-        supplies=read_supplies(items),
+        supplies=read_site_supplies(items),
         update_strategy=_read_update_strategy(items),
     )
 
@@ -287,7 +287,7 @@ def resolve_placements(
     without a machine are counted.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
-    loads: dict[str, AzShape] = {}
+    loads: dict[str, AzVmSize] = {}
     unplaced: list[ListedVm] = []
     placed: list[AzNode | AzVirtualMachine] = []
     largest = _find_largest_hardware(machines.values(), machine_skus)
@@ -338,17 +338,17 @@ def _report_unplaced(vms: Sequence[ListedVm]) -> None:
     """Add one warning with the number of VMs without machine."""
     if not vms:
         return
-    names = format_first([listed_vm.vm.name for listed_vm in vms], _MAX_NAMES)
+    names = format_first_items([listed_vm.vm.name for listed_vm in vms], _MAX_NAMES)
     vms[0].item.report(
         "bareMetalMachineId",
         WITHOUT_A_MACHINE,
-        f"{format_count(len(vms), 'VM')} of the export {select_form(len(vms), 'is', 'are')} on no "
+        f"{format_count(len(vms), 'VM')} of the export {select_word_form(len(vms), 'is', 'are')} on no "
         f"machine: {names}. Their capacity needs are not counted.",
         Severity.WARNING,
     )
 
 
-def _compute_spanned_cells(shape: AzShape, hardware: MachineSku | None) -> AzShape:
+def _compute_spanned_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
     """Return the shape with the minimum number of NUMA cells that holds it."""
     if hardware is None:
         return shape
@@ -361,14 +361,16 @@ def _compute_spanned_cells(shape: AzShape, hardware: MachineSku | None) -> AzSha
     return replace(shape, numa_cells=min(cells, hardware.cells))
 
 
-def _add_load(loads: dict[str, AzShape], listed_vm: ListedVm, shape: AzShape, name: str, hardware: MachineSku) -> None:
+def _add_load(
+    loads: dict[str, AzVmSize], listed_vm: ListedVm, shape: AzVmSize, name: str, hardware: MachineSku
+) -> None:
     """Add the VM to the load of its machine; warn once if the load exceeds the hardware."""
-    before = loads.get(name, AzShape(0, 0, 0, 0))
-    after = AzShape(
+    before = loads.get(name, AzVmSize(0, 0, 0, 0))
+    after = AzVmSize(
         before.cpu_cores + shape.cpu_cores, before.memory_gib + shape.memory_gib, before.disk_gib + shape.disk_gib, 0
     )
     loads[name] = after
-    if _is_overfull(after, hardware) and not _is_overfull(before, hardware):
+    if _is_overloaded(after, hardware) and not _is_overloaded(before, hardware):
         listed_vm.item.report(
             "name",
             "overcommitted-machine",
@@ -380,7 +382,7 @@ def _add_load(loads: dict[str, AzShape], listed_vm: ListedVm, shape: AzShape, na
         )
 
 
-def _is_overfull(load: AzShape, hardware: MachineSku) -> bool:
+def _is_overloaded(load: AzVmSize, hardware: MachineSku) -> bool:
     return (
         load.cpu_cores > hardware.cells * hardware.cpus_per_cell
         or load.memory_gib > hardware.cells * hardware.memory_gib_per_cell

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.diagnostics.phrases import format_count
-from nexusform.domains.azure.importers.arm import Item, extract_name, normalize_id
+from nexusform.domains.azure.importers.arm import ArmItem, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_model import AzMachine, AzRack
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, get_default_facts
 from nexusform.scheduling.racks.vms import MachineSku
@@ -68,7 +68,7 @@ def parse_sku_size(sku_id: str | None) -> MachineSku | None:
     )
 
 
-def read_rack_skus(items: Iterable[Item]) -> dict[str, RackSku]:
+def read_rack_skus(items: Iterable[ArmItem]) -> dict[str, RackSku]:
     """Read the rack SKUs of `az networkcloud racksku list` by name in lower case."""
     skus: dict[str, RackSku] = {}
     for item in items:
@@ -90,7 +90,7 @@ AGGREGATOR: Final = "aggregator"
 _RACK_SKU_HINT: Final = " Rack SKUs may contain it: az networkcloud racksku list --output json > rack_skus.json"
 
 
-def read_racks(items: Iterable[Item]) -> dict[str, AzRack]:
+def read_racks(items: Iterable[ArmItem]) -> dict[str, AzRack]:
     """Read the racks by id key; report and skip a second rack of the same name."""
     racks: dict[str, AzRack] = {}
     names: set[str] = set()
@@ -132,7 +132,7 @@ class MachineReadOptions(Struct, frozen=True):
     has_rack_list: bool = True
 
 
-def read_machines(items: Iterable[Item], options: MachineReadOptions) -> dict[str, AzMachine]:
+def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict[str, AzMachine]:
     """Read the machines by id key; report and skip those without name, rack or slot."""
     by_sku_id = {key.strip().lower(): sku for key, sku in options.by_sku_id.items()}
     options = replace(options, by_sku_id=by_sku_id)
@@ -141,7 +141,7 @@ def read_machines(items: Iterable[Item], options: MachineReadOptions) -> dict[st
         return {}
     machines: dict[str, AzMachine] = {}
     names: set[str] = set()
-    without_roles: list[tuple[Item, AzMachine]] = []
+    without_roles: list[tuple[ArmItem, AzMachine]] = []
     for item in item_list:
         machine = _read_machine(item, options)
         if machine is None:
@@ -157,7 +157,7 @@ def read_machines(items: Iterable[Item], options: MachineReadOptions) -> dict[st
     return machines
 
 
-def _is_truncated_list(items: Sequence[Item]) -> bool:
+def _is_truncated_list(items: Sequence[ArmItem]) -> bool:
     """Return True, with one finding, if all of several machines lack a required field."""
     missing_fields = [name for name in _REQUIRED_MACHINE_FIELDS if all(item.read_value(name) is None for item in items)]
     if len(items) < 2 or not missing_fields:
@@ -172,7 +172,7 @@ def _is_truncated_list(items: Sequence[Item]) -> bool:
     return True
 
 
-def _read_machine(item: Item, options: MachineReadOptions) -> AzMachine | None:
+def _read_machine(item: ArmItem, options: MachineReadOptions) -> AzMachine | None:
     """Read a machine; add a finding and return None without name, rack or slot. A machine without a state
     counts as not ready.
     """
@@ -208,7 +208,7 @@ def _read_machine(item: Item, options: MachineReadOptions) -> AzMachine | None:
     )
 
 
-def _read_facts(item: Item, machine: str) -> dict[str, Any]:
+def _read_facts(item: ArmItem, machine: str) -> dict[str, Any]:
     """Read the facts of a machine by name; a machine without a state counts as not ready."""
     facts = get_default_facts()
     absent: list[str] = []
@@ -246,7 +246,7 @@ def _find_hardware(
     return sku, own_size
 
 
-def _report_derived_roles(machines: Sequence[tuple[Item, AzMachine]]) -> None:
+def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None:
     """Add one warning about roles derived from SKU ids (exports before API 2024-07 have none)."""
     if not machines:
         return
@@ -268,7 +268,7 @@ def _report_derived_roles(machines: Sequence[tuple[Item, AzMachine]]) -> None:
     )
 
 
-def _report_unknown_rack(item: Item, name: str, rack_id: str) -> None:
+def _report_unknown_rack(item: ArmItem, name: str, rack_id: str) -> None:
     item.report(
         "rackId",
         "unknown-rack",
@@ -277,7 +277,7 @@ def _report_unknown_rack(item: Item, name: str, rack_id: str) -> None:
     )
 
 
-def _report_unknown_sku(item: Item, name: str, sku_id: str | None, rack: AzRack, *, has_rack_skus: bool) -> None:
+def _report_unknown_sku(item: ArmItem, name: str, sku_id: str | None, rack: AzRack, *, has_rack_skus: bool) -> None:
     remedy = f'machine_sku_by_id = {{ "{sku_id}" = "bom-1.7.3" }}' if sku_id else "your own machine block"
     hint = "" if has_rack_skus else _RACK_SKU_HINT
     item.report(
@@ -304,7 +304,7 @@ def parse_roles(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_planned_site(
-    clusters: Iterable[Item], options: MachineReadOptions
+    clusters: Iterable[ArmItem], options: MachineReadOptions
 ) -> tuple[dict[str, AzRack], dict[str, AzMachine]]:
     """Read the racks and machines defined by Nexus clusters, by id key. Every machine counts as ready."""
     racks: dict[str, AzRack] = {}
@@ -324,7 +324,7 @@ def read_planned_site(
     return racks, machines
 
 
-def _report_planned(cluster: Item, options: MachineReadOptions, *, has_racks: bool) -> None:
+def _report_planned(cluster: ArmItem, options: MachineReadOptions, *, has_racks: bool) -> None:
     """Add one warning about machines taken from the definition of a Nexus cluster."""
     missing_detail = "racks and machines were not captured, and this Nexus cluster defines none."
     roles = "" if options.rack_skus else (", and as compute-plane, because rack_skus.json with the slots is missing")
@@ -335,7 +335,7 @@ def _report_planned(cluster: Item, options: MachineReadOptions, *, has_racks: bo
     cluster.report("computeRackDefinitions", kind, planned_detail if has_racks else missing_detail, Severity.WARNING)
 
 
-def _read_planned_rack(cluster: Item, definition: Item, number: int) -> AzRack:
+def _read_planned_rack(cluster: ArmItem, definition: ArmItem, number: int) -> AzRack:
     network_rack = definition.read_text("networkRackId")
     name = extract_name(network_rack) if network_rack else definition.read_text("rackSerialNumber")
     name = name or f"{cluster.read_text('name') or 'cluster'}-rack{number}"
@@ -349,7 +349,7 @@ def _read_planned_rack(cluster: Item, definition: Item, number: int) -> AzRack:
     )
 
 
-def _read_planned_machine(server: Item, rack: AzRack, options: MachineReadOptions) -> AzMachine | None:
+def _read_planned_machine(server: ArmItem, rack: AzRack, options: MachineReadOptions) -> AzMachine | None:
     """Read a machine from the definition of a Nexus cluster; it counts as ready."""
     slot = server.read_required_number("rackSlot")
     if slot is None:

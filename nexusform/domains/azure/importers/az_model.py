@@ -54,7 +54,7 @@ class AzPlacement(Struct, frozen=True):
     availability_zone: str | None
 
 
-class AzShape(Struct, frozen=True):
+class AzVmSize(Struct, frozen=True):
     """Size of a VM on its machine: host vCPUs, GiB of memory and disk, number of NUMA cells."""
 
     cpu_cores: int
@@ -74,7 +74,7 @@ class AzNode(Struct, frozen=True):
     pool: str
     role: str
     vm_sku_name: str | None
-    shape: AzShape
+    shape: AzVmSize
     placement: AzPlacement | None
     detailed_status: str | None = None
     created_at: str | None = None
@@ -95,7 +95,7 @@ class AzVirtualMachine(Struct, frozen=True):
 
     name: str
     id: str
-    shape: AzShape
+    shape: AzVmSize
     placement: AzPlacement | None
     hints: tuple[AzHint, ...] = ()
     created_at: str | None = None

@@ -10,13 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.azure.importers.az_import import CLUSTER, VIRTUAL_MACHINE, ImportedSiteObject, Reference
-from nexusform.domains.azure.importers.az_model import AzShape, AzSite
+from nexusform.domains.azure.importers.az_model import AzSite, AzVmSize
 from nexusform.json_data.plain_data import Path
 
 POOL: Final = "nexus_agent_pool"
 
 
-def split_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]) -> Iterator[ImportedSiteObject]:
+def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]) -> Iterator[ImportedSiteObject]:
     """Split these agent pools (`<cluster id>/<pool>`) from their cluster into separate objects after it."""
     for item in objects:
         pools = item.attributes.get("agent_pool") if item.type == CLUSTER else None
@@ -65,7 +65,7 @@ class UnmanagedVm(Struct, frozen=True):
 
     name: str
     machine: str
-    shape: AzShape
+    shape: AzVmSize
     owner: str = ""
 
 

@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
-from nexusform.domains.azure.importers.arm import Item, extract_name, normalize_id
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
+from nexusform.domains.azure.importers.arm import ArmItem, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_model import AzCluster, AzPool, AzTaint
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, VmSku
 
@@ -41,7 +41,7 @@ class NodeReading:
 
     __slots__ = ("figures", "is_pool_derived", "item", "machine", "name", "pool", "sku_name")
 
-    def __init__(self, item: Item, name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
+    def __init__(self, item: ArmItem, name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
         self.item = item
         self.name = name
         self.machine = normalize_id(item.read_text("bareMetalMachineId") or "")
@@ -66,7 +66,7 @@ class ClusterNodes:
 
     __slots__ = ("cluster", "duplicates", "initial", "item", "nodes")
 
-    def __init__(self, item: Item, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
+    def __init__(self, item: ArmItem, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
         self.item = item
         self.cluster = cluster
         self.initial = {pool.name: pool for pool in initial}
@@ -103,7 +103,7 @@ class ClusterNodes:
         return placed or list(records[:1])
 
 
-def has_workers(cluster: Item) -> bool:
+def has_workers(cluster: ArmItem) -> bool:
     """Return True if the body of a cluster has nodes of agent pools."""
     return any(
         node.read_text("agentPoolId") or not _is_control_plane(node, node.read_text("name") or "")
@@ -113,24 +113,24 @@ def has_workers(cluster: Item) -> bool:
 
 def report_unlisted_pools(lists: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]) -> None:
     """Add one warning about nodes of pools missing in the captured list of agent pools."""
-    items: dict[str, Item] = {}
+    items: dict[str, ArmItem] = {}
     for reading, pools in lists:
         listed_pools = {CONTROL_PLANE, *(pool.name for pool in pools)}
         unlisted = {node.pool: node.item for node in reading.nodes if node.pool not in listed_pools}
         items |= {f"{reading.cluster.name}/{pool}": item for pool, item in unlisted.items()}
     if items:
-        pools_are = select_form(len(items), "an agent pool", "agent pools")
+        pools_are = select_word_form(len(items), "an agent pool", "agent pools")
         next(iter(items.values())).report(
             "agentPoolId",
             "nodes-in-unlisted-pools",
             f"nodes are of {pools_are} not in the captured list of the cluster's agent pools "
-            f"({format_first(list(items), 4)}): treated as not captured. Capture clusters and agent "
+            f"({format_first_items(list(items), 4)}): treated as not captured. Capture clusters and agent "
             "pools again at the same time.",
             Severity.WARNING,
         )
 
 
-def _is_control_plane(item: Item, name: str) -> bool:
+def _is_control_plane(item: ArmItem, name: str) -> bool:
     role = item.read_text("role")
     if role is not None:
         return role.lower() == "controlplane"
@@ -171,7 +171,7 @@ class DerivedPool(Struct, frozen=True):
 
     cluster: str
     pool: AzPool
-    item: Item
+    item: ArmItem
     system_reason: str = ""
 
 
@@ -190,7 +190,7 @@ def complete_pools(reading: ClusterNodes, derived: list[DerivedPool]) -> tuple[A
     for name in [name for name in unlisted if name in reading.initial]:
         pools[name] = replace(reading.initial[name], count=len(unlisted.pop(name)))
     has_system = any(pool.mode == _SYSTEM for pool in pools.values())
-    derived_pools = [_derive_pool(nodes, reading.cluster.name) for nodes in unlisted.values()]
+    derived_pools = [_derive_pool_from_nodes(nodes, reading.cluster.name) for nodes in unlisted.values()]
     if derived_pools and not has_system and not any(derived_pool.system_reason for derived_pool in derived_pools):
         first = min(
             derived_pools,
@@ -204,7 +204,7 @@ def complete_pools(reading: ClusterNodes, derived: list[DerivedPool]) -> tuple[A
     return (*pools.values(), *(derived_pool.pool for derived_pool in derived_pools))
 
 
-def _derive_pool(nodes: Sequence[NodeReading], cluster: str) -> DerivedPool:
+def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> DerivedPool:
     """Derive a pool from its nodes; labels and taints are those common to all nodes."""
     node = nodes[0]
     labels = set.intersection(*(set(read_labels(derived_pool.item)) for derived_pool in nodes))
@@ -235,13 +235,13 @@ def _is_platform_label(key: str) -> bool:
     return domain.endswith(_KUBERNETES_DOMAINS)
 
 
-def read_labels(item: Item) -> Iterator[tuple[str, str]]:
+def read_labels(item: ArmItem) -> Iterator[tuple[str, str]]:
     """Read the labels of a body, [{"key": "k", "value": "v"}]."""
     for part in item.read_objects("labels"):
         yield part.read_required_text("key") or "", part.read_text("value") or ""
 
 
-def read_taint(item: Item) -> AzTaint:
+def read_taint(item: ArmItem) -> AzTaint:
     """Read a taint, {"key": "k", "value": "v:NoSchedule"}."""
     value, _, effect = (item.read_text("value") or "").rpartition(":")
     return AzTaint(item.read_required_text("key") or "", value, effect)
@@ -259,7 +259,7 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
             Severity.WARNING,
         )
     if derived:
-        names = format_first(
+        names = format_first_items(
             [f"{derived_pool.cluster}/{derived_pool.pool.name}" for derived_pool in derived], _MAX_NAMES
         )
         system = [
@@ -267,7 +267,7 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
             for derived_pool in derived
             if derived_pool.system_reason
         ]
-        modes = f"System for {format_first(system, _MAX_NAMES)}, " if system else ""
+        modes = f"System for {format_first_items(system, _MAX_NAMES)}, " if system else ""
         other_modes = "User for the others" if system else "User"
         derived[0].item.report(
             "agentPoolId",
@@ -287,7 +287,7 @@ def find_uncatalogued_sizes(readings: Sequence[ClusterNodes], catalogue: Mapping
     else the size in the name. SKUs of unknown size are skipped.
     """
     figures: dict[str, tuple[int, ...]] = {}
-    items: dict[str, Item] = {}
+    items: dict[str, ArmItem] = {}
     differing: list[str] = []
     for reading in readings:
         for node in reading.nodes:
@@ -302,9 +302,11 @@ def find_uncatalogued_sizes(readings: Sequence[ClusterNodes], catalogue: Mapping
     uncatalogued = sorted(name for name in items if name not in catalogue)
     skus = [sku for name in uncatalogued if (sku := _build_vm_sku(name, figures.get(name))) is not None]
     if skus:
-        names = format_first([sku.name for sku in skus], 6)
+        names = format_first_items([sku.name for sku in skus], 6)
         note = (
-            (f" (nodes of {format_first(sorted(set(differing)), 3)} differ: the largest is used)") if differing else ""
+            (f" (nodes of {format_first_items(sorted(set(differing)), 3)} differ: the largest is used)")
+            if differing
+            else ""
         )
         items[skus[0].name].report(
             "name",

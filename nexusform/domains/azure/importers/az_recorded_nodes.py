@@ -91,7 +91,7 @@ def _read_pool_arguments(attributes: Mapping[str, Any]) -> Mapping[str, Mapping[
     return get_mapping(attributes, "agent_pool")
 
 
-def assign_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPool) -> dict[int, AzNode]:
+def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPool) -> dict[int, AzNode]:
     """Assign a number to each node. Recorded numbers stay. A node at a predicted location, by machine first
     and then by rack, takes that number. The remaining nodes take free numbers by creation time, then name,
     those with a machine first.

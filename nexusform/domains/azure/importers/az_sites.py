@@ -12,9 +12,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.field_shapes import get_text
-from nexusform.domains.azure.importers.arm import Item, extract_name, normalize_id
+from nexusform.domains.azure.importers.arm import ArmItem, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_documents import NODES, AzItems
 from nexusform.domains.azure.importers.az_model import AzSite
 
@@ -37,8 +37,8 @@ def split_by_site(items: AzItems, before: AzItems | None = None) -> dict[str, Az
         default_name, *further_names = split_by_site(before) or (DEFAULT_NAME,)
         default_name = DEFAULT_NAME if further_names else default_name
     racks = _find_rack_sites(items, names)
-    sites: dict[str, dict[str, list[Item]]] = {}
-    unassigned: list[tuple[str, Item]] = []
+    sites: dict[str, dict[str, list[ArmItem]]] = {}
+    unassigned: list[tuple[str, ArmItem]] = []
     site_of: dict[str, str] = {}  # id key of a rack or cluster -> its site
     for kind, item in _list_parents_first(items):
         site = _find_site(kind, item, names, site_of) or racks.get(normalize_id(str(item.read_value("id") or "")))
@@ -70,7 +70,7 @@ def select_site(items: AzItems, name: str | None) -> tuple[AzItems, list[Problem
         return sites[name if name is not None else candidates[0]], []
     if name is None and not candidates:
         return items, []
-    choice = format_first(sorted(candidates), _MAX_NAMES)
+    choice = format_first_items(sorted(candidates), _MAX_NAMES)
     detail = (
         f"The export holds {format_count(len(candidates), 'site')} ({choice}). Select one of them."
         if name is None
@@ -80,7 +80,7 @@ def select_site(items: AzItems, name: str | None) -> tuple[AzItems, list[Problem
 
 
 def _assign_unassigned(
-    unassigned: list[tuple[str, Item]], sites: dict[str, dict[str, list[Item]]], default: str
+    unassigned: list[tuple[str, ArmItem]], sites: dict[str, dict[str, list[ArmItem]]], default: str
 ) -> None:
     """Assign resources without a site to the only one; with several sites, skip and report them."""
     if len(sites) <= 1:
@@ -98,7 +98,7 @@ def _assign_unassigned(
         )
 
 
-def _list_parents_first(items: AzItems) -> Iterator[tuple[str, Item]]:
+def _list_parents_first(items: AzItems) -> Iterator[tuple[str, ArmItem]]:
     """List the resources of sites with their kind, parents before children."""
     first = ("clusters", "racks", "kubernetes_clusters")
     other_kinds = (kind for kind in items.by_kind if kind not in (*first, *_SHARED_KINDS))
@@ -107,7 +107,7 @@ def _list_parents_first(items: AzItems) -> Iterator[tuple[str, Item]]:
             yield kind, item
 
 
-def _find_site(kind: str, item: Item, names: Mapping[str, str], site_of: Mapping[str, str]) -> str | None:
+def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_of: Mapping[str, str]) -> str | None:
     """Find the site of a resource by its location, cluster, parent or owning cluster."""
     if kind == "clusters":
         return item.read_text("name")
@@ -136,7 +136,7 @@ def _find_rack_sites(items: AzItems, names: Mapping[str, str]) -> dict[str, str]
     return sites
 
 
-def _read_location(item: Item, field: str = "extendedLocation") -> str:
+def _read_location(item: ArmItem, field: str = "extendedLocation") -> str:
     """Return the id key of a resource's extended location, "" without one."""
     return normalize_id(get_text(item.read_value(field), "name"))
 

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.azure.importers.arm import Item, extract_name, normalize_id
+from nexusform.domains.azure.importers.arm import ArmItem, extract_name, normalize_id
 from nexusform.domains.azure.importers.az_documents import AzItems
 from nexusform.domains.azure.importers.az_model import AzAppliance, AzClusterNetwork, AzNetwork, AzSupplies
 from nexusform.plans.site_capacity.other_capacity import (
@@ -41,7 +41,7 @@ _AVAILABILITY_END: Final = re.compile(r"endOfExtendedAvailabilityDate:\s*(20\d\d
 _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 
 
-def read_supplies(items: AzItems) -> AzSupplies:
+def read_site_supplies(items: AzItems) -> AzSupplies:
     """Read the supplies of a site; kinds without a complete list are unknown (None)."""
     networks = tuple(_read_networks(items.list_resources(NETWORKS))) if _is_listed(items, NETWORKS) else None
     appliances = tuple(_read_appliances(items.list_resources(APPLIANCES))) if _is_listed(items, APPLIANCES) else None
@@ -67,7 +67,7 @@ def read_supplies(items: AzItems) -> AzSupplies:
     )
 
 
-def _read_runtime(clusters: Sequence[Item]) -> RuntimeVersion | None:
+def _read_runtime(clusters: Sequence[ArmItem]) -> RuntimeVersion | None:
     """Read the runtime version of the only Nexus cluster; None if there is none or several."""
     if len(clusters) != 1:
         return None
@@ -77,12 +77,12 @@ def _read_runtime(clusters: Sequence[Item]) -> RuntimeVersion | None:
     return RuntimeVersion(version or "", tuple(offers)) if version or offers else None
 
 
-def _read_upgrade_offer(item: Item, version: str) -> RuntimeUpgradeOffer:
+def _read_upgrade_offer(item: ArmItem, version: str) -> RuntimeUpgradeOffer:
     field_names = ("expectedDuration", "workloadImpact", "impactDescription", "supportExpiryDate")
     return RuntimeUpgradeOffer(version, *(item.read_text(name) or "" for name in field_names))
 
 
-def _parse_versions(minor: Item) -> Iterator[tuple[str, str, str]]:
+def _parse_versions(minor: ArmItem) -> Iterator[tuple[str, str, str]]:
     """Parse the versions of one catalogue entry, each with its ends of support and availability. The bundles
     of a minor version are joined in one string: `{ components: {...}, patchVersion: v1.33.4-4.7.0,
     supportExpiryDate: 2027-06-30 00:00:00 +0000 UTC }`.
@@ -105,7 +105,7 @@ def _is_listed(items: AzItems, kind: str) -> bool:
     return kind in items.listed_kinds
 
 
-def _read_networks(items: Iterable[Item]) -> Iterator[AzNetwork]:
+def _read_networks(items: Iterable[ArmItem]) -> Iterator[AzNetwork]:
     """Read the networks by name with their IPv4 host addresses, None without a valid prefix."""
     for item in items:
         name = item.read_required_text("name")
@@ -126,7 +126,7 @@ def _read_attachable_networks(items: AzItems) -> AttachableNetworks | None:
     return AttachableNetworks(types, tuple(sorted(entries))) if kinds else None
 
 
-def _describe_unusable(network: Item) -> str:
+def _describe_unusable(network: ArmItem) -> str:
     """Describe the state of a network without success, "" if it is usable or unknown."""
     states = (network.read_text(name) for name in ("provisioningState", "detailedStatus"))
     failures = [state for state in states if state in _UNUSABLE_STATES]
@@ -134,14 +134,14 @@ def _describe_unusable(network: Item) -> str:
     return f"{failures[0]}: {message}" if message else "".join(failures[:1])
 
 
-def _read_appliances(items: Iterable[Item]) -> Iterator[AzAppliance]:
+def _read_appliances(items: Iterable[ArmItem]) -> Iterator[AzAppliance]:
     for item in items:
         name = item.read_required_text("name")
         if name is not None:
             yield AzAppliance(name, item.read_number("capacity"), item.read_number("capacityUsed"))
 
 
-def _read_cluster_networks(items: Iterable[Item]) -> Iterator[AzClusterNetwork]:
+def _read_cluster_networks(items: Iterable[ArmItem]) -> Iterator[AzClusterNetwork]:
     """Read the networks of clusters; skip clusters without any."""
     for item in items:
         name, network = item.read_text("name"), item.read_object("networkConfiguration")
@@ -153,12 +153,12 @@ def _read_cluster_networks(items: Iterable[Item]) -> Iterator[AzClusterNetwork]:
             cluster=name,
             node_network=normalize_id(network.read_text("cniNetworkId") or ""),
             pod_addresses=sum(pods) if pods else None,
-            balancer_addresses=tuple(_read_balancers(network)),
+            balancer_addresses=tuple(_read_address_pools(network)),
             nodes=len(item.read_objects("nodes")),
         )
 
 
-def _read_balancers(network: Item) -> Iterator[tuple[str, int]]:
+def _read_address_pools(network: ArmItem) -> Iterator[tuple[str, int]]:
     """Read the address pools of LoadBalancer services by name, with their number of addresses."""
     for field in ("bgpServiceLoadBalancerConfiguration", "l2ServiceLoadBalancerConfiguration"):
         balancer = network.read_object(field)
@@ -167,7 +167,7 @@ def _read_balancers(network: Item) -> Iterator[tuple[str, int]]:
             yield pool.read_text("name") or "", sum(size for size in sizes if size is not None)
 
 
-def _read_upgrades(items: Iterable[Item]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _read_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Read the versions offered to each cluster; skip clusters without any."""
     for item in items:
         offers = (upgrade.read_text("version") for upgrade in item.read_objects("availableUpgrades"))
@@ -176,7 +176,7 @@ def _read_upgrades(items: Iterable[Item]) -> Iterator[tuple[str, tuple[str, ...]
             yield name, versions
 
 
-def _count_attachments(items: Iterable[Item]) -> Counter[str]:
+def _count_attachments(items: Iterable[ArmItem]) -> Counter[str]:
     """Count the attached VMs of each network by id key."""
     return Counter(
         normalize_id(network)
@@ -186,7 +186,7 @@ def _count_attachments(items: Iterable[Item]) -> Counter[str]:
     )
 
 
-def _count_addresses(item: Item, field: str, text: str) -> int | None:
+def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:
     """Count the IPv4 addresses of a prefix, range or address; add a finding and return None for anything
     else. IPv6 is skipped.
     """
@@ -210,7 +210,7 @@ def _count_addresses(item: Item, field: str, text: str) -> int | None:
 # --- records for plans and questions --------------------------------------------------------------
 
 
-def build_supplies(supplies: AzSupplies) -> Supplies:
+def build_site_supplies(supplies: AzSupplies) -> Supplies:
     """Build the supplies with unique network names instead of ids."""
     networks = supplies.networks or ()
     names = {network.key: _build_network_name(network, networks) for network in networks}

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.azure.importers.arm import SHAPE, Item, normalize_id
-from nexusform.domains.azure.importers.az_model import AzCluster, AzHint, AzNode, AzPool, AzShape, AzVirtualMachine
+from nexusform.domains.azure.importers.arm import SHAPE, ArmItem, normalize_id
+from nexusform.domains.azure.importers.az_model import AzCluster, AzHint, AzNode, AzPool, AzVirtualMachine, AzVmSize
 from nexusform.domains.azure.importers.az_pools import (
     ClusterNodes,
     DerivedPool,
@@ -39,16 +39,16 @@ class ListedVm(Struct, frozen=True):
 
     vm: AzNode | AzVirtualMachine
     machine_id: str
-    item: Item
+    item: ArmItem
 
 
-def read_creation_time(item: Item) -> str | None:
+def read_creation_time(item: ArmItem) -> str | None:
     """Read the creation time of a resource, RFC 3339."""
     system = item.read_object("systemData")
     return system.read_text("createdAt") if system else None
 
 
-def read_node_creation_times(items: Iterable[Item]) -> dict[str, str]:
+def read_node_creation_times(items: Iterable[ArmItem]) -> dict[str, str]:
     """Read the creation time of each node in `kubectl get nodes -o json`, RFC 3339, by name."""
     times: dict[str, str] = {}
     for item in items:
@@ -60,7 +60,7 @@ def read_node_creation_times(items: Iterable[Item]) -> dict[str, str]:
     return times
 
 
-def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
+def read_pools(items: Iterable[ArmItem]) -> dict[str, list[AzPool]]:
     """Read the agent pools by cluster id key, each list sorted by creation time, then name."""
     by_cluster: dict[str, list[AzPool]] = {}
     for item in items:
@@ -79,7 +79,7 @@ def read_pools(items: Iterable[Item]) -> dict[str, list[AzPool]]:
     return by_cluster
 
 
-def _build_pool(item: Item, name: str, pool_id: str, count: int, sku: str) -> AzPool:
+def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) -> AzPool:
     upgrade, options = item.read_object("upgradeSettings"), item.read_object("agentOptions")
     return AzPool(
         name=item.read_text("name") or name,
@@ -98,7 +98,7 @@ def _build_pool(item: Item, name: str, pool_id: str, count: int, sku: str) -> Az
     )
 
 
-def _read_hugepages(options: Item) -> tuple[int, str]:
+def _read_hugepages(options: ArmItem) -> tuple[int, str]:
     """Read count and size of hugepages per node."""
     count, size = (options.read_number("hugepagesCount") or 0, options.read_text("hugepagesSize") or _PAGE_SIZES[0])
     if size not in _PAGE_SIZES:
@@ -124,7 +124,7 @@ class PoolLists(Struct, frozen=True):
 
 
 def read_clusters(
-    items: Iterable[Item], pools: PoolLists, catalogue: Mapping[str, VmSku]
+    items: Iterable[ArmItem], pools: PoolLists, catalogue: Mapping[str, VmSku]
 ) -> tuple[list[AzCluster], list[ListedVm], list[VmSku]]:
     """Read the clusters without nodes, all their nodes, and the VM SKUs absent in the catalogue."""
     cluster_readings = list(_read_distinct_clusters(items, pools))
@@ -151,7 +151,7 @@ def read_clusters(
 
 
 def _read_distinct_clusters(
-    items: Iterable[Item], pools: PoolLists
+    items: Iterable[ArmItem], pools: PoolLists
 ) -> Iterator[tuple[ClusterNodes, tuple[AzPool, ...] | None]]:
     """Read every distinct cluster with its captured agent pools (None without a list)."""
     names: set[str] = set()
@@ -182,7 +182,7 @@ def _read_distinct_clusters(
         yield ClusterNodes(item, cluster, initial), captured
 
 
-def _build_cluster(item: Item, name: str, cluster_id: str, pools: tuple[AzPool, ...]) -> AzCluster:
+def _build_cluster(item: ArmItem, name: str, cluster_id: str, pools: tuple[AzPool, ...]) -> AzCluster:
     """Build a cluster without its nodes."""
     control = item.read_object("controlPlaneNodeConfiguration")
     return AzCluster(
@@ -216,12 +216,12 @@ def _build_node(node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, i
     return ListedVm(vm, item.read_text("bareMetalMachineId") or "", item)
 
 
-def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzShape:
+def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzVmSize:
     """Compute the size of a node on its machine: its SKU's with emulator threads, or its own if larger."""
     sku = skus.get(node.sku_name)
     cpus, memory, disk = node.figures
     if sku is None:
-        return AzShape(cpus, memory, disk, 1)
+        return AzVmSize(cpus, memory, disk, 1)
     if cpus and memory and (cpus, memory) != (sku.vcpus, sku.memory_gib):
         node.item.report(
             "cpuCores" if cpus != sku.vcpus else "memorySizeGB",
@@ -230,7 +230,7 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzShape
             f"{sku.vcpus} vCPUs and {sku.memory_gib} GiB has other sizes. The larger sizes are used.",
             Severity.WARNING,
         )
-    return AzShape(
+    return AzVmSize(
         max(cpus, sku.vcpus) + sku.emulator_vcpus,
         max(memory, ceil(sku.memory_gib)),
         max(disk, sku.disk_gib),
@@ -238,7 +238,7 @@ def _compute_node_shape(node: NodeReading, skus: Mapping[str, VmSku]) -> AzShape
     )
 
 
-def read_virtual_machines(items: Iterable[Item]) -> list[ListedVm]:
+def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
     """Read the plain virtual machines."""
     vms = []
     names: set[str] = set()
@@ -261,7 +261,7 @@ def read_virtual_machines(items: Iterable[Item]) -> list[ListedVm]:
         vm = AzVirtualMachine(
             name=name,
             id=item.read_text("id") or name,
-            shape=AzShape(cores, memory, local_disk, 1),
+            shape=AzVmSize(cores, memory, local_disk, 1),
             placement=None,
             hints=tuple(_read_hint(part) for part in item.read_objects("placementHints")),
             created_at=read_creation_time(item),
@@ -270,7 +270,7 @@ def read_virtual_machines(items: Iterable[Item]) -> list[ListedVm]:
     return vms
 
 
-def _read_hint(item: Item) -> AzHint:
+def _read_hint(item: ArmItem) -> AzHint:
     return AzHint(
         item.read_text("hintType") or "",
         item.read_text("resourceId") or "",

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.documents.field_shapes import get_mapping, get_text, get_value, list_mappings, list_texts
 from nexusform.documents.scalars import list_scalars
 from nexusform.domains.azure.importers.arm import SHAPE, describe_type, normalize_id
@@ -126,12 +126,12 @@ class _PlanReader:
         addresses = [item.address for item in entries if item is not None and item.action is not AzAction.KEEP]
         addresses = addresses + [str(item.get("address")) for item in azure_changes if _explain_malformed(item)]
         if addresses:
-            pronoun = select_form(len(addresses), "it", "them")
+            pronoun = select_word_form(len(addresses), "it", "them")
             self._report(
                 "",
                 "deferred-change",
                 f"Terraform defers {format_count(len(addresses), 'resource')} to a later plan "
-                f"({format_first(addresses, _MAX_NAMES)}): changes of {pronoun} are not predicted.",
+                f"({format_first_items(addresses, _MAX_NAMES)}): changes of {pronoun} are not predicted.",
                 is_warning=True,
             )
 
@@ -167,7 +167,7 @@ class _PlanReader:
             self._report(
                 "",
                 "ambiguous-creation-order",
-                f"the creation order of {format_first(pairs, 2)} is not defined. Predicted in address "
+                f"the creation order of {format_first_items(pairs, 2)} is not defined. Predicted in address "
                 "order. Set depends_on to define it, large clusters first.",
                 is_warning=True,
             )
@@ -260,7 +260,7 @@ class _PlanReader:
         names = {str(candidate.values.get("name")) for candidate in clusters if candidate.values.get("name")}
         if len(names) == 1:
             return names.pop()
-        candidates = format_first(sorted(candidate.address for candidate in clusters), 3)
+        candidates = format_first_items(sorted(candidate.address for candidate in clusters), 3)
         reason = f"it may be any of {candidates}" if clusters else "its references lead to no cluster of this plan"
         self._report(
             entry.address,
@@ -403,24 +403,24 @@ class _ReferenceIndex:
         root = get_value(configuration, "root_module")
         self._modules: dict[tuple[str, ...], Mapping[str, Any]] = {}
         self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
-        self._index_module((), self._read_part("root_module", root, Mapping, {}))
+        self._index_module((), self._read_typed_part("root_module", root, Mapping, {}))
         self._memory: dict[Block, frozenset[Block]] = {}
 
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
         """Index the resources, outputs and calls of a module, recursively."""
         module_path = ".".join(["root_module", *path])
         self._modules[path] = {
-            "resources": self._read_part(f"{module_path}.resources", module.get("resources"), list, []),
-            "outputs": self._read_part(f"{module_path}.outputs", module.get("outputs"), Mapping, {}),
+            "resources": self._read_typed_part(f"{module_path}.resources", module.get("resources"), list, []),
+            "outputs": self._read_typed_part(f"{module_path}.outputs", module.get("outputs"), Mapping, {}),
         }
-        calls = self._read_part(f"{module_path}.module_calls", module.get("module_calls"), Mapping, {})
+        calls = self._read_typed_part(f"{module_path}.module_calls", module.get("module_calls"), Mapping, {})
         for name, value in calls.items():
-            call = self._read_part(f"{module_path}.module_calls.{name}", value, Mapping, {})
-            inner = self._read_part(f"{module_path}.module_calls.{name}.module", call.get("module"), Mapping, {})
+            call = self._read_typed_part(f"{module_path}.module_calls.{name}", value, Mapping, {})
+            inner = self._read_typed_part(f"{module_path}.module_calls.{name}.module", call.get("module"), Mapping, {})
             self._calls[(*path, name)] = call
             self._index_module((*path, name), inner)
 
-    def _read_part(self, path: str, part: Any, kind: type, default: Any) -> Any:
+    def _read_typed_part(self, path: str, part: Any, kind: type, default: Any) -> Any:
         """Return a part of the expected type; record a malformed one, since the creation order depends on
         it.
         """

@@ -15,22 +15,22 @@ from nexusform.domains.azure.providers.azure_requests import (
     VISIBILITY_TIMEOUT,
     ArmChange,
     ArmClient,
+    ArmOperation,
+    ArmTarget,
     ChangeFailed,
     RetryLater,
-    Target,
-    Verb,
 )
-from nexusform.domains.azure.providers.azure_subscription import MACHINES, extract_group
+from nexusform.domains.azure.providers.azure_subscription import MACHINES, extract_resource_group
 from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ProviderProblem, StepPending, StepProgress
 from nexusform.providers.clock import read_clock
 from nexusform.scheduling.machine_actions import ACTION_KINDS, FAILED, SUCCEEDED, record_result
 
 _VERBS: Final = {
-    "Cordon": Verb.CORDON,
-    "PowerOff": Verb.POWER_OFF,
-    "Restart": Verb.RESTART,
-    "Reimage": Verb.REIMAGE,
-    "Replace": Verb.REPLACE,
+    "Cordon": ArmOperation.CORDON,
+    "PowerOff": ArmOperation.POWER_OFF,
+    "Restart": ArmOperation.RESTART,
+    "Reimage": ArmOperation.REIMAGE,
+    "Replace": ArmOperation.REPLACE,
 }
 _BODIES: Final[Mapping[str, Mapping[str, Any] | None]] = {
     "Cordon": {"evacuate": "False"},
@@ -53,7 +53,7 @@ def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
     further = (planned.get("azure") or {}).get("body") or {}
     return ArmChange(
         _VERBS[action],
-        Target(MACHINES, extract_group(arm_id), (arm_id.rpartition("/")[2],)),
+        ArmTarget(MACHINES, extract_resource_group(arm_id), (arm_id.rpartition("/")[2],)),
         {**body, **further} if body is not None else None,
         _EXPECTED.get(action),
         time_limit=ACTION_KINDS[action].minutes * 60.0,
@@ -72,13 +72,13 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
         attributes = record_result(planned, started, read_clock(), FAILED)
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
     body = arm.get_body(change.target)
-    run = find_run(body, change.verb, "") or {}
+    run = find_action_run(body, change.verb, "") or {}
     return ChangeResult(
         record_result(planned, str(run.get("startTime") or started), str(run.get("endTime") or read_clock()), SUCCEEDED)
     )
 
 
-def find_run(body: Mapping[str, Any] | None, verb: Verb, marker: str) -> Mapping[str, Any] | None:
+def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any] | None:
     """Find the newest run of an action in a body, if it started after the run of the marker."""
     runs = ((body or {}).get("properties") or {}).get("actionStates") or ()
     matching = [run for run in runs if _is_of_verb(run, verb)]
@@ -89,7 +89,7 @@ def find_run(body: Mapping[str, Any] | None, verb: Verb, marker: str) -> Mapping
     return newest if before is None or _read_start(newest) > before else None
 
 
-def _is_of_verb(run: Any, verb: Verb) -> bool:
+def _is_of_verb(run: Any, verb: ArmOperation) -> bool:
     """Return True if a run is of an action: `Microsoft.NetworkCloud/bareMetalMachines/powerOff/action`."""
     if not isinstance(run, Mapping):
         return False
@@ -116,7 +116,7 @@ class ActionClient(ArmClient):
             body = self.get_body(change.target)
             if body is None:
                 raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
-            run = find_run(body, change.verb, "")
+            run = find_action_run(body, change.verb, "")
             change = replace(change, marker=str((run or {}).get("startTime") or _NO_RUN))
             try:
                 url = self.send_change(change, body, step)
@@ -145,7 +145,7 @@ class ActionClient(ArmClient):
         is_overdue = self.start_deadline(change.time_limit)
         while True:
             body = self.get_body(change.target)
-            run = find_run(body, change.verb, change.marker)
+            run = find_action_run(body, change.verb, change.marker)
             status = str((run or {}).get("status") or "")
             if status == "Completed":
                 return True

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.azure.importers.az_bodies import (
     build_cluster_properties,
     build_new_pool_properties,
@@ -20,9 +20,9 @@ from nexusform.domains.azure.importers.az_bodies import (
     merge_bodies,
     read_opaque_body,
 )
-from nexusform.domains.azure.providers.azure_requests import ArmChange, Target, Verb
+from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmOperation, ArmTarget
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem
-from nexusform.kubernetes.quantity import compute_amount
+from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.values.value import UNKNOWN
 
 CLUSTER: Final = "nexus_kubernetes_cluster"
@@ -61,13 +61,13 @@ def build_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChang
     name = str(values["name"])
     if kind == POOL:
         cluster = str(values["kubernetes_cluster_id"]).rpartition("/")[2]
-        target = Target("agent_pools", context.group, (cluster, name))
+        target = ArmTarget("agent_pools", context.group, (cluster, name))
     else:
-        target = Target("kubernetes_clusters" if kind == CLUSTER else "virtual_machines", context.group, (name,))
+        target = ArmTarget("kubernetes_clusters" if kind == CLUSTER else "virtual_machines", context.group, (name,))
     if request.is_release:
         return list(_build_releases(request, context))
     if planned is None:
-        return [ArmChange(Verb.DELETE, target)]
+        return [ArmChange(ArmOperation.DELETE, target)]
     if prior is None:
         return [_build_creation(kind, target, planned, context)]
     if kind == CLUSTER:
@@ -83,7 +83,9 @@ def build_changes(request: ChangeRequest, context: SiteContext) -> list[ArmChang
     )
 
 
-def _add_pending(changes: list[ArmChange], failed_change: Values, target: Target, planned: Values) -> list[ArmChange]:
+def _add_pending(
+    changes: list[ArmChange], failed_change: Values, target: ArmTarget, planned: Values
+) -> list[ArmChange]:
     """Add the earlier failed change, with current values, unless its resource is deleted or re-created."""
     name = str(failed_change.get("id", "")).rpartition("/")[2]
     pools = dict(list_pools(planned)) if target.kind == "kubernetes_clusters" else {}
@@ -91,16 +93,20 @@ def _add_pending(changes: list[ArmChange], failed_change: Values, target: Target
     if is_pool and name not in pools:
         return changes
     pending_target = _build_pool_target(target, name) if is_pool else target
-    if any(change.target == pending_target and change.verb is not Verb.UPDATE for change in changes):
+    if any(change.target == pending_target and change.verb is not ArmOperation.UPDATE for change in changes):
         return changes
     properties, values = _build_updatable(pending_target, pools[name] if is_pool else planned)
     part_names = [part for part in failed_change.get("parts", ()) if part in properties] or list(properties)[:1]
     expected = {part: properties[part] for part in part_names}
-    base_body = _select_updatable(pending_target, read_opaque_body(values)) if failed_change.get("body") else {}
+    base_body = _select_updatable_members(pending_target, read_opaque_body(values)) if failed_change.get("body") else {}
     # a change in progress is awaited, and sent again if it fails
     has_failed = not failed_change.get("in_progress")
     retry = ArmChange(
-        Verb.UPDATE, pending_target, merge_bodies(base_body, {"properties": expected}), expected, is_retry=has_failed
+        ArmOperation.UPDATE,
+        pending_target,
+        merge_bodies(base_body, {"properties": expected}),
+        expected,
+        is_retry=has_failed,
     )
     for number, change in enumerate(changes):
         if change.target == pending_target:
@@ -110,7 +116,7 @@ def _add_pending(changes: list[ArmChange], failed_change: Values, target: Target
     return [*changes, retry]
 
 
-def _select_updatable(target: Target, body: Values) -> dict[str, Any]:
+def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]:
     """Select the members of a body allowed in a PATCH."""
     properties = {
         name: part for name, part in (body.get("properties") or {}).items() if name in PATCH_PROPERTIES[target.kind]
@@ -119,7 +125,7 @@ def _select_updatable(target: Target, body: Values) -> dict[str, Any]:
     return {**tags, **({"properties": properties} if properties else {})}
 
 
-def _build_updatable(target: Target, values: Values) -> tuple[dict[str, Any], Values]:
+def _build_updatable(target: ArmTarget, values: Values) -> tuple[dict[str, Any], Values]:
     """Build the properties that Azure can update in place, and the arguments of the resource."""
     if target.kind == "kubernetes_clusters":
         properties = build_cluster_properties(values)
@@ -135,13 +141,13 @@ def _build_releases(request: ChangeRequest, context: SiteContext) -> Iterator[Ar
     """Build the deletions and size reductions of the final target, which release VMs."""
     update = replace(request, planned=request.final_attributes, is_release=False)
     for change in build_changes(update, context):
-        if change.verb is Verb.DELETE:
+        if change.verb is ArmOperation.DELETE:
             yield change
-        elif change.verb is Verb.UPDATE and change.reduction:
+        elif change.verb is ArmOperation.UPDATE and change.reduction:
             yield replace(change, body={"properties": change.reduction}, expected=change.reduction)
 
 
-def _build_creation(kind: str, target: Target, values: Values, context: SiteContext) -> ArmChange:
+def _build_creation(kind: str, target: ArmTarget, values: Values, context: SiteContext) -> ArmChange:
     """Build the request that creates an object."""
     if kind != POOL:
         _require_body(target, values)
@@ -157,13 +163,13 @@ def _build_creation(kind: str, target: Target, values: Values, context: SiteCont
     return _build_create_change(target, _build_vm_properties(values, context), values, context.common_fields)
 
 
-def _build_create_change(target: Target, properties: Values, values: Values, common_fields: Values) -> ArmChange:
+def _build_create_change(target: ArmTarget, properties: Values, values: Values, common_fields: Values) -> ArmChange:
     """Build a create request: nexusform's properties over the body of the azure block."""
     body = merge_bodies(merge_bodies(common_fields, read_opaque_body(values)), {"properties": properties})
-    return ArmChange(Verb.CREATE, target, body)
+    return ArmChange(ArmOperation.CREATE, target, body)
 
 
-def _require_body(target: Target, values: Values) -> None:
+def _require_body(target: ArmTarget, values: Values) -> None:
     """Raise ProviderProblem if the required azure block is missing."""
     body = (values.get("azure") or {}).get("body")
     if body is UNKNOWN or body:
@@ -181,7 +187,9 @@ def _require_body(target: Target, values: Values) -> None:
 # --- clusters and pools --------------------------------------------------------------------------
 
 
-def _build_cluster_changes(target: Target, prior: Values, planned: Values, context: SiteContext) -> Iterator[ArmChange]:
+def _build_cluster_changes(
+    target: ArmTarget, prior: Values, planned: Values, context: SiteContext
+) -> Iterator[ArmChange]:
     """Build changes of the cluster itself, then of deleted, changed and created pools."""
     before, after = build_cluster_properties(prior), build_cluster_properties(planned)
     expected = diff_bodies(
@@ -199,7 +207,7 @@ def _build_cluster_changes(target: Target, prior: Values, planned: Values, conte
     location_fields = {name: body[name] for name in ("location", "extendedLocation") if name in body}
     # fixed order, required to resume a step
     for name in (name for name in old_pools if name not in new_pools):
-        yield ArmChange(Verb.DELETE, _build_pool_target(target, name))
+        yield ArmChange(ArmOperation.DELETE, _build_pool_target(target, name))
     for name, pool in new_pools.items():
         pool_target = _build_pool_target(target, name)
         if name in old_pools:
@@ -208,11 +216,13 @@ def _build_cluster_changes(target: Target, prior: Values, planned: Values, conte
             yield _build_create_change(pool_target, build_new_pool_properties(pool), pool, location_fields)
 
 
-def _build_pool_target(cluster: Target, name: str) -> Target:
-    return Target("agent_pools", cluster.group, (*cluster.names, name))
+def _build_pool_target(cluster: ArmTarget, name: str) -> ArmTarget:
+    return ArmTarget("agent_pools", cluster.group, (*cluster.names, name))
 
 
-def _build_pool_changes(target: Target, prior: Values, planned: Values, common_fields: Values) -> Iterator[ArmChange]:
+def _build_pool_changes(
+    target: ArmTarget, prior: Values, planned: Values, common_fields: Values
+) -> Iterator[ArmChange]:
     """Build changes of an existing agent pool: an update in place if possible, else deletion and creation."""
     before, after = build_pool_properties(prior), build_pool_properties(planned)
     removed_fields = before.keys() - after.keys() - {"upgradeSettings"}
@@ -232,7 +242,7 @@ def _build_pool_changes(target: Target, prior: Values, planned: Values, common_f
             "another name, drain this one and remove it."
         )
     fixed_properties = {name: part for name, part in after.items() if name not in _UPDATABLE_FIELDS}
-    yield ArmChange(Verb.DELETE, target, skip_if=fixed_properties)
+    yield ArmChange(ArmOperation.DELETE, target, skip_if=fixed_properties)
     yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
 
 
@@ -242,11 +252,11 @@ def compute_max_unavailable(values: Values, count: int) -> int:
     """
     text = str((values.get("upgrade_settings") or {}).get("max_unavailable") or "0")
     # Rounded like the plan's batches, so that apply matches the plan.
-    return compute_amount(text, count)
+    return compute_amount_of_total(text, count)
 
 
 def _build_update(
-    target: Target, expected: Values, prior: Values, planned: Values, reduction: Values | None = None
+    target: ArmTarget, expected: Values, prior: Values, planned: Values, reduction: Values | None = None
 ) -> Iterator[ArmChange]:
     """Build the update of an existing resource, including the changed part of its azure block; nothing if
     equal.
@@ -255,24 +265,24 @@ def _build_update(
     extra = diff_bodies(recorded, read_opaque_body(planned))
     if recorded:
         _check_fixed_members(target, extra)
-    extra = _select_updatable(target, extra)  # a body added to an imported object may describe what exists
+    extra = _select_updatable_members(target, extra)  # a body added to an imported object may describe what exists
     if expected or extra:
         body = merge_bodies(extra, {"properties": expected}) if expected else extra
-        yield ArmChange(Verb.UPDATE, target, body, expected, reduction=reduction)
+        yield ArmChange(ArmOperation.UPDATE, target, body, expected, reduction=reduction)
 
 
-def _check_fixed_members(target: Target, body: Values) -> None:
+def _check_fixed_members(target: ArmTarget, body: Values) -> None:
     """Raise ProviderProblem for changed members of an azure block outside of a PATCH."""
-    fixed = [".".join(path) for path in _list_leaves(_select_fixed(target, body))]
+    fixed = [".".join(path) for path in _list_leaves(_select_fixed_members(target, body))]
     if fixed:
-        names = format_first(fixed, _MAX_FIXED)
+        names = format_first_items(fixed, _MAX_FIXED)
         raise ProviderProblem(
             f"Azure cannot change {names} of {target.title} after its creation. Undo the change of the azure block, or "
             "re-create the object: -replace=ADDRESS for a cluster or VM, another name for a pool."
         )
 
 
-def _select_fixed(target: Target, body: Values) -> dict[str, Any]:
+def _select_fixed_members(target: ArmTarget, body: Values) -> dict[str, Any]:
     """Select the members of a body outside of a PATCH."""
     fixed = {name: part for name, part in body.items() if name not in {"properties", "tags"}}
     properties = body.get("properties")
@@ -298,7 +308,7 @@ def _build_vm_properties(values: Values, context: SiteContext) -> dict[str, Any]
     return {**build_vm_properties(values), **({"placementHints": hints} if hints else {})}
 
 
-def _build_vm_changes(target: Target, prior: Values, planned: Values, context: SiteContext) -> Iterator[ArmChange]:
+def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context: SiteContext) -> Iterator[ArmChange]:
     """Build changes of a VM: a move re-creates it, a release only deletes it."""
     old_machine, new_machine = prior.get("machine"), planned.get("machine")
     if old_machine == new_machine:
@@ -307,6 +317,6 @@ def _build_vm_changes(target: Target, prior: Values, planned: Values, context: S
     if new_machine:
         _require_body(target, planned)
     if old_machine:
-        yield ArmChange(Verb.DELETE, target)
+        yield ArmChange(ArmOperation.DELETE, target)
     if new_machine:
         yield _build_create_change(target, _build_vm_properties(planned, context), planned, context.common_fields)

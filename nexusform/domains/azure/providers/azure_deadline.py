@@ -7,7 +7,7 @@ from typing import Any
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.budget import CONNECT_SECONDS
-from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_wanted
+from nexusform.network.deadlines import Deadline, OperationAbandoned, compute_silence_limit, is_caller_waiting
 from nexusform.network.limited_session import build_limited_session
 
 _CANCELLED_MESSAGE = "The change was cancelled before it was sent."
@@ -45,7 +45,7 @@ def build_transport(endpoint: str) -> Any:
 
         def send(self, request: Any, **options: Any) -> Any:
             """Send the request unless it was cancelled."""
-            if not is_wanted():
+            if not is_caller_waiting():
                 raise ServiceRequestError(_CANCELLED_MESSAGE)
             return super().send(request, **options)
 

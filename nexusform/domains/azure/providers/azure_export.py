@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.providers.observed_site import ObservedSites
-from nexusform.files.regular_files import UNCONFINED, Confinement, NotRegular, TooLarge, read_regular
+from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge, NotRegularFile, read_regular
 from nexusform.language.evaluation_run import FileProblem
 from nexusform.providers.registry import ProviderKind
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
@@ -86,9 +86,9 @@ def _read_content(path: str, confinement: Confinement) -> bytes:
     """Read the bytes of a file. Raises FileProblem."""
     try:
         return read_regular(confinement.resolve(path), _MAX_BYTES)
-    except NotRegular:
+    except NotRegularFile:
         raise FileProblem(f'"{path}" is not a regular file.') from None
-    except TooLarge:
+    except FileTooLarge:
         raise FileProblem(f'"{path}" is larger than {_MAX_BYTES} bytes, the limit.') from None
     except OSError as problem:
         raise FileProblem(f'"{path}" cannot be read: {problem.strerror}.') from None

@@ -15,17 +15,17 @@ from nexusform.domains.azure.providers.azure_requests import (
     FINAL_STATES,
     NODES_MISSING,
     ArmChange,
-    Verb,
+    ArmOperation,
     build_failure_record,
     read_provisioning_state,
     read_status_message,
 )
-from nexusform.domains.azure.providers.azure_subscription import Body, extract_group
+from nexusform.domains.azure.providers.azure_subscription import Body, extract_resource_group
 from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ProviderProblem, ReadRequest
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 
 
-class Progress(Struct, frozen=True):
+class ChangeProgress(Struct, frozen=True):
     """Progress of an object's changes: `is_settled` if none is in progress, and the record for state."""
 
     is_settled: bool = True
@@ -34,22 +34,22 @@ class Progress(Struct, frozen=True):
 
 def determine_progress(
     request: ReadRequest, observed: Mapping[str, Any], bodies: Sequence[Body], subscription_id: str
-) -> Progress:
+) -> ChangeProgress:
     """Determine the progress of an earlier apply's changes of an object. `bodies` are its own and those of
     its parts.
     """
     missing_counts = _count_missing_nodes(request.key.type, observed)
     busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]
     if request.planned is None and not request.is_being_deleted:
-        return Progress(not busy, _update_record(request.unfinished_change or {}, bodies, busy, missing_counts))
+        return ChangeProgress(not busy, _update_record(request.unfinished_change or {}, bodies, busy, missing_counts))
     changes = _build_begun_changes(request, bodies, subscription_id)
     if busy:
-        return Progress(is_settled=False, note={UNFINISHED_KEY: _build_progress_record(request, busy, changes)})
+        return ChangeProgress(is_settled=False, note={UNFINISHED_KEY: _build_progress_record(request, busy, changes)})
     failure = _find_failure_record(request, bodies, changes, missing_counts)
     if failure is None:
-        return Progress()
+        return ChangeProgress()
     # the object exists
-    return Progress(is_settled=failure["code"] == NODES_MISSING, note={UNFINISHED_KEY: failure})
+    return ChangeProgress(is_settled=failure["code"] == NODES_MISSING, note={UNFINISHED_KEY: failure})
 
 
 def _update_record(
@@ -108,7 +108,7 @@ def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscript
     step = _build_step(request)
     if request.is_being_deleted or not bodies:
         return {}
-    context = SiteContext(extract_group(str(bodies[0].get("id"))), {}, lambda object_id: object_id)
+    context = SiteContext(extract_resource_group(str(bodies[0].get("id"))), {}, lambda object_id: object_id)
     try:
         changes = build_changes(step, context)
     except ProviderProblem:
@@ -154,9 +154,9 @@ def _find_failure_record(
     for body in bodies:
         arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)
         change = changes.get(_build_key(arm_id))
-        if failure is None or change is None or change.verb is Verb.DELETE:
+        if failure is None or change is None or change.verb is ArmOperation.DELETE:
             continue
-        if change.verb is Verb.CREATE or has_requested_values(body.get("properties"), change.expected or {}):
+        if change.verb is ArmOperation.CREATE or has_requested_values(body.get("properties"), change.expected or {}):
             return {**build_failure_record(arm_id, *failure, change, _build_step(request)), "looked_up": True}
     return None
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.domains.azure.providers.azure_requests import ArmChange, Target, Verb
-from nexusform.domains.azure.providers.azure_subscription import MACHINES, extract_group
+from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmOperation, ArmTarget
+from nexusform.domains.azure.providers.azure_subscription import MACHINES, extract_resource_group
 from nexusform.domains.azure.providers.machine_cordons import (
     MACHINE,
     CordonAction,
@@ -26,10 +26,10 @@ _STATUS: Final = "cordonStatus"
 
 def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
     """Build the request of an action. It does not stop workloads: nodes are drained in their clusters."""
-    target = Target(MACHINES, extract_group(arm_id), (request.name,))
+    target = ArmTarget(MACHINES, extract_resource_group(arm_id), (request.name,))
     if request.action is CordonAction.UNCORDON:
-        return ArmChange(Verb.UNCORDON, target, expected={_STATUS: UNCORDONED})
-    return ArmChange(Verb.CORDON, target, {"evacuate": "False"}, {_STATUS: CORDONED_STATUS})
+        return ArmChange(ArmOperation.UNCORDON, target, expected={_STATUS: UNCORDONED})
+    return ArmChange(ArmOperation.CORDON, target, {"evacuate": "False"}, {_STATUS: CORDONED_STATUS})
 
 
 def build_cordon_result(request: ChangeRequest) -> ChangeResult:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.azure.providers.azure_changes import compute_max_unavailable
-from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClient, Target, Verb
+from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClient, ArmOperation, ArmTarget
 from nexusform.files.accesses import read_variable
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.interfaces.state_storage import BackendProblem
@@ -48,7 +48,7 @@ class NodeRecreation(Struct, frozen=True):
 def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[NodeRecreation]:
     """Plan the nodes to re-create in a step, without those of re-created pools or clusters."""
     prior, aim = request.prior or {}, request.final_attributes or request.planned or {}
-    deleted_pools = {change.target.names[-1] for change in changes if change.verb is Verb.DELETE}
+    deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
     if prior.get("kubernetes_version") != aim.get("kubernetes_version"):
         return []  # the platform re-creates every node, in its own batches
     prior_nodes, planned_nodes = prior.get("nodes") or {}, (request.planned or {}).get("nodes") or {}
@@ -68,7 +68,7 @@ def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) 
 def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[str]:
     """Find the existing nodes with another node in their place in the plan, by platform name."""
     prior, planned = request.prior or {}, request.planned or {}
-    deleted_pools = {change.target.names[-1] for change in changes if change.verb is Verb.DELETE}
+    deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
     if prior.get("kubernetes_version") != planned.get("kubernetes_version"):
         return []
     planned_nodes = planned.get("nodes") or {}
@@ -100,7 +100,7 @@ def _build_recreation(pool: str, names: Sequence[str], aim: Mapping[str, Any]) -
 
 def recreate_nodes(
     arm: ArmClient,
-    cluster: Target,
+    cluster: ArmTarget,
     recreations: Sequence[NodeRecreation],
     step: ChangeRequest,
     trust: KubeconfigTrust = TRUSTED,
@@ -110,7 +110,9 @@ def recreate_nodes(
     """
     for recreation in recreations:
         requested: frozenset[str] = frozenset()
-        while remaining := _list_remaining(recreation, existing := _read_pool_nodes(arm, cluster, recreation.pool)):
+        while remaining := _list_remaining_nodes(
+            recreation, existing := _read_pool_nodes(arm, cluster, recreation.pool)
+        ):
             other_count = sum(
                 bool(node.get("bareMetalMachineId")) for node in existing if _read_name(node) not in remaining
             )
@@ -121,12 +123,12 @@ def recreate_nodes(
             arm.wait(None, step, _describe_wait(cluster, remaining))
 
 
-def _list_remaining(recreation: NodeRecreation, existing: Sequence[Mapping[str, Any]]) -> list[str]:
+def _list_remaining_nodes(recreation: NodeRecreation, existing: Sequence[Mapping[str, Any]]) -> list[str]:
     names = {_read_name(node) for node in existing}
     return [name for name in recreation.names if name in names]
 
 
-def _read_pool_nodes(arm: ArmClient, cluster: Target, pool: str) -> list[Mapping[str, Any]]:
+def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapping[str, Any]]:
     """Read the current nodes of a pool."""
     body = arm.get_body(cluster)
     if body is None:
@@ -144,7 +146,7 @@ def _read_pool(node: Mapping[str, Any]) -> str:
     return pool_id.rpartition("/")[2] if pool_id else CONTROL_PLANE
 
 
-def _describe_wait(cluster: Target, remaining: Sequence[str]) -> str:
+def _describe_wait(cluster: ArmTarget, remaining: Sequence[str]) -> str:
     verb = "is" if len(remaining) == 1 else "are"
     return f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create"
 
@@ -152,7 +154,7 @@ def _describe_wait(cluster: Target, remaining: Sequence[str]) -> str:
 # --- deleting a node -----------------------------------------------------------------------------
 
 
-def _delete_nodes(cluster: Target, names: Sequence[str], step: ChangeRequest, trust: KubeconfigTrust) -> None:
+def _delete_nodes(cluster: ArmTarget, names: Sequence[str], step: ChangeRequest, trust: KubeconfigTrust) -> None:
     """Delete nodes after a cordon, or print the commands for an operator. Raises StepWaits and
     ProviderProblem.
     """

@@ -47,7 +47,7 @@ _MAX_SECONDS: Final = 12 * 3600.0  # seconds of one operation, or of waiting for
 _STOP_CHECK_SECONDS: Final = 1.0  # seconds between checks for a stop request
 
 
-class Target(Struct, frozen=True):
+class ArmTarget(Struct, frozen=True):
     """Resource: operation group of the SDK, resource group and names."""
 
     kind: str
@@ -65,7 +65,7 @@ class Target(Struct, frozen=True):
         return "/".join(self.names)
 
 
-class Verb(StrEnum):
+class ArmOperation(StrEnum):
     """Operation on a resource, as named by the SDK."""
 
     CREATE = "create_or_update"
@@ -80,25 +80,25 @@ class Verb(StrEnum):
 
 
 # they do not change the version of the resource
-_ACTION_VERBS: Final = frozenset(Verb) - {Verb.CREATE, Verb.UPDATE, Verb.DELETE}
+_ACTION_VERBS: Final = frozenset(ArmOperation) - {ArmOperation.CREATE, ArmOperation.UPDATE, ArmOperation.DELETE}
 _INFINITIVES: Final = {
-    Verb.CREATE: "make",
-    Verb.UPDATE: "change",
-    Verb.DELETE: "delete",
-    Verb.CORDON: "cordon",
-    Verb.UNCORDON: "uncordon",
-    Verb.POWER_OFF: "power off",
-    Verb.RESTART: "restart",
-    Verb.REIMAGE: "reimage",
-    Verb.REPLACE: "replace",
+    ArmOperation.CREATE: "make",
+    ArmOperation.UPDATE: "change",
+    ArmOperation.DELETE: "delete",
+    ArmOperation.CORDON: "cordon",
+    ArmOperation.UNCORDON: "uncordon",
+    ArmOperation.POWER_OFF: "power off",
+    ArmOperation.RESTART: "restart",
+    ArmOperation.REIMAGE: "reimage",
+    ArmOperation.REPLACE: "replace",
 }
 _PARTICIPLES: Final = {
-    Verb.CREATE: "made",
-    Verb.UPDATE: "changed",
-    Verb.DELETE: "deleted",
-    Verb.CORDON: "cordoned",
-    Verb.UNCORDON: "uncordoned",
-    Verb.POWER_OFF: "powered off",
+    ArmOperation.CREATE: "made",
+    ArmOperation.UPDATE: "changed",
+    ArmOperation.DELETE: "deleted",
+    ArmOperation.CORDON: "cordoned",
+    ArmOperation.UNCORDON: "uncordoned",
+    ArmOperation.POWER_OFF: "powered off",
 }
 
 
@@ -109,8 +109,8 @@ class ArmChange(Struct, frozen=True):
     `marker` is the newest earlier run of an action. `time_limit` in seconds.
     """
 
-    verb: Verb
-    target: Target
+    verb: ArmOperation
+    target: ArmTarget
     body: Mapping[str, Any] | None = None
     expected: Mapping[str, Any] | None = None
     skip_if: Mapping[str, Any] | None = None
@@ -125,7 +125,7 @@ class ArmChange(Struct, frozen=True):
         return f"{self.verb}@{self.marker}" if self.marker else self.verb.value
 
 
-class Timing(Struct, frozen=True):
+class PollTiming(Struct, frozen=True):
     """Polling interval in seconds, a sleep function and a clock."""
 
     interval: float = 10.0
@@ -156,7 +156,7 @@ class ChangeFailed(ProviderProblem):
         message = ": ".join(str(error_fields[key]) for key in ("code", "message") if error_fields.get(key))
         summary = f"Azure could not {_INFINITIVES[change.verb]} {change.target.title} ({status})"
         text = f"{summary}: {message or 'no reason given'}"
-        super().__init__(text if text.endswith(".") else f"{text}.", object_exists=change.verb is Verb.CREATE)
+        super().__init__(text if text.endswith(".") else f"{text}.", object_exists=change.verb is ArmOperation.CREATE)
 
 
 class RetryLater(Exception):
@@ -173,14 +173,14 @@ class RetryLater(Exception):
 class ArmClient:
     """Azure Resource Manager through the SDK's client, for one step at a time per thread."""
 
-    def __init__(self, client: Any, endpoint: str, subscription_id: str, pace: Timing) -> None:
+    def __init__(self, client: Any, endpoint: str, subscription_id: str, pace: PollTiming) -> None:
         self._client = client
         self._endpoint = urlsplit(endpoint)
         self._subscription = subscription_id
         self._pace = pace
-        self._possibly_sent: set[Target] = set()  # targets of changes that possibly reached Azure
+        self._possibly_sent: set[ArmTarget] = set()  # targets of changes that possibly reached Azure
 
-    def get_body(self, target: Target) -> dict[str, Any] | None:
+    def get_body(self, target: ArmTarget) -> dict[str, Any] | None:
         """Return the body of a resource, None if it does not exist. Raises AzureError."""
         from azure.core.exceptions import ResourceNotFoundError, ServiceResponseError
 
@@ -221,7 +221,7 @@ class ArmClient:
     def _record_failure(self, failure: ChangeFailed, step: ChangeRequest) -> ProviderProblem:
         """Return a failure with its record for state, so that the change stays pending."""
         change = failure.change
-        if step.prior is None or change.verb is Verb.DELETE or change.verb in _ACTION_VERBS:
+        if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in _ACTION_VERBS:
             return failure  # a failed creation is tainted; a failed deletion is visible by the object itself
         record = build_failure_record(
             change.target.build_path(self._subscription), failure.code or failure.status, str(failure), change, step
@@ -309,12 +309,12 @@ class ArmClient:
             if is_conclusive and not is_stale and read_provisioning_state(observed) in FAILED_STATES:
                 raise ChangeFailed(change, read_provisioning_state(observed), _build_reason(observed))
             reads += not is_stale and read_provisioning_state(observed) in FINAL_STATES
-            is_final = change.verb is Verb.UPDATE and succeeded and reads >= MAX_READS
+            is_final = change.verb is ArmOperation.UPDATE and succeeded and reads >= MAX_READS
             if is_final or (read_provisioning_state(observed) in FINAL_STATES and is_overdue()):
-                if change.verb is Verb.UPDATE:
+                if change.verb is ArmOperation.UPDATE:
                     return
                 # it may become visible later, and only a resumed step looks for it
-                if change.verb is Verb.CREATE:
+                if change.verb is ArmOperation.CREATE:
                     raise StepPending(f"{_describe_invisible(change)} `nexusform apply -resume` checks again.")
                 raise ProviderProblem(_describe_invisible(change))
             self.wait(None, step, f"{change.target.title} does not show the change yet")
@@ -336,7 +336,7 @@ class ArmClient:
         method = getattr(getattr(self._client, target.kind), f"begin_{change.verb}")
         arguments = [target.group, *target.names, *([change.body] if change.body is not None else [])]
         conditions: dict[str, Any] = {}
-        if change.verb is Verb.CREATE:
+        if change.verb is ArmOperation.CREATE:
             conditions = {"match_condition": MatchConditions.IfMissing}
         elif change.verb not in _ACTION_VERBS and (etag := (observed or {}).get("etag")):
             conditions = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
@@ -353,7 +353,7 @@ class ArmClient:
                 **conditions,
             )
         except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
-            message = f"The connection to Azure failed ({_extract_innermost(problem)})"
+            message = f"The connection to Azure failed ({_extract_cause(problem)})"
             self._possibly_sent.add(target)
             raise RetryLater(message, None, may_be_sent=True) from None
         except HttpResponseError as problem:
@@ -368,7 +368,7 @@ class ArmClient:
             raise RetryLater(message, _read_retry_after(problem.response), may_be_sent=code >= 500) from None
         return self._record_operation(responses[-1].http_response if responses else None, target, operation, step)
 
-    def _record_operation(self, response: Any, target: Target, operation: str, step: ChangeRequest) -> str:
+    def _record_operation(self, response: Any, target: ArmTarget, operation: str, step: ChangeRequest) -> str:
         """Record the operation URL of a response and return it, "" for none."""
         self._possibly_sent.add(target)
         url = _read_operation_url(response) if response is not None else ""
@@ -444,13 +444,13 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     """Determine the progress of a change. Raises ProviderProblem if it is impossible."""
     state = read_provisioning_state(observed)
     properties = (observed or {}).get("properties") or {}
-    if change.verb is Verb.DELETE:
+    if change.verb is ArmOperation.DELETE:
         if observed is None or (change.skip_if is not None and has_requested_values(properties, change.skip_if)):
             return _Progress.DONE
         return _Progress.NOT_SENT if state in FINAL_STATES else _Progress.IN_PROGRESS
     if observed is None:
         return _determine_absent_progress(change, was_sent=was_sent)
-    if change.verb is Verb.CREATE and not was_sent:
+    if change.verb is ArmOperation.CREATE and not was_sent:
         raise ProviderProblem(
             f"{change.target.title} already exists in resource group {change.target.group} and is not "
             "in the state. Import it with an import block, or use another name."
@@ -460,7 +460,7 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     # Values of the azure block are not always returned after they were sent, for example keys.
     is_action = change.verb in _ACTION_VERBS
     requested = {"properties": change.expected or {}} if was_sent or is_action else change.body or {}
-    is_visible = change.verb is Verb.CREATE or has_requested_values(observed, requested)
+    is_visible = change.verb is ArmOperation.CREATE or has_requested_values(observed, requested)
     if not is_visible or (change.is_retry and not was_sent):
         return _Progress.NOT_SENT
     # a machine can be in this state and still perform the action
@@ -473,7 +473,7 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
 
 def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _Progress:
     """Determine the progress of a change of an absent resource. Raises ProviderProblem if it was removed."""
-    if change.verb is Verb.CREATE:
+    if change.verb is ArmOperation.CREATE:
         return _Progress.NOT_SENT
     if was_sent:  # the read may be stale
         return _Progress.IN_PROGRESS
@@ -511,7 +511,7 @@ def build_failure_record(
     return {
         "id": arm_id,
         "parts": part_names,
-        "body": change.verb is Verb.UPDATE and change.body != {"properties": change.expected},
+        "body": change.verb is ArmOperation.UPDATE and change.body != {"properties": change.expected},
         "code": code,
         "times": times,
         "words": f"{message}{repetition}",
@@ -568,7 +568,7 @@ def _format_error(problem: Any) -> str:
     return f"{code}: {message}" if code and message else _extract_first_line(problem)
 
 
-def _extract_innermost(problem: Exception) -> str:
+def _extract_cause(problem: Exception) -> str:
     """Return the cause of a broken connection; libraries quote the messages of lower layers."""
     line = _extract_first_line(problem)
     quoted = re.findall(r"'([^']+)'", line)

@@ -15,10 +15,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.azure.providers.azure_actions import ActionClient, build_action_change, run_action
 from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM, SiteContext, build_changes
-from nexusform.domains.azure.providers.azure_in_progress import Progress, determine_progress
+from nexusform.domains.azure.providers.azure_in_progress import ChangeProgress, determine_progress
 from nexusform.domains.azure.providers.azure_machines import build_cordon_change, build_cordon_result, is_cordon_only
 from nexusform.domains.azure.providers.azure_nodes import (
     describe_node_deletion,
@@ -32,9 +32,9 @@ from nexusform.domains.azure.providers.azure_requests import (
     VISIBILITY_TIMEOUT,
     ArmChange,
     ArmClient,
+    ArmOperation,
+    ArmTarget,
     ChangeFailed,
-    Target,
-    Verb,
     build_failure_record,
     read_status_message,
 )
@@ -47,7 +47,7 @@ from nexusform.domains.azure.providers.azure_subscription import (
     Documents,
     Subscription,
     convert_azure_errors,
-    extract_group,
+    extract_resource_group,
 )
 from nexusform.domains.azure.providers.machine_cordons import (
     MACHINE,
@@ -154,11 +154,11 @@ class AzureSites(ObservedSites):
             for answer, progress in zip(answers, progress_list, strict=True)
         ]
 
-    def _find_progress(self, request: ReadRequest, answer: ReadResult) -> Progress:
+    def _find_progress(self, request: ReadRequest, answer: ReadResult) -> ChangeProgress:
         """Find the progress of an object's change begun by an earlier apply, if any."""
         was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
         if not was_begun or request.key.type not in _MANAGED_TYPES or answer.attributes is None:
-            return Progress()
+            return ChangeProgress()
         return determine_progress(request, answer.attributes, self._list_bodies(request.key), self._subscription.id)
 
     def _list_bodies(self, key: ObjectKey) -> list[Body]:
@@ -217,7 +217,7 @@ class AzureSites(ObservedSites):
                 requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
         for action, numbered_requests in sorted(requests_by_action.items()):
             number, first = numbered_requests[0]
-            names = format_first([cordon_request.name for _, cordon_request in numbered_requests], _MAX_NAMES)
+            names = format_first_items([cordon_request.name for _, cordon_request in numbered_requests], _MAX_NAMES)
             machines = f"{format_count(len(numbered_requests), 'machine')} ({names})"
             if self._acts_on_machines:
                 detail_automatic = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
@@ -236,7 +236,10 @@ class AzureSites(ObservedSites):
     def _build_cordon_command(self, cordon_request: CordonRequest) -> str:
         """Build the command that cordons or uncordons a machine."""
         verb = CordonAction.UNCORDON if cordon_request.action is CordonAction.UNCORDON else CordonAction.CORDON
-        group = extract_group(self._load_index().hint_targets.get(cordon_request.id, "")) or "MANAGED_RESOURCE_GROUP"
+        group = (
+            extract_resource_group(self._load_index().hint_targets.get(cordon_request.id, ""))
+            or "MANAGED_RESOURCE_GROUP"
+        )
         command = f"az networkcloud baremetalmachine {verb} --name {cordon_request.name} --resource-group {group}"
         return f"For example: {command}"
 
@@ -313,16 +316,16 @@ class AzureSites(ObservedSites):
                 recreate_nodes(arm, cluster, recreations, request, self._kubeconfig_trust)
         if request.is_release:
             return ChangeResult(request.planned or {})
-        return self._read_back(request, arm, group)
+        return self._read_until_applied(request, arm, group)
 
     def _find_group(self, request: ChangeRequest, *, missing_ok: bool = False) -> str:
         """Find the resource group of an object, existing or new. Raises ProviderProblem."""
         values = request.planned or request.prior or {}
         owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
         kind = VM if request.key.type == VM else CLUSTER
-        current_group = extract_group(self._load_index().managed.get((kind, owner), "")) or self._created_groups.get(
-            owner, ""
-        )
+        current_group = extract_resource_group(
+            self._load_index().managed.get((kind, owner), "")
+        ) or self._created_groups.get(owner, "")
         requested_group = str((values.get("azure") or {}).get("resource_group") or "")
         if current_group and requested_group and current_group.lower() != requested_group.lower():
             raise ProviderProblem(
@@ -351,7 +354,7 @@ class AzureSites(ObservedSites):
         if arm_id is not None:
             return arm_id
         if object_id in self._created_groups:
-            target = Target(VMS, self._created_groups[object_id], (object_id.rpartition("/")[2],))
+            target = ArmTarget(VMS, self._created_groups[object_id], (object_id.rpartition("/")[2],))
             return target.build_path(self._subscription.id)
         raise ProviderProblem(
             f'A placement hint refers to "{object_id}". Azure shows no VM, machine or rack with that '
@@ -360,7 +363,7 @@ class AzureSites(ObservedSites):
 
     # --- reading back --------------------------------------------------------------------------
 
-    def _read_back(self, request: ChangeRequest, arm: ArmClient, group: str) -> ChangeResult:
+    def _read_until_applied(self, request: ChangeRequest, arm: ArmClient, group: str) -> ChangeResult:
         """Read the object until Azure returns the requested values and a machine for each VM. After a while,
         VMs without machine are accepted. Values that keep differing are returned; apply reports the
         argument and Azure's value. Raises StepWaits.
@@ -402,20 +405,20 @@ class AzureSites(ObservedSites):
         nodes = answer.attributes["nodes"]
         pool = str(nodes[missing_nodes[0]]["pool"])
         cluster = _build_cluster_target(request, group)
-        target = cluster if pool == CONTROL_PLANE else Target(POOLS, group, (*cluster.names, pool))
+        target = cluster if pool == CONTROL_PLANE else ArmTarget(POOLS, group, (*cluster.names, pool))
         part = "controlPlaneNodeConfiguration" if target is cluster else "count"
         reason = read_status_message(arm.get_body(target))
         present_text = f"{len(nodes) - len(missing_nodes)} of {format_count(len(nodes), 'node')} of {request.key.id}"
-        names = format_first(missing_nodes, _MAX_NAMES)
+        names = format_first_items(missing_nodes, _MAX_NAMES)
         message = f"Azure shows {present_text}; missing: {names}{f' ({reason})' if reason else ''}."
-        change = ArmChange(Verb.UPDATE, target, {"properties": {part: None}}, {part: None})
+        change = ArmChange(ArmOperation.UPDATE, target, {"properties": {part: None}}, {part: None})
         record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
         return replace(answer, unfinished_change=record)
 
     def _read_observation(self, request: ChangeRequest, arm: ArmClient, group: str) -> Observation | None:
         """Read the current state of one object without reading the whole site."""
         from nexusform.domains.azure.importers.az_import import build_imported_sites
-        from nexusform.domains.azure.importers.az_ownership import split_pools
+        from nexusform.domains.azure.importers.az_ownership import extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes
 
         documents = self._read_documents(request, arm, group)
@@ -429,7 +432,7 @@ class AzureSites(ObservedSites):
         separate_pools = self._copy_separate_pools()
         objects: dict[tuple[str, str], ImportedSiteObject] = {}
         for site in imported_sites:
-            objects |= {(item.type, item.id): item for item in split_pools(site.objects, separate_pools)}
+            objects |= {(item.type, item.id): item for item in extract_pools(site.objects, separate_pools)}
         return build_observation(request, objects)
 
     def _read_documents(
@@ -437,7 +440,7 @@ class AzureSites(ObservedSites):
     ) -> dict[str, list[dict[str, Any]]] | None:
         """Read the bodies of one object and of its machines and racks."""
         is_vm = request.key.type == VM
-        target = Target(VMS, group, (request.key.id.rpartition("/")[2],))
+        target = ArmTarget(VMS, group, (request.key.id.rpartition("/")[2],))
         target = target if is_vm else _build_cluster_target(request, group)
         body = arm.get_body(target)
         if body is None:
@@ -462,7 +465,7 @@ def _report_node_deletion(recreated_nodes: Mapping[int, Sequence[str]]) -> Itera
     """Report once the nodes of a plan to re-create."""
     names = list(chain.from_iterable(recreated_nodes.values()))
     if names:
-        nodes = f"{format_count(len(names), 'node')} ({format_first(names, _MAX_NAMES)})"
+        nodes = f"{format_count(len(names), 'node')} ({format_first_items(names, _MAX_NAMES)})"
         detail = f"Azure does not delete single nodes: to re-create {nodes}, {describe_node_deletion()}."
         yield next(iter(recreated_nodes)), Problem((), "kubectl-deleted-nodes", detail, Severity.WARNING)
 
@@ -505,11 +508,11 @@ def _build_index(sites: Iterable[AzSite], documents: Documents) -> _ArmIndex:
     return index
 
 
-def _build_cluster_target(request: ChangeRequest, group: str) -> Target:
+def _build_cluster_target(request: ChangeRequest, group: str) -> ArmTarget:
     """Build the target of the cluster of a step on a cluster or pool."""
     values = request.planned or request.prior or {}
     owner = str(values["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
-    return Target(CLUSTERS, group, (owner.rpartition("/")[2],))
+    return ArmTarget(CLUSTERS, group, (owner.rpartition("/")[2],))
 
 
 def _remove_placements(planned: Values | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_installation
 from nexusform.domains.azure.providers.azure_budget import build_rate_limit_policies
 from nexusform.domains.azure.providers.azure_deadline import build_deadline_policy, build_transport
-from nexusform.domains.azure.providers.azure_requests import ArmClient, Timing
+from nexusform.domains.azure.providers.azure_requests import ArmClient, PollTiming
 from nexusform.files.accesses import read_variable
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.interfaces.state_storage import BackendProblem
@@ -84,7 +84,7 @@ class Subscription:
 
     def make_arm_client(self, client_class: type[ArmClient] = ArmClient) -> ArmClient:
         """Create the client for changes. Raises ProviderProblem."""
-        return client_class(self._get_client(), read_endpoint(), self.id, Timing(read_poll_interval()))
+        return client_class(self._get_client(), read_endpoint(), self.id, PollTiming(read_poll_interval()))
 
     def read_sites(self) -> tuple[tuple[AzSite, ...], list[Problem]]:
         """Read the current sites and findings about them. Raises ProviderProblem."""
@@ -106,7 +106,7 @@ class Subscription:
 
     def list_machines(self) -> list[dict[str, Any]]:
         """List the current bodies of all machines. Raises AzureError."""
-        return self._select_located(_read_pages(self._get_client().bare_metal_machines.list_by_subscription))
+        return self._select_bodies_at_location(_read_pages(self._get_client().bare_metal_machines.list_by_subscription))
 
     def list_pools(self, group: str, cluster: str) -> list[dict[str, Any]]:
         """List the current bodies of a cluster's agent pools. Raises AzureError."""
@@ -116,7 +116,7 @@ class Subscription:
     def _get_client(self) -> Any:
         with self._client_lock:
             if self._connected_client is None:
-                self._connected_client = self._exit_stack.enter_context(connect(self.id))
+                self._connected_client = self._exit_stack.enter_context(create_client(self.id))
             return self._connected_client
 
     def _read_documents(self) -> dict[str, list[dict[str, Any]]]:
@@ -124,13 +124,16 @@ class Subscription:
         client, documents = self._get_client(), {}
         for kind in _LISTED_KINDS:
             listing = getattr(client, kind)
-            documents[kind] = self._select_located(
+            documents[kind] = self._select_bodies_at_location(
                 _read_pages(listing.list_by_resource_group, self.default_group)
                 if self.default_group and kind in _WORKLOAD_KINDS
                 else _read_pages(listing.list_by_subscription)
             )
         documents |= self._read_supplies(client)
-        owners = [(extract_group(str(cluster.get("id"))), str(cluster.get("name"))) for cluster in documents[CLUSTERS]]
+        owners = [
+            (extract_resource_group(str(cluster.get("id"))), str(cluster.get("name")))
+            for cluster in documents[CLUSTERS]
+        ]
         with ThreadPoolExecutor(_MAX_PARALLEL) as executor:  # pools need one request per cluster
             pools = executor.map(lambda owner: self.list_pools(*owner), owners)
             documents[POOLS] = list(chain.from_iterable(pools))
@@ -143,17 +146,19 @@ class Subscription:
         documents = {}
         for kind in _SUPPLY_KINDS:
             try:
-                documents[kind] = self._select_located(_read_pages(getattr(client, kind).list_by_subscription))
+                documents[kind] = self._select_bodies_at_location(
+                    _read_pages(getattr(client, kind).list_by_subscription)
+                )
             except ClientAuthenticationError:
                 raise
             except HttpResponseError:
                 continue
         return documents
 
-    def _select_located(self, items: Iterable[Any]) -> list[dict[str, Any]]:
+    def _select_bodies_at_location(self, items: Iterable[Any]) -> list[dict[str, Any]]:
         """Select the bodies at the extended location or without any."""
         bodies = [item.as_dict() for item in items]
-        return [body for body in bodies if _is_located(body, self._location)] if self._location else bodies
+        return [body for body in bodies if _is_at_location(body, self._location)] if self._location else bodies
 
 
 def _encode_documents(documents: Documents) -> dict[str, list[tuple[str, bytes]]]:
@@ -196,7 +201,7 @@ def _build_content_problem(reason: str) -> ProviderProblem:
     return ProviderProblem(f"Azure cannot be read: {reason.splitlines()[0][:200]}. A proxy may answer in its place.")
 
 
-def connect(subscription_id: str) -> Any:
+def create_client(subscription_id: str) -> Any:
     """Create the SDK client. Raises ProviderProblem."""
     try:
         from azure.identity import DefaultAzureCredential
@@ -280,7 +285,7 @@ def convert_azure_errors() -> Iterator[None]:
         raise ProviderProblem(f"Azure cannot be read: {lines[0]}{sign_in_hint}") from None
 
 
-def _is_located(body: Body, location: str) -> bool:
+def _is_at_location(body: Body, location: str) -> bool:
     """Return True if a resource is at an extended location or has none."""
     from nexusform.domains.azure.importers.arm import normalize_id
 
@@ -292,7 +297,7 @@ def _is_located(body: Body, location: str) -> bool:
     return not name or name == requested or name.endswith(f"/{requested}")
 
 
-def extract_group(arm_id: str) -> str:
+def extract_resource_group(arm_id: str) -> str:
     """Return the resource group in an ARM id, "" if absent."""
     parts = arm_id.split("/")
     lowered = [part.lower() for part in parts]

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_first, select_form
+from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.domains.azure.providers.machine_cordons import MACHINE, RACK, find_cordon_differences
 from nexusform.interfaces.plugins import (
     FORGOTTEN_KEY,
@@ -36,7 +36,7 @@ from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 
 if TYPE_CHECKING:  # the importers are loaded where a site is read
     from nexusform.domains.azure.importers.az_import import ImportedSiteObject
-    from nexusform.domains.azure.importers.az_model import AzCluster, AzMachine, AzShape, AzSite
+    from nexusform.domains.azure.importers.az_model import AzCluster, AzMachine, AzSite, AzVmSize
 
 # Returns the current sites and findings about them.
 ReadSites: TypeAlias = "Callable[[], tuple[tuple[AzSite, ...], list[Problem]]]"
@@ -116,12 +116,12 @@ class ObservedSites(FixedIdentity):
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Verify that the object was created. Raises ProviderProblem until it exists."""
         if request.key.type == MACHINE_ACTION_TYPE:
-            raise ProviderProblem(explain_no_action(request.planned or {}))
-        return self._verify_done(request, "made")
+            raise ProviderProblem(explain_unsupported_action(request.planned or {}))
+        return self._verify_change(request, "made")
 
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Verify that the change is done. Raises ProviderProblem until it is visible."""
-        return self._verify_done(request, "changed")
+        return self._verify_change(request, "changed")
 
     def delete(self, request: ChangeRequest) -> None:
         """Verify that the object was deleted. Raises ProviderProblem while it exists."""
@@ -147,7 +147,7 @@ class ObservedSites(FixedIdentity):
         `pools` does, arguments of uncaptured pools.
         """
         from nexusform.domains.azure.importers.az_import import build_imported_sites
-        from nexusform.domains.azure.importers.az_ownership import split_pools
+        from nexusform.domains.azure.importers.az_ownership import extract_pools
         from nexusform.domains.azure.importers.az_recorded_nodes import add_pool_arguments, collect_recorded_nodes
 
         recorded_nodes = collect_recorded_nodes(recorded)
@@ -155,7 +155,7 @@ class ObservedSites(FixedIdentity):
             recorded_nodes = add_pool_arguments(recorded_nodes, pools)
         imported_sites = build_imported_sites(self._read_sites(), recorded_nodes)
         site_objects = chain.from_iterable(site.objects for site in imported_sites)
-        return {(item.type, item.id): item for item in split_pools(site_objects, self._copy_separate_pools())}
+        return {(item.type, item.id): item for item in extract_pools(site_objects, self._copy_separate_pools())}
 
     def _add_separate_pools(self, keys: Iterable[ObjectKey]) -> None:
         with self._lock:
@@ -210,22 +210,22 @@ class ObservedSites(FixedIdentity):
         time = exported_at if self._is_captured else read_clock()
         return build_observation_note(attributes, self._machines[site.name], recorded_note, time)
 
-    def _find_strategy(self, key: ObjectKey) -> Mapping[str, Any] | None:
+    def _find_update_strategy(self, key: ObjectKey) -> Mapping[str, Any] | None:
         """Find the update strategy of a site, None if unknown."""
         site = self._find_site(key.id) if key.type == _SITE else None
         return site.inventory.update_strategy if site is not None else None
 
     def _add_strategy(self, key: ObjectKey, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a site with its observed update strategy if one is configured."""
-        observed = self._find_strategy(key) if recorded.get(_STRATEGY) else None
+        observed = self._find_update_strategy(key) if recorded.get(_STRATEGY) else None
         return recorded if observed is None else {**recorded, _STRATEGY: observed}
 
     def _build_supplies_note(self, site_id: str) -> Mapping[str, Any]:
         """Build the note of a site's supplies; {} for an unlisted site, so that the recorded note stays."""
-        from nexusform.domains.azure.importers.az_supplies import build_supplies
+        from nexusform.domains.azure.importers.az_supplies import build_site_supplies
 
         site = self._find_site(site_id)
-        return build_supplies_note(build_supplies(site.inventory.supplies)) if site is not None else {}
+        return build_supplies_note(build_site_supplies(site.inventory.supplies)) if site is not None else {}
 
     def _is_missing_nodes(self, key: ObjectKey) -> bool:
         """Return True for a cluster or pool without a list of nodes."""
@@ -295,12 +295,12 @@ class ObservedSites(FixedIdentity):
                 self._sites = apply_recorded_names(sites, self._recorded)
             return self._sites
 
-    def _verify_done(self, request: ChangeRequest, participle: str) -> ChangeResult:
+    def _verify_change(self, request: ChangeRequest, participle: str) -> ChangeResult:
         """Return the observed object. Raises NotDoneYet while it differs from the plan."""
         planned = request.planned or {}
         key = request.key
         if key.type in _STATE_ONLY_TYPES:
-            requested, strategy = planned.get(_STRATEGY), self._find_strategy(key)
+            requested, strategy = planned.get(_STRATEGY), self._find_update_strategy(key)
             if requested and strategy is not None and requested != strategy:
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)
@@ -322,7 +322,7 @@ class ObservedSites(FixedIdentity):
         observed = _remove_unplanned_nodes(dict(observation.answer.attributes), planned)
         missing_nodes = _find_missing_nodes(observed, planned)
         if missing_nodes:
-            nodes = f"{select_form(len(missing_nodes), 'node')} {format_first(missing_nodes, _MAX_NAMES)}"
+            nodes = f"{select_word_form(len(missing_nodes), 'node')} {format_first_items(missing_nodes, _MAX_NAMES)}"
             raise ManualStepPending(self._describe_not_done(request, participle, (nodes,)))
         answer = replace(observation.answer, attributes=observed)
         if key.type not in {RACK, MACHINE}:
@@ -332,13 +332,13 @@ class ObservedSites(FixedIdentity):
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Report machine actions, unless the provider runs them."""
         return [
-            (number, Problem((), "unsupported-by-provider", explain_no_action(request.planned)))
+            (number, Problem((), "unsupported-by-provider", explain_unsupported_action(request.planned)))
             for number, request in enumerate(requests)
             if request.key.type == MACHINE_ACTION_TYPE and request.planned and not request.prior
             if not self._runs_actions
         ]
 
-    def _describe_uncaptured(self, key: ObjectKey) -> str:
+    def _describe_uncaptured_nodes(self, key: ObjectKey) -> str:
         """Describe nodes or agent pools of a cluster that were not captured."""
         site = self._find_site(key.id) if key.type in {_CLUSTER, _POOL} else None
         cluster = _find_cluster(site, key.id) if site is not None else None
@@ -358,12 +358,12 @@ class ObservedSites(FixedIdentity):
             )
         return (
             f"{request.key.type} {request.key.id} is not {participle} yet: {self.source} does not show "
-            f"it{differences}.{self._describe_uncaptured(request.key)} This provider sends no changes: "
+            f"it{differences}.{self._describe_uncaptured_nodes(request.key)} This provider sends no changes: "
             f"make the change on the site, {self._advice}, and apply."
         )
 
 
-def explain_no_action(planned: Mapping[str, Any]) -> str:
+def explain_unsupported_action(planned: Mapping[str, Any]) -> str:
     """Explain why an action is not run, and the alternatives."""
     verb = {"PowerOff": "power-off"}.get(str(planned.get("action")), str(planned.get("action")).lower())
     machine = str(planned.get("machine_id")).rpartition("/")[2]
@@ -513,7 +513,7 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
     return _replace_nodes(attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()})
 
 
-def _list_sizes(shape: AzShape) -> tuple[int, int, int, int]:
+def _list_sizes(shape: AzVmSize) -> tuple[int, int, int, int]:
     return shape.cpu_cores, shape.memory_gib, shape.disk_gib, max(shape.numa_cells, 1)
 
 

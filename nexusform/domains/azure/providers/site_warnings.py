@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.azure.importers.az_capture import (
     CAPTURE_NODES,
     NOT_CAPTURED,
@@ -86,12 +86,12 @@ class SiteView:
         for (site, _), ids in self.unobserved.items():
             if site not in self.sites:
                 counts[site] += len(ids)
-        present_sites = f"only {format_first(sorted(self.sites), _MAX_NAMES)}" if self.sites else "no site"
+        present_sites = f"only {format_first_items(sorted(self.sites), _MAX_NAMES)}" if self.sites else "no site"
         for site, count in sorted(counts.items()):
             yield (
                 f'{self.source[0].upper()}{self.source[1:]} does not contain the site "{site}", but '
                 f"{present_sites}. {format_count(count, 'object')} of it "
-                f"{select_form(count, 'is', 'are')} planned as recorded in the state; current data is "
+                f"{select_word_form(count, 'is', 'are')} planned as recorded in the state; current data is "
                 "unknown."
             )
 
@@ -101,11 +101,11 @@ class SiteView:
             if site not in self.sites:
                 continue
             kind, display_name = _KINDS[type_name]
-            names = format_first(sorted(object_id.partition("/")[2] for object_id in ids), _MAX_NAMES)
-            verb = select_form(len(ids), "was", "were")
+            names = format_first_items(sorted(object_id.partition("/")[2] for object_id in ids), _MAX_NAMES)
+            verb = select_word_form(len(ids), "was", "were")
             yield (
                 f"{format_count(len(ids), display_name)} of {site} {verb} not captured and "
-                f"{select_form(len(ids), 'is', 'are')} planned as recorded in the state ({names}): "
+                f"{select_word_form(len(ids), 'is', 'are')} planned as recorded in the state ({names}): "
                 f"{self.source} has no complete list of {display_name}s. Capture it with: "
                 f"{build_capture_command(kind)}"
             )
@@ -126,7 +126,7 @@ class SiteView:
         """Describe clusters without a list of their pools."""
         clusters = [cluster for cluster in site.inventory.clusters if self._is_missing_pools(cluster, site)]
         if clusters:
-            names = format_first([cluster.name for cluster in clusters], _MAX_NAMES)
+            names = format_first_items([cluster.name for cluster in clusters], _MAX_NAMES)
             yield (
                 f"The agent pools of {format_count(len(clusters), 'cluster')} of {site.name} were not "
                 f"captured ({names}): count, mode, zones, labels and taints are planned as recorded in "
@@ -162,10 +162,12 @@ class SiteView:
         count = owners.total()
         if not count:
             return
-        owner_counts = format_first([f"{name}: {number:,}" for name, number in sorted(owners.items())], _MAX_NAMES)
+        owner_counts = format_first_items(
+            [f"{name}: {number:,}" for name, number in sorted(owners.items())], _MAX_NAMES
+        )
         yield (
-            f"{format_count(count, 'VM')} on {site.name} {select_form(count, 'belongs', 'belong')} to "
-            f"no resource ({owner_counts}). {select_form(count, 'Its', 'Their')} capacity counts as "
+            f"{format_count(count, 'VM')} on {site.name} {select_word_form(count, 'belongs', 'belong')} to "
+            f"no resource ({owner_counts}). {select_word_form(count, 'Its', 'Their')} capacity counts as "
             "used. `nexusform import -from=... -generate-config-out=FILE` imports "
-            f"{select_form(count, 'it', 'them')}."
+            f"{select_word_form(count, 'it', 'them')}."
         )

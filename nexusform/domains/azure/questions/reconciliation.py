@@ -27,9 +27,9 @@ from nexusform.domains.azure.questions.replay import (
     LATER,
     NO_ORDER,
     NOT_ALL,
-    Batch,
+    CreationBatch,
     ObservedVm,
-    Replay,
+    SiteReplay,
     run_replay,
 )
 from nexusform.placements.prediction_scores import PredictionRecord
@@ -107,7 +107,7 @@ class ObservedMachines(Struct, frozen=True):
         return cls(machines)
 
 
-def check_cluster(
+def compare_cluster_vms(
     address: str,
     name: str,
     recorded: Sequence[PlacedVm],
@@ -147,7 +147,7 @@ def _find_cause(site: str, machine: str, observed_machines: ObservedMachines) ->
 # --- replay of a site --------------------------------------------------------------------------
 
 
-def run_replays(site: AzSite, removed: Mapping[str, int], spreads: Iterable[RackSpread]) -> list[Replay]:
+def run_replays(site: AzSite, removed: Mapping[str, int], spreads: Iterable[RackSpread]) -> list[SiteReplay]:
     """Run the replay of a site under each `rack_spread`. `removed` counts by cluster the recorded VMs that no
     longer exist; after such a cluster the free capacity is unknown.
     """
@@ -188,7 +188,7 @@ def _list_vms(inventory: AzInventory) -> Iterator[AzNode | AzVirtualMachine]:
 _TimedVm: TypeAlias = tuple[tuple[str, str, int, str], ObservedVm]
 
 
-def _build_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterator[Batch]:
+def _build_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterator[CreationBatch]:
     """Build the batches of VMs in creation order as far as known: plain VMs by their own time, nodes by their
     own or their cluster's.
     """
@@ -216,7 +216,7 @@ def _build_batches(inventory: AzInventory, removed: Mapping[str, int]) -> Iterat
             if is_complete
             else NOT_ALL
         )
-        yield Batch(vms, reason)
+        yield CreationBatch(vms, reason)
 
 
 def _explain_unknown_capacity(time: str, uncertain_period: tuple[str, str] | None, *, is_after_removal: bool) -> str:
@@ -287,7 +287,7 @@ class SiteCapture(Struct, frozen=True):
     is_age_certain: bool
 
 
-def count_site(site: AzSite) -> SiteCapture:
+def count_site_objects(site: AzSite) -> SiteCapture:
     """Count the contents of a site."""
     inventory = site.inventory
     compute = [machine for machine in inventory.machines if COMPUTE in machine.roles]

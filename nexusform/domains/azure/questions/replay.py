@@ -32,7 +32,7 @@ class ObservedVm(Struct, frozen=True):
     placement: Placement
 
 
-class Batch(Struct, frozen=True):
+class CreationBatch(Struct, frozen=True):
     """VMs of one pool created at one time, in unknown order; or one VM. `skip_reason`: why the VMs cannot be
     checked, "" if they can.
     """
@@ -41,14 +41,14 @@ class Batch(Struct, frozen=True):
     skip_reason: str = ""
 
 
-class ReplayMiss(Struct, frozen=True):
+class MisplacedVm(Struct, frozen=True):
     """VM off the machines preferred by the rule, with some of the best machines."""
 
     vm: ObservedVm
     best: tuple[str, ...]
 
 
-class Replay(Struct, frozen=True):
+class SiteReplay(Struct, frozen=True):
     """Result of a replay of a site under one `rack_spread`. `sure` of the `hits` hold for every legal split
     of cells; `unjudged` counts VMs by reason. `chance`: expected hits of a platform with random choice among
     the feasible machines.
@@ -58,7 +58,7 @@ class Replay(Struct, frozen=True):
     spread: RackSpread
     hits: int
     sure: int
-    misses: tuple[ReplayMiss, ...]
+    misses: tuple[MisplacedVm, ...]
     unjudged: Mapping[str, int]
     chance: float = 0.0
 
@@ -68,7 +68,9 @@ class Replay(Struct, frozen=True):
         return self.hits + len(self.misses)
 
 
-def run_replay(site: str, machines: Sequence[Machine], batches: Iterable[Batch], spread: RackSpread) -> Replay:
+def run_replay(
+    site: str, machines: Sequence[Machine], batches: Iterable[CreationBatch], spread: RackSpread
+) -> SiteReplay:
     """Place the VMs again, each on its real machine."""
     return _Replayer(site, machines, spread).run(batches)
 
@@ -84,10 +86,10 @@ class _Replayer:
         self.hits = 0
         self.sure = 0
         self.chance = 0.0
-        self.misses: list[ReplayMiss] = []
+        self.misses: list[MisplacedVm] = []
         self.unjudged: dict[str, int] = {}
 
-    def run(self, batches: Iterable[Batch]) -> Replay:
+    def run(self, batches: Iterable[CreationBatch]) -> SiteReplay:
         """Process the batches in order."""
         for batch in batches:
             if batch.skip_reason:
@@ -96,7 +98,7 @@ class _Replayer:
                     self._place_observed(vm)
             else:
                 self._check_batch(batch.vms)
-        return Replay(
+        return SiteReplay(
             self.site, self.scheduler.spread, self.hits, self.sure, tuple(self.misses), self.unjudged, self.chance
         )
 
@@ -123,7 +125,7 @@ class _Replayer:
             if not vms_by_machine[machine]:
                 del vms_by_machine[machine]
             if explained_machine is None:
-                self.misses.append(ReplayMiss(vm, tuple(sorted(best.in_some_splits)[:3])))
+                self.misses.append(MisplacedVm(vm, tuple(sorted(best.in_some_splits)[:3])))
             else:
                 self.hits += 1
                 self.sure += certain_machine is not None

@@ -71,25 +71,25 @@ _KEYS: Final = "sshPublicKeys"
 _ATTACHMENT: Final = "cloudServicesNetworkAttachment"
 
 
-def convert_to_arguments(value: Any) -> Any:
+def convert_to_cli_arguments(value: Any) -> Any:
     """Convert a part of a body to CLI arguments: administrators' names and keys move up one level, keys
     become plain text.
     """
     if isinstance(value, list):
-        return [convert_to_arguments(element) for element in value]
+        return [convert_to_cli_arguments(element) for element in value]
     if not isinstance(value, Mapping):
         return value
     arguments: dict[str, Any] = {}
     for name, part in value.items():
         if name == _ADMINISTRATOR and isinstance(part, Mapping):
-            arguments |= convert_to_arguments(part)
+            arguments |= convert_to_cli_arguments(part)
         elif name == _KEYS:
             arguments["sshKeyValues"] = _extract_keys(part)
         elif name == _ATTACHMENT and isinstance(part, Mapping):
             # Dynamic is the command's default and has no argument.
             arguments[name] = {key: element for key, element in part.items() if (key, element) != _DYNAMIC}
         else:
-            arguments[name] = convert_to_arguments(part)
+            arguments[name] = convert_to_cli_arguments(part)
     return arguments
 
 
@@ -105,7 +105,7 @@ def _extract_keys(part: Any) -> Any:
     ]
 
 
-def find_unsupported(kind: str, verb: str, flags: Mapping[str, Any]) -> Iterator[str]:
+def find_unsupported_arguments(kind: str, verb: str, flags: Mapping[str, Any]) -> Iterator[str]:
     """Find the parts of a body without an argument of the command."""
     supported = ARGUMENTS[kind, verb]
     yield from (name for name in flags if name not in supported)

@@ -7,7 +7,11 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nexusform.domains.azure.rendering.az_arguments import EXTENSION, convert_to_arguments, find_unsupported
+from nexusform.domains.azure.rendering.az_arguments import (
+    EXTENSION,
+    convert_to_cli_arguments,
+    find_unsupported_arguments,
+)
 from nexusform.domains.azure.rendering.azure_objects import (
     CLUSTER,
     LOCATION,
@@ -16,12 +20,12 @@ from nexusform.domains.azure.rendering.azure_objects import (
     AzureObject,
     AzureObjects,
     Cordon,
-    Input,
     ResourceAction,
+    UserInput,
     group_inputs,
 )
 
-_GROUP: Final = Input(("resource", "group"), "", "Name of the resource group of clusters and VMs.")
+_GROUP: Final = UserInput(("resource", "group"), "", "Name of the resource group of clusters and VMs.")
 _MACHINES_GROUP: Final = ("machines", "resource", "group")
 _COMMANDS: Final = {
     CLUSTER: "az networkcloud kubernetescluster",
@@ -65,7 +69,7 @@ class _ScriptWriter:
 
     def __init__(self, objects: AzureObjects) -> None:
         self.objects = objects
-        self.inputs: list[Input] = []
+        self.inputs: list[UserInput] = []
         self.unsupported: list[str] = []
 
     def render_variables(self) -> Iterator[str]:
@@ -102,7 +106,9 @@ class _ScriptWriter:
     def render_cordon(self, cordon: Cordon) -> str:
         """Render the cordon or uncordon of a machine."""
         sites = {step.site for step in self.objects.cordons}
-        group = Input(_MACHINES_GROUP, cordon.site if len(sites) > 1 else "", "Name of the resource group of machines.")
+        group = UserInput(
+            _MACHINES_GROUP, cordon.site if len(sites) > 1 else "", "Name of the resource group of machines."
+        )
         verb = "uncordon" if cordon.verb == "uncordon" else "cordon"
         flags = [f"--name {shlex.quote(cordon.machine)}", f"--resource-group {self._render_variable(group)}"]
         flags += ["--evacuate True"] if cordon.verb == "evacuate" else []
@@ -120,9 +126,11 @@ class _ScriptWriter:
 
     def _render_flags(self, resource: AzureObject, verb: str, body: Mapping[str, Any]) -> list[str]:
         """Render a body as flags; record values without an argument."""
-        arguments = convert_to_arguments(body)
+        arguments = convert_to_cli_arguments(body)
         flags = {_format_flag(name): part for name, part in arguments.items()}
-        self.unsupported += [f"{resource.title}: {name}" for name in find_unsupported(resource.type, verb, flags)]
+        self.unsupported += [
+            f"{resource.title}: {name}" for name in find_unsupported_arguments(resource.type, verb, flags)
+        ]
         return [self._render_flag(name, part) for name, part in arguments.items()]
 
     def _render_flag(self, name: str, value: Any) -> str:
@@ -146,14 +154,14 @@ class _ScriptWriter:
 
     def _render_argument(self, value: Any) -> str:
         """Render a value as a shell word, lists and objects in the CLI's shorthand."""
-        if isinstance(value, Input):
+        if isinstance(value, UserInput):
             return self._render_variable(value)
         return "".join(
-            self._render_variable(piece) if isinstance(piece, Input) else _quote_word(piece)
-            for piece in _join_pieces(_render_shorthand(value, is_top_level=True))
+            self._render_variable(piece) if isinstance(piece, UserInput) else _quote_word(piece)
+            for piece in _join_adjacent_strings(_render_shorthand(value, is_top_level=True))
         )
 
-    def _render_variable(self, variable: Input) -> str:
+    def _render_variable(self, variable: UserInput) -> str:
         """Render a shell variable and record it as required."""
         self.inputs.append(variable)
         return f'"${variable.upper_case}"'
@@ -164,11 +172,11 @@ def _quote_word(text: str) -> str:
     return f'"{text}"' if "'" in text and not _SPECIAL.search(text) else shlex.quote(text)
 
 
-def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str | Input]:
+def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str | UserInput]:
     """Render a value in the shorthand of `az`, piece by piece: `{a:[1,'b c']}`. At the top level strings need
     no quotes.
     """
-    if isinstance(value, Input):
+    if isinstance(value, UserInput):
         yield value
     elif isinstance(value, Mapping):
         yield "{"
@@ -205,11 +213,11 @@ def _is_ambiguous(text: str) -> bool:
     return True
 
 
-def _join_pieces(pieces: Iterator[str | Input]) -> Iterator[str | Input]:
+def _join_adjacent_strings(pieces: Iterator[str | UserInput]) -> Iterator[str | UserInput]:
     """Join adjacent strings."""
     text = ""
     for piece in pieces:
-        if isinstance(piece, Input):
+        if isinstance(piece, UserInput):
             if text:
                 yield text
             yield piece

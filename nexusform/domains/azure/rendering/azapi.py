@@ -14,8 +14,8 @@ from nexusform.domains.azure.rendering.azure_objects import (
     SUBSCRIPTION,
     AzureObject,
     AzureObjects,
-    Input,
     ResourceAction,
+    UserInput,
     describe_inputs,
     group_inputs,
 )
@@ -50,7 +50,7 @@ class _DocumentWriter:
 
     def __init__(self, objects: AzureObjects) -> None:
         self.objects = objects
-        self.inputs: list[Input] = []
+        self.inputs: list[UserInput] = []
         self.labels: dict[str, AzureObject] = {}
         for resource in objects.created:
             label, number = resource.label, 2
@@ -121,7 +121,7 @@ class _DocumentWriter:
         subscription = self._build_reference(SUBSCRIPTION)
         return f"/subscriptions/{subscription}/resourceGroups/{_escape_literal(resource.group)}"
 
-    def _build_reference(self, variable: Input) -> str:
+    def _build_reference(self, variable: UserInput) -> str:
         """Build a reference to a variable and record it."""
         self.inputs.append(variable)
         entry = f'["{variable.entry}"]' if variable.entry else ""
@@ -129,7 +129,7 @@ class _DocumentWriter:
 
     def _convert_value(self, value: Any) -> Any:
         """Convert a value: inputs to references, other strings escaped."""
-        if isinstance(value, Input):
+        if isinstance(value, UserInput):
             return self._build_reference(value)
         if isinstance(value, Mapping):
             return {_escape_literal(name): self._convert_value(inner) for name, inner in value.items()}

@@ -40,7 +40,7 @@ _WORD: Final = re.compile(r"[A-Za-z][a-z0-9]*")
 _INVALID_NAME_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
-class Input(Struct, frozen=True):
+class UserInput(Struct, frozen=True):
     """Value to be provided by the user: words of its name, entry of a map ("" for the whole value), and
     meaning.
     """
@@ -62,13 +62,13 @@ class Input(Struct, frozen=True):
         ).upper()
 
 
-LOCATION: Final = Input(("location",), "", "Azure region of the resources.")
-RESOURCE_GROUP: Final = Input(("resource", "group", "id"), "", "Id of the resource group of clusters and VMs.")
-SUBSCRIPTION: Final = Input(("subscription", "id"), "", "Id of the subscription, a GUID.")
-KUBERNETES_VERSION: Final = Input(("kubernetes", "version"), "", "Kubernetes version of new clusters.")
-ADMIN_USERNAME: Final = Input(("admin", "username"), "", "Administrator of new VMs.")
-VM_IMAGE: Final = Input(("vm", "image"), "", "Image of new VMs, as named in a registry.")
-CLOUD_SERVICES: Final = Input(("cloud", "services", "network", "id"), "", "Id of the cloud services network.")
+LOCATION: Final = UserInput(("location",), "", "Azure region of the resources.")
+RESOURCE_GROUP: Final = UserInput(("resource", "group", "id"), "", "Id of the resource group of clusters and VMs.")
+SUBSCRIPTION: Final = UserInput(("subscription", "id"), "", "Id of the subscription, a GUID.")
+KUBERNETES_VERSION: Final = UserInput(("kubernetes", "version"), "", "Kubernetes version of new clusters.")
+ADMIN_USERNAME: Final = UserInput(("admin", "username"), "", "Administrator of new VMs.")
+VM_IMAGE: Final = UserInput(("vm", "image"), "", "Image of new VMs, as named in a registry.")
+CLOUD_SERVICES: Final = UserInput(("cloud", "services", "network", "id"), "", "Id of the cloud services network.")
 
 
 class ResourceAction(StrEnum):
@@ -151,12 +151,12 @@ class AzureObjects(Struct, frozen=True):
         """Names of sites with created or updated resources."""
         return tuple(sorted({resource.site for resource in self.applied}))
 
-    def build_location(self, site: str) -> Input:
+    def build_location(self, site: str) -> UserInput:
         """Build the input for a site's extended location; with several sites each is an entry of a map."""
         meaning = "Id of the custom location of the site (its extended location)."
         if len(self.sites) < 2:
-            return Input(("extended", "location", "id"), "", meaning)
-        return Input(("extended", "location", "ids"), site, "Ids of the custom locations, by site.")
+            return UserInput(("extended", "location", "id"), "", meaning)
+        return UserInput(("extended", "location", "ids"), site, "Ids of the custom locations, by site.")
 
 
 def collect_azure_objects(plan: Plan) -> AzureObjects:
@@ -418,7 +418,7 @@ def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
         **build_cluster_properties(attributes),
         "networkConfiguration": {
             "cloudServicesNetworkId": CLOUD_SERVICES,
-            "cniNetworkId": Input(("cni", "network", "ids"), str(attributes["name"]), networks),
+            "cniNetworkId": UserInput(("cni", "network", "ids"), str(attributes["name"]), networks),
         },
     }
     extra = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
@@ -447,7 +447,7 @@ def _mask_secrets(attributes: Mapping[str, Any], change: Change) -> Mapping[str,
         if "azure" in path:
             name_words = tuple(_WORD.findall(str(path[-1])))
             meaning = f"Sensitive value of {'.'.join(map(str, path))}, by resource."
-            secret = Input(("secret", *(word.lower() for word in name_words)), str(change.id), meaning)
+            secret = UserInput(("secret", *(word.lower() for word in name_words)), str(change.id), meaning)
             attributes = replace_part(attributes, path, secret)
     return attributes
 
@@ -465,7 +465,7 @@ def _mask_unchanged_secrets(change: Change) -> Mapping[str, Any] | None:
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Build the body of a VM."""
     targets = "Azure ids of the targets of placement hints, by their id here."
-    hints = build_placement_hints(attributes, partial(Input, ("resource", "ids"), meaning=targets))
+    hints = build_placement_hints(attributes, partial(UserInput, ("resource", "ids"), meaning=targets))
     attachment = {"attachedNetworkId": CLOUD_SERVICES, "ipAllocationMethod": "Dynamic"}
     body = {
         "adminUsername": ADMIN_USERNAME,
@@ -477,9 +477,9 @@ def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {**merge_bodies(merge_bodies(body, _read_opaque_properties(attributes)), build_vm_properties(attributes))}
 
 
-def group_inputs(inputs: Iterable[Input]) -> dict[tuple[str, ...], list[Input]]:
+def group_inputs(inputs: Iterable[UserInput]) -> dict[tuple[str, ...], list[UserInput]]:
     """Group distinct inputs by name, in order of first use."""
-    by_words: dict[tuple[str, ...], list[Input]] = {}
+    by_words: dict[tuple[str, ...], list[UserInput]] = {}
     for item in inputs:
         same_name = by_words.setdefault(item.name_words, [])
         if item not in same_name:
@@ -487,7 +487,7 @@ def group_inputs(inputs: Iterable[Input]) -> dict[tuple[str, ...], list[Input]]:
     return by_words
 
 
-def describe_inputs(inputs: Sequence[Input]) -> str:
+def describe_inputs(inputs: Sequence[UserInput]) -> str:
     """Describe inputs of one name, with the entries of a map."""
     meaning = inputs[0].meaning
     entries = ", ".join(item.entry for item in inputs if item.entry)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.azure.rendering.az_script import render_az_script
 from nexusform.domains.azure.rendering.azapi import build_azapi_document
 from nexusform.domains.azure.rendering.azure_objects import (
@@ -30,7 +30,7 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     problems = list(_report_skipped(plan, objects.skipped))
     if missing_parts:
         detail = (
-            f"This format cannot express deletions and cordons: {format_first(missing_parts, 5)}. Do "
+            f"This format cannot express deletions and cordons: {format_first_items(missing_parts, 5)}. Do "
             "these first with the commands of -format=az."
         )
         problems.append(build_warning("missing-in-export", detail))
@@ -46,7 +46,7 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     script, unsupported = render_az_script(objects)
     if unsupported:
         detail = (
-            f"`az networkcloud` has no argument for {format_first(unsupported, 5)}. Nothing was "
+            f"`az networkcloud` has no argument for {format_first_items(unsupported, 5)}. Nothing was "
             "written. Export with -format=azapi, or use `nexusform apply`."
         )
         errors.append(build_error("incomplete-export", detail))
@@ -68,7 +68,7 @@ def _check_recreations(objects: AzureObjects) -> Iterator[Diagnostic]:
 
 
 def _join_titles(objects: Sequence[AzureObject]) -> str:
-    return format_first([item.title for item in objects], 5)
+    return format_first_items([item.title for item in objects], 5)
 
 
 def _describe_missing_properties(incomplete: Sequence[AzureObject]) -> str:
@@ -85,7 +85,9 @@ def _describe_missing_properties(incomplete: Sequence[AzureObject]) -> str:
 def _report_skipped(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagnostic]:
     """Report objects unknown to Azure, and scheduler settings absent in every body."""
     if vnfs:
-        detail = f"{format_first(vnfs, 5)}: a VNF is created by its VNF manager, not by Azure. It is not exported."
+        detail = (
+            f"{format_first_items(vnfs, 5)}: a VNF is created by its VNF manager, not by Azure. It is not exported."
+        )
         yield build_warning("missing-in-export", detail)
     seeds = {
         change.id: scheduler

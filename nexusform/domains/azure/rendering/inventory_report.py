@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.azure.questions.reconciliation import SiteCapture
 from nexusform.json_data.record_forms import RecordForm, build_row_form
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -23,7 +23,7 @@ def build_inventory_report(origin: str, sites: Sequence[SiteCapture], findings: 
         lines = tuple(f"- {finding.summary}: {finding.detail}" for finding in findings)
         sections.append(Section("Findings", lines, is_finding=True))
     has_findings = bool(findings) or any(site.closed or site.unplaced for site in sites)
-    names = f"{format_count(len(sites), 'site')}: {format_first([site.name for site in sites], _MAX_NAMES)}."
+    names = f"{format_count(len(sites), 'site')}: {format_first_items([site.name for site in sites], _MAX_NAMES)}."
     return Report(f"Inventory {origin}", names, has_findings, (), tuple(sections))
 
 
@@ -53,8 +53,8 @@ def _describe_contents(site: SiteCapture) -> Iterator[str]:
     yield (f"{format_count(site.racks, 'rack')}, {machines}, {format_count(site.clusters, 'cluster')}, {vms}; {age}")
     if site.unplaced:
         count_text = format_count(len(site.unplaced), "VM")
-        verb = select_form(len(site.unplaced), "is", "are")
-        yield f"{count_text} {verb} on no machine: {format_first(site.unplaced, _MAX_NAMES)}"
+        verb = select_word_form(len(site.unplaced), "is", "are")
+        yield f"{count_text} {verb} on no machine: {format_first_items(site.unplaced, _MAX_NAMES)}"
 
 
 _SITE: Final = RecordForm(

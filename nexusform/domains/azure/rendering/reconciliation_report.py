@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.azure.questions.reconciliation import ClusterCheck, VerifiedPredictions, VmCheck
-from nexusform.domains.azure.questions.replay import Replay
+from nexusform.domains.azure.questions.replay import SiteReplay
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.kinds import build_location_document
 from nexusform.placements.prediction_scores import (
@@ -38,7 +38,7 @@ def build_reconciliation_report(
     unfinished: Sequence[str],
     warnings: Sequence[str],
     rules: Sequence[SeparationVerdict],
-    replays: Sequence[Replay],
+    replays: Sequence[SiteReplay],
     predictions: VerifiedPredictions,
 ) -> Report:
     """Build the report: correct and wrong locations, unobserved objects, unfinished changes, rules, replays
@@ -79,11 +79,11 @@ def _build_summary(
     if wrong_count:
         vms = format_count(sum(len(check.vms) for check in checks), "VM")
         location_text = (
-            f"{wrong_count:,} of {vms} {select_form(wrong_count, 'is', 'are')} not where the state "
-            f"recorded {select_form(wrong_count, 'it', 'them')}"
+            f"{wrong_count:,} of {vms} {select_word_form(wrong_count, 'is', 'are')} not where the state "
+            f"recorded {select_word_form(wrong_count, 'it', 'them')}"
         )
     rules_text = (
-        f"; {format_count(violated, 'separation rule')} {select_form(violated, 'does', 'do')} not hold"
+        f"; {format_count(violated, 'separation rule')} {select_word_form(violated, 'does', 'do')} not hold"
         if violated
         else ""
     )
@@ -138,7 +138,7 @@ def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
     return Section("Separation rules", table=table, is_finding=any(row.is_finding for row in rows))
 
 
-def _build_replay_section(replay: Replay) -> Section:
+def _build_replay_section(replay: SiteReplay) -> Section:
     """Build the section of one replay."""
     lines = [format_replay(replay.hits, replay.judged, sum(replay.unjudged.values()))]
     if replay.judged:
@@ -151,7 +151,7 @@ def _build_replay_section(replay: Replay) -> Section:
     ]
     rows = [
         Row(
-            (miss.vm.name, miss.vm.placement.machine, format_first(miss.best, 3) or ("no machine had capacity")),
+            (miss.vm.name, miss.vm.placement.machine, format_first_items(miss.best, 3) or ("no machine had capacity")),
             is_finding=True,
         )
         for miss in replay.misses
@@ -222,7 +222,7 @@ _CLUSTER: Final = RecordForm(
 )
 _RULE: Final = RecordForm(SeparationVerdict, "address enforcement holds=satisfied")
 _REPLAY: Final = RecordForm(
-    Replay,
+    SiteReplay,
     "site rack_spread=spread hits sure_hits=sure hits_by_chance=chance judged not_judged=. misses",
     hits_by_chance=lambda chance: round(chance, 3),
     not_judged=lambda replay: dict(sorted(replay.unjudged.items())),
@@ -246,7 +246,7 @@ def build_reconciliation_document(
     unfinished: Sequence[str],
     warnings: Sequence[str],
     rules: Iterable[SeparationVerdict],
-    replays: Iterable[Replay],
+    replays: Iterable[SiteReplay],
     predictions: VerifiedPredictions,
 ) -> dict[str, Any]:
     """Build the comparison with state as JSON data."""

@@ -11,8 +11,8 @@ from nexusform.domains.azure.importers.az_model import (
     AzNode,
     AzPool,
     AzRack,
-    AzShape,
     AzVirtualMachine,
+    AzVmSize,
 )
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS
@@ -95,7 +95,7 @@ _PLACEMENT_FIELDS: Final = (
 )
 _RACK_FORM: Final = RecordForm(AzRack, "availability_zone machine_sku rack_sku_id arm_id=id")
 _MACHINE_FORM: Final = RecordForm(AzMachine, "rack slot machine_sku machine_sku_id machine_name")
-_SHAPE_FORM: Final = RecordForm(AzShape)
+_SHAPE_FORM: Final = RecordForm(AzVmSize)
 _VM_FORM: Final = RecordForm(
     AzVirtualMachine, f"{_PLACEMENT_FIELDS} numa_cells=shape.numa_cells cells=.", cells=lambda _: None
 )
@@ -112,7 +112,7 @@ _CLUSTER_FORM: Final = RecordForm(
 )
 
 
-def build_view(inventory: AzInventory, managed: frozenset[str] = frozenset()) -> dict[str, Any]:
+def build_inventory_view(inventory: AzInventory, managed: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Build the computed attributes as plain data, keys sorted. `managed`: names of clusters, pools
     ("<cluster>/<pool>") and VMs with a resource; they are listed and do not count as occupied.
     """

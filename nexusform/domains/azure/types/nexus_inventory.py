@@ -13,11 +13,11 @@ from nexusform.domains.azure.types.inventory_view import (
     MACHINES_TYPE,
     RACKS_TYPE,
     VIRTUAL_MACHINES_TYPE,
-    build_view,
+    build_inventory_view,
 )
 from nexusform.interfaces.plugins import DataResult, FileProblem, Files, ReadContext, ResourceType
 from nexusform.resource_types.machine_hardware import list_machine_sku_names
-from nexusform.resource_types.shared_arguments import is_known
+from nexusform.resource_types.shared_arguments import is_set_and_known
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, MapType, SetType, Type
 
@@ -80,7 +80,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the directory, or the file of machines, as id."""
     return str(attributes.get("directory") or attributes.get("bare_metal_machines_file") or "")
 
@@ -98,7 +98,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
                 f'The catalogue has no machine SKU "{sku}".{suggest_name(str(sku), names)} Known: {", ".join(names)}.',
             )
             for sku_id, sku in by_id.items()
-            if is_known(sku) and sku not in names
+            if is_set_and_known(sku) and sku not in names
         ]
     age = attributes.get("max_age")
     if isinstance(age, str) and parse_duration(age) is None:
@@ -154,7 +154,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         return DataResult({}, problems)
     managed = frozenset(attributes.get("managed") or ()) | context.managed_names
     problems += _check_age(attributes, inventory, context.now)
-    return DataResult({"id": identify(attributes), **build_view(inventory, managed)}, problems)
+    return DataResult({"id": build_id(attributes), **build_inventory_view(inventory, managed)}, problems)
 
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> Export:
@@ -209,4 +209,4 @@ def _check_age(attributes: Mapping[str, Any], inventory: AzInventory, now: str) 
         )
 
 
-NEXUS_INVENTORY: Final = ResourceType("nexus_inventory", 0, _SCHEMA, identify, mode="data", check=check, read=read)
+NEXUS_INVENTORY: Final = ResourceType("nexus_inventory", 0, _SCHEMA, build_id, mode="data", check=check, read=read)

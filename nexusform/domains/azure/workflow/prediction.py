@@ -36,12 +36,12 @@ from nexusform.domains.azure.workflow.site_import import (
     assign_addresses,
     build_reference,
     find_azure_settings,
-    is_azure,
+    is_azure_source,
 )
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.language.evaluation_run import FileProblem
-from nexusform.planning.preparation.prior_state import normalize_imported
+from nexusform.planning.preparation.prior_state import normalize_imported_attributes
 from nexusform.plans.plan import Plan
 from nexusform.resource_types.machine_facts import CORDONED_STATUS
 from nexusform.resource_types.registry import build_registries
@@ -53,7 +53,7 @@ from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.system_io import RealFiles, read_file
 from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.object_import import add_computed_attributes, render_resource_block
-from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run
+from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run
 
 ReadChanges: TypeAlias = Callable[[str, bytes], tuple[tuple[AzChange, ...], list[Problem]]]
 
@@ -129,7 +129,7 @@ class _Inventory(Struct, frozen=True):
 
 def _read_inventory(location: CommandContext, inventory: str) -> tuple[_Inventory | None, list[Diagnostic]]:
     """Read an exported directory, or `azure`: the subscription of its provider block or of the environment."""
-    if not is_azure(inventory):
+    if not is_azure_source(inventory):
         export = read_files(inventory, location.confinement.get_operator_confinement(inventory))
         problems = [convert_problem(problem) for problem in export.problems]
         return (None, problems) if problems else (_Inventory(inventory, export.documents), [])
@@ -343,7 +343,7 @@ def _build_state(objects: Mapping[Address, ImportedSiteObject]) -> State:
     """Build the state as an import of these objects writes it."""
     tables = build_registries()
     attributes = {
-        address: normalize_imported(tables.resource_types[address.type].schema, item.attributes, item.id)
+        address: normalize_imported_attributes(tables.resource_types[address.type].schema, item.attributes, item.id)
         for address, item in objects.items()
     }
     computed = add_computed_attributes(attributes, tables)
@@ -358,7 +358,7 @@ def _build_state(objects: Mapping[Address, ImportedSiteObject]) -> State:
 
 
 @contextmanager
-def open_run(project: Project, notices: Notices) -> Iterator[Run]:
+def open_run(project: Project, notices: RunCallbacks) -> Iterator[Run]:
     """Yield a run on the project without locks and prompts."""
     with begin_run(
         project,

@@ -19,7 +19,7 @@ from nexusform.applying.prediction_checks import (
     index_vms,
     verify_open_predictions,
 )
-from nexusform.applying.provider_calls import get_unfinished
+from nexusform.applying.provider_calls import get_unfinished_change
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, convert_problem
 from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.azure.importers.az_model import AzSite
@@ -31,10 +31,10 @@ from nexusform.domains.azure.questions.reconciliation import (
     ClusterCheck,
     ObservedMachines,
     VerifiedPredictions,
-    check_cluster,
+    compare_cluster_vms,
     run_replays,
 )
-from nexusform.domains.azure.questions.replay import Replay
+from nexusform.domains.azure.questions.replay import SiteReplay
 from nexusform.domains.azure.workflow.site_import import find_source
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest, ResourceType
 from nexusform.interfaces.state_storage import BackendProblem
@@ -55,7 +55,7 @@ from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.provider_setup import list_managed_objects
 from nexusform.workflow.runs.locking import LockOptions
-from nexusform.workflow.runs.run import Notices, Run, begin_run, build_base_request
+from nexusform.workflow.runs.run import Run, RunCallbacks, begin_run, build_base_request
 from nexusform.workflow.runs.state_refresh import refresh_objects
 
 # Observed attributes of an object's VMs; requested attributes are not changed.
@@ -79,7 +79,7 @@ class ReconcileResult(Struct, frozen=True):
     unfinished: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     rules: tuple[SeparationVerdict, ...] = ()
-    replays: tuple[Replay, ...] = ()
+    replays: tuple[SiteReplay, ...] = ()
     predictions: VerifiedPredictions = field(default_factory=VerifiedPredictions)
     diagnostics: tuple[Diagnostic, ...] = ()
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class ReconcileResult(Struct, frozen=True):
 
 
 def reconcile_site(
-    location: CommandContext, directory: str, locking: LockOptions, notices: Notices, *, replays: bool
+    location: CommandContext, directory: str, locking: LockOptions, notices: RunCallbacks, *, replays: bool
 ) -> ReconcileResult:
     """Compare, check the separation rules on observed VMs, and write the observations to the state."""
     observed, read_errors = _read_sites(location, directory)
@@ -246,14 +246,16 @@ class _Reconciler:
         ProviderProblem.
         """
         pending = {
-            address: instance for address, instance in self.state.instances.items() if get_unfinished(instance.current)
+            address: instance
+            for address, instance in self.state.instances.items()
+            if get_unfinished_change(instance.current)
         }
         if not pending:
             return
         reduced_state = replace(self.state, instances=pending)
         refreshed = refresh_objects(reduced_state, self.run.providers, self.types, lambda _address, _id: None)
         for address in sorted(pending, key=compute_address_order):
-            if unfinished := get_unfinished(refreshed.get(address, pending[address].current)):
+            if unfinished := get_unfinished_change(refreshed.get(address, pending[address].current)):
                 yield f"{address}: {unfinished['words']}"
 
     def _build_checks(
@@ -267,7 +269,7 @@ class _Reconciler:
                 continue
             assert kind.vms is not None
             observed_object = observed.get(address)
-            yield check_cluster(
+            yield compare_cluster_vms(
                 str(address),
                 str(current.attributes.get("id")),
                 kind.vms.list_existing_vms(current.attributes),
@@ -278,7 +280,7 @@ class _Reconciler:
                 observed_machines,
             )
 
-    def _run_replays(self, checks: Sequence[ClusterCheck]) -> Iterator[Replay]:
+    def _run_replays(self, checks: Sequence[ClusterCheck]) -> Iterator[SiteReplay]:
         """Run the replays of every site."""
         for site in self.sites:
             removed: dict[str, int] = {}
@@ -342,7 +344,7 @@ class _Reconciler:
         )
 
     def _build_new_state(
-        self, observed: Mapping[Address, ObjectState], replays: Sequence[Replay], verification: PredictionResults
+        self, observed: Mapping[Address, ObjectState], replays: Sequence[SiteReplay], verification: PredictionResults
     ) -> State:
         """Build the state with observations, verified predictions and replay scores."""
         instances = dict(self.state.instances)
@@ -381,7 +383,7 @@ class _Reconciler:
         return []
 
 
-def _build_scores(site: str, replays: Sequence[Replay]) -> dict[str, dict[str, float]]:
+def _build_scores(site: str, replays: Sequence[SiteReplay]) -> dict[str, dict[str, float]]:
     """Build the prediction scores of a site by rack_spread, as stored in state."""
     return {
         item.spread.value: {

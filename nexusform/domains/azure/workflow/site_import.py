@@ -23,7 +23,7 @@ from nexusform.diagnostics.diagnostic import (
     convert_problem,
     has_errors,
 )
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.diagnostics.source import Position, SourceFile, Span
 from nexusform.domains.azure.importers.az_import import (
     ImportedSite,
@@ -39,7 +39,7 @@ from nexusform.domains.azure.providers.azure_export import SETTINGS, read_export
 from nexusform.domains.azure.providers.observed_site import ReadSites
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.planning.plan_request import ImportedObject
-from nexusform.planning.preparation.prior_state import normalize_imported
+from nexusform.planning.preparation.prior_state import normalize_imported_attributes
 from nexusform.plans.plan import Action
 from nexusform.rendering.notation.hcl_text import quote_string
 from nexusform.resource_types.registry import build_registries
@@ -60,7 +60,7 @@ from nexusform.workflow.runs.object_import import (
     render_resource_block,
     write_new_file,
 )
-from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run
+from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run
 
 PROVIDER: Final = "azure_export"
 _MACHINE: Final = "nexus_bare_metal_machine"
@@ -173,7 +173,7 @@ def _report_renamed_site(site: str, old_site: str, addresses: Sequence[str], *, 
     machines = format_count(len(addresses), "machine")
     detail = (
         f'{machines} of the site "{site}" have the rack and name of machines of the site "{old_site}" '
-        f"({format_first(addresses, 3)}) in the state, which that site no longer shows."
+        f"({format_first_items(addresses, 3)}) in the state, which that site no longer shows."
     )
     if is_certain:
         remedy = (
@@ -269,7 +269,7 @@ def build_reference(address: Address) -> str:
 
 
 def import_site(
-    location: CommandContext, source_name: str, path: str, locking: LockOptions, notices: Notices
+    location: CommandContext, source_name: str, path: str, locking: LockOptions, notices: RunCallbacks
 ) -> ImportResult:
     """Import the objects of an exported directory, or of Azure (`source_name` "azure"), missing in state.
     `path` is the new configuration file. Nothing is written if there are errors.
@@ -321,7 +321,7 @@ def _read_state(location: CommandContext) -> tuple[State, list[Diagnostic], Mapp
 
 
 def _write_state(
-    location: CommandContext, site_import: SiteImport, locking: LockOptions, notices: Notices
+    location: CommandContext, site_import: SiteImport, locking: LockOptions, notices: RunCallbacks
 ) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
     """Open the configuration with the new file, and write the objects to the state under its lock."""
     opened = open_project(location)
@@ -347,7 +347,7 @@ def _apply_import(run: Run, site_import: SiteImport) -> list[Diagnostic]:
     start = Position(1, 1, 0)
     types = run.project.registries.resource_types
     attributes = {
-        address: normalize_imported(types[address.type].schema, item.attributes, item.id)
+        address: normalize_imported_attributes(types[address.type].schema, item.attributes, item.id)
         for address, item in site_import.objects.items()
     }
     computed = add_computed_attributes(attributes, run.project.registries)
@@ -389,7 +389,7 @@ def _build_change_error(differing: Sequence[str]) -> Diagnostic:
     return build_error(
         "import-with-changes",
         "An import must not change anything, but the configuration written for "
-        f"{format_first(differing, 5)} would. Nothing was imported. Please report this with the export.",
+        f"{format_first_items(differing, 5)} would. Nothing was imported. Please report this with the export.",
     )
 
 
@@ -408,7 +408,7 @@ def find_source(location: CommandContext, source_name: str) -> tuple[Source | No
     """Find the source named by `-from`: an exported directory, or `azure`."""
     configuration, _ = load_project_configuration(location)
     blocks = configuration.root.providers if configuration is not None else {}
-    if is_azure(source_name):
+    if is_azure_source(source_name):
         return _build_azure_source(location, blocks)
     return _build_directory_source(location, source_name, blocks), []
 
@@ -461,7 +461,7 @@ def find_azure_settings(
     return settings, untrusted
 
 
-def is_azure(source_name: str) -> bool:
+def is_azure_source(source_name: str) -> bool:
     """Return whether a source is Azure itself rather than a directory."""
     return source_name == azure.KIND and not Path(source_name).is_dir()
 

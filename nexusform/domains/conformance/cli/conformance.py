@@ -7,7 +7,7 @@ from typing import Final
 import click
 from msgspec import Struct, json, to_builtins
 
-from nexusform.cli.arguments import declare_group, declare_positional, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.report_flag import write_to_stdout
 from nexusform.cli.shared_flags import ViewFlags
@@ -26,7 +26,7 @@ class ConformanceArguments(Struct, frozen=True, kw_only=True):
     directory: str = declare_positional(metavar="DIR")
     program: str = declare_text("Score this program instead of nexusform", metavar="CMD")
     as_json: bool = declare_switch("Print a JSON document", flag="json")
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("conformance", ConformanceArguments)
@@ -79,12 +79,12 @@ def _render_score(score: ConformanceScore) -> str:
         for row in rows
     ]
     if score.wrong:
-        lines += ["", "Wrong or without an answer:", *map(_format_wrong, score.wrong[:_MAX_LISTED])]
+        lines += ["", "Wrong or without an answer:", *map(_format_wrong_answers, score.wrong[:_MAX_LISTED])]
         if len(score.wrong) > _MAX_LISTED:
             lines.append(f"  ... and {len(score.wrong) - _MAX_LISTED:,} more (-json lists all)")
     return "\n".join(lines)
 
 
-def _format_wrong(item: WrongAnswer) -> str:
+def _format_wrong_answers(item: WrongAnswer) -> str:
     predicted = item.reason or f"predicted {json.encode(item.predicted).decode()}"
     return f"  {item.place}: {predicted}; {item.system} decided {json.encode(item.actual).decode()}"

@@ -77,7 +77,7 @@ def _read_version(program: Path) -> str:
 
 def _is_checkable(placement: PlacementPlan) -> bool:
     spec = placement.spec
-    return spec.is_new and not spec.configuration.namespace and not placement.is_frozen
+    return spec.is_new and not spec.configuration.namespace and not placement.is_left_unchanged
 
 
 def _read_manifests(result: PlanResult) -> Iterator[Body]:

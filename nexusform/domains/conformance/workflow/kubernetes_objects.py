@@ -33,7 +33,9 @@ def build_node(node: Node, kubelet_version: str, image_counts: Mapping[str, int]
         "metadata": {"name": node.name, "labels": dict(node.labels)},
         "spec": {
             "unschedulable": node.unschedulable,
-            "taints": [_drop_empty(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.taints],
+            "taints": [
+                _remove_empty_members(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.taints
+            ],
         },
         "status": {
             "capacity": amounts,
@@ -130,7 +132,7 @@ def _build_containers(spec: PodSpec) -> list[Body]:
         resources = {"requests": amounts, "limits": {name: amounts[name] for name in amounts if "/" in name}}
         containers.append({"name": f"c{index}", "image": images[index], "resources": resources})
     containers[0]["ports"] = [
-        _drop_empty(containerPort=item.port, hostPort=item.port, protocol=item.protocol, hostIP=item.address)
+        _remove_empty_members(containerPort=item.port, hostPort=item.port, protocol=item.protocol, hostIP=item.address)
         for item in spec.host_ports
     ]
     return containers
@@ -138,7 +140,7 @@ def _build_containers(spec: PodSpec) -> list[Body]:
 
 def _build_toleration(item: Toleration) -> Body:
     seconds = {} if item.seconds is None else {"tolerationSeconds": item.seconds}
-    return _drop_empty(key=item.key, operator=item.operator, value=item.value, effect=item.effect) | seconds
+    return _remove_empty_members(key=item.key, operator=item.operator, value=item.value, effect=item.effect) | seconds
 
 
 def _build_affinity(spec: PodSpec, only_node: str) -> Body:
@@ -208,5 +210,5 @@ def _build_requirements(requirements: Iterable[Requirement]) -> list[Body]:
     return [{"key": item.key, "operator": item.operator, "values": list(item.values)} for item in requirements]
 
 
-def _drop_empty(**values: Any) -> Body:
+def _remove_empty_members(**values: Any) -> Body:
     return {name: value for name, value in values.items() if value}

@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest, suggest_name
+from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_name, suggest_name
 from nexusform.documents.field_shapes import (
     FieldKind,
     FieldShape,
@@ -156,7 +156,7 @@ def _normalize_keys(root: Node, notes: DocumentFindings) -> Node:
     data: dict[str, Any] = {}
     locations: dict[str | int, TextPosition] = {}
     for key, node in root.list_fields():
-        suggestion = "" if key in _TOP_LEVEL_KEYS else find_nearest(key, _TOP_LEVEL_KEYS)
+        suggestion = "" if key in _TOP_LEVEL_KEYS else find_nearest_name(key, _TOP_LEVEL_KEYS)
         if key not in _TOP_LEVEL_KEYS:
             notes.add_error(node, INVALID, f'unknown field "{key}".{suggest_name(key, _TOP_LEVEL_KEYS)}')
         if key in _TOP_LEVEL_KEYS or (suggestion and suggestion not in root.data):
@@ -227,7 +227,7 @@ class _ObjectReader:
         self._reject(part, error + _LENIENT_HINT)
         return False
 
-    def _is_elided(self, part: _Part) -> bool:
+    def _is_ellipsis(self, part: _Part) -> bool:
         """Return True for "..." in place of a value; it is reported, as a correction if allowed."""
         if part.node.data != ELISION:
             return False
@@ -247,7 +247,7 @@ class _ObjectReader:
             if not shape.is_defaulted:
                 self._reject(part, f"{part.display_path} is null. Set a value or remove the key.")
             return None
-        if self._is_elided(part):
+        if self._is_ellipsis(part):
             return [] if shape.kind is FieldKind.LIST else None
         match shape.kind:
             case FieldKind.OBJECT:
@@ -262,7 +262,7 @@ class _ObjectReader:
         """Return a mapping by its shape; leniently, the only item of a list."""
         node = part.node
         if node.data == [ELISION]:
-            self._is_elided(_Part(node.get_node(0), part.path, part.api_path))
+            self._is_ellipsis(_Part(node.get_node(0), part.path, part.api_path))
             return None
         if isinstance(node.data, list) and len(node.data) == 1 and isinstance(node.data[0], dict):
             error = f"{part.display_path} must be a mapping, not a list. Remove the dash."
@@ -285,7 +285,7 @@ class _ObjectReader:
             field_name = self._resolve_key(key, _Part(node, part.path, part.api_path), shape)
             if field_name is None and key not in shape.fields:
                 # A misspelled key counts as present, so it is reported once.
-                suggestion = find_nearest(key, shape.fields)
+                suggestion = find_nearest_name(key, shape.fields)
                 field_name = suggestion if suggestion and suggestion not in part.node.data else None
             if field_name is None:
                 continue
@@ -379,7 +379,7 @@ class _ObjectReader:
         for key in part.node.data:
             entry = part.get_field(key, key)
             self.locations[entry.path] = entry.node.position
-            value = None if self._is_elided(entry) else self._read_scalar(entry, _TEXT)
+            value = None if self._is_ellipsis(entry) else self._read_scalar(entry, _TEXT)
             if value is not None:
                 entries[key] = value
         return entries

@@ -21,7 +21,7 @@ _HEARTBEAT_LIMIT: Final = timedelta(minutes=5)
 _MEMBER_NAME_LABEL: Final = "kubernetes-fleet.io/member-name"
 
 
-class MemberView(Struct, frozen=True):
+class ObservedMember(Struct, frozen=True):
     """Observed member; `namespaces` None: not collected. `has_health`: its health is reported; otherwise it
     counts as Healthy.
     """
@@ -43,7 +43,7 @@ def find_newest_heartbeat(members: Iterable[Mapping[str, Any]]) -> datetime | No
     return max((time for time in times if time is not None), default=None)
 
 
-def read_member(root: Node, now: datetime | None) -> MemberView:
+def read_member(root: Node, now: datetime | None) -> ObservedMember:
     """Read a MemberCluster; `now` is the time of observation."""
     status = root.get_node("status")
     usage = status.get_node("resourceUsage")
@@ -55,7 +55,7 @@ def read_member(root: Node, now: datetime | None) -> MemberView:
         namespaces = None
     else:
         namespaces = tuple(sorted(name for name, _ in status.get_node("namespaces").list_fields()))
-    return MemberView(
+    return ObservedMember(
         labels=labels,
         taints=tuple(
             {"key": "", "value": "", "effect": "NoSchedule", **_read_texts(taint)}

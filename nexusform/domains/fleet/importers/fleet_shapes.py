@@ -36,7 +36,7 @@ def _make_choice(*choices: str, defaulted: bool = True) -> FieldShape:
     return FieldShape(FieldKind.TEXT, choices=choices, is_defaulted=defaulted)
 
 
-def _require(shape: FieldShape) -> FieldShape:
+def _require_field(shape: FieldShape) -> FieldShape:
     return replace(shape, is_required=True)
 
 
@@ -59,21 +59,33 @@ _LABELS: Final = _make_object(
     {
         "matchLabels": _TEXTS,
         "matchExpressions": _make_object_list(
-            {"key": _require(_TEXT), "operator": _require(_TEXT), "values": _make_list(_TEXT)}
+            {"key": _require_field(_TEXT), "operator": _require_field(_TEXT), "values": _make_list(_TEXT)}
         ),
     }
 )
-_PROPERTY: Final = {"name": _require(_TEXT), "operator": _require(_TEXT), "values": _require(_make_list(_TEXT, 1))}
+_PROPERTY: Final = {
+    "name": _require_field(_TEXT),
+    "operator": _require_field(_TEXT),
+    "values": _require_field(_make_list(_TEXT, 1)),
+}
 _TERM: Final = {
     "labelSelector": _LABELS,
-    "propertySelector": _make_object({"matchExpressions": _require(_make_object_list(_PROPERTY))}),
+    "propertySelector": _make_object({"matchExpressions": _require_field(_make_object_list(_PROPERTY))}),
     "propertySorter": _make_object(
-        {"name": _require(_TEXT), "sortOrder": _require(_make_choice("Ascending", "Descending", defaulted=False))}
+        {
+            "name": _require_field(_TEXT),
+            "sortOrder": _require_field(_make_choice("Ascending", "Descending", defaulted=False)),
+        }
     ),
 }
-_CLUSTERS: Final = _make_object({"clusterSelectorTerms": _require(_make_object_list(_TERM, maximum=10))})
+_CLUSTERS: Final = _make_object({"clusterSelectorTerms": _require_field(_make_object_list(_TERM, maximum=10))})
 _SCOPES: Final = ("NamespaceOnly", "NamespaceWithResources", "NamespaceWithResourceSelectors")
-_OBJECT_FIELDS: Final = {"group": _require(_TEXT), "version": _require(_TEXT), "kind": _require(_TEXT), "name": _TEXT}
+_OBJECT_FIELDS: Final = {
+    "group": _require_field(_TEXT),
+    "version": _require_field(_TEXT),
+    "kind": _require_field(_TEXT),
+    "name": _TEXT,
+}
 _SELECTOR_FIELDS: Final = {**_OBJECT_FIELDS, "labelSelector": _LABELS, "selectionScope": _make_choice(*_SCOPES)}
 
 
@@ -106,7 +118,10 @@ _POLICY: Final = _make_object(
                     {
                         "requiredDuringSchedulingIgnoredDuringExecution": _CLUSTERS,
                         "preferredDuringSchedulingIgnoredDuringExecution": _make_object_list(
-                            {"weight": _require(_make_integer(-100, 100)), "preference": _require(_make_object(_TERM))}
+                            {
+                                "weight": _require_field(_make_integer(-100, 100)),
+                                "preference": _require_field(_make_object(_TERM)),
+                            }
                         ),
                     }
                 )
@@ -123,7 +138,7 @@ _POLICY: Final = _make_object(
         ),
         "topologySpreadConstraints": _make_object_list(
             {
-                "topologyKey": _require(_TEXT),
+                "topologyKey": _require_field(_TEXT),
                 "maxSkew": _make_integer(1, defaulted=True),
                 "whenUnsatisfiable": _make_choice("DoNotSchedule", "ScheduleAnyway"),
             }
@@ -166,7 +181,7 @@ _STRATEGY: Final = _make_object(
         "reportBackStrategy": _limit_to_versions(
             _make_object(
                 {
-                    "type": _require(_make_choice("Disabled", "Mirror")),
+                    "type": _require_field(_make_choice("Disabled", "Mirror")),
                     "destination": _make_choice("OriginalResource", "WorkAPI", defaulted=False),
                 },
                 _check_mirror_destination,
@@ -219,20 +234,20 @@ def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolatio
 
 
 _PLACEMENT_FIELDS: Final = {
-    "resourceSelectors": _require(_make_object_list(_SELECTOR_FIELDS, 1, 100)),
+    "resourceSelectors": _require_field(_make_object_list(_SELECTOR_FIELDS, 1, 100)),
     "policy": _POLICY,
     "strategy": _STRATEGY,
     "revisionHistoryLimit": _make_integer(1, 1000, defaulted=True),
     "statusReportingScope": _make_choice("ClusterScopeOnly", "NamespaceAccessible"),
 }
 _PATCH: Final = {
-    "op": _require(_make_choice("add", "remove", "replace", defaulted=False)),
-    "path": _require(_TEXT),
+    "op": _require_field(_make_choice("add", "remove", "replace", defaulted=False)),
+    "path": _require_field(_TEXT),
     "value": _ANY,
 }
 _OVERRIDE_POLICY: Final = _make_object(
     {
-        "overrideRules": _require(
+        "overrideRules": _require_field(
             _make_object_list(
                 {
                     "clusterSelector": _CLUSTERS,
@@ -245,7 +260,9 @@ _OVERRIDE_POLICY: Final = _make_object(
         )
     }
 )
-_PLACEMENT_REFERENCE: Final = _make_object({"name": _require(_TEXT), "scope": _make_choice("Cluster", "Namespaced")})
+_PLACEMENT_REFERENCE: Final = _make_object(
+    {"name": _require_field(_TEXT), "scope": _make_choice("Cluster", "Namespaced")}
+)
 
 
 def _check_cluster_scope(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
@@ -260,7 +277,7 @@ def _check_budget_amounts(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
 
 _BUDGET_AMOUNT: Final = FieldShape(FieldKind.AMOUNT, minimum=0, maximum=MAX_INT32, pattern=_PERCENT)
 _TASK: Final = {
-    "type": _require(_make_choice("TimedWait", "Approval", defaulted=False)),
+    "type": _require_field(_make_choice("TimedWait", "Approval", defaulted=False)),
     "waitTime": FieldShape(FieldKind.TEXT, pattern=r"(0|((0|[1-9][0-9]*)(\.[0-9]+)?(s|m|h))+)"),
 }
 _STAGE: Final = {
@@ -278,7 +295,7 @@ _STAGE: Final = {
     "beforeStageTasks": replace(_make_object_list(_TASK, maximum=1), versions=(V1, BETA)),
     "afterStageTasks": _make_object_list(_TASK, maximum=2),
 }
-_STAGES: Final = _make_object({"stages": _require(_make_object_list(_STAGE, maximum=31))})
+_STAGES: Final = _make_object({"stages": _require_field(_make_object_list(_STAGE, maximum=31))})
 
 
 def _check_snapshot_index(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
@@ -291,21 +308,27 @@ def _check_snapshot_index(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
 _RUN: Final = _make_object(
     {
         "placementName": _NAME,
-        "stagedRolloutStrategyName": _require(_TEXT),
+        "stagedRolloutStrategyName": _require_field(_TEXT),
         "resourceSnapshotIndex": _TEXT,
         "state": _limit_to_versions(_make_choice("Initialize", "Run", "Stop"), V1, BETA),
     },
     _check_snapshot_index,
 )
-_APPROVAL: Final = _make_object({"parentStageRollout": _require(_TEXT), "targetStage": _require(_TEXT)})
+_APPROVAL: Final = _make_object({"parentStageRollout": _require_field(_TEXT), "targetStage": _require_field(_TEXT)})
 _MEMBER: Final = _make_object(
     {
-        "identity": _require(
-            _make_object({"kind": _require(_TEXT), "name": _require(_TEXT), "namespace": _TEXT, "apiGroup": _TEXT})
+        "identity": _require_field(
+            _make_object(
+                {"kind": _require_field(_TEXT), "name": _require_field(_TEXT), "namespace": _TEXT, "apiGroup": _TEXT}
+            )
         ),
         "heartbeatPeriodSeconds": _make_integer(1, 600, defaulted=True),
         "taints": _make_object_list(
-            {"key": _require(_TEXT), "value": _TEXT, "effect": _require(_make_choice("NoSchedule", defaulted=False))},
+            {
+                "key": _require_field(_TEXT),
+                "value": _TEXT,
+                "effect": _require_field(_make_choice("NoSchedule", defaulted=False)),
+            },
             maximum=100,
         ),
         "deleteOptions": _limit_to_versions(_make_object({"validationMode": _make_choice("Skip", "Strict")}), BETA),
@@ -314,7 +337,7 @@ _MEMBER: Final = _make_object(
 # The server sets most of these; unused fields pass with any value.
 METADATA: Final = _make_object(
     {
-        "name": _require(_TEXT),
+        "name": _require_field(_TEXT),
         "namespace": replace(_TEXT, is_defaulted=True),
         "labels": replace(_TEXTS, is_defaulted=True),
         "annotations": replace(_TEXTS, is_defaulted=True),
@@ -367,8 +390,8 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
             _make_object(
                 {
                     "placement": _PLACEMENT_REFERENCE,
-                    "clusterResourceSelectors": _require(_make_object_list(_SELECTOR_FIELDS, 1, 20)),
-                    "policy": _require(_OVERRIDE_POLICY),
+                    "clusterResourceSelectors": _require_field(_make_object_list(_SELECTOR_FIELDS, 1, 20)),
+                    "policy": _require_field(_OVERRIDE_POLICY),
                 },
                 _check_cluster_scope,
             ),
@@ -380,10 +403,10 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
             _make_object(
                 {
                     "placement": _PLACEMENT_REFERENCE,
-                    "resourceSelectors": _require(
-                        _make_object_list({**_OBJECT_FIELDS, "name": _require(_TEXT)}, 1, 20)
+                    "resourceSelectors": _require_field(
+                        _make_object_list({**_OBJECT_FIELDS, "name": _require_field(_TEXT)}, 1, 20)
                     ),
-                    "policy": _require(_OVERRIDE_POLICY),
+                    "policy": _require_field(_OVERRIDE_POLICY),
                 }
             ),
         ),

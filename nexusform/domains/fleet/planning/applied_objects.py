@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.domains.fleet.planning.overrides import get_identity
+from nexusform.domains.fleet.planning.overrides import get_object_identity
 from nexusform.domains.fleet.planning.placement_records import compute_comparable_hash
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_changed_manifest
 
@@ -18,12 +18,12 @@ def merge_applied_objects(
     """Yield the objects on a hub after applying `configured`, previously applied as `previous`, to the
     `observed` objects.
     """
-    observed_by_identity = {get_identity(manifest): manifest for manifest in observed}
-    previous_by_identity = {get_identity(manifest): manifest for manifest in previous}
+    observed_by_identity = {get_object_identity(manifest): manifest for manifest in observed}
+    previous_by_identity = {get_object_identity(manifest): manifest for manifest in previous}
     for manifest in configured:
         observed_manifest, previous_manifest = (
-            observed_by_identity.get(get_identity(manifest)),
-            previous_by_identity.get(get_identity(manifest)),
+            observed_by_identity.get(get_object_identity(manifest)),
+            previous_by_identity.get(get_object_identity(manifest)),
         )
         if observed_manifest is None or previous_manifest is None:
             yield manifest

@@ -34,7 +34,7 @@ from nexusform.interfaces.plugins import PlanningKind
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.name_resolution.evaluation import Evaluation
-from nexusform.planning.phases import Contribution, Instances, Phases
+from nexusform.planning.phases import DomainContribution, DomainPhases, Instances
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import PlacementChange
@@ -53,7 +53,7 @@ def find_planned_fleet(result: PlanResult) -> PlannedFleet | None:
     return next((detail for detail in details if isinstance(detail, PlannedFleet)), None)
 
 
-def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation) -> Contribution:
+def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation) -> DomainContribution:
     vms = tuple(vms)
     elsewhere = collect_external_clusters(blocks.request, evaluation)
     pods = create_pod_phase(blocks, vms, elsewhere)
@@ -65,7 +65,7 @@ def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evalu
     return _build_contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)
 
 
-def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> Contribution:
+def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainContribution:
     vms = tuple(vms)
     outcome = build_destroy_outcome(blocks.instances.values())
     pods = create_pod_phase(blocks, vms, ExternalClusters())
@@ -74,7 +74,7 @@ def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> Contribution
 
 def _build_contribution(
     blocks: BlockPlanner, vms: Iterable[VmObject], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
-) -> Contribution:
+) -> DomainContribution:
     pods, outcome = fleet.pods, fleet.outcome
     pod_rows = pods.rows
     if not blocks.request.includes_rejections:
@@ -93,7 +93,7 @@ def _build_contribution(
         problems = list(list_manifest_diagnostics(pods, instances))
         return [*problems, *list_pod_risks(pods, instances)] if risks else problems
 
-    return Contribution(
+    return DomainContribution(
         rows=(*(lost_rows.get(_get_row_key(row), row) for row in rows), *outside_rows),
         rollouts=outcome.rollouts,
         rejected_clusters=outcome.rejected_clusters,
@@ -124,4 +124,4 @@ def _get_row_key(row: PlacementChange) -> tuple[object, ...]:
     return (row.address, row.kind, row.pool, row.object)
 
 
-PHASES: Final = Phases(_plan_fleet, _plan_removal, list_hosted_workloads, compute_state_demand, find_lost_rows)
+PHASES: Final = DomainPhases(_plan_fleet, _plan_removal, list_hosted_workloads, compute_state_demand, find_lost_rows)

@@ -228,7 +228,7 @@ class ObservedHub(Struct, frozen=True):
         """Return the observed attributes of a placement; {} for a re-created one."""
         if instance.is_replaced or instance.config is None:
             return {}
-        return self.placements.get((instance.type.name, instance.type.identify(instance.config)), {})
+        return self.placements.get((instance.type.name, instance.type.build_id(instance.config)), {})
 
 
 def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedHub:

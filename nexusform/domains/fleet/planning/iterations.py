@@ -22,8 +22,8 @@ from nexusform.domains.fleet.scheduling import cycle
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member
 from nexusform.domains.fleet.scheduling.explanation import PlacementExplanation, explain
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.watcher import MemberChange, SchedulingOccasion, Trigger, enqueue_placements
-from nexusform.planning.plan_request import Progress, Stage
+from nexusform.domains.fleet.scheduling.watcher import MemberChange, SchedulingTriggers, Trigger, enqueue_placements
+from nexusform.planning.plan_request import PlanningStage, Progress
 from nexusform.resources.address import Address
 from nexusform.scheduling.decision import Rejection
 
@@ -31,7 +31,7 @@ from nexusform.scheduling.decision import Rejection
 MAX_ITERATIONS = 1000
 
 
-def _ignore_progress(_stage: Stage, _done: int, _of: int) -> None:
+def _ignore_progress(_stage: PlanningStage, _done: int, _of: int) -> None:
     """Ignore progress."""
 
 
@@ -166,8 +166,8 @@ def _plan_until_stable(
         changes_of = {entry.placement: entry.changes for entry in queue}
         has_changed = False
         for number, placement in enumerate(placements, 1):
-            iterations.progress(Stage.PLACEMENTS, number, len(placements))
-            if placement.is_frozen:
+            iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))
+            if placement.is_left_unchanged:
                 continue
             changes = changes_of.get(placement.address, ())
             is_queued = bool(changes) or _has_missing_member(placement, member_list)
@@ -216,7 +216,7 @@ def _schedule_placement(
     leaving_members |= {member.name for member in member_list.members if member.is_leaving}
     bound = {binding.cluster for binding in placement.bindings}
     is_first_cycle = not placement.scheduling.has_run
-    occasion = SchedulingOccasion(
+    occasion = SchedulingTriggers(
         is_new=placement.spec.is_first_scheduling and is_first_cycle,
         policy_changed=placement.spec.policy_changed and is_first_cycle,
         number_increased=placement.spec.number_increased and is_first_cycle,
@@ -263,7 +263,7 @@ def predict_pods(
             pods.remove_pods(placement.address, cluster)
             placement.workloads.pop(cluster, None)
     for number, (placement, bindings, reached) in enumerate(placement_bindings, 1):
-        iterations.progress(Stage.PLACEMENTS, number, len(placement_bindings))
+        iterations.progress(PlanningStage.PLACEMENTS, number, len(placement_bindings))
         for binding in bindings:
             state = members.get(binding.cluster)
             key = (placement.address, binding.cluster)

@@ -22,7 +22,7 @@ class PatchError(Exception):
     """Failure to apply a patch; its text is the hub's message."""
 
 
-def fill_values(patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]) -> list[Any]:
+def replace_variables(patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]) -> list[Any]:
     """Return the values of patches with variables replaced. Raises PatchError."""
     return [_fill_variables(patch.value, cluster, labels) for patch in patches]
 

@@ -13,7 +13,7 @@ from nexusform.domains.fleet.scheduling.member_list import MemberList
 
 def normalize_policy(policy: Policy | None, member_list: MemberList) -> Policy | None:
     """Return the policy with the old name of node-count replaced, unless a member has the old property."""
-    if policy is None or not has_old_name(policy):
+    if policy is None or not has_old_property_name(policy):
         return policy
     if any(OLD_NODE_COUNT in member.properties for member in member_list.members):
         return policy
@@ -28,7 +28,7 @@ def normalize_policy(policy: Policy | None, member_list: MemberList) -> Policy |
     )
 
 
-def has_old_name(policy: Policy) -> bool:
+def has_old_property_name(policy: Policy) -> bool:
     """Return True if a policy uses the old name of node-count."""
     terms: Iterable[ClusterTerm] = (
         *(policy.required_terms or ()),

@@ -13,13 +13,13 @@ from typing import Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_model import IF_NO_DIFF, NEVER
 from nexusform.domains.fleet.planning.overrides import (
     ObjectIdentity,
-    collect_identities,
+    collect_object_identities,
     expand_envelopes,
-    get_identity,
+    get_object_identity,
 )
 from nexusform.domains.fleet.planning.placement_decisions import ObjectOwnership
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
@@ -56,14 +56,14 @@ def find_shared_objects(placements: Sequence[PlacementPlan], direct: DirectObjec
     shared_objects: set[ObjectIdentity] = set()
     for placement in placements:
         # The objects that a placement selects, has in snapshots, or has on a cluster.
-        objects = collect_identities(placement.selection.manifests)
+        objects = collect_object_identities(placement.selection.manifests)
         for snapshot in placement.snapshot_store.snapshots:
-            objects |= collect_identities(snapshot.objects)
+            objects |= collect_object_identities(snapshot.objects)
         # Clusters without overrides share one list of objects, processed once.
         on_clusters = placement.current.applied.on_cluster.values()
         lists = {id(rendered.manifests): rendered.manifests for rendered in on_clusters}
         for manifests in lists.values():
-            objects |= collect_identities(manifests)
+            objects |= collect_object_identities(manifests)
         shared_objects |= objects & seen_objects
         seen_objects |= objects
     return SharedObjects(frozenset(shared_objects), direct)
@@ -152,9 +152,9 @@ def _list_candidates(
     """Yield the shared objects that a placement wants on a cluster."""
     is_released = binding.cluster in placement.released_clusters
     content_before = None if is_released else placement.current.applied.on_cluster.get(binding.cluster)
-    objects_before = collect_identities(content_before.manifests) if content_before is not None else frozenset()
+    objects_before = collect_object_identities(content_before.manifests) if content_before is not None else frozenset()
     is_untouched = binding.cluster not in reached
-    for object_id in collect_identities(placement.list_wanted_objects(binding, reached)) & objects:
+    for object_id in collect_object_identities(placement.list_wanted_objects(binding, reached)) & objects:
         is_existing = object_id in objects_before
         yield _Candidate(placement, object_id, is_existing, is_kept=is_existing and is_untouched)
 
@@ -173,7 +173,7 @@ def _explain_takeover_failure(
     latest = placement.snapshot_store.snapshots[-1].index if placement.snapshot_store.snapshots else None
     rendered = placement.snapshot_store.render_cluster(latest, cluster)
     manifests = expand_envelopes(rendered.manifests) if rendered is not None else ()
-    wanted = next((manifest for manifest in manifests if get_identity(manifest) == object_id), None)
+    wanted = next((manifest for manifest in manifests if get_object_identity(manifest) == object_id), None)
     is_same = wanted is not None and wanted.body == existing.body
     return "" if is_same else _DIFFERS
 
@@ -192,7 +192,7 @@ def _describe_duplicates(placement: PlacementPlan) -> Iterator[str]:
             clusters_of.setdefault(object_and_owner, []).append(cluster)
     for (object_id, owner), clusters in clusters_of.items():
         yield (
-            f"State records {object_id.title} on {format_first(clusters, _MAX_CLUSTERS)} for both "
+            f"State records {object_id.title} on {format_first_items(clusters, _MAX_CLUSTERS)} for both "
             f"{owner} and this placement. On a hub, one of them failed. This plan does not change "
             "that, and the next rollout of this placement fails there. Select the object in only one "
             "of them."
@@ -206,7 +206,7 @@ def _describe_conflicts(placement: PlacementPlan) -> Iterator[str]:
         for object_and_conflict in conflicts.items():
             clusters_of.setdefault(object_and_conflict, []).append(cluster)
     for (object_id, conflict), clusters in clusters_of.items():
-        cluster_names = format_first(clusters, _MAX_CLUSTERS)
+        cluster_names = format_first_items(clusters, _MAX_CLUSTERS)
         if conflict.is_race:
             yield (
                 f"{conflict.owner} and {placement.address} both add {object_id.title} to {cluster_names} "

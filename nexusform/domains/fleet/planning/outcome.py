@@ -10,12 +10,12 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
 from nexusform.domains.fleet.importers.fleet_model import ABANDON, FleetPlacement
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
 from nexusform.domains.fleet.planning.iterations import Iterations
-from nexusform.domains.fleet.planning.legacy_property_names import has_old_name
+from nexusform.domains.fleet.planning.legacy_property_names import has_old_property_name
 from nexusform.domains.fleet.planning.object_ownership import build_ownership_warnings
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
@@ -203,7 +203,7 @@ def build_placement_warnings(
         yield from _warn_empty_selectors(placement)
         yield from _warn_missing_namespace(placement, namespaces)
         if rounds.member_list.members or not is_hub_unread:
-            yield from _warn_unfulfilled(placement, rounds)
+            yield from _warn_unscheduled(placement, rounds)
         yield from _warn_old_property_name(placement, rounds)
         yield from _warn_override_failures(placement)
         yield from _warn_pending_staged_changes(placement)
@@ -237,7 +237,10 @@ def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
     removed = placement.hub_moves[1]
     deleted = [cluster for cluster in placement.manually_deleted_clusters if cluster not in removed]
     if deleted:
-        noun, verb = (select_form(len(deleted), "binding", "bindings"), select_form(len(deleted), "was", "were"))
+        noun, verb = (
+            select_word_form(len(deleted), "binding", "bindings"),
+            select_word_form(len(deleted), "was", "were"),
+        )
         text = (
             f"The hub's status lists {placement.key} on {format_list(deleted, 4)}, but the {noun} "
             f"there {verb} deleted or not captured. The plan predicts the next scheduling of the "
@@ -324,7 +327,7 @@ def _warn_missing_namespace(placement: PlacementPlan, namespaces: Mapping[str, s
         yield _build_warning(placement, "missing-cluster-namespace", text)
 
 
-def _warn_unfulfilled(placement: PlacementPlan, rounds: Iterations) -> Iterator[Diagnostic]:
+def _warn_unscheduled(placement: PlacementPlan, rounds: Iterations) -> Iterator[Diagnostic]:
     """Warn if there are no members, scheduling stops, or too few clusters are eligible."""
     if not rounds.member_list.members:
         text = (
@@ -352,7 +355,7 @@ def _warn_unfulfilled(placement: PlacementPlan, rounds: Iterations) -> Iterator[
 def _warn_old_property_name(placement: PlacementPlan, rounds: Iterations) -> Iterator[Diagnostic]:
     """Warn about a policy with the old name of a property that no member has."""
     policy = placement.spec.configuration.policy
-    if policy is None or not has_old_name(policy):
+    if policy is None or not has_old_property_name(policy):
         return
     if any(OLD_NODE_COUNT in member.properties for member in rounds.member_list.members):
         return

@@ -19,7 +19,7 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.object_pods import parse_pod_number
 from nexusform.domains.pods.planning.rows import parse_pod_record
 from nexusform.domains.pods.pod_kind import PodLocation
-from nexusform.interfaces.plugins import PlanningKind, Registries
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.site_plans import build_inventory, build_sites
@@ -164,7 +164,7 @@ def _build_context(
     )
 
 
-def find_lost_rows(prior: PriorState, registries: Registries) -> Iterator[PlacementChange]:
+def find_lost_rows(prior: PriorState, registries: PluginRegistries) -> Iterator[PlacementChange]:
     """Build a row for every binding and pod in state with a member or node missing from the refreshed
     state.
     """
@@ -183,7 +183,7 @@ def find_lost_rows(prior: PriorState, registries: Registries) -> Iterator[Placem
 
 
 def _build_rows(
-    objects: Mapping[Address, Mapping[str, Any]], registries: Registries, context: _TargetContext
+    objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries, context: _TargetContext
 ) -> Iterator[PlacementChange]:
     for address, attributes in objects.items():
         workloads = attributes.get("workloads")
@@ -217,7 +217,7 @@ def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
 
 
 def _collect_refreshed_nodes(
-    prior: PriorState, objects: Mapping[Address, Mapping[str, Any]], registries: Registries
+    prior: PriorState, objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries
 ) -> dict[str, set[str]]:
     """Return the node names of refreshed objects by cluster id, without nodes on missing machines. A missing
     cluster has none.
@@ -241,7 +241,7 @@ def _collect_refreshed_nodes(
     return nodes
 
 
-def _collect_member_names(instances: Mapping[Address, InstanceState], registries: Registries) -> frozenset[str]:
+def _collect_member_names(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> frozenset[str]:
     return frozenset(
         str(instance.current.attributes.get("name"))
         for address, instance in instances.items()
@@ -249,7 +249,7 @@ def _collect_member_names(instances: Mapping[Address, InstanceState], registries
     )
 
 
-def find_missing_members(prior: PriorState, registries: Registries) -> frozenset[str]:
+def find_missing_members(prior: PriorState, registries: PluginRegistries) -> frozenset[str]:
     """Return the members of state that a provider did not find."""
     return _collect_member_names(prior.state.instances, registries) - _collect_member_names(prior.instances, registries)
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.api_defaults import add_defaults
 from nexusform.domains.fleet.importers.fleet_model import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
-from nexusform.domains.fleet.planning.json_patches import PatchError, apply_patches, fill_values
+from nexusform.domains.fleet.planning.json_patches import PatchError, apply_patches, replace_variables
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
     build_changed_manifest,
@@ -48,14 +48,14 @@ class ObjectIdentity(NamedTuple):
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-def get_identity(manifest: Manifest) -> ObjectIdentity:
+def get_object_identity(manifest: Manifest) -> ObjectIdentity:
     """Return the identity of a manifest's object."""
     return ObjectIdentity(manifest.group, manifest.kind, manifest.namespace, manifest.name)
 
 
-def collect_identities(manifests: Iterable[Manifest]) -> frozenset[ObjectIdentity]:
+def collect_object_identities(manifests: Iterable[Manifest]) -> frozenset[ObjectIdentity]:
     """Return the identities of these objects on a member, with envelopes expanded."""
-    return frozenset(get_identity(manifest) for manifest in expand_envelopes(manifests))
+    return frozenset(get_object_identity(manifest) for manifest in expand_envelopes(manifests))
 
 
 _WRAPPED_MESSAGE: Final = "has been wrapped in a"
@@ -307,7 +307,7 @@ def _apply_patches(
     """Return a body after patches, and the changes as operation, path and value. Patches that fail on the
     body are retried with the defaults of the hub's API server.
     """
-    values = fill_values(patches, cluster, labels)
+    values = replace_variables(patches, cluster, labels)
     changes = [(patch.operation, patch.path, value) for patch, value in zip(patches, values, strict=True)]
     try:
         return apply_patches(body, patches, values), changes

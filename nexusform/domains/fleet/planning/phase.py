@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors
-from nexusform.diagnostics.phrases import format_list, select_form
+from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.planning.fleet_snapshot import (
     FleetMemberState,
     ObservedHub,
@@ -51,7 +51,7 @@ from nexusform.domains.fleet.scheduling.eviction import (
 )
 from nexusform.domains.fleet.scheduling.rollout import BlockedRollout
 from nexusform.domains.fleet.scheduling.update_validation import (
-    check_budget,
+    check_disruption_budget,
     check_policy_change,
     check_strategy_change,
 )
@@ -65,7 +65,7 @@ from nexusform.planning.instances.argument_evaluation import (
 )
 from nexusform.planning.instances.block_planner import BlockPlanner, expose_instance
 from nexusform.planning.instances.difference import plan_attributes
-from nexusform.planning.instances.instance import Decision, Instance
+from nexusform.planning.instances.instance import ActionDecision, Instance
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.preparation.planning_order import PLACEMENT_PHASE
 from nexusform.plans.plan import PlacementChange
@@ -155,9 +155,9 @@ def _evaluate_block(
                 diagnostics.append(build_unknown_placement_error(instance, path))
         assert instance.config is not None
         # Later blocks may use its id; its other computed values are unknown.
-        computed = {} if instance.is_invalid else {"id": instance.type.identify(instance.config)}
+        computed = {} if instance.is_invalid else {"id": instance.type.build_id(instance.config)}
         planned = plan_attributes(instance.type.schema, instance.config, None, computed)
-        instance.decision = Decision(planned=planned)
+        instance.decision = ActionDecision(planned=planned)
         expose_instance(instance, evaluation)
     return expanded.instances, diagnostics
 
@@ -214,7 +214,7 @@ def _explain_foreign_list(spec: PlacementSpec, path: Path) -> str:
         for toleration in spec.previous_configuration.policy.tolerations
         if toleration not in configured
     ]
-    pronoun, verb = select_form(len(foreign), "it", "them"), select_form(len(foreign), "is", "are")
+    pronoun, verb = select_word_form(len(foreign), "it", "them"), select_word_form(len(foreign), "is", "are")
     return (
         f"{owner} set {TOLERATIONS} on the hub. {format_list(foreign, 4)} {verb} missing here, "
         f"and a hub allows only additions to tolerations. Add {pronoun} here, or leave the list "
@@ -228,7 +228,7 @@ def _suggest_remedy(instance: Instance) -> str:
     """Return the suggested fix: replacement, or an import for placements missing in state."""
     if instance.before is not None:
         return f"To re-create the placement and every binding, plan with -replace='{instance.address}'."
-    name = instance.type.identify(instance.config or {})
+    name = instance.type.build_id(instance.config or {})
     return (
         "The placement exists on the hub but not in state. Import it with an import block (to = "
         f'{instance.address}, id = "{name}"), or choose another name.'
@@ -325,8 +325,8 @@ def _check_budgets(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> 
         placement = placements.get(name)
         if placement is None or placement.spec.configuration.placement_type is not PlacementType.PICK_ALL:
             continue
-        known_problems = check_budget(budget.budget, None)
-        for problem in check_budget(budget.budget, PlacementType.PICK_ALL):
+        known_problems = check_disruption_budget(budget.budget, None)
+        for problem in check_disruption_budget(budget.budget, PlacementType.PICK_ALL):
             if problem not in known_problems:
                 text = format_sentence(problem.detail)
                 yield instance.build_diagnostic(Problem(problem.path, "invalid-disruption-budget", text))
@@ -366,7 +366,7 @@ def _warn_departed_members(placement: PlacementPlan, departed: Sequence[str]) ->
     if not staying:
         return
     key, rolling = placement.key, placement.spec.configuration.rolling_update
-    noun, verb = select_form(len(staying), "binding", "bindings"), select_form(len(staying), "stays", "stay")
+    noun, verb = select_word_form(len(staying), "binding", "bindings"), select_word_form(len(staying), "stays", "stay")
     text = (
         f"{format_list(staying, 4)} left the fleet, and the {noun} of {key} there {verb} "
         "Unscheduled. Each removal counts as an unavailable cluster, and max_unavailable = "

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.planning.overrides import ObjectIdentity
 from nexusform.domains.fleet.planning.placement_records import OwnershipConflict
-from nexusform.domains.fleet.scheduling.bindings import Abort, Binding, BindingAction, ChangeCause
+from nexusform.domains.fleet.scheduling.bindings import Binding, BindingAction, ChangeCause, CycleAbort
 from nexusform.domains.fleet.scheduling.cycle import CycleResult
 from nexusform.domains.fleet.scheduling.decisions import SchedulingStatus
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.rollout import Wave
-from nexusform.domains.fleet.scheduling.watcher import SchedulingOccasion, Trigger, find_change_trigger
+from nexusform.domains.fleet.scheduling.watcher import SchedulingTriggers, Trigger, find_change_trigger
 from nexusform.plans.plan import Rollout
 
 
@@ -29,13 +29,13 @@ class SchedulingResult(Struct, frozen=True):
     is_fulfilled: bool
     has_run: bool = False
     status: SchedulingStatus | None = None
-    abort: Abort | None = None
+    abort: CycleAbort | None = None
     cycle_start: tuple[tuple[Binding, ...], MemberList] | None = None
     pick_triggers: Mapping[str, Trigger] = field(default_factory=dict)
     release_triggers: Mapping[str, Trigger] = field(default_factory=dict)
 
     def add_cycles(
-        self, result: CycleResult, occasion: SchedulingOccasion, start: tuple[Binding, ...], member_list: MemberList
+        self, result: CycleResult, occasion: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> SchedulingResult:
         """Return the result extended by a chain of scheduling cycles; `start` are the bindings before it."""
         pick_triggers, release_triggers = dict(self.pick_triggers), dict(self.release_triggers)

@@ -29,7 +29,7 @@ _NO_NODES: Final = "the nodes of the cluster are not known"
 _UNKNOWN: Final = "unknown"
 
 
-class _Addition(Struct, frozen=True):
+class _AdditionalNodes(Struct, frozen=True):
     """Additional nodes of a pool on a site. `free`: number of such VMs with capacity after the plan."""
 
     site: str
@@ -130,7 +130,7 @@ def _count_requested(placement: PlacementPlan) -> int | None:
     return sum(workload.replicas for workload in workloads) if workloads else None
 
 
-def _find_addition(vms: Iterable[VmObject], row: Feasibility, cluster: NodeCluster | None) -> _Addition | None:
+def _find_addition(vms: Iterable[VmObject], row: Feasibility, cluster: NodeCluster | None) -> _AdditionalNodes | None:
     """Find the additional nodes of a row on its site; None without a known site and pool."""
     if cluster is None or not row.missing_nodes:
         return None
@@ -143,11 +143,11 @@ def _find_addition(vms: Iterable[VmObject], row: Feasibility, cluster: NodeClust
                 standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)
                 free = site.scheduler.count_free_slots(standalone)
                 names = (demand.site_id, cluster.id, row.pool, pool_demand.sku.title)
-                return _Addition(*names, free, row.missing_nodes)
+                return _AdditionalNodes(*names, free, row.missing_nodes)
     return None
 
 
-def _compare_with_site(addition: _Addition, additions: Iterable[_Addition]) -> str:
+def _compare_with_site(addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]) -> str:
     """Return "yes" if a site has capacity for an addition beside those of other bindings, "no" or "unknown".
 
     Bindings of one pool may share new nodes: at least the largest addition is needed, at most the sum.

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, WAITING
-from nexusform.domains.fleet.planning.overrides import RenderedResources, expand_envelopes, get_identity
+from nexusform.domains.fleet.planning.overrides import RenderedResources, expand_envelopes, get_object_identity
 from nexusform.domains.fleet.planning.placement_decisions import ObjectOwnership, RolloutResult, SchedulingResult
 from nexusform.domains.fleet.planning.placement_records import is_availability_tracked
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
@@ -19,8 +19,13 @@ from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, P
 from nexusform.domains.fleet.scheduling.cycle import CycleResult
 from nexusform.domains.fleet.scheduling.eviction import Eviction
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.rollout import Readiness, RolloutProjection, compute_target, simulate_rollout
-from nexusform.domains.fleet.scheduling.watcher import SchedulingOccasion, Trigger, WatchedPlacement
+from nexusform.domains.fleet.scheduling.rollout import (
+    Readiness,
+    RolloutProjection,
+    compute_rollout_target,
+    simulate_rollout,
+)
+from nexusform.domains.fleet.scheduling.watcher import SchedulingTriggers, Trigger, WatchedPlacement
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.plans.plan import RolloutStep
 
@@ -57,7 +62,7 @@ class PlacementPlan(Struct):
         return self.spec.configuration.key
 
     @property
-    def is_frozen(self) -> bool:
+    def is_left_unchanged(self) -> bool:
         """Whether the hub leaves the placement unchanged: invalid selectors, or in deletion."""
         return self.selection.selector_problem is not None or self.spec.is_being_deleted
 
@@ -173,9 +178,9 @@ class PlacementPlan(Struct):
         if resources is None or not (conflicts or resources.conflicting_objects):
             return resources
         wanted = self.list_wanted_objects(binding, reached)
-        manifests = tuple(manifest for manifest in wanted if get_identity(manifest) not in conflicts)
+        manifests = tuple(manifest for manifest in wanted if get_object_identity(manifest) not in conflicts)
         conflicting_objects = tuple(
-            get_identity(manifest) for manifest in wanted if get_identity(manifest) in conflicts
+            get_object_identity(manifest) for manifest in wanted if get_object_identity(manifest) in conflicts
         )
         return replace(resources, manifests=manifests, conflicting_objects=conflicting_objects)
 
@@ -192,7 +197,7 @@ class PlacementPlan(Struct):
             return manifests
         rendered_objects = expand_envelopes(rendered.manifests)
         conflicting = [
-            manifest for manifest in rendered_objects if get_identity(manifest) in resources.conflicting_objects
+            manifest for manifest in rendered_objects if get_object_identity(manifest) in resources.conflicting_objects
         ]
         return (*manifests, *conflicting)
 
@@ -215,11 +220,13 @@ class PlacementPlan(Struct):
 
     def project_rollout(self) -> RolloutProjection:
         """Return the projected rolling update of the current bindings."""
-        if self.is_frozen:
+        if self.is_left_unchanged:
             return RolloutProjection((), self.bindings)
         if self._projection is None or self._projection[0] is not self.bindings:
             configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]
-            target = compute_target(configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings)
+            target = compute_rollout_target(
+                configuration.policy, self.spec.policy_snapshot.number_of_clusters, self.bindings
+            )
             # Waiting clusters count as available later.
             outdated_clusters = (
                 self.current.outdated_clusters if self._has_rollout_trigger(latest.index) else frozenset()
@@ -386,7 +393,7 @@ class PlacementPlan(Struct):
         return not previous.has_same_result(planned)
 
     def record_cycles(
-        self, result: CycleResult, occasion: SchedulingOccasion, start: tuple[Binding, ...], member_list: MemberList
+        self, result: CycleResult, occasion: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
     ) -> bool:
         """Record a chain of scheduling cycles; return True if a binding changed. `start` are the bindings
         before it.

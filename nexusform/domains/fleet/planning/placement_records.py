@@ -431,7 +431,7 @@ def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) 
     )
 
 
-def is_fulfilled(attributes: Mapping[str, Any]) -> bool:
+def is_scheduled(attributes: Mapping[str, Any]) -> bool:
     """Return True if the Scheduled condition of an object in state is True."""
     conditions = attributes.get("conditions")
     if not isinstance(conditions, list) or not conditions:

@@ -9,7 +9,7 @@ from msgspec import Struct, json
 
 from nexusform.domains.fleet.importers.fleet_model import EXTERNAL, REPORT_DIFF, ApplyStrategy, FleetPlacement
 from nexusform.domains.fleet.planning.legacy_property_names import normalize_policy
-from nexusform.domains.fleet.planning.placement_records import is_fulfilled, read_bindings, read_policy_snapshot
+from nexusform.domains.fleet.planning.placement_records import is_scheduled, read_bindings, read_policy_snapshot
 from nexusform.domains.fleet.planning.shared_ownership import build_merged_placement, find_deleting_objects
 from nexusform.domains.fleet.scheduling.bindings import Binding, Policy, PolicySnapshot
 from nexusform.domains.fleet.scheduling.member_list import MemberList
@@ -167,7 +167,7 @@ def build_placement_spec(
         number_changed=last_snapshot is not None
         and last_snapshot.number_of_clusters != configuration.number_of_clusters,
         number_increased=_is_number_increased(last_snapshot, configuration.number_of_clusters),
-        was_fulfilled=is_fulfilled(attributes),
+        was_fulfilled=is_scheduled(attributes),
         observed_attributes=observed_attributes,
     )
 

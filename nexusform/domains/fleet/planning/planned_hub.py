@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_model import (
     FleetApproval,
     FleetBudget,
@@ -26,9 +26,9 @@ from nexusform.domains.fleet.planning.immutable_fields import check_immutable_fi
 from nexusform.domains.fleet.planning.overrides import (
     ObjectIdentity,
     OverrideIndex,
-    collect_identities,
+    collect_object_identities,
     find_override_conflicts,
-    get_identity,
+    get_object_identity,
 )
 from nexusform.domains.fleet.planning.placement_records import compute_body_hash
 from nexusform.domains.fleet.planning.resource_selectors import HubIndex
@@ -195,7 +195,7 @@ class PlannedHub(Struct, dict=True):
             cluster_id = member.configuration.cluster_id if member.configuration is not None else ""
             for instance, manifests in self.direct_objects.get(cluster_id, ()) if cluster_id else ():
                 member_objects = by_member.setdefault(name, {})
-                member_objects |= {get_identity(m): (str(instance.address), m) for m in manifests}
+                member_objects |= {get_object_identity(m): (str(instance.address), m) for m in manifests}
         return by_member
 
     def _add_objects(self, instance: Instance, objects: HubObjects) -> None:
@@ -203,7 +203,7 @@ class PlannedHub(Struct, dict=True):
             self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
         else:
             deleting = find_deleting_objects(instance)  # never selected
-            kept = tuple(m for m in objects.manifests if "/".join(get_identity(m)) not in deleting)
+            kept = tuple(m for m in objects.manifests if "/".join(get_object_identity(m)) not in deleting)
             self.manifests += self._merge_applied(instance, kept)
             self.configured_objects.append((instance, objects.manifests))
         for finding in unwrap_envelopes(objects.manifests).findings:
@@ -314,8 +314,8 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
 
 def _find_unmanaged_objects(hub: PlannedHub) -> Iterator[Manifest]:
     """Yield the hub objects outside the configuration and state."""
-    managed = collect_identities((*hub.manifests, *hub.prior_objects[0]))
-    yield from (manifest for manifest in hub.observed.objects if get_identity(manifest) not in managed)
+    managed = collect_object_identities((*hub.manifests, *hub.prior_objects[0]))
+    yield from (manifest for manifest in hub.observed.objects if get_object_identity(manifest) not in managed)
 
 
 def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
@@ -354,7 +354,7 @@ def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
             if not has_namespace and not is_reserved_namespace(manifest.namespace):
                 missing.setdefault(manifest.namespace, []).append(manifest)
         for namespace, objects in missing.items():
-            titles = format_first([namespaced.title for namespaced in objects], _MAX_NAMES)
+            titles = format_first_items([namespaced.title for namespaced in objects], _MAX_NAMES)
             detail = (
                 f"yaml_body:{objects[0].line}: the hub rejects {titles}, because no object creates the "
                 f"namespace {namespace}.{suggest_name(namespace, sorted(namespaces))} Add a Namespace to "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.planning.fleet_snapshot import FleetMemberState
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling.bindings import Binding
@@ -41,8 +41,8 @@ def _find_ready_gap(placement: PlacementPlan, workloads: list[Manifest]) -> Iter
     for number, wave in enumerate(placement.rollout.waves, 1):
         ready -= set(wave.deleted_clusters)
         if not ready:
-            names = format_first([manifest.title for manifest in workloads], _MAX_NAMES)
-            added_names = format_first(sorted(added), _MAX_NAMES)
+            names = format_first_items([manifest.title for manifest in workloads], _MAX_NAMES)
+            added_names = format_first_items(sorted(added), _MAX_NAMES)
             text = (
                 f"Wave {number} of {placement.key} removes {names} from the last cluster before "
                 f'{added_names} can be ready. No copy is ready until then. With max_unavailable = "0" and '
@@ -71,10 +71,10 @@ def _find_orphaned_volumes(placement: PlacementPlan, volume_users: list[Manifest
     removed = sorted(clusters_before - clusters_after)
     added = sorted(clusters_after - clusters_before)
     if volume_users and removed and added:
-        names = format_first([manifest.title for manifest in volume_users], _MAX_NAMES)
+        names = format_first_items([manifest.title for manifest in volume_users], _MAX_NAMES)
         text = (
-            f"{placement.key} moves from {format_first(removed, _MAX_NAMES)} to "
-            f"{format_first(added, _MAX_NAMES)}. The volumes of {names} are not moved and start "
+            f"{placement.key} moves from {format_first_items(removed, _MAX_NAMES)} to "
+            f"{format_first_items(added, _MAX_NAMES)}. The volumes of {names} are not moved and start "
             "empty. Copy the data first."
         )
         yield "volumes-left-behind", text

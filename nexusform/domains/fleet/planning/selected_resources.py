@@ -36,7 +36,7 @@ from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType
 from nexusform.domains.fleet.scheduling.watcher import Trigger
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, compute_fingerprint
-from nexusform.planning.vm_planning.vm_object import PLACED_KEY, record_placed
+from nexusform.planning.vm_planning.vm_object import PLACED_KEY, record_vm_placements
 
 OPEN_CLUSTERS = "open_clusters"  # key of a placement's note
 _LOW_SCORE = "does not score high enough"
@@ -339,7 +339,7 @@ def record_resources(placement: PlacementPlan, serial: int) -> None:
     # Only these members of the note are kept; the resources are rewritten.
     prior_placed = {PLACED_KEY: prior_note[PLACED_KEY]} if PLACED_KEY in prior_note else None
     hub_record = {ON_HUB: prior_note[ON_HUB]} if ON_HUB in prior_note else {}
-    placed_note = record_placed(prior_placed, pick_triggers, bound_clusters, serial) or {}
+    placed_note = record_vm_placements(prior_placed, pick_triggers, bound_clusters, serial) or {}
     applied = AppliedResources(placement.snapshot_store.snapshots, placement.compute_final_resources())
     resource_note = write_applied_resources(applied, placement.bindings)
     open_clusters = _find_open_clusters(placement)

@@ -11,7 +11,7 @@ from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
-from nexusform.diagnostics.phrases import format_list, select_form
+from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_export import FAILED
 from nexusform.domains.fleet.importers.fleet_model import FleetOverride, FleetRun, RunRecord
 from nexusform.domains.fleet.planning.overrides import ClusterRenderer, select_overrides
@@ -112,11 +112,11 @@ def _execute_run(
             run_by_cluster = {**rollout.run_by_cluster, **dict.fromkeys(changed_clusters, run_text)}
             clusters = rollout.clusters | newly_updated
             placement.rollout = replace(rollout, clusters=clusters, run_by_cluster=run_by_cluster)
-    for problem in _list_stops(progress, failures):
+    for problem in _list_run_stops(progress, failures):
         yield instance.build_diagnostic(problem)
 
 
-def _list_stops(progress: RunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
+def _list_run_stops(progress: RunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
     """Yield where a run stops: at failed clusters, or before an approval."""
     if progress.blocking_clusters:
         blocking = progress.blocking_clusters
@@ -207,8 +207,8 @@ def _warn_skipped_stages(instance: Instance, context: _RunContext) -> Iterator[D
     names = [stage.name for stage in stages if not stage.clusters and (stage.before or stage.after)]
     if names:
         text = (
-            f"No cluster matches {select_form(len(names), 'stage')} {format_list(names, 4)}. The run "
-            f"skips {select_form(len(names), 'it', 'them')} without approvals or waits."
+            f"No cluster matches {select_word_form(len(names), 'stage')} {format_list(names, 4)}. The run "
+            f"skips {select_word_form(len(names), 'it', 'them')} without approvals or waits."
         )
         yield instance.build_diagnostic(Problem((), "skipped-run-stage", text, Severity.WARNING))
 

@@ -21,7 +21,7 @@ from nexusform.domains.fleet.importers.fleet_model import (
     FleetStrategy,
     HubObjects,
 )
-from nexusform.domains.fleet.planning.overrides import ObjectIdentity, collect_identities
+from nexusform.domains.fleet.planning.overrides import ObjectIdentity, collect_object_identities
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub
 from nexusform.domains.fleet.planning.resource_selectors import select_resources
@@ -59,7 +59,7 @@ class _OrderContext(Struct, frozen=True):
 
 def _is_content(changed: _ChangedObject, context: _OrderContext) -> bool:
     manifests = (item.manifests for item in changed.versions if isinstance(item, HubObjects) and not item.cluster_id)
-    return any(not context.identities.isdisjoint(collect_identities(item)) for item in manifests)
+    return any(not context.identities.isdisjoint(collect_object_identities(item)) for item in manifests)
 
 
 def _is_override(changed: _ChangedObject, context: _OrderContext) -> bool:
@@ -194,4 +194,4 @@ def _collect_selected(placement: PlacementPlan | None, hub: PlannedHub) -> froze
         return frozenset()
     previous = placement.spec.previous_configuration or placement.spec.configuration
     manifests = (*placement.selection.manifests, *select_resources(previous, hub.prior_object_index))
-    return collect_identities(manifests)
+    return collect_object_identities(manifests)

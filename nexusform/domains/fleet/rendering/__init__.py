@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "fleet_parts": (
-        "FleetMatrix render_grid render_binding_list render_pods render_reasons MatrixCell MAX_GRID_COLUMNS"
+        "FleetMatrix render_placement_grid render_binding_list render_pods render_reasons MatrixCell MAX_GRID_COLUMNS"
     ),
     "manifest_export": "build_hub_bodies render_fleet_manifests",
 }

@@ -106,7 +106,7 @@ def render_fleet_part(plan: Plan) -> Part:
         return None
     matrix = build_fleet_matrix(plan)
     content = (
-        render_grid(matrix, "Placements by cluster, with the scores of picked ones")
+        render_placement_grid(matrix, "Placements by cluster, with the scores of picked ones")
         if matrix.clusters
         else render_binding_list(bindings)
     )
@@ -161,12 +161,12 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
         placement = str(change.address)
         if placement not in placements or change.after is None or change.sensitive_after:
             continue
-        for cluster, message in _list_unpicked(change.after):
+        for cluster, message in _list_rejected_clusters(change.after):
             cells.setdefault((placement, cluster), MatrixCell(None, "", message))
     return cells
 
 
-def _list_unpicked(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _list_rejected_clusters(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     """Yield the clusters rejected in a placement's status, with reasons."""
     statuses = {"placement_statuses": placement.get("placement_statuses")}
     if has_unknown(statuses):
@@ -176,7 +176,7 @@ def _list_unpicked(placement: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             yield status.cluster, status.conditions[0].message
 
 
-def render_grid(matrix: FleetMatrix, caption: str) -> Part:
+def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
     """Render a row for each group of equal placements, with a column per cluster and the binding in each
     cell.
     """

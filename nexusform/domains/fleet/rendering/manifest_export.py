@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT, read_fleet_document
 from nexusform.domains.fleet.importers.fleet_model import FleetRun
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Action, Plan
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 
@@ -60,7 +60,7 @@ class FleetExport(Struct, frozen=True):
     limitations: tuple[str, ...] = ()
 
 
-def render_fleet_manifests(plan: Plan, registries: Registries) -> FleetExport:
+def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetExport:
     """Render the fleet after the plan: objects, labels and taints of members, placements, related objects,
     and evictions of this plan.
     """
@@ -75,7 +75,7 @@ def render_fleet_manifests(plan: Plan, registries: Registries) -> FleetExport:
     return FleetExport(text, tuple(_find_limitations(plan, registries)))
 
 
-def _find_limitations(plan: Plan, registries: Registries) -> Iterator[str]:
+def _find_limitations(plan: Plan, registries: PluginRegistries) -> Iterator[str]:
     after = {change.address: change.after for change in plan.changes if change.after}
     titles: dict[str, list[str]] = {}
     for address, attributes in after.items():
@@ -105,7 +105,7 @@ def _find_limitations(plan: Plan, registries: Registries) -> Iterator[str]:
     if runs:
         titles["runs"] = runs
     for name, addresses in titles.items():
-        yield f"{format_first(addresses, _MAX_NAMES)}: {_LIMITATION_TEXTS[name]}"
+        yield f"{format_first_items(addresses, _MAX_NAMES)}: {_LIMITATION_TEXTS[name]}"
 
 
 _MAX_NAMES: Final = 4

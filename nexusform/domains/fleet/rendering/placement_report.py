@@ -6,13 +6,13 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_list, select_form
+from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.scheduling.bindings import PlacementType
 from nexusform.domains.fleet.scheduling.explanation import (
     ClusterExplanation,
     PlacementExplanation,
     PolicyDrift,
-    Preference,
+    PreferenceScore,
 )
 from nexusform.domains.fleet.workflow.reasons import PlacementReason
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -87,7 +87,7 @@ def _describe_current_state(reason: PlacementReason) -> Iterator[str]:
         yield "Not fulfilled: too few clusters are eligible for the policy."
     unscheduled = reason.unscheduled
     if unscheduled:
-        clause = select_form(len(unscheduled), "It is", "They are")
+        clause = select_word_form(len(unscheduled), "It is", "They are")
         yield (
             f"Unscheduled, but not removed yet: {format_list(unscheduled)}. {clause} removed when the "
             "rollout budget allows it."
@@ -244,7 +244,7 @@ def _build_preference_section(cluster: ClusterExplanation) -> Section:
     return Section(f"Preferences of {cluster.cluster}", lines, is_folded=True)
 
 
-def _format_preference(number: int, preference: Preference) -> str:
+def _format_preference(number: int, preference: PreferenceScore) -> str:
     """Return the points of a cluster from one preferred term, with the reason."""
     text = f"{number}. {preference.points} of {preference.weight}"
     if preference.share is not None:
@@ -297,7 +297,9 @@ _CLUSTER_FORM: Final = RecordForm(
     margin="topology_spread affinity obsolete decided_by=deciding_part",
     rejected=REJECTION_FORM,
     preferences=RecordForm(
-        Preference, "weight points share=. property? value?", share=lambda preference: preference.format_share() or None
+        PreferenceScore,
+        "weight points share=. property? value?",
+        share=lambda preference: preference.format_share() or None,
     ),
 )
 

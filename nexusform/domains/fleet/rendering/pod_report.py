@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.workflow.reasons import PodReason
 from nexusform.domains.pods.planning.rows import REASONS
 from nexusform.domains.pods.scheduling.explanation import NodeVerdict
@@ -123,7 +123,7 @@ def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
 
 def _fold_names(names: Sequence[str]) -> str:
     """Return the names of equal nodes, few of them in full."""
-    return format_first(names, _MOST_NAMES)
+    return format_first_items(names, _MOST_NAMES)
 
 
 def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:

@@ -187,7 +187,7 @@ class Condition(Struct, frozen=True):
     message: str
 
 
-class Abort(Struct, frozen=True):
+class CycleAbort(Struct, frozen=True):
     """Error that stops a whole cycle: a cluster's value unreadable for a rule (plugin)."""
 
     cluster: str

@@ -13,11 +13,11 @@ from msgspec import Struct
 
 from nexusform.domains.fleet.scheduling import decisions, profile
 from nexusform.domains.fleet.scheduling.bindings import (
-    Abort,
     Binding,
     BindingAction,
     BindingChange,
     ChangeCause,
+    CycleAbort,
     Decision,
     PlacementRequest,
     PlacementType,
@@ -73,7 +73,7 @@ class Ranking(Struct, frozen=True):
 
 def rank_members(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, candidates: Mask
-) -> Ranking | Abort:
+) -> Ranking | CycleAbort:
     """Score the candidates of a PickN policy."""
     abort = cluster_affinity.check_sorters(request, member_list)
     if abort is not None:
@@ -84,7 +84,7 @@ def rank_members(
     for position in iterate_ascending(failing & candidates):
         name = member_list.members[position].name
         message = cluster_affinity.compute_scores(request, member_list)[1][position]
-        return Abort(name, f"failed to calculate score for cluster {name}: {message}")
+        return CycleAbort(name, f"failed to calculate score for cluster {name}: {message}")
     return Ranking(_group_by_spread(request, member_list, binding_masks), affinities, binding_masks)
 
 
@@ -131,7 +131,7 @@ class FilterResult(Struct, frozen=True):
 
 def filter_members(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
-) -> FilterResult | Abort:
+) -> FilterResult | CycleAbort:
     """Run every filter. Results of static rules are cached per request."""
     static_rules = tuple(takewhile(lambda rule: rule.is_static, profile.FILTERS))
     dynamic_rules = profile.FILTERS[len(static_rules) :]
@@ -142,7 +142,9 @@ def filter_members(
         ),
     )
     return (
-        start if isinstance(start, Abort) else _apply_filters(dynamic_rules, start, request, member_list, binding_masks)
+        start
+        if isinstance(start, CycleAbort)
+        else _apply_filters(dynamic_rules, start, request, member_list, binding_masks)
     )
 
 
@@ -152,12 +154,12 @@ def _apply_filters(
     request: PlacementRequest,
     member_list: MemberList,
     binding_masks: BindingMasks,
-) -> FilterResult | Abort:
+) -> FilterResult | CycleAbort:
     """Return the result extended by these filters."""
     eligible, rejected_by_rule = start.eligible, list(start.rejected_by_rule)
     for rule in rules:
         accepted = rule.find_eligible(request, member_list, binding_masks)
-        if isinstance(accepted, Abort):
+        if isinstance(accepted, CycleAbort):
             return accepted
         newly_rejected = eligible & ~accepted
         if newly_rejected:
@@ -177,7 +179,7 @@ class CycleResult(Struct, frozen=True):
     changes: tuple[BindingChange, ...]
     status: SchedulingStatus | None
     needs_requeue: bool = False
-    abort: Abort | None = None
+    abort: CycleAbort | None = None
     cycles: int = 1
 
 
@@ -186,7 +188,7 @@ class _CycleOutcome(Struct, frozen=True):
 
     status: SchedulingStatus | None = None
     needs_requeue: bool = False
-    abort: Abort | None = None
+    abort: CycleAbort | None = None
 
 
 def run_cycle(
@@ -197,7 +199,7 @@ def run_cycle(
     namespace: str = "",
 ) -> CycleResult:
     """Run one scheduling cycle for a placement; `namespace` is set for a namespaced one."""
-    return _run_chain(prior, member_list, policy, snapshot, namespace, is_single=True)
+    return _run_cycle_chain(prior, member_list, policy, snapshot, namespace, is_single=True)
 
 
 def run_cycles(
@@ -208,10 +210,10 @@ def run_cycles(
     namespace: str = "",
 ) -> CycleResult:
     """Run cycles until none requests another; `changes` are those of all of them, in order."""
-    return _run_chain(prior, member_list, policy, snapshot, namespace, is_single=False)
+    return _run_cycle_chain(prior, member_list, policy, snapshot, namespace, is_single=False)
 
 
-def _run_chain(
+def _run_cycle_chain(
     prior: Iterable[Binding],
     member_list: MemberList,
     policy: Policy | None,
@@ -242,12 +244,12 @@ def _run_chain(
 def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot) -> _CycleOutcome:
     """Pick every eligible cluster, in name order; the number found is the number needed."""
     filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
-    if isinstance(filter_result, Abort):
+    if isinstance(filter_result, CycleAbort):
         return _CycleOutcome(abort=filter_result)
     existing = _list_bindings(binding_table, binding_table.scheduled, binding_table.bound)
     picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]
     picked = _bind_picks(binding_table, picks, filter_result.eligible)
-    if isinstance(picked, Abort):
+    if isinstance(picked, CycleAbort):
         return _CycleOutcome(abort=picked)
     selected = (*picked, *existing)
     rejected = _build_rejections(filter_result, request, binding_table)
@@ -255,7 +257,7 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
         SchedulingStatus(
             decisions.build_scheduled_condition(len(selected), True),
             selected,
-            decisions.list_unselected(selected, (), rejected),
+            decisions.list_unselected_clusters(selected, (), rejected),
         )
     )
 
@@ -281,7 +283,7 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
     targets = sum(1 << position for position in valid_positions)
     picks = [ScoredMember(position, 0, 0) for position in valid_positions if not binding_table.current >> position & 1]
     result = _bind_picks(binding_table, picks, targets, has_scores=False)
-    if isinstance(result, Abort):
+    if isinstance(result, CycleAbort):
         return _CycleOutcome(abort=result)
     condition = decisions.build_scheduled_condition(len(valid_positions), not ineligible and not missing)
     return _CycleOutcome(
@@ -347,23 +349,25 @@ def _pick_missing(
     """Pick one batch: a single cluster with spread constraints, else all missing ones."""
     limit = min(1, missing_count) if request.policy.spread_constraints else missing_count
     filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
-    if isinstance(filter_result, Abort):
+    if isinstance(filter_result, CycleAbort):
         return _CycleOutcome(abort=filter_result)
     ranking = rank_members(request, binding_table.member_list, binding_table.masks, filter_result.eligible)
-    if isinstance(ranking, Abort):
+    if isinstance(ranking, CycleAbort):
         return _CycleOutcome(abort=ranking)
     kept_groups = (binding_table.scheduled, binding_table.bound)
     picks = list(islice(ranking.iterate_best_first(filter_result.eligible), limit))
     picked_members = sum(1 << scored.position for scored in picks)
     rejected = list(islice(_build_rejections(filter_result, request, binding_table), decisions.MAX_UNSELECTED))
     picked_bindings = _bind_picks(binding_table, picks, picked_members)
-    if isinstance(picked_bindings, Abort):
+    if isinstance(picked_bindings, CycleAbort):
         return _CycleOutcome(abort=picked_bindings)
     if missing_count > limit and len(picked_bindings) == limit:
         return _CycleOutcome(needs_requeue=True)
     selected = (*picked_bindings, *_list_bindings(binding_table, *kept_groups))
     outscored = _build_outscored(ranking, filter_result.eligible & ~picked_members, binding_table.member_list)
-    return _CycleOutcome(_build_status(number, selected, decisions.list_unselected(selected, outscored, rejected)))
+    return _CycleOutcome(
+        _build_status(number, selected, decisions.list_unselected_clusters(selected, outscored, rejected))
+    )
 
 
 def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]) -> SchedulingStatus:
@@ -374,14 +378,14 @@ def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[
 
 def _bind_picks(
     binding_table: BindingTable, picks: list[ScoredMember], targets: Mask, *, has_scores: bool = True
-) -> tuple[Binding, ...] | Abort:
+) -> tuple[Binding, ...] | CycleAbort:
     """Bind the picks, release obsolete bindings elsewhere, and return the bindings, new ones first. An
     unrecoverable binding stops the cycle before any change.
     """
     for pick in picks:
         if binding_table.is_unrecoverable(pick.position):
             name = binding_table.member_list.members[pick.position].name
-            return Abort(name, f"failed to find the previous state of an unscheduled binding on {name}")
+            return CycleAbort(name, f"failed to find the previous state of an unscheduled binding on {name}")
     created: list[Binding] = []
     updated: dict[BindingAction, list[Binding]] = {BindingAction.REPOINTED: [], BindingAction.RECOVERED: []}
     for pick in picks:

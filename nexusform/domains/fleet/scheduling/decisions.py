@@ -77,7 +77,7 @@ def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
     return Condition(SCHEDULED, "False", UNFULFILLED, text)
 
 
-def list_unselected(
+def list_unselected_clusters(
     selected: Iterable[Binding], outscored: Iterable[Decision], rejected: Iterable[Decision]
 ) -> tuple[Decision, ...]:
     """Return at most 20 decisions on unselected clusters, outscored ones first. A rejected but selected

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from nexusform.domains.fleet.scheduling import cycle, decisions
 from nexusform.domains.fleet.scheduling.bindings import (
-    Abort,
     Binding,
     BindingState,
     ChangeCause,
+    CycleAbort,
     PlacementRequest,
     PlacementType,
     Policy,
@@ -21,14 +21,14 @@ from nexusform.domains.fleet.scheduling.bindings import (
 from nexusform.domains.fleet.scheduling.cycle import ScoredMember, filter_members, rank_members
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, BindingTable, MemberList, iterate_ascending
 from nexusform.domains.fleet.scheduling.profile import FILTERS
-from nexusform.domains.fleet.scheduling.properties import Extremes, find_extremes, read_property
+from nexusform.domains.fleet.scheduling.properties import PropertyExtremes, find_property_extremes, read_property
 from nexusform.domains.fleet.scheduling.rejection_details import describe_rejection
 from nexusform.domains.fleet.scheduling.rules import cluster_affinity, same_placement_affinity, topology_spread
 from nexusform.kubernetes.quantity import Quantity
 from nexusform.scheduling.decision import Rejection
 
 
-class Preference(Struct, frozen=True):
+class PreferenceScore(Struct, frozen=True):
     """Points of a cluster from one preferred term; for a property sorter also the share of the weight (0..1)
     before rounding.
     """
@@ -46,7 +46,7 @@ class Preference(Struct, frozen=True):
         return f"{self.share * 100:.2f}".rstrip("0").rstrip(".") + " %"
 
 
-class Margin(Struct, frozen=True):
+class ScoreMargin(Struct, frozen=True):
     """Scores of a cluster minus those of the last picked one. The first nonzero part decides, else the larger
     name.
     """
@@ -80,9 +80,9 @@ class ClusterExplanation(Struct, frozen=True):
     reported_reason: str = ""
     affinity_score: int | None = None
     topology_spread_score: int | None = None
-    preferences: tuple[Preference, ...] = ()
+    preferences: tuple[PreferenceScore, ...] = ()
     rank: int | None = None
-    margin: Margin | None = None
+    margin: ScoreMargin | None = None
     is_bound: bool = False
     batch: int | None = None
     details: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class PlacementExplanation(Struct, frozen=True):
     number: int | None
     clusters: tuple[ClusterExplanation, ...]
     batches: tuple[tuple[str, ...], ...] = ()
-    abort: Abort | None = None
+    abort: CycleAbort | None = None
 
     @property
     def last_pick(self) -> str | None:
@@ -139,7 +139,7 @@ def compute_drift(
 def find_eligible_members(member_list: MemberList, policy: Policy | None, namespace: str = "") -> frozenset[str]:
     """Return the members eligible for a placement without bindings."""
     filter_result = filter_members(PlacementRequest(policy or Policy(), namespace), member_list, BindingMasks())
-    if isinstance(filter_result, Abort):
+    if isinstance(filter_result, CycleAbort):
         return frozenset()
     return frozenset(member_list.members[position].name for position in iterate_ascending(filter_result.eligible))
 
@@ -161,13 +161,13 @@ def explain(
     replay = _collect_batches(request, bindings, member_list, snapshot)
     binding_table = BindingTable(replay.last_bindings, member_list, snapshot.index)
     filter_result = filter_members(request, member_list, binding_table.masks)
-    if isinstance(filter_result, Abort):
+    if isinstance(filter_result, CycleAbort):
         return _explain_abort(request, binding_table, snapshot, filter_result)
     if not _is_pick_n(request):
         rows = _explain_members(request, binding_table, {}, replay)
         return PlacementExplanation(request.policy, snapshot, None, rows, replay.batches)
     ranking = rank_members(request, member_list, binding_table.masks, filter_result.eligible)
-    if isinstance(ranking, Abort):
+    if isinstance(ranking, CycleAbort):
         return _explain_abort(request, binding_table, snapshot, ranking)
     ranked = list(ranking.iterate_best_first(filter_result.eligible))
     positions = _compute_ranks(
@@ -177,7 +177,7 @@ def explain(
     return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
 
 
-class _Replay(Struct, frozen=True):
+class _CycleReplay(Struct, frozen=True):
     # A chain of cycles: bindings at the start, before the last cycle (which writes a status) and after it,
     # and the clusters picked in each. `ends_with_picks`: the last cycle picked any.
     """Replay of a chain of cycles."""
@@ -195,7 +195,7 @@ class _Replay(Struct, frozen=True):
 
 def _collect_batches(
     request: PlacementRequest, initial: tuple[Binding, ...], member_list: MemberList, snapshot: PolicySnapshot
-) -> _Replay:
+) -> _CycleReplay:
     """Run the cycles again and collect the clusters picked by each."""
     bindings, batches = initial, []
     while True:
@@ -205,7 +205,7 @@ def _collect_batches(
             batches.append(picks)
         if not cycle_result.needs_requeue:
             final = {binding.cluster: binding for binding in cycle_result.bindings}
-            return _Replay(initial, bindings, final, tuple(batches), bool(picks))
+            return _CycleReplay(initial, bindings, final, tuple(batches), bool(picks))
         bindings = cycle_result.bindings
 
 
@@ -213,7 +213,7 @@ def _get_name(member_list: MemberList, scored: ScoredMember) -> str:
     return member_list.members[scored.position].name
 
 
-_RankTable = dict[str, tuple[int, Margin | None]]
+_RankTable = dict[str, tuple[int, ScoreMargin | None]]
 
 
 def _compute_ranks(
@@ -229,11 +229,11 @@ def _compute_ranks(
     return ranks
 
 
-def _compute_margin(scored: ScoredMember, last_picked: ScoredMember, binding_masks: BindingMasks) -> Margin:
+def _compute_margin(scored: ScoredMember, last_picked: ScoredMember, binding_masks: BindingMasks) -> ScoreMargin:
     """Return the lead of a cluster over the last pick."""
     obsolete = binding_masks.obsolete >> scored.position & 1
     obsolete_of_last = binding_masks.obsolete >> last_picked.position & 1
-    return Margin(
+    return ScoreMargin(
         scored.topology_spread - last_picked.topology_spread,
         scored.affinity - last_picked.affinity,
         obsolete - obsolete_of_last,
@@ -241,7 +241,7 @@ def _compute_margin(scored: ScoredMember, last_picked: ScoredMember, binding_mas
 
 
 def _explain_members(
-    request: PlacementRequest, binding_table: BindingTable, ranks: _RankTable, replay: _Replay
+    request: PlacementRequest, binding_table: BindingTable, ranks: _RankTable, replay: _CycleReplay
 ) -> tuple[ClusterExplanation, ...]:
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     scores = _compute_scores(request, member_list, binding_masks) if _is_pick_n(request) else {}
@@ -294,7 +294,7 @@ def _list_rejections(request: PlacementRequest, binding_table: BindingTable, pos
         if rule.plugin in ignored_plugins:
             continue
         accepted = rule.find_eligible(request, member_list, binding_masks)
-        if not isinstance(accepted, Abort) and not accepted >> position & 1:
+        if not isinstance(accepted, CycleAbort) and not accepted >> position & 1:
             reason = rule.explain_rejection(request, member_list, binding_masks, position)
             rejections.append(Rejection(member_list.members[position].name, rule.rule, reason))
     return tuple(rejections)
@@ -334,32 +334,34 @@ def _compute_scores(
     return {position: (affinity, spreads.get(position)) for position, affinity in enumerate(affinities)}
 
 
-def _compute_preferences(request: PlacementRequest, member_list: MemberList, position: int) -> tuple[Preference, ...]:
+def _compute_preferences(
+    request: PlacementRequest, member_list: MemberList, position: int
+) -> tuple[PreferenceScore, ...]:
     """Return the points of a member from each preferred term of a PickN."""
     if not _is_pick_n(request):
         return ()
     return tuple(_compute_preference(term, member_list, position) for term in request.policy.preferred_terms)
 
 
-def _compute_preference(term: PreferredTerm, member_list: MemberList, position: int) -> Preference:
+def _compute_preference(term: PreferredTerm, member_list: MemberList, position: int) -> PreferenceScore:
     """Return the points of a member from one preferred term, and the sorting property."""
     single_policy = Policy(preferred_terms=(term,))
     points = cluster_affinity.compute_scores(PlacementRequest(single_policy), member_list)[0][position]
     sorter = term.preference.property_sorter
     members = member_list.select_by_labels(term.preference.label_selector)
     if sorter is None or isinstance(members, str) or not members >> position & 1:
-        return Preference(term.weight, points)
+        return PreferenceScore(term.weight, points)
     value = read_property(member_list.members[position], sorter.name)
-    extremes = find_extremes(member_list, sorter.name)
-    if not isinstance(value, Quantity) or not isinstance(extremes, Extremes):
-        return Preference(term.weight, points, None, sorter.name)
-    share = cluster_affinity.interpolate(value, extremes, sorter.sort_order)
+    extremes = find_property_extremes(member_list, sorter.name)
+    if not isinstance(value, Quantity) or not isinstance(extremes, PropertyExtremes):
+        return PreferenceScore(term.weight, points, None, sorter.name)
+    share = cluster_affinity.interpolate_score(value, extremes, sorter.sort_order)
     valid_share = share if isinstance(share, float | int) else None
-    return Preference(term.weight, points, valid_share, sorter.name, str(value))
+    return PreferenceScore(term.weight, points, valid_share, sorter.name, str(value))
 
 
 def _explain_abort(
-    request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot, abort: Abort
+    request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot, abort: CycleAbort
 ) -> PlacementExplanation:
     """Build the explanation of an aborted cycle, with the rules only."""
     rows = tuple(

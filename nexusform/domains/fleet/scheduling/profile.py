@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from nexusform.domains.fleet.scheduling.bindings import Abort, PlacementRequest
+from nexusform.domains.fleet.scheduling.bindings import CycleAbort, PlacementRequest
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList
 from nexusform.domains.fleet.scheduling.rules import (
     cluster_affinity,
@@ -28,7 +28,7 @@ class Filter(Struct, frozen=True):
 
     plugin: str
     rule: str
-    find_eligible: Callable[[PlacementRequest, MemberList, BindingMasks], Mask | Abort]
+    find_eligible: Callable[[PlacementRequest, MemberList, BindingMasks], Mask | CycleAbort]
     explain_rejection: Callable[[PlacementRequest, MemberList, BindingMasks, int], str]
     is_static: bool
 

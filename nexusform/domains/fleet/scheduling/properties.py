@@ -65,26 +65,28 @@ def _read_resource(member: Member, name: str) -> PropertyValue:
     return amounts.get(parts[1])
 
 
-def list_values(member_list: MemberList, name: str) -> tuple[PropertyValue, ...]:
+def list_property_values(member_list: MemberList, name: str) -> tuple[PropertyValue, ...]:
     """Return every member's value of a property, in name order."""
     return member_list.get_cached(
         ("property", name), lambda: tuple(read_property(m, name) for m in member_list.members)
     )
 
 
-class Extremes(Struct, frozen=True):
+class PropertyExtremes(Struct, frozen=True):
     """Minimum and maximum in the whole fleet, None if no member has a value."""
 
     minimum: Quantity | None
     maximum: Quantity | None
 
 
-def find_extremes(member_list: MemberList, name: str) -> Extremes | UnreadableProperty:
+def find_property_extremes(member_list: MemberList, name: str) -> PropertyExtremes | UnreadableProperty:
     """Return the extremes over all members, eligible or not, in the notation of the first one."""
-    return member_list.get_cached(("extremes", name), lambda: _compute_extremes(list_values(member_list, name)))
+    return member_list.get_cached(
+        ("extremes", name), lambda: _compute_extremes(list_property_values(member_list, name))
+    )
 
 
-def _compute_extremes(values: tuple[PropertyValue, ...]) -> Extremes | UnreadableProperty:
+def _compute_extremes(values: tuple[PropertyValue, ...]) -> PropertyExtremes | UnreadableProperty:
     """Return the minimum and maximum of the existing values."""
     minimum: Quantity | None = None
     maximum: Quantity | None = None
@@ -97,28 +99,28 @@ def _compute_extremes(values: tuple[PropertyValue, ...]) -> Extremes | Unreadabl
             minimum = value
         if maximum is None or maximum < value:
             maximum = value
-    return Extremes(minimum, maximum)
+    return PropertyExtremes(minimum, maximum)
 
 
-class _Bound(Struct, frozen=True):
+class _PropertyBound(Struct, frozen=True):
     value: Quantity
     is_strict: bool
 
 
-def find_contradiction(requirements: Iterable[PropertyRequirement]) -> str | None:
+def find_contradictory_requirements(requirements: Iterable[PropertyRequirement]) -> str | None:
     """Return why requirements on one property contradict each other; None if they do not. Malformed ones are
     skipped; they have findings of their own.
     """
-    lower: _Bound | None = None
-    upper: _Bound | None = None
+    lower: _PropertyBound | None = None
+    upper: _PropertyBound | None = None
     equal: Quantity | None = None
     unequal: list[Quantity] = []
     for comparison, value in _parse_requirements(requirements):
-        bound = _Bound(value, comparison in ("Gt", "Lt"))
+        bound = _PropertyBound(value, comparison in ("Gt", "Lt"))
         if comparison in ("Gt", "Ge"):
-            lower = bound if lower is None or _is_tighter(bound, lower, 1) else lower
+            lower = bound if lower is None or _is_tighter_bound(bound, lower, 1) else lower
         elif comparison in ("Lt", "Le"):
-            upper = bound if upper is None or _is_tighter(bound, upper, -1) else upper
+            upper = bound if upper is None or _is_tighter_bound(bound, upper, -1) else upper
         elif comparison == "Ne":
             unequal.append(value)
         elif equal is not None and equal != value:
@@ -140,13 +142,13 @@ def _parse_requirements(requirements: Iterable[PropertyRequirement]) -> Iterable
             yield requirement.operator, value
 
 
-def _is_tighter(new: _Bound, old: _Bound, sign: int) -> bool:
+def _is_tighter_bound(new: _PropertyBound, old: _PropertyBound, sign: int) -> bool:
     """Return True if the new bound is tighter; `sign` is 1 for lower bounds, -1 for upper ones."""
     difference = sign * (new.value.nano - old.value.nano)
     return difference > 0 or (difference == 0 and new.is_strict and not old.is_strict)
 
 
-def _explain_empty_range(lower: _Bound | None, upper: _Bound | None) -> str | None:
+def _explain_empty_range(lower: _PropertyBound | None, upper: _PropertyBound | None) -> str | None:
     """Return why no value is between two bounds; None if one is, or a bound is missing."""
     if lower is None or upper is None:
         return None
@@ -156,7 +158,9 @@ def _explain_empty_range(lower: _Bound | None, upper: _Bound | None) -> str | No
     return None
 
 
-def _explain_violation(equal: Quantity | None, lower: _Bound | None, upper: _Bound | None) -> str | None:
+def _explain_violation(
+    equal: Quantity | None, lower: _PropertyBound | None, upper: _PropertyBound | None
+) -> str | None:
     """Return the bound violated by an Eq value; None without a violation."""
     if equal is None:
         return None

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_first, format_list, select_form
+from nexusform.diagnostics.phrases import format_first_items, format_list, select_word_form
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, PlacementType, Policy
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.quantity import IntOrPercent
@@ -84,16 +84,16 @@ class BlockedRollout(Struct, frozen=True):
 
     @property
     def _subject(self) -> str:
-        return f"{self.placement} stops before {format_first(self.clusters, _MAX_NAMES)}"
+        return f"{self.placement} stops before {format_first_items(self.clusters, _MAX_NAMES)}"
 
     def build_problem(self, path: Path = (), failing: Sequence[str] = ()) -> Problem:
         """Build the warning: cause and remedy. Failing clusters count as unavailable."""
         unavailable, surge = self.strategy.max_unavailable, self.strategy.max_surge
         failing_text = (
-            f"{format_list(failing, _MAX_NAMES)} {select_form(len(failing), 'fails', 'fail')}" if failing else ""
+            f"{format_list(failing, _MAX_NAMES)} {select_word_form(len(failing), 'fails', 'fail')}" if failing else ""
         )
         cause = f" {failing_text} and counts as unavailable." if failing else ""
-        consequence = select_form(
+        consequence = select_word_form(
             len(self.clusters), "it keeps its current resources", "they keep their current resources"
         )
         advice = "Fix the failure there, or raise one of them." if failing else "Raise one of them."
@@ -104,7 +104,7 @@ class BlockedRollout(Struct, frozen=True):
         hint = (
             f"; {failing_text} there" if failing else f"; raise max_unavailable ({unavailable}) or max_surge ({surge})"
         )
-        summary = f"{self.placement}: the rollout stops before {format_first(self.clusters, _MAX_NAMES)}{hint}"
+        summary = f"{self.placement}: the rollout stops before {format_first_items(self.clusters, _MAX_NAMES)}{hint}"
         return Problem(path, BLOCKED_ROLLOUT, text, Severity.WARNING, brief=summary)
 
 
@@ -115,7 +115,7 @@ class WaveBudget(Struct, frozen=True):
     max_additions: int
 
 
-def compute_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
+def compute_rollout_target(policy: Policy | None, number: int | None, bindings: Iterable[Binding]) -> int:
     """Return the base of percentages: N, the number of names, or for PickAll (and PickN without a number) the
     scheduled and bound clusters.
     """
@@ -127,7 +127,7 @@ def compute_target(policy: Policy | None, number: int | None, bindings: Iterable
     return sum(binding.state is not BindingState.UNSCHEDULED for binding in bindings)
 
 
-def compute_budget(strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int) -> WaveBudget:
+def compute_rollout_budget(strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int) -> WaveBudget:
     """Return the budget: ready clusters above target minus max_unavailable, and target plus max_surge minus
     started ones.
     """
@@ -154,7 +154,7 @@ def simulate_rollout(
     )
     waves: list[Wave] = []
     while True:
-        pending = _group_pending(by_cluster, resource_snapshot, outdated)
+        pending = _group_pending_clusters(by_cluster, resource_snapshot, outdated)
         if not any(pending):
             return RolloutProjection(tuple(waves), tuple(by_cluster.values()))
         wave = _build_next_wave(
@@ -182,7 +182,7 @@ class _WaveState(Struct, frozen=True):
     is_trackable: bool
 
 
-def _group_pending(by_cluster: dict[str, Binding], resources: int, outdated: set[str]) -> _PendingClusters:
+def _group_pending_clusters(by_cluster: dict[str, Binding], resources: int, outdated: set[str]) -> _PendingClusters:
     """Return the clusters to delete, to update and to bind, in name order."""
     delete: list[str] = []
     update: list[str] = []
@@ -206,7 +206,7 @@ def _build_next_wave(
     started = [cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED]
     ready = sum(cluster not in state.unavailable_clusters for cluster in running)
     can_be_ready = sum(cluster not in state.failed_clusters for cluster in started)
-    budget = compute_budget(strategy, target, ready=ready, can_be_ready=can_be_ready)
+    budget = compute_rollout_budget(strategy, target, ready=ready, can_be_ready=can_be_ready)
     # Failed resources serve no one: replacing them uses no budget.
     failed = [cluster for cluster in update if cluster in state.failed_clusters]
     update = [cluster for cluster in update if cluster not in state.failed_clusters]

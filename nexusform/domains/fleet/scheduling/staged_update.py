@@ -29,7 +29,7 @@ class RunState(StrEnum):
     STOP = "Stop"
 
 
-class Task(Struct, frozen=True):
+class StageTask(Struct, frozen=True):
     """Task before or after a stage: an approval, or a wait in seconds."""
 
     type: str
@@ -45,8 +45,8 @@ class Stage(Struct, frozen=True):
     label_selector: LabelSelector | None = None
     sorting_label_key: str | None = None
     max_concurrency: IntOrPercent = IntOrPercent(1)
-    before: tuple[Task, ...] = ()
-    after: tuple[Task, ...] = ()
+    before: tuple[StageTask, ...] = ()
+    after: tuple[StageTask, ...] = ()
 
 
 class StagePlan(Struct, frozen=True):
@@ -55,8 +55,8 @@ class StagePlan(Struct, frozen=True):
     name: str
     clusters: tuple[str, ...]
     concurrency: int
-    before: tuple[Task, ...]
-    after: tuple[Task, ...]
+    before: tuple[StageTask, ...]
+    after: tuple[StageTask, ...]
 
 
 class RunPlan(Struct, frozen=True):
@@ -222,7 +222,7 @@ def list_run_steps(plan: RunPlan, run: str, failing: frozenset[str] = frozenset(
     return tuple(steps)
 
 
-def _build_task_steps(tasks: tuple[Task, ...], stage: str, approval: str) -> list[RunStep]:
+def _build_task_steps(tasks: tuple[StageTask, ...], stage: str, approval: str) -> list[RunStep]:
     """Return the steps of the tasks before or after a stage."""
     steps: list[RunStep] = []
     for task in tasks:

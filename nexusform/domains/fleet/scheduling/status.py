@@ -68,7 +68,7 @@ class PlacementStatus(Struct, frozen=True):
     clusters: tuple[ClusterStatus, ...]
 
 
-class _StepTexts(Struct, frozen=True):
+class _ConditionTexts(Struct, frozen=True):
     """Condition type with reason and text (with a count) per status, for the placement and for one
     cluster.
     """
@@ -79,7 +79,7 @@ class _StepTexts(Struct, frozen=True):
 
 
 _STEP_TEXTS = {
-    "rollout_started": _StepTexts(
+    "rollout_started": _ConditionTexts(
         "RolloutStarted",
         {
             TRUE: ("RolloutStarted", "All {} cluster(s) start rolling out the latest resource"),
@@ -101,7 +101,7 @@ _STEP_TEXTS = {
             ),
         },
     ),
-    "overridden": _StepTexts(
+    "overridden": _ConditionTexts(
         "Overridden",
         {
             TRUE: ("OverriddenSucceeded", "The selected resources are successfully overridden in {} cluster(s)"),
@@ -123,7 +123,7 @@ _STEP_TEXTS = {
             ),
         },
     ),
-    "work_synchronized": _StepTexts(
+    "work_synchronized": _ConditionTexts(
         "WorkSynchronized",
         {
             TRUE: (
@@ -151,7 +151,7 @@ _STEP_TEXTS = {
             ),
         },
     ),
-    "applied": _StepTexts(
+    "applied": _ConditionTexts(
         "Applied",
         {
             TRUE: ("ApplySucceeded", "The selected resources are successfully applied to {} cluster(s)"),
@@ -170,7 +170,7 @@ _STEP_TEXTS = {
             UNKNOWN: ("ApplyPending", "In the process of applying the resources on the member cluster"),
         },
     ),
-    "available": _StepTexts(
+    "available": _ConditionTexts(
         "Available",
         {
             TRUE: ("ResourceAvailable", "The selected resources in {} cluster(s) are available now"),
@@ -186,7 +186,7 @@ _STEP_TEXTS = {
             UNKNOWN: ("ResourceAvailableUnknown", "The availability of the selected resources is unknown yet"),
         },
     ),
-    "diff_reported": _StepTexts(
+    "diff_reported": _ConditionTexts(
         "DiffReported",
         {
             TRUE: ("DiffReportingCompleted", "Diff reporting in {} cluster(s) has been completed"),
@@ -280,7 +280,7 @@ def build_placement_status(
         for decision, state in zip(scheduling.list_decisions(), states, strict=False)
         if decision.is_selected
     ]
-    return PlacementStatus(conditions, (*clusters, *_build_unscheduled(scheduling, policy, number)))
+    return PlacementStatus(conditions, (*clusters, *_build_unfilled_statuses(scheduling, policy, number)))
 
 
 def _build_synced_condition(prefix: str, namespace: str) -> Condition:
@@ -356,7 +356,7 @@ def _build_cluster_status(cluster: str, decision: str, progress: Progress, *, is
     return ClusterStatus(cluster, tuple(conditions), progress.resource_snapshot)
 
 
-def _build_unscheduled(
+def _build_unfilled_statuses(
     scheduling: SchedulingStatus, policy: Policy | None, number: int | None
 ) -> Iterable[ClusterStatus]:
     """Yield a nameless status for each missing cluster."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.scheduling.bindings import PlacementType, Policy
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
-from nexusform.domains.fleet.scheduling.staged_update import APPROVAL, TIMED_WAIT, Stage, Task
+from nexusform.domains.fleet.scheduling.staged_update import APPROVAL, TIMED_WAIT, Stage, StageTask
 from nexusform.domains.fleet.scheduling.validation import FULL_PERCENTAGE, Path, build_error, check_selector
 
 EXTERNAL, ROLLING_UPDATE = "External", "RollingUpdate"
@@ -42,7 +42,7 @@ def check_strategy_change(old_type: str, new_type: str) -> list[Problem]:
     return []
 
 
-def check_budget(budget: DisruptionBudget, placement_type: PlacementType | None) -> list[Problem]:
+def check_disruption_budget(budget: DisruptionBudget, placement_type: PlacementType | None) -> list[Problem]:
     """Return the problems of a disruption budget; `placement_type` None: unknown placement."""
     problems: list[Problem] = []
     if budget.max_unavailable is not None and budget.min_available is not None:
@@ -89,7 +89,9 @@ def check_stages(stages: Iterable[Stage]) -> list[Problem]:
     return problems
 
 
-def _check_tasks(tasks: tuple[Task, ...], path: Path, maximum: int, allowed_types: tuple[str, ...]) -> list[Problem]:
+def _check_tasks(
+    tasks: tuple[StageTask, ...], path: Path, maximum: int, allowed_types: tuple[str, ...]
+) -> list[Problem]:
     """Return the problems of the tasks before or after a stage."""
     problems: list[Problem] = []
     if len(tasks) > maximum:

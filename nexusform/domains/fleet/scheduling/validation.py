@@ -22,7 +22,7 @@ from nexusform.domains.fleet.scheduling.properties import (
     CAPACITY_TYPES,
     COMPARISONS,
     RESOURCE_PREFIX,
-    find_contradiction,
+    find_contradictory_requirements,
 )
 from nexusform.domains.fleet.scheduling.rules.cluster_affinity import ASCENDING, DESCENDING
 from nexusform.kubernetes.matching import (
@@ -229,7 +229,7 @@ def _check_properties(requirements: Iterable[PropertyRequirement], path: Path) -
         problems += _check_values(requirement, item_path)
         by_name.setdefault(requirement.name, []).append((i, requirement))
     for name, group in by_name.items():
-        problem = find_contradiction([requirement for _, requirement in group])
+        problem = find_contradictory_requirements([requirement for _, requirement in group])
         if problem is not None:
             text = f"inconsistent requirements on property {name}: {problem}"
             problems.append(build_error((*path, "match_expression", group[-1][0]), text))

@@ -49,7 +49,7 @@ class Trigger(StrEnum):
     MOVED_ON_THE_HUB = "moved_on_the_hub"
 
 
-class SchedulingOccasion(Struct, frozen=True):
+class SchedulingTriggers(Struct, frozen=True):
     """Edits of one plan that start a placement's chain of cycles. `member_triggers` has the trigger of each
     member that queued it. `evicted_clusters` lost their binding by an eviction; `departed_clusters` are
     missing or leaving.
@@ -72,7 +72,7 @@ _RELEASE_TRIGGERS = {
 }
 
 
-def find_change_trigger(change: BindingChange, occasion: SchedulingOccasion) -> Trigger:
+def find_change_trigger(change: BindingChange, occasion: SchedulingTriggers) -> Trigger:
     """Return the trigger to display for a binding change: that of the cluster itself before general ones."""
     if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
         return _RELEASE_TRIGGERS[change.cause]
@@ -85,7 +85,7 @@ def find_change_trigger(change: BindingChange, occasion: SchedulingOccasion) -> 
     return occasion.member_triggers.get(change.cluster) or _find_general_trigger(occasion)
 
 
-def _find_general_trigger(occasion: SchedulingOccasion) -> Trigger:
+def _find_general_trigger(occasion: SchedulingTriggers) -> Trigger:
     """Return the first trigger that applies to the whole placement."""
     if occasion.number_increased:
         return Trigger.NUMBER_INCREASED

@@ -131,7 +131,7 @@ def read_label_selector(values: Values | None) -> LabelSelector | None:
     return build_label_selector(pairs, expressions)
 
 
-def read_term(values: Values) -> ClusterTerm:
+def read_selector_term(values: Values) -> ClusterTerm:
     """Return a cluster selector term or a preference."""
     properties = values.get("property_selector")
     sorter = values.get("property_sorter") or values.get("metric_sorter")
@@ -186,9 +186,9 @@ def read_policy(values: Values | None) -> Policy | None:
         cluster_names=_read_texts(values, "cluster_names"),
         required_terms=None
         if required_block is None
-        else tuple(read_term(term) for term in required_block.get("cluster_selector_term") or ()),
+        else tuple(read_selector_term(term) for term in required_block.get("cluster_selector_term") or ()),
         preferred_terms=tuple(
-            PreferredTerm(int(term.get("weight") or 0), read_term(term.get("preference") or {}))
+            PreferredTerm(int(term.get("weight") or 0), read_selector_term(term.get("preference") or {}))
             for term in preferred_blocks
         ),
         spread_constraints=tuple(
@@ -245,21 +245,21 @@ def read_rolling_update(values: Values | None) -> RollingUpdate:
     values = values or {}
     period = values.get("unavailable_period_seconds")
     return RollingUpdate(
-        read_amount(values.get("max_unavailable"), QUARTER) or QUARTER,
-        read_amount(values.get("max_surge"), QUARTER) or QUARTER,
+        read_integer_or_percentage(values.get("max_unavailable"), QUARTER) or QUARTER,
+        read_integer_or_percentage(values.get("max_surge"), QUARTER) or QUARTER,
         DEFAULT_PERIOD if period is None else int(period),
     )
 
 
-def read_amount(value: Any, default: IntOrPercent | None = None) -> IntOrPercent | None:
-    """Return a number or percentage; the default for anything else (`check_amounts` reports it)."""
+def read_integer_or_percentage(value: Any, default: IntOrPercent | None = None) -> IntOrPercent | None:
+    """Return a number or percentage; the default for anything else (`check_integers_or_percentages` reports it)."""
     if value is None:
         return default
     amount = parse_int_or_percent(str(value))
     return amount if isinstance(amount, IntOrPercent) else default
 
 
-def check_amounts(values: Values | None, names: Iterable[str], path: Path) -> list[Problem]:
+def check_integers_or_percentages(values: Values | None, names: Iterable[str], path: Path) -> list[Problem]:
     """Return problems for the named arguments that are neither an integer nor a percentage."""
     problems = []
     for name in names:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.fleet.importers.fleet_export import (
     ObservedBinding,
     ObservedPlacement,
@@ -40,11 +40,11 @@ from nexusform.domains.fleet.types.kubernetes_manifests import (
     MEMBER,
     MEMBER_TYPE,
     ManifestReader,
+    build_id,
     check,
-    identify,
+    group_objects_by_kind,
     make_computed,
     read_files,
-    sort_by_kind,
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
 from nexusform.interfaces.plugins import DataResult, PlanningKind, ReadContext, ResourceType
@@ -153,7 +153,7 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
     answer = build_hub_answer(reader, argument, attributes)
     if not answer.attributes:
         return answer
-    return replace(answer, attributes={"id": identify(attributes), **answer.attributes})
+    return replace(answer, attributes={"id": build_id(attributes), **answer.attributes})
 
 
 def build_hub_answer(
@@ -168,7 +168,7 @@ def build_hub_answer(
     placements = read_placements(manifests)
     reader.manifests = _clean_objects(manifests, placements)
     evictions = {eviction.name: eviction for eviction in read_evictions(manifests)}
-    values = sort_by_kind(reader, argument, attributes)
+    values = group_objects_by_kind(reader, argument, attributes)
     # The managing tools by kind and name of their objects.
     managers: dict[str, str] = {}
     for manifest in reader.manifests:
@@ -440,19 +440,21 @@ def _find_warnings(
     ]
     if uncaptured:
         noun, pronoun = (
-            select_form(len(uncaptured), "placement", "placements"),
-            select_form(len(uncaptured), "it", "them"),
+            select_word_form(len(uncaptured), "placement", "placements"),
+            select_word_form(len(uncaptured), "it", "them"),
         )
         text = (
-            f"The {noun} {format_first(uncaptured, _MAX_NAMES)} "
-            f"{select_form(len(uncaptured), 'reports', 'report')} clusters, but no binding of "
+            f"The {noun} {format_first_items(uncaptured, _MAX_NAMES)} "
+            f"{select_word_form(len(uncaptured), 'reports', 'report')} clusters, but no binding of "
             f"{pronoun} was captured. A plan would pick clusters again. Capture all with: {COMMAND}"
         )
         problems.append(Problem(argument, "not-captured", text))
     if managers:
         manager_counts = Counter(managers.values())
-        summary = format_first([f"{name}: {count:,}" for name, count in sorted(manager_counts.items())], _MAX_NAMES)
-        objects = f"{format_count(len(managers), 'object')} of the hub {select_form(len(managers), 'is', 'are')}"
+        summary = format_first_items(
+            [f"{name}: {count:,}" for name, count in sorted(manager_counts.items())], _MAX_NAMES
+        )
+        objects = f"{format_count(len(managers), 'object')} of the hub {select_word_form(len(managers), 'is', 'are')}"
         text = (
             f"{objects} applied by other managers ({summary}). Change these objects in their source, "
             "because the manager reverts changes on the hub. `managed_by` lists the manager of each "
@@ -463,5 +465,5 @@ def _find_warnings(
 
 
 FLEET_HUB_EXPORT: Final = ResourceType(
-    "fleet_hub_export", 0, _SCHEMA, identify, mode="data", check=check, read=read_export, kind=PlanningKind.HUB_EXPORT
+    "fleet_hub_export", 0, _SCHEMA, build_id, mode="data", check=check, read=read_export, kind=PlanningKind.HUB_EXPORT
 )

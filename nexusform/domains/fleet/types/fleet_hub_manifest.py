@@ -116,7 +116,7 @@ _WRITE_ONLY: Final = "yaml_body_wo"
 _VERSION: Final = "yaml_body_wo_version"
 
 
-def split_write_only(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return the names and labels of a write-only body as yaml_body, and problems without its text."""
     body, secret, version = (attributes.get(name) for name in (_TEXT, _WRITE_ONLY, _VERSION))
     if secret is None:
@@ -171,7 +171,7 @@ def _read_manifests(attributes: Mapping[str, Any]) -> ManifestReading:
     return _parse_body(body)
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return a hash of the objects' names and their cluster."""
     if not isinstance(attributes.get("yaml_body"), str):
         return ""
@@ -261,12 +261,12 @@ FLEET_HUB_MANIFEST: Final = ResourceType(
     "fleet_hub_manifest",
     5,
     _SCHEMA,
-    identify,
+    build_id,
     derive=derive,
     check=check,
     build_fleet_object=build_hub_objects,
     kind=PlanningKind.MANIFEST,
     placement_kinds=(POD,),
     list_secrets=find_secret_paths,
-    split_write_only=split_write_only,
+    split_write_only_body=split_write_only_body,
 )

@@ -22,7 +22,7 @@ from nexusform.domains.fleet.types.fleet_arguments import (
 from nexusform.domains.fleet.types.fleet_schemas import FORCE_CONFLICTS, LENIENT, MANIFEST, make_name, make_namespace
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.kubernetes.matching import validate_dns_label
-from nexusform.resource_types.shared_arguments import build_id_attribute, is_known, join_id
+from nexusform.resource_types.shared_arguments import build_id_attribute, is_set_and_known, join_id
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.values.value import UNKNOWN
 
@@ -66,7 +66,7 @@ class FleetKind(Struct, frozen=True):
             names["namespace"] = document.namespace or "default"
         return names
 
-    def identify(self, attributes: Values) -> str:
+    def build_id(self, attributes: Values) -> str:
         """Return the id: `<name>`, or `<namespace>/<name>`."""
         if self.is_namespaced:
             return join_id(attributes.get("namespace"), attributes.get("name"))
@@ -114,7 +114,7 @@ class FleetKind(Struct, frozen=True):
             if argument == "namespace" and not self.is_namespaced:
                 continue
             value = attributes.get(argument)
-            if is_known(value) and manifest_value and value != manifest_value:
+            if is_set_and_known(value) and manifest_value and value != manifest_value:
                 text = f'{argument} is "{value}", but the manifest has "{manifest_value}". Remove one of them.'
                 yield Problem((argument,), CONFLICT, text)
         set_names = [
@@ -180,7 +180,7 @@ def build_fleet_type(
         name,
         phase,
         schema,
-        fleet.identify,
+        fleet.build_id,
         check=check,
         fill=fleet.fill,
         build_fleet_object=read_fleet_object,

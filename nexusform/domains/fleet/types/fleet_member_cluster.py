@@ -14,9 +14,9 @@ from nexusform.domains.fleet.types.fleet_kinds import CONFLICT, Values, remove_u
 from nexusform.domains.fleet.types.fleet_schemas import (
     CLUSTER,
     FORCE_CONFLICTS,
-    make_argument,
     make_block,
     make_block_list,
+    make_placement_argument,
     make_text,
 )
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
@@ -38,19 +38,23 @@ _SCHEMA: Final = BlockSchema(
     {
         "id": build_id_attribute("<name>"),
         "name": build_name_attribute("member cluster"),
-        "labels": make_argument(_QUANTITIES, "Labels of the member cluster."),
+        "labels": make_placement_argument(_QUANTITIES, "Labels of the member cluster."),
         "kubernetes_cluster_id": make_text(
             "Id of the member's nexus_kubernetes_cluster or tacker_vnf. Its nodes give properties and "
             "resources; otherwise set them here.",
             refers_to=CLUSTER,
         ),
-        "properties": make_argument(_QUANTITIES, "Properties by name, such as kubernetes-fleet.io/node-count."),
+        "properties": make_placement_argument(
+            _QUANTITIES, "Properties by name, such as kubernetes-fleet.io/node-count."
+        ),
         "health": make_text(
             "Health of the member on the hub.", default="Healthy", choices=tuple(str(h) for h in Health)
         ),
-        "apply_fails": make_argument(BOOL, "Assume that applying objects fails there, for rollouts and evictions."),
+        "apply_fails": make_placement_argument(
+            BOOL, "Assume that applying objects fails there, for rollouts and evictions."
+        ),
         "force_conflicts": FORCE_CONFLICTS,
-        "namespaces": make_argument(SetType(STRING), "Existing namespaces, if collected."),
+        "namespaces": make_placement_argument(SetType(STRING), "Existing namespaces, if collected."),
         "location": make_text("Azure region; sets the label fleet.azure.com/location."),
         "resource_group": make_text("Azure resource group; sets the label fleet.azure.com/resource-group."),
         "subscription_id": make_text("Azure subscription; sets the label fleet.azure.com/subscription-id."),
@@ -70,9 +74,9 @@ _SCHEMA: Final = BlockSchema(
             "Resource usage.",
             BlockSchema(
                 {
-                    "total": make_argument(_QUANTITIES, "Capacity of all nodes: cpu, memory."),
-                    "allocatable": make_argument(_QUANTITIES, "Allocatable for pods."),
-                    "available": make_argument(_QUANTITIES, "Not yet requested."),
+                    "total": make_placement_argument(_QUANTITIES, "Capacity of all nodes: cpu, memory."),
+                    "allocatable": make_placement_argument(_QUANTITIES, "Allocatable for pods."),
+                    "available": make_placement_argument(_QUANTITIES, "Not yet requested."),
                 }
             ),
         ),
@@ -90,7 +94,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: the member's name."""
     return join_id(attributes.get("name"))
 
@@ -157,5 +161,5 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 FLEET_MEMBER_CLUSTER: Final = ResourceType(
-    "fleet_member_cluster", 5, _SCHEMA, identify, check=check, build_fleet_object=build_member, kind=PlanningKind.MEMBER
+    "fleet_member_cluster", 5, _SCHEMA, build_id, check=check, build_fleet_object=build_member, kind=PlanningKind.MEMBER
 )

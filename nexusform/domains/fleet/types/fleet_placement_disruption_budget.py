@@ -8,8 +8,8 @@ from typing import Final
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.fleet.importers.fleet_model import FleetBudget, FleetObject
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
-from nexusform.domains.fleet.scheduling.update_validation import check_budget
-from nexusform.domains.fleet.types.fleet_arguments import check_amounts, read_amount
+from nexusform.domains.fleet.scheduling.update_validation import check_disruption_budget
+from nexusform.domains.fleet.types.fleet_arguments import check_integers_or_percentages, read_integer_or_percentage
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import make_text
 from nexusform.schemas.block_schema import BlockSchema
@@ -25,14 +25,14 @@ _SPEC: Final = BlockSchema(
 
 def read_budget(attributes: Values, arguments: Values) -> FleetBudget:
     """Return the budget; its placement has the same name."""
-    amounts = (read_amount(arguments.get(name)) for name in _NAMES)
+    amounts = (read_integer_or_percentage(arguments.get(name)) for name in _NAMES)
     return FleetBudget(str(attributes.get("name") or ""), DisruptionBudget(*amounts))
 
 
 def _check_budget(budget: FleetObject, arguments: Values) -> Iterator[Problem]:
     assert isinstance(budget, FleetBudget)
-    amount_errors = check_amounts(arguments, _NAMES, ())
-    yield from amount_errors or check_budget(budget.budget, None)
+    amount_errors = check_integers_or_percentages(arguments, _NAMES, ())
+    yield from amount_errors or check_disruption_budget(budget.budget, None)
 
 
 FLEET_PLACEMENT_DISRUPTION_BUDGET: Final = build_fleet_type(

@@ -25,7 +25,7 @@ from nexusform.domains.fleet.scheduling.validation import (
     check_rolling_update,
     check_selector,
 )
-from nexusform.domains.fleet.types.fleet_arguments import check_amounts, read_placement
+from nexusform.domains.fleet.types.fleet_arguments import check_integers_or_percentages, read_placement
 from nexusform.domains.fleet.types.fleet_kinds import NO_SELECTOR, FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS, PLACEMENT_VALUES
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -116,7 +116,7 @@ def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Pro
         yield build_error(("strategy", "apply_strategy", "server_side_apply_config"), text)
     rolling_update = strategy.get("rolling_update")
     path = ("strategy", "rolling_update")
-    yield from check_amounts(rolling_update, ("max_unavailable", "max_surge"), path)
+    yield from check_integers_or_percentages(rolling_update, ("max_unavailable", "max_surge"), path)
     if rolling_update is None:
         return
     configured = placement.rolling_update

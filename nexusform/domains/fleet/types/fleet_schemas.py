@@ -12,7 +12,7 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedB
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, Type
 
 
-def make_argument(
+def make_placement_argument(
     kind: Type, description: str, *, default: Any = None, required: bool = False, **more: Any
 ) -> AttributeSchema:
     """Return an argument that decides placements and must be known in the plan."""
@@ -23,17 +23,17 @@ def make_argument(
 
 def make_text(description: str, **more: Any) -> AttributeSchema:
     """Return a text argument."""
-    return make_argument(STRING, description, **more)
+    return make_placement_argument(STRING, description, **more)
 
 
 def make_number(description: str, **more: Any) -> AttributeSchema:
     """Return a number argument."""
-    return make_argument(NUMBER, description, **more)
+    return make_placement_argument(NUMBER, description, **more)
 
 
 def make_texts(description: str, **more: Any) -> AttributeSchema:
     """Return an argument with a list of texts."""
-    return make_argument(ListType(STRING), description, **more)
+    return make_placement_argument(ListType(STRING), description, **more)
 
 
 def make_block(description: str, schema: BlockSchema, **more: Any) -> NestedBlock:
@@ -49,10 +49,10 @@ def make_block_list(description: str, schema: BlockSchema, **more: Any) -> Neste
 # Resource types referenced by a cluster id.
 CLUSTER: Final = ObjectReference(("nexus_kubernetes_cluster", "tacker_vnf"))
 MANIFEST: Final = make_text("The object as YAML instead of blocks, validated like kubectl apply.")
-LENIENT: Final = make_argument(
+LENIENT: Final = make_placement_argument(
     BOOL, "Correct known mistakes of printed manifests and list each correction. Default: a mistake is an error."
 )
-FORCE_CONFLICTS: Final = make_argument(
+FORCE_CONFLICTS: Final = make_placement_argument(
     BOOL, "Take fields owned by other managers (server-side apply with force). Default: false; a conflict is an error."
 )
 PLACEMENT_NAME: Final = make_text("Name of the placement, as literal text: a reference would be a cycle.")
@@ -90,7 +90,7 @@ _LABEL_EXPRESSION: Final = BlockSchema(
     }
 )
 LABEL_SELECTOR: Final = BlockSchema(
-    {"match_labels": make_argument(MapType(STRING), "Required labels with these values.")},
+    {"match_labels": make_placement_argument(MapType(STRING), "Required labels with these values.")},
     {"match_expression": make_block_list("A condition on one label.", _LABEL_EXPRESSION)},
 )
 _LABEL_SELECTOR_BLOCK: Final = make_block("Selects by labels.", LABEL_SELECTOR)
@@ -210,12 +210,12 @@ _APPLY: Final = BlockSchema(
             default="Always",
             choices=("Always", "IfNoDiff", "Never"),
         ),
-        "allow_co_ownership": make_argument(BOOL, "Whether an object may have other owners too."),
+        "allow_co_ownership": make_placement_argument(BOOL, "Whether an object may have other owners too."),
     },
     {
         "server_side_apply_config": make_block(
             "Conflict handling with ServerSideApply.",
-            BlockSchema({"force": make_argument(BOOL, "Take fields of other managers.")}),
+            BlockSchema({"force": make_placement_argument(BOOL, "Take fields of other managers.")}),
         )
     },
 )

@@ -10,17 +10,21 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.domains.fleet.importers.fleet_model import FleetApproval, FleetObject, FleetRun, FleetStrategy
-from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, Task
+from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, StageTask
 from nexusform.domains.fleet.scheduling.update_validation import check_stages
 from nexusform.domains.fleet.scheduling.validation import build_error
-from nexusform.domains.fleet.types.fleet_arguments import check_amounts, read_amount, read_label_selector
+from nexusform.domains.fleet.types.fleet_arguments import (
+    check_integers_or_percentages,
+    read_integer_or_percentage,
+    read_label_selector,
+)
 from nexusform.domains.fleet.types.fleet_kinds import FleetKind, Values, build_fleet_type
 from nexusform.domains.fleet.types.fleet_schemas import (
     LABEL_SELECTOR,
     PLACEMENT_NAME,
-    make_argument,
     make_block,
     make_block_list,
+    make_placement_argument,
     make_text,
 )
 from nexusform.interfaces.plugins import ResourceType
@@ -30,7 +34,9 @@ from nexusform.schemas.value_types import BOOL, STRING, SetType
 
 # --- runs --------------------------------------------------------------------------------------
 
-_APPROVALS: Final = make_argument(SetType(STRING), "Approved requests: <run>-before-<stage>, <run>-after-<stage>.")
+_APPROVALS: Final = make_placement_argument(
+    SetType(STRING), "Approved requests: <run>-before-<stage>, <run>-after-<stage>."
+)
 
 
 def _build_run_spec(strategy: str) -> BlockSchema:
@@ -96,7 +102,7 @@ _APPROVAL_SPEC: Final = BlockSchema(
         "target_stage": make_text("Name of the waiting stage.", required=True, on_change=OnChange.REPLACE),
     }
 )
-_APPROVED: Final = make_argument(
+_APPROVED: Final = make_placement_argument(
     BOOL, "Whether the request is approved. Default: condition Approved of the manifest; true for blocks."
 )
 
@@ -178,7 +184,8 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetStrategy:
             name=str(block.get("name") or ""),
             label_selector=read_label_selector(block.get("label_selector")),
             sorting_label_key=block.get("sorting_label_key"),
-            max_concurrency=read_amount(block.get("max_concurrency"), IntOrPercent(1)) or IntOrPercent(1),
+            max_concurrency=read_integer_or_percentage(block.get("max_concurrency"), IntOrPercent(1))
+            or IntOrPercent(1),
             before=_read_tasks(block.get("before_stage_task")),
             after=_read_tasks(block.get("after_stage_task")),
         )
@@ -188,12 +195,12 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetStrategy:
     return FleetStrategy(str(attributes.get("name") or ""), stages, namespace)
 
 
-def _read_tasks(blocks: Iterable[Values] | None) -> tuple[Task, ...]:
+def _read_tasks(blocks: Iterable[Values] | None) -> tuple[StageTask, ...]:
     tasks = []
     for block in blocks or ():
         wait_time = block.get("wait_time")
         seconds = parse_duration(wait_time) if wait_time is not None else None
-        tasks.append(Task(str(block.get("type") or ""), seconds if isinstance(seconds, float) else None))
+        tasks.append(StageTask(str(block.get("type") or ""), seconds if isinstance(seconds, float) else None))
     return tuple(tasks)
 
 
@@ -203,7 +210,7 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
     errors: list[Problem] = []
     for i, block in enumerate(arguments.get("stage") or ()):
         path = ("stage", i)
-        errors += check_amounts(block, ("max_concurrency",), path)
+        errors += check_integers_or_percentages(block, ("max_concurrency",), path)
         for kind in ("before_stage_task", "after_stage_task"):
             for k, task in enumerate(block.get(kind) or ()):
                 wait_time = task.get("wait_time")

@@ -11,7 +11,12 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.times import parse_time
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.fleet.importers.fleet_documents import FleetDocument, read_fleet_object
-from nexusform.domains.fleet.importers.fleet_members import MemberView, check_times, find_newest_heartbeat, read_member
+from nexusform.domains.fleet.importers.fleet_members import (
+    ObservedMember,
+    check_times,
+    find_newest_heartbeat,
+    read_member,
+)
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.scheduling.validation import check_name, check_taints, format_sentence
 from nexusform.domains.fleet.types.fleet_arguments import read_taints
@@ -90,7 +95,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the directory, or the first file."""
     files = attributes.get("files") or [""]
     return str(attributes.get("directory") or files[0])
@@ -172,10 +177,10 @@ def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> 
     argument = read_files(reader, attributes, context, f": no file name ends in {', '.join(_SUFFIXES)}.")
     if argument is None:
         return DataResult({}, reader.problems)
-    values = sort_by_kind(reader, argument, attributes)
+    values = group_objects_by_kind(reader, argument, attributes)
     if any(problem.severity is Severity.ERROR for problem in reader.problems):
         return DataResult({}, reader.problems)
-    return DataResult({"id": identify(attributes), **values}, reader.problems)
+    return DataResult({"id": build_id(attributes), **values}, reader.problems)
 
 
 def read_files(
@@ -199,7 +204,7 @@ def read_files(
             reader.problems.append(Problem(path, "unreadable-file", str(problem)))
     argument: Path = ("directory",) if directory is not None else ("files",)
     if not reader.manifests and not reader.problems:
-        text = f"No object found in {identify(attributes)}{empty_reason}"
+        text = f"No object found in {build_id(attributes)}{empty_reason}"
         reader.problems.append(Problem(argument, INVALID, text))
     return argument
 
@@ -210,7 +215,7 @@ def _list_files(directory: str, context: ReadContext) -> list[str]:
     return [f"{base}/{name}" for name in context.files.find_files(base, "*") if name.endswith(_SUFFIXES)]
 
 
-def sort_by_kind(reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the computed attributes: objects by kind, and members."""
     texts: dict[str, dict[str, str]] = {name: {} for name in (*ATTRIBUTES.values(), "hub_objects")}
     members: dict[str, Manifest] = {}
@@ -254,7 +259,7 @@ def _build_members(
     return {name: _build_member_value(view) for name, view in views.items()}
 
 
-def _build_member_value(view: MemberView) -> dict[str, Any]:
+def _build_member_value(view: ObservedMember) -> dict[str, Any]:
     return {
         "labels": dict(view.labels),
         "taints": [dict(taint) for taint in view.taints],
@@ -270,5 +275,5 @@ def _build_member_value(view: MemberView) -> dict[str, Any]:
 
 
 KUBERNETES_MANIFESTS: Final = ResourceType(
-    "kubernetes_manifests", 0, _SCHEMA, identify, mode="data", check=check, read=read_manifests_data
+    "kubernetes_manifests", 0, _SCHEMA, build_id, mode="data", check=check, read=read_manifests_data
 )

@@ -10,7 +10,7 @@ from itertools import product
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, suggest_name
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
@@ -123,7 +123,7 @@ def explain_pods(
         return None
     names = list(dict.fromkeys([*(row.object for row in rows), *rejected]))
     if not name and len(names) > 1:
-        text = f"{pattern} has several pods. Specify one of: {format_first(names, _MAX_NAMES)}."
+        text = f"{pattern} has several pods. Specify one of: {format_first_items(names, _MAX_NAMES)}."
         return (), [*errors, build_error("ambiguous-pod", text)]
     prefix, _, pod = (name or names[0]).rpartition("/")
     if pod in rejected:
@@ -140,7 +140,7 @@ def explain_pods(
     selected = [reason for reason in reasons if not prefix or prefix in _list_prefixes(reason)]
     if not selected:
         candidates = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
-        text = f'{pattern} has no pod "{name}". Known pods: {format_first(candidates, _MAX_NAMES)}.'
+        text = f'{pattern} has no pod "{name}". Known pods: {format_first_items(candidates, _MAX_NAMES)}.'
         return (), [*errors, build_error("no-such-object", text)]
     return tuple(selected), errors
 

@@ -152,7 +152,7 @@ class HubClient:
         finally:
             del self._step.deadline, self._step.report
 
-    def _report_silence(self, problem: HubProblem, deadline: float) -> None:
+    def _report_unanswered_request(self, problem: HubProblem, deadline: float) -> None:
         """Report a hub without answer, and the end of its retries."""
         until = datetime.now(UTC) + timedelta(seconds=deadline - self._timing.read_time())
         if (report := getattr(self._step, "report", None)) is not None:
@@ -166,7 +166,7 @@ class HubClient:
         heartbeat = None if self._sends_date else find_newest_heartbeat(members)
         return heartbeat or datetime.now(UTC) - timedelta(seconds=self.clock_skew)
 
-    def _measure_clock(self, date: str | None) -> None:
+    def _compare_clock(self, date: str | None) -> None:
         """Compare the local clock with the Date header of a response, precise to a second."""
         try:
             hub_time = parsedate_to_datetime(date or "")
@@ -382,7 +382,7 @@ class HubClient:
                     raise
                 log_event("debug", "hub asked again", path=path, why=str(problem))
                 if not is_silent:
-                    self._report_silence(problem, deadline)
+                    self._report_unanswered_request(problem, deadline)
                 is_silent = True
                 self._timing.sleep(wait)
             wait = min(wait * 2, 15.0)
@@ -422,7 +422,7 @@ class HubClient:
             raise HubProblem(f"{self.server} cannot be reached: {problem}.", is_temporary=is_temporary) from None
         log_event("debug", "hub answered", method=method, path=path, status=answer.status)
         self._has_answered = True
-        self._measure_clock(answer.headers.get("date"))
+        self._compare_clock(answer.headers.get("date"))
         if not answer.is_success:
             raise _build_api_error(answer)
         if answer.is_web_page:

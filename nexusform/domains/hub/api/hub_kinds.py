@@ -35,7 +35,7 @@ class HubKind(Struct, frozen=True):
         return f"/apis/{self.group}/{version}/{prefix}{self.plural}/{name}"
 
 
-def _make_pair(kind: str, cluster_kind: str = "") -> tuple[HubKind, HubKind]:
+def _make_scoped_kinds(kind: str, cluster_kind: str = "") -> tuple[HubKind, HubKind]:
     """Return a cluster-scoped kind and its namespaced counterpart."""
     cluster_name = cluster_kind or f"Cluster{kind}"
     return (
@@ -54,19 +54,19 @@ MEMBER: Final = HubKind("MemberCluster", "memberclusters", is_namespaced=False, 
 
 # Kinds read for a plan from a hub.
 READ_KINDS: Final = (
-    *_make_pair("ResourcePlacement"),
-    *_make_pair("ResourceBinding"),
-    *_make_pair("SchedulingPolicySnapshot"),
-    *_make_pair("ResourceSnapshot"),
-    *_make_pair("ResourceOverride"),
-    *_make_pair("ResourceOverrideSnapshot"),
+    *_make_scoped_kinds("ResourcePlacement"),
+    *_make_scoped_kinds("ResourceBinding"),
+    *_make_scoped_kinds("SchedulingPolicySnapshot"),
+    *_make_scoped_kinds("ResourceSnapshot"),
+    *_make_scoped_kinds("ResourceOverride"),
+    *_make_scoped_kinds("ResourceOverrideSnapshot"),
     HubKind(
         "ClusterResourcePlacementDisruptionBudget", "clusterresourceplacementdisruptionbudgets", is_namespaced=False
     ),
     HubKind("ClusterResourcePlacementEviction", "clusterresourceplacementevictions", is_namespaced=False),
-    *_make_pair("StagedUpdateStrategy"),
-    *_make_pair("StagedUpdateRun"),
-    *_make_pair("ApprovalRequest"),
+    *_make_scoped_kinds("StagedUpdateStrategy"),
+    *_make_scoped_kinds("StagedUpdateRun"),
+    *_make_scoped_kinds("ApprovalRequest"),
     MEMBER,
 )
 KINDS: Final = {each.kind: each for each in (*READ_KINDS, WORK)}

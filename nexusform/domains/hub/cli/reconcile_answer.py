@@ -10,18 +10,18 @@ from msgspec import Struct
 from nexusform.cli.answer_output import Answer
 from nexusform.cli.comparison_sources import Comparison
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.hub.workflow.hub_reconciliation import HubReconciliation, PlacementCheck, reconcile_hub
-from nexusform.json_data.record_forms import RecordForm, build_row_form, round_figure
+from nexusform.json_data.record_forms import RecordForm, build_row_form, round_to_significant_digits
 from nexusform.placements.prediction_scores import compute_score
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.report.wording import format_prediction_accuracy
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.runs.locking import LockOptions
-from nexusform.workflow.runs.run import Notices
+from nexusform.workflow.runs.run import RunCallbacks
 
 
-def compare_with_hub(location: CommandContext, locking: LockOptions, notices: Notices) -> Comparison:
+def compare_with_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> Comparison:
     """Compare the placements of state with the hub, and write the observed ones to state."""
     result = reconcile_hub(location, locking, notices)
     if has_errors(result.diagnostics):
@@ -53,14 +53,16 @@ def _format_verdict(result: HubReconciliation, difference_count: int) -> str:
     if difference_count:
         verdict = (
             f"{scope}: {format_count(difference_count, 'binding')} "
-            f"{select_form(difference_count, 'is', 'are')} not as state had it"
+            f"{select_word_form(difference_count, 'is', 'are')} not as state had it"
         )
     pending_count = len(result.pending)
     if pending_count:
         verdict += f"; the hub is not done with {format_count(pending_count, 'placement')}"
     broken_count = len(result.broken_rules)
     if broken_count:
-        verdict += f"; {format_count(broken_count, 'separation rule')} {select_form(broken_count, 'is', 'are')} broken"
+        verdict += (
+            f"; {format_count(broken_count, 'separation rule')} {select_word_form(broken_count, 'is', 'are')} broken"
+        )
     return f"{verdict}."
 
 
@@ -121,9 +123,9 @@ def _build_prediction_section(checks: Sequence[PlacementCheck]) -> Iterator[Sect
 _SCORE_FORM: Final = RecordForm(
     Struct,
     "verified correct brier_score=brier brier_score_by_chance=chance skill",
-    brier_score=round_figure,
-    brier_score_by_chance=round_figure,
-    skill=round_figure,
+    brier_score=round_to_significant_digits,
+    brier_score_by_chance=round_to_significant_digits,
+    skill=round_to_significant_digits,
 )
 
 

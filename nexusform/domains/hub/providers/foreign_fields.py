@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.planning.shared_ownership import DELETING, FOREIGN_FIELDS, ON_HUB, OWNERS, UID
@@ -84,7 +84,7 @@ def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], 
         for path, other_manager in _find_foreign_fields(type_name, hub_object.body, body, manager):
             fields_by_manager.setdefault(other_manager, []).append(f"{title}{_format_path(path)}")
     return "; ".join(
-        f"{other_manager} sets {format_first(paths, _MAX_NAMES)}"
+        f"{other_manager} sets {format_first_items(paths, _MAX_NAMES)}"
         for other_manager, paths in sorted(fields_by_manager.items())
     )
 
@@ -181,7 +181,7 @@ def build_recreation_warning(
     metadata = body.get("metadata") or {}
     entries = [entry for entry in metadata.get("managedFields") or () if not entry.get("subresource")]
     managers = list(dict.fromkeys(str(entry.get("manager")) for entry in entries if entry.get("manager")))
-    by_managers = f" by {format_first(managers, _MAX_NAMES)}" if managers else ""
+    by_managers = f" by {format_first_items(managers, _MAX_NAMES)}" if managers else ""
     creation_text = f"{metadata.get('creationTimestamp')}{by_managers}"
     history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
     summary = f"{request.address}: re-created on the hub at {creation_text}"

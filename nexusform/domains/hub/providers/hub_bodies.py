@@ -115,7 +115,7 @@ def build_path(body: Mapping[str, Any]) -> str:
 # --- defaults sent with the configuration ----------------------------------------------------------
 
 
-def _fill(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
+def _fill_from_schema(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
     for part in parts:
         for name, value in defaults.items():
             part.setdefault(name, value)
@@ -125,25 +125,25 @@ _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
 def _add_placement_defaults(spec: Body) -> None:
-    _fill(list_objects(spec, "resourceSelectors"), _SELECTOR)
+    _fill_from_schema(list_objects(spec, "resourceSelectors"), _SELECTOR)
     strategy = spec.setdefault("strategy", {})
     if isinstance(strategy, dict):
         strategy.setdefault("type", "RollingUpdate")
     policy = spec.get("policy")
     if isinstance(policy, dict):
         policy.setdefault("placementType", "PickAll")
-        _fill(list_objects(policy, "tolerations"), {"operator": "Equal"})
+        _fill_from_schema(list_objects(policy, "tolerations"), {"operator": "Equal"})
         defaults = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-        _fill(list_objects(policy, "topologySpreadConstraints"), defaults)
+        _fill_from_schema(list_objects(policy, "topologySpreadConstraints"), defaults)
 
 
 def _add_override_defaults(spec: Body) -> None:
-    _fill(list_objects(spec, "clusterResourceSelectors"), _SELECTOR)
-    _fill(list_objects(spec.get("policy"), "overrideRules"), {"overrideType": "JSONPatch"})
+    _fill_from_schema(list_objects(spec, "clusterResourceSelectors"), _SELECTOR)
+    _fill_from_schema(list_objects(spec.get("policy"), "overrideRules"), {"overrideType": "JSONPatch"})
 
 
 def _add_stage_defaults(spec: Body) -> None:
-    _fill(list_objects(spec, "stages"), {"maxConcurrency": 1})
+    _fill_from_schema(list_objects(spec, "stages"), {"maxConcurrency": 1})
 
 
 _DEFAULTERS: Final[Mapping[str, Callable[[Body], None]]] = {
@@ -257,7 +257,7 @@ def read_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     document = read_fleet_document(
         "manifest", json.dumps(body), API_KINDS[kind], get_spec_schema(type_name), lenient=False
     )
-    values = _fill_schema(schema, copy.deepcopy(dict(document.values)))
+    values = _fill_schema_defaults(schema, copy.deepcopy(dict(document.values)))
     spec = get_spec_schema(type_name)
     return {name: values[name] for name in (*spec.attributes, *spec.blocks)}
 
@@ -286,7 +286,7 @@ def get_spec_schema(type_name: str) -> BlockSchema:
     )
 
 
-def _fill_schema(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:
+def _fill_schema_defaults(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values with all names of a schema, and its defaults for absent ones."""
     result: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
@@ -295,9 +295,9 @@ def _fill_schema(schema: BlockSchema, values: Mapping[str, Any]) -> dict[str, An
     for name, block in schema.blocks.items():
         value = values.get(name)
         if block.nesting is Nesting.LIST:
-            result[name] = [_fill_schema(block.schema, part) for part in value or ()]
+            result[name] = [_fill_schema_defaults(block.schema, part) for part in value or ()]
         else:
-            result[name] = None if value is None else _fill_schema(block.schema, value)
+            result[name] = None if value is None else _fill_schema_defaults(block.schema, value)
     return result
 
 

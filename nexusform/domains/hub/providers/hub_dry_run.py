@@ -9,7 +9,7 @@ from shlex import quote
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.scalars import list_scalars
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem
@@ -112,7 +112,7 @@ class DryRun:
             all_findings += self._find_affected_placements(hub, requests, hub_objects)
         except HubProblem as problem:
             return list(self._report_skipped(numbers, str(problem)))
-        all_findings += [_defer_unknown(n, requests[n].address) for n in valid if n not in known]
+        all_findings += [_defer_unknown_changes(n, requests[n].address) for n in valid if n not in known]
         self.describe_dry_run = _format_verdict(hub.server, len(fully_known), all_findings)
         invalid = [(n, requests[n]) for n in numbers if requests[n].skip_reason]
         return [
@@ -337,13 +337,13 @@ class DryRun:
                 removed_fields.append(field_name)
         if kept_fields:
             detail = (
-                f"{hub_object.title}: {format_first(kept_fields, _MAX_NAMES, separator='; ')}. What "
+                f"{hub_object.title}: {format_first_items(kept_fields, _MAX_NAMES, separator='; ')}. What "
                 f"stays is as it is there."
             )
             yield Problem((), FIELDS_KEPT, detail, Severity.WARNING)
         if removed_fields:
             detail = (
-                f"{hub_object.title}: {format_first(removed_fields, _MAX_NAMES)} was applied under the name "
+                f"{hub_object.title}: {format_first_items(removed_fields, _MAX_NAMES)} was applied under the name "
                 f"{manager}, is not of "
                 "this configuration, and goes with this apply. Give each configuration that writes to one "
                 "hub a field_manager of its own."
@@ -403,7 +403,7 @@ def _build_manager_problem(manager: str, hub_object: HubObject, request: ChangeR
     return Problem((), MANAGED_BY_TOOL, detail)
 
 
-def _defer_unknown(number: int, address: str) -> Finding:
+def _defer_unknown_changes(number: int, address: str) -> Finding:
     return number, Problem((), _DEFERRED, f"{address} (some of its values are known only then)")
 
 
@@ -411,9 +411,11 @@ def _report_invalid(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Fi
     """Yield one warning for all invalid changes."""
     if invalid:
         change_count = format_count(len(invalid), "change")
-        reasons = format_first([f"{request.address} ({request.skip_reason})" for _, request in invalid], _MAX_NAMES)
+        reasons = format_first_items(
+            [f"{request.address} ({request.skip_reason})" for _, request in invalid], _MAX_NAMES
+        )
         detail = f"Server-side dry run skipped for {change_count}: {reasons}."
-        names = format_first([request.address for _, request in invalid], _MAX_NAMES)
+        names = format_first_items([request.address for _, request in invalid], _MAX_NAMES)
         summary = f"{change_count} with errors, or dependent on one: {names}"
         yield invalid[0][0], Problem((), DRY_RUN_SKIPPED, detail, Severity.WARNING, brief=summary)
 
@@ -467,7 +469,7 @@ def _describe_values(api_error: ApiError, hub_object: HubObject, body: Mapping[s
         for path in paths
         if body is not None and get_part(hub_object.body, path) is not None
     ]
-    return f" ({format_first(values, _MAX_NAMES, separator='; ')})" if values else ""
+    return f" ({format_first_items(values, _MAX_NAMES, separator='; ')})" if values else ""
 
 
 def _describe_owners(api_error: ApiError) -> str:
@@ -500,7 +502,7 @@ def _combine_findings(findings: Sequence[Finding], *, is_required: bool) -> Iter
     if not skipped:
         return
     change_count = format_count(len({number for number, _ in skipped}), "change")
-    reasons = format_first(list(dict.fromkeys(problem.detail.rstrip(".") for _, problem in skipped)), _MAX_NAMES)
+    reasons = format_first_items(list(dict.fromkeys(problem.detail.rstrip(".") for _, problem in skipped)), _MAX_NAMES)
     severity = Severity.ERROR if is_required else Severity.WARNING
     detail = f"Server-side dry run failed for {change_count}: {reasons}."
     yield skipped[0][0], Problem((), DRY_RUN_SKIPPED, detail, severity, brief=f"{change_count}: {reasons}")
@@ -513,7 +515,9 @@ def _format_verdict(server: str, requested_count: int, findings: Sequence[Findin
         number for number, problem in findings if problem.id != _DEFERRED and (problem.severity is Severity.ERROR)
     }
     validated_count = requested_count - len(skipped)
-    deferred_text = format_first([problem.detail for _, problem in findings if problem.id == _DEFERRED], _MAX_NAMES)
+    deferred_text = format_first_items(
+        [problem.detail for _, problem in findings if problem.id == _DEFERRED], _MAX_NAMES
+    )
     deferred_sentence = f" Validated only during apply: {deferred_text}." if deferred_text else ""
     if not validated_count:
         return deferred_sentence.strip()

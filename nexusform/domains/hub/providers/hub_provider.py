@@ -136,7 +136,9 @@ class FleetHubProvider:
         """Return True for manifests: their block names several objects."""
         return resource_type == MANIFEST_TYPE
 
-    def find_configured(self, resource_type: str, arguments: Mapping[str, Any]) -> tuple[ObjectKey, Mapping[str, Any]]:
+    def find_configured_object(
+        self, resource_type: str, arguments: Mapping[str, Any]
+    ) -> tuple[ObjectKey, Mapping[str, Any]]:
         """Return the objects of a manifest for import. Raises ProviderProblem."""
         with handle_errors():
             return find_manifest(self._connection.connect(), self._options, resource_type, arguments)

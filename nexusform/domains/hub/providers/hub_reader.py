@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.scheduling.rollout import BlockedRollout
 from nexusform.domains.fleet.types.fleet_hub_export import build_placement_attributes
 from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD
@@ -41,7 +41,7 @@ from nexusform.domains.hub.providers.hub_wait import (
     has_been_scheduled,
     list_by_placement,
     list_created_kinds,
-    list_remaining,
+    list_remaining_objects,
     read_placement_objects,
 )
 from nexusform.domains.hub.providers.object_access import (
@@ -169,7 +169,7 @@ def _describe_deletions(type_name: str, managed: Sequence[tuple[HubObject, dict[
         for hub_object, body in managed
         if is_deleting(body) and type_name != MEMBER_TYPE
     ]
-    return format_first(deleting, _MAX_NAMES, separator="; ")
+    return format_first_items(deleting, _MAX_NAMES, separator="; ")
 
 
 def _select_managed(
@@ -217,9 +217,9 @@ def _handle_missing(hub: HubClient, options: HubOptions, request: ReadRequest) -
         return ReadResult(request.known_attributes, is_observed=True)
     if is_terminating(request) and request.key.type in PLACEMENT_TYPES:
         kind, namespace, name = get_identity(request.key.type, request.known_attributes)
-        blockers = list_remaining(hub, kind, namespace, name)
+        blockers = list_remaining_objects(hub, kind, namespace, name)
         if blockers:
-            note = build_unfinished_note(request, f"{kind} {name}", format_first(blockers, _MAX_NAMES))
+            note = build_unfinished_note(request, f"{kind} {name}", format_first_items(blockers, _MAX_NAMES))
             return ReadResult(request.known_attributes, is_observed=True, is_settled=False, note=note)
     if is_terminating(request) and request.key.type in OVERRIDE_TYPES:
         message = OverrideRollout(hub, request.key.type, request.known_attributes, is_deleted=True).check_progress()[1]
@@ -266,7 +266,7 @@ def find_manifest(
     bodies = [hub.get(path) if (path := find_path(hub, item)) else None for item in hub_objects]
     missing = [item.title for item, body in zip(hub_objects, bodies, strict=True) if body is None]
     if missing or not hub_objects:
-        raise ProviderProblem(f"The hub {hub.server} has no {format_first(missing or ['object'], _MAX_NAMES)}.")
+        raise ProviderProblem(f"The hub {hub.server} has no {format_first_items(missing or ['object'], _MAX_NAMES)}.")
     existing = [body for body in bodies if body is not None]
     for hub_object, body in zip(hub_objects, existing, strict=True):
         reject_managed(options, body, "import")
@@ -280,7 +280,7 @@ def find_manifest(
     attributes = {**arguments, **(kind.derive(arguments) if kind.derive is not None else {})}
     if any(True for item, body in zip(hub_objects, existing, strict=True) for _ in _find_differences(item, body)):
         attributes = build_observed_attributes(resource_type, attributes, hub_objects, existing)
-    object_id = kind.identify(arguments)
+    object_id = kind.build_id(arguments)
     return ObjectKey(resource_type, object_id, 0), {**attributes, "id": object_id}
 
 
@@ -294,9 +294,9 @@ class _ObjectReader:
         self._listed_kinds: set[str] = set()  # kinds read by a list
         self._namespaces: dict[str, set[str]] = {}  # of the objects of these kinds
         self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
-        self._list_many(requests)
+        self._list_objects_of_kind(requests)
 
-    def _list_many(self, requests: Sequence[ReadRequest]) -> None:
+    def _list_objects_of_kind(self, requests: Sequence[ReadRequest]) -> None:
         requests_by_type: dict[str, list[ReadRequest]] = {}
         for request in requests:
             if request.key.type not in APPROVAL_TYPES and request.key.type in KINDS_BY_TYPE:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.field_shapes import list_mappings
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
 from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, CollectionCache, HubCache
@@ -28,7 +28,7 @@ from nexusform.domains.hub.providers.rollout_progress import (
     get_generation,
     get_name,
     get_observed_index,
-    is_as_predicted,
+    has_predicted_clusters,
     is_snapshot_outdated,
     list_predicted_failures,
 )
@@ -123,7 +123,7 @@ class HubWaiter(Struct, frozen=True):
                     return False, final.message
             lag_start = None
             placement_objects = placement_objects or _read_needed_objects(self.hub, placement, planned)
-            is_run_managed = is_external(placement)
+            is_run_managed = has_external_rollout(placement)
             final = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
             if final.is_decided and not final.is_done and (blocked := find_blocked_rollout(placement_objects)):
                 final = replace(final, is_done=True, message=blocked.message)
@@ -205,8 +205,10 @@ class HubWaiter(Struct, frozen=True):
             bindings = (
                 collection_cache.list_placement_objects((namespace, name), "0") if collection_cache is not None else []
             )
-            blockers = _describe_bindings(bindings) if bindings else list_remaining(self.hub, kind, namespace, name)
-            return not blockers, format_first(blockers, _MAX_NAMES)
+            blockers = (
+                _describe_bindings(bindings) if bindings else list_remaining_objects(self.hub, kind, namespace, name)
+            )
+            return not blockers, format_first_items(blockers, _MAX_NAMES)
 
         def count_changes() -> int | None:
             return self.cache.count_changes(path) if is_present else None
@@ -272,7 +274,7 @@ class HubWaiter(Struct, frozen=True):
                 return True, ""
             _reject_deleting(kind, placement_objects.placement)
             progress = check_placement_progress(
-                placement_objects, {}, is_external=is_external(placement_objects.placement)
+                placement_objects, {}, is_external=has_external_rollout(placement_objects.placement)
             )
             is_picked = len(progress.bindings) >= former_count or elapsed > _RESCHEDULE_SECONDS
             message = progress.message or "the hub has not picked a cluster in its place yet"
@@ -322,12 +324,12 @@ def _describe_unobserved(placement: Values, predicted: Values, progress: Placeme
     limit.
     """
     planned = predicted.get("bindings") or {}
-    if elapsed < _SNAPSHOT_TIMEOUT and not is_external(placement):
+    if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):
         if is_snapshot_outdated(planned, progress.latest_snapshot):
             return "the hub has not taken a snapshot of the new content yet"
         if message := _describe_empty_selection(placement, predicted):
             return message
-    if planned and elapsed < _DECISION_DELAY and not is_as_predicted(planned, progress.bindings):
+    if planned and elapsed < _DECISION_DELAY and not has_predicted_clusters(planned, progress.bindings):
         return "the hub has not picked the predicted clusters"
     return ""
 
@@ -337,7 +339,7 @@ def _describe_empty_selection(placement: Values, predicted: Values) -> str:
     staged runs.
     """
     objects = predicted.get("selected_resources") or ()
-    if not objects or is_external(placement) or list_mappings(placement, "status", "selectedResources"):
+    if not objects or has_external_rollout(placement) or list_mappings(placement, "status", "selectedResources"):
         return ""
     return f"the hub selects no objects; predicted: {len(objects)}"
 
@@ -366,14 +368,14 @@ def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> 
     kind = str(placement.get("kind"))
     if _is_status_sufficient(placement, planned):
         return PlacementObjects(
-            placement, list_created(hub, list_created_kinds(kind)[0], *_get_name(placement)), is_partial=True
+            placement, list_created_objects(hub, list_created_kinds(kind)[0], *_get_name(placement)), is_partial=True
         )
     return _read_all_objects(hub, placement, kind, *_get_name(placement))
 
 
 def _is_status_sufficient(placement: Values, planned: Values) -> bool:
     """Return True if the placement's status names a snapshot and the plan predicts one."""
-    if not has_been_scheduled(placement) or is_external(placement):
+    if not has_been_scheduled(placement) or has_external_rollout(placement):
         return False
     has_prediction = planned and all(isinstance(binding.get("resource_snapshot"), int) for binding in planned.values())
     return bool(has_prediction) and get_observed_index(placement) is not None
@@ -387,7 +389,7 @@ def _read_all_objects(
     hub: HubClient, placement: Mapping[str, Any], kind: str, namespace: str, name: str
 ) -> PlacementObjects:
     bindings, policies, snapshots = (
-        list_created(hub, created_kind, namespace, name) for created_kind in list_created_kinds(kind)
+        list_created_objects(hub, created_kind, namespace, name) for created_kind in list_created_kinds(kind)
     )
     return PlacementObjects(placement, bindings, policies, snapshots)
 
@@ -423,22 +425,22 @@ def list_by_placement(
     return created
 
 
-def list_created(hub: HubClient, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
+def list_created_objects(hub: HubClient, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
     """Return the hub-created objects of a kind for a placement."""
     return list_in_namespaces(hub, KINDS[kind], [namespace], labelSelector=f"{PARENT_LABEL}={name}")
 
 
-def is_external(placement: Mapping[str, Any]) -> bool:
+def has_external_rollout(placement: Mapping[str, Any]) -> bool:
     """Return True if staged runs roll out a placement."""
     return ((placement.get("spec") or {}).get("strategy") or {}).get("type") == "External"
 
 
-def list_remaining(hub: HubClient, kind: str, namespace: str, name: str) -> list[str]:
+def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str) -> list[str]:
     """Return the remaining bindings and Works of a placement with their blockers. Without permission for
     Works the bindings suffice: their finalizer waits for the Works.
     """
     prefix = "" if kind == "ResourcePlacement" else "Cluster"
-    bindings = list_created(hub, f"{prefix}ResourceBinding", namespace, name)
+    bindings = list_created_objects(hub, f"{prefix}ResourceBinding", namespace, name)
     remaining = _describe_bindings(bindings)
     works = list_works(hub, namespace, name)
     return remaining + [

@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_override_names, read_placements
 from nexusform.domains.fleet.importers.fleet_model import FleetOverride
 from nexusform.domains.fleet.planning.overrides import select_overrides
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE
-from nexusform.domains.hub.providers.hub_wait import has_been_scheduled, is_external, read_placement_objects
+from nexusform.domains.hub.providers.hub_wait import has_been_scheduled, has_external_rollout, read_placement_objects
 from nexusform.domains.hub.providers.rollout_progress import (
     LATEST_LABEL,
     PlacementObjects,
@@ -65,7 +65,7 @@ class OverrideRollout:
         placement_objects = read_placement_objects(self._hub, kind, namespace, name)
         if (
             placement_objects is None
-            or is_external(placement_objects.placement)
+            or has_external_rollout(placement_objects.placement)
             or is_deleting(placement_objects.placement)
         ):
             return True, ""
@@ -78,7 +78,9 @@ class OverrideRollout:
         if blocked is not None:
             self.blocked_message = blocked.message
             return True, ""
-        return not pending, format_first([f"{cluster}{message}" for cluster, message in pending.items()], _MAX_NAMES)
+        return not pending, format_first_items(
+            [f"{cluster}{message}" for cluster, message in pending.items()], _MAX_NAMES
+        )
 
     def _find_latest_snapshot(self) -> str:
         """Return the name of the snapshot of the current override, "" if it does not exist yet."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from nexusform.domains.fleet.scheduling.rollout import BlockedRollout
 from nexusform.domains.hub.providers.hub_bodies import EVICTION_TYPE, RUN_TYPES
-from nexusform.domains.hub.providers.hub_wait import is_external, read_eviction_result
+from nexusform.domains.hub.providers.hub_wait import has_external_rollout, read_eviction_result
 from nexusform.domains.hub.providers.rollout_progress import (
     PlacementObjects,
     check_placement_progress,
@@ -21,7 +21,9 @@ Values = Mapping[str, Any]
 
 def find_pending_rollout(placement_objects: PlacementObjects) -> str | BlockedRollout:
     """Return the pending work of a placement, "" if done; or its blocked rollout."""
-    progress = check_placement_progress(placement_objects, {}, is_external=is_external(placement_objects.placement))
+    progress = check_placement_progress(
+        placement_objects, {}, is_external=has_external_rollout(placement_objects.placement)
+    )
     blocked = find_blocked_rollout(placement_objects) if progress.is_decided and not progress.is_done else None
     return blocked or ("" if progress.is_done else progress.message)
 

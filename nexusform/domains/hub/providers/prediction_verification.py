@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.field_shapes import get_mapping
 from nexusform.documents.times import parse_time
 from nexusform.domains.fleet.importers.fleet_members import read_health
@@ -59,7 +59,7 @@ class WrongPrediction(Struct, frozen=True):
     def _cause(self) -> str:
         match self.kind:
             case "figures":
-                change_text = format_first(self.changes, _MAX_NAMES, separator="; ")
+                change_text = format_first_items(self.changes, _MAX_NAMES, separator="; ")
                 return f"figures changed since the plan: {change_text}"
             case "content":
                 return self.changes[0]

@@ -11,11 +11,16 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.fleet.importers.fleet_export import is_deleting, list_conditions, read_placements
 from nexusform.domains.fleet.importers.fleet_model import FleetPlacement
 from nexusform.domains.fleet.planning.placement_records import read_bindings
-from nexusform.domains.fleet.scheduling.rollout import BlockedRollout, Readiness, compute_target, simulate_rollout
+from nexusform.domains.fleet.scheduling.rollout import (
+    BlockedRollout,
+    Readiness,
+    compute_rollout_target,
+    simulate_rollout,
+)
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, read_imported_arguments
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
 from nexusform.resource_types.registry import RESOURCE_TYPES
@@ -140,9 +145,9 @@ def check_placement_progress(
     if is_external:
         return PlacementProgress(is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot)
     pending, expected_failures = _find_pending(placement_objects, planned, latest_snapshot, failing)
-    message = format_first(pending, _MAX_NAMES)
+    message = format_first_items(pending, _MAX_NAMES)
     if expected_failures and not pending:
-        message = f"as predicted, {format_first(expected_failures, _MAX_NAMES)}"
+        message = f"as predicted, {format_first_items(expected_failures, _MAX_NAMES)}"
     return PlacementProgress(
         is_done=not pending, message=message, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot
     )
@@ -169,7 +174,7 @@ def find_blocked_rollout(
     configuration = read_object({"name": get_name(placement), **read_imported_arguments(type_name, placement)})
     assert isinstance(configuration, FleetPlacement)
     bindings = read_bindings({"bindings": build_observed_bindings(placement_objects)})
-    target = compute_target(configuration.policy, configuration.number_of_clusters, bindings)
+    target = compute_rollout_target(configuration.policy, configuration.number_of_clusters, bindings)
     outcome = simulate_rollout(
         bindings, configuration.rolling_update, target, latest, Readiness(outdated_clusters=frozenset(outdated))
     )
@@ -281,7 +286,7 @@ def _format_failure(condition: Mapping[str, Any]) -> str:
     return f"{condition.get('type')} False, {condition.get('reason')}"
 
 
-def is_as_predicted(planned: Mapping[str, Any], bindings: Mapping[str, Any]) -> bool:
+def has_predicted_clusters(planned: Mapping[str, Any], bindings: Mapping[str, Any]) -> bool:
     """Return True if a hub picked the predicted clusters."""
     return list_picked_clusters(planned) == list_picked_clusters(bindings)
 
@@ -367,7 +372,7 @@ def _describe_stage(run: Body) -> str:
             str(cluster.get("clusterName")) for cluster in clusters if not _has_condition(cluster, "Succeeded")
         ]
         done_count = len(clusters) - len(remaining)
-        remaining_text = f" ({format_first(remaining, _MAX_NAMES)} to come)" if remaining else ""
+        remaining_text = f" ({format_first_items(remaining, _MAX_NAMES)} to come)" if remaining else ""
         return (
             f"stage {stage.get('stageName')}: {done_count} of {format_count(len(clusters), 'cluster')} "
             f"done{remaining_text}"

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from math import factorial, prod
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.importers.fleet_export import read_snapshot_objects
 from nexusform.domains.fleet.importers.hub_records import read_runs
 from nexusform.domains.fleet.scheduling.eviction import PREDICTED_EVICTION
@@ -51,11 +51,11 @@ def find_wrong_objects(
         return ""
     titles = {manifest.title for manifest in objects}
     if planned_titles and titles != planned_titles:
-        names = format_first(sorted(titles ^ planned_titles), _MAX_NAMES)
+        names = format_first_items(sorted(titles ^ planned_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
     outdated = [manifest.title for manifest in objects if _is_outdated(manifest, applied)]
-    if outdated and index == max(_list_indexes(manifests), default=index):
-        return f"its resource snapshot {index} has older content of {format_first(outdated, _MAX_NAMES)}"
+    if outdated and index == max(_list_snapshot_indexes(manifests), default=index):
+        return f"its resource snapshot {index} has older content of {format_first_items(outdated, _MAX_NAMES)}"
     return ""
 
 
@@ -96,7 +96,7 @@ def _is_outdated(manifest: Manifest, applied: AppliedObjects) -> bool:
     return next(find_differences(applied_object.body, manifest.body), None) is not None
 
 
-def _list_indexes(manifests: Sequence[Manifest]) -> list[int]:
+def _list_snapshot_indexes(manifests: Sequence[Manifest]) -> list[int]:
     labels = [manifest.labels.get("kubernetes-fleet.io/resource-index", "") for manifest in manifests]
     return [int(label) for label in labels if label.isdecimal()]
 

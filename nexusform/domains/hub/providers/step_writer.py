@@ -50,9 +50,9 @@ from nexusform.domains.hub.providers.hub_errors import (
 from nexusform.domains.hub.providers.hub_options import HubOptions, get_ownership_source
 from nexusform.domains.hub.providers.hub_wait import (
     HubWaiter,
-    is_external,
-    list_created,
+    has_external_rollout,
     list_created_kinds,
+    list_created_objects,
     list_works,
     read_hub_version,
     read_placement_objects,
@@ -331,7 +331,7 @@ class StepWriter(Struct, frozen=True):
                 self.request.report_progress(StepProgress(message=wrong_prediction.message))
             if note:
                 note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
-            is_run_managed = is_external(build_objects(self._type_name, planned)[0].body)
+            is_run_managed = has_external_rollout(build_objects(self._type_name, planned)[0].body)
             result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
             return replace(result, verified_predictions=verification.predictions, remark=final.message)
         if self._type_name in RUN_TYPES:
@@ -386,7 +386,7 @@ class StepWriter(Struct, frozen=True):
         kind, namespace, name = get_identity(self._type_name, self._planned)
         resources = read_applied_resources(self.request.planned_note, read_bindings(self._planned))
         planned = resources.snapshots
-        is_run_managed = is_external(build_objects(self._type_name, self._planned)[0].body)
+        is_run_managed = has_external_rollout(build_objects(self._type_name, self._planned)[0].body)
         index = final.latest_snapshot
         is_complete = final.is_done and not final.message and not is_run_managed
         if is_complete and index is not None and has_cluster_content(resources):
@@ -395,7 +395,7 @@ class StepWriter(Struct, frozen=True):
         if self.request.prior is None or is_run_managed or not planned or index != planned[-1].index:
             return verification
         try:
-            bodies = list_created(self.hub, list_created_kinds(kind)[2], namespace, name)
+            bodies = list_created_objects(self.hub, list_created_kinds(kind)[2], namespace, name)
         except ApiError as api_error:
             if api_error.kind is not ErrorKind.PERMISSION:
                 raise
@@ -445,7 +445,7 @@ class StepWriter(Struct, frozen=True):
         run = self.hub.get(KINDS[kind].build_path(name, namespace)) or {}
         snapshot_kind = "ResourceSnapshot" if namespace else "ClusterResourceSnapshot"
         placement = str((run.get("spec") or {}).get("placementName"))
-        snapshots = list_created(self.hub, snapshot_kind, namespace, placement)
+        snapshots = list_created_objects(self.hub, snapshot_kind, namespace, placement)
         difference = find_wrong_content(run, self.request.planned_note, snapshots, self.coordination.applied_objects)
         if difference:
             raise ProviderProblem(
@@ -500,7 +500,7 @@ def is_switching_to_external(hub_objects: Values, existing: Values) -> bool:
     """Return True if a placement changes to staged runs while its rolling update settings still exist."""
     strategy_type = ((hub_objects.get("spec") or {}).get("strategy") or {}).get("type")
     return hub_objects.get("kind") in ("ClusterResourcePlacement", "ResourcePlacement") and (
-        strategy_type == "External" and not is_external(existing)
+        strategy_type == "External" and not has_external_rollout(existing)
     )
 
 

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.field_shapes import list_mappings
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.hub_bodies import HubObject
-from nexusform.domains.hub.providers.hub_wait import is_external
+from nexusform.domains.hub.providers.hub_wait import has_external_rollout
 from nexusform.domains.hub.providers.rollout_progress import get_name
 
 OTHER_PLACEMENTS: Final = "selected-by-other-placements"
@@ -42,7 +42,7 @@ def find_affected_placements(
         ]
         if descriptions:
             detail = (
-                f"{format_first(descriptions, _MAX_NAMES, separator='; ')}. The hub applies the changes "
+                f"{format_first_items(descriptions, _MAX_NAMES, separator='; ')}. The hub applies the changes "
                 "to these clusters; this plan does not predict how."
             )
             yield number, Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
@@ -58,7 +58,7 @@ def _list_rolling_placements(hub: HubClient) -> Iterator[Body]:
         yield from (
             {"kind": kind, **placement}
             for placement in placements
-            if not is_external(placement) and _list_clusters(placement)
+            if not has_external_rollout(placement) and _list_clusters(placement)
         )
 
 
@@ -98,5 +98,5 @@ def _find_selecting_placements(hub_object: HubObject, index: SelectionIndex) -> 
 
 def _describe_selection(hub_object: HubObject, placement: Body) -> str:
     kind, namespace, name = _get_key(placement)
-    clusters = format_first(_list_clusters(placement), _MAX_NAMES)
+    clusters = format_first_items(_list_clusters(placement), _MAX_NAMES)
     return f"{hub_object.title} is selected by {kind} {f'{namespace}/' if namespace else ''}{name} ({clusters})"

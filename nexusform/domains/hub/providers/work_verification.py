@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_first
+from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.field_shapes import list_mappings
 from nexusform.domains.fleet.planning.placement_records import AppliedResources
 from nexusform.domains.hub.providers.hub_bodies import find_differences
@@ -39,11 +39,11 @@ def find_wrong_works(planned: AppliedResources, works: Works) -> Iterator[tuple[
         different = [
             title
             for title in sorted(expected.keys() | objects.keys())
-            if title not in expected or title not in objects or _is_different(expected[title], objects[title])
+            if title not in expected or title not in objects or _has_different_content(expected[title], objects[title])
         ]
         if different:
-            yield cluster, f"its Works differ from the plan in {format_first(different, _MAX_NAMES)}"
+            yield cluster, f"its Works differ from the plan in {format_first_items(different, _MAX_NAMES)}"
 
 
-def _is_different(planned: Manifest, observed: Manifest) -> bool:
+def _has_different_content(planned: Manifest, observed: Manifest) -> bool:
     return next(find_differences(planned.body, observed.body), None) is not None

@@ -57,7 +57,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the context if it is set."""
     return str(attributes.get("context") or "hub")
 
@@ -173,5 +173,5 @@ def _build_skew_warning(dump: Mapping[str, Any]) -> Problem:
 
 
 FLEET_HUB: Final = ResourceType(
-    "fleet_hub", 0, _SCHEMA, identify, mode="data", read=read_hub, kind=FLEET_HUB_EXPORT.kind
+    "fleet_hub", 0, _SCHEMA, build_id, mode="data", read=read_hub, kind=FLEET_HUB_EXPORT.kind
 )

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from nexusform.applying.events import StepEvent
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.diagnostics.source import Position, Span
 from nexusform.domains.fleet.importers.fleet_export import AZURE_MANAGER
 from nexusform.domains.hub.api.api_errors import ApiError
@@ -28,7 +28,7 @@ from nexusform.domains.hub.providers.hub_reader import PREDICTED_ATTRIBUTES
 from nexusform.domains.hub.providers.object_access import find_tool_manager
 from nexusform.interfaces.plugins import ProviderProblem
 from nexusform.planning.plan_request import ImportedObject
-from nexusform.planning.preparation.prior_state import ImportTarget, normalize_imported
+from nexusform.planning.preparation.prior_state import ImportTarget, normalize_imported_attributes
 from nexusform.plans.plan import Action, Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.resources.address import Address
@@ -46,7 +46,7 @@ from nexusform.workflow.runs.object_import import (
     write_new_file,
 )
 from nexusform.workflow.runs.provider_identity import check_identities
-from nexusform.workflow.runs.run import Notices, PlanOptions, Run, begin_run, build_base_request
+from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run, build_base_request
 
 PROVIDER: Final = "fleet"
 # Types of user-created objects in planning order. Evictions, runs and approvals are records of past actions.
@@ -70,7 +70,7 @@ ImportedObjects = dict[Address, tuple[str, Mapping[str, Any]]]
 
 
 def import_hub(
-    location: CommandContext, _named: str, path: str, locking: LockOptions, notices: Notices
+    location: CommandContext, _named: str, path: str, locking: LockOptions, notices: RunCallbacks
 ) -> ImportResult:
     """Import the objects of a hub missing in state; `path` is the new configuration file. Nothing is written
     on errors.
@@ -185,7 +185,7 @@ def _report_skipped(skipped: list[str]) -> Iterator[Diagnostic]:
         detail = (
             f"{objects} of the hub {'is' if len(skipped) == 1 else 'are'} applied by others and left to "
             f"them: "
-            f"{format_first(skipped, _MAX_NAMES)}. -take-ownership takes over what Flux or Argo CD applies."
+            f"{format_first_items(skipped, _MAX_NAMES)}. -take-ownership takes over what Flux or Argo CD applies."
         )
         yield build_warning("unmanaged-object", detail)
 
@@ -218,7 +218,9 @@ def _render_configuration(server: str, imported: ImportedObjects, configuration:
             continue
         schema = types[address.type].schema
         blocks.append(
-            render_resource_block(address, schema, normalize_imported(schema, attributes, ""), provider=PROVIDER)
+            render_resource_block(
+                address, schema, normalize_imported_attributes(schema, attributes, ""), provider=PROVIDER
+            )
         )
     return _HEADING.format(server=server) + "\n".join(blocks)
 
@@ -232,7 +234,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     last_creation = run.stored.state.last_creation
     imports: dict[Address, ImportedObject] = {}
     for number, (address, (object_id, attributes)) in enumerate(imported.items(), 1):
-        values = normalize_imported(types[address.type].schema, attributes, object_id)
+        values = normalize_imported_attributes(types[address.type].schema, attributes, object_id)
         object_state = ObjectState(values, last_creation + number, provider=PROVIDER)
         imports[address] = ImportedObject(object_id, object_state, span)
     imports |= _find_manifests(run, last_creation + len(imports))
@@ -247,7 +249,7 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
         return problems
     changes = [change for change in plan.changes if change.action is not Action.NO_OP]
     if changes:
-        address_list = format_first([str(change.address) for change in changes], _MAX_NAMES)
+        address_list = format_first_items([str(change.address) for change in changes], _MAX_NAMES)
         detail = (
             f"An import changes nothing, but the configuration would change {address_list}. Nothing was imported. "
             "Correct the configuration, or import the other objects one by one."

@@ -24,7 +24,7 @@ from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.provider_setup import list_objects
 from nexusform.workflow.runs.locking import LockOptions
-from nexusform.workflow.runs.run import Notices, Run, begin_run, build_base_request
+from nexusform.workflow.runs.run import Run, RunCallbacks, begin_run, build_base_request
 
 NO_HUB = "no-reconcilable-hub"
 # Fields of a binding compared with a hub.
@@ -71,7 +71,7 @@ class HubReconciliation(Struct, frozen=True):
         return tuple(rule for rule in self.rules if rule.satisfied != "always")
 
 
-def reconcile_hub(location: CommandContext, locking: LockOptions, notices: Notices) -> HubReconciliation:
+def reconcile_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> HubReconciliation:
     """Compare the placements, evaluate the separation rules on the observed ones, and write these to the
     state.
     """

@@ -46,7 +46,7 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackReading:
     if reading.problems:
         return reading
     try:
-        _fill(reading, tables)
+        _fill_missing_columns(reading, tables)
     except (KeyError, TypeError, ValueError, OverflowError) as problem:
         detail = f"A column is missing or has an unexpected value: {problem}. Capture the files again."
         reading.problems.append(_build_problem(detail))
@@ -75,11 +75,11 @@ def _normalize_column(name: str) -> str:
     return name.lower().replace(" ", "_").replace("-", "_")
 
 
-def _fill(reading: OpenstackReading, tables: Mapping[str, Rows]) -> None:
+def _fill_missing_columns(reading: OpenstackReading, tables: Mapping[str, Rows]) -> None:
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.servers = dict(_iterate_servers(tables["servers"], reading))
     reading.server_groups = {
-        str(row["name"]): {"policy": _read_policy(row), "members": sorted(_split(row.get("members")))}
+        str(row["name"]): {"policy": _read_policy(row), "members": sorted(_split_names(row.get("members")))}
         for row in tables.get("server_groups", [])
     }
     providers = {str(row["name"]): str(row["uuid"]) for row in tables["resource_providers"]}
@@ -114,7 +114,7 @@ def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None
 
 
 def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mapping[str, Rows]) -> dict[str, Any]:
-    aggregates = [row for row in tables.get("aggregates", []) if host in _split(row.get("hosts"))]
+    aggregates = [row for row in tables.get("aggregates", []) if host in _split_names(row.get("hosts"))]
     return {
         "availability_zone": str(service.get("zone") or _DEFAULT_ZONE),
         "unschedulable_reason": _read_service(service),
@@ -187,11 +187,11 @@ def _add_hidden_usage(
 
 
 def _read_policy(row: Mapping[str, Any]) -> str:
-    policies = _split(row.get("policy") or row.get("policies"))
+    policies = _split_names(row.get("policy") or row.get("policies"))
     return policies[0] if policies else ""
 
 
-def _split(value: Any) -> Sequence[str]:
+def _split_names(value: Any) -> Sequence[str]:
     """Return a list of names: a list, or a text with commas (older clients)."""
     if isinstance(value, list):
         return [str(item) for item in value]
@@ -202,5 +202,5 @@ def _read_properties(value: Any) -> dict[str, str]:
     """Return properties: an object, or a text such as `a='b', c='d'` (older clients)."""
     if isinstance(value, Mapping):
         return {str(key): str(item) for key, item in sorted(value.items())}
-    pairs = (part.partition("=") for part in _split(value))
+    pairs = (part.partition("=") for part in _split_names(value))
     return {key.strip(): item.strip().strip("'\"") for key, _, item in pairs}

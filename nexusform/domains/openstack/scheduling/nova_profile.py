@@ -245,7 +245,7 @@ _WEIGHERS: Final = (
 )
 
 
-def _normalize(figures: Sequence[float], minimum: float | None) -> list[float]:
+def _normalize_weights(figures: Sequence[float], minimum: float | None) -> list[float]:
     """Scale the figures to 0 to 1, as nova.weights.normalize; all 0 if they are equal."""
     lowest = min(figures) if minimum is None else minimum
     highest = max(figures)
@@ -269,14 +269,14 @@ def _is_number(text: str | None) -> bool:
     return True
 
 
-def _build_weigh(hosts: Mapping[str, NovaHost], multipliers: Mapping[str, float]) -> Weigh:
+def _build_weigher(hosts: Mapping[str, NovaHost], multipliers: Mapping[str, float]) -> Weigh:
     def weigh(demand: Demand, loads: Sequence[MachineLoad]) -> list[float]:
         weights = [0.0] * len(loads)
         for weigher in _WEIGHERS if len(loads) > 1 else ():
             figures = [weigher.compute(demand, hosts[load.machine.name], load) for load in loads]
             if weigher.minimum is not None:
                 figures = [max(figure, weigher.minimum) for figure in figures]
-            for index, figure in enumerate(_normalize(figures, weigher.minimum)):
+            for index, figure in enumerate(_normalize_weights(figures, weigher.minimum)):
                 multiplier = _get_multiplier(weigher.name, hosts[loads[index].machine.name], multipliers)
                 weights[index] += multiplier * figure
         return weights
@@ -303,7 +303,7 @@ def build_nova_profile(
         filters=tuple(filters),
         rack_keys=RACK_KEYS,
         machine_keys=MACHINE_KEYS,
-        weigh=_build_weigh(by_name, {**DEFAULT_MULTIPLIERS, **(multipliers or {})}),
+        weigh=_build_weigher(by_name, {**DEFAULT_MULTIPLIERS, **(multipliers or {})}),
         subset_size=subset_size,
         platform="Nova",
     )

@@ -55,12 +55,12 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
             scheduler.add_existing(vm, sku, Placement(host, zones[host], zones[host], (0,)))
         if group and server.get("group") == group["name"]:
             members[host] = members.get(host, 0) + 1
-    constraints = PlacementConstraints(hints=build_hints(group, members))
+    constraints = PlacementConstraints(hints=build_server_group_hint(group, members))
     answer = scheduler.try_place(Demand(VmName("v", "v", "p", 0), build_sku(flavor), constraints))
     return {"host": answer[1].machine if answer is not None else None}
 
 
-def build_hints(group: Mapping[str, Any] | None, members: Mapping[str, int]) -> tuple[Hint, ...]:
+def build_server_group_hint(group: Mapping[str, Any] | None, members: Mapping[str, int]) -> tuple[Hint, ...]:
     """Build the hint of a server group {name, policy, max}. `members` are the numbers of its servers by host."""
     if group is None or not members:
         return ()

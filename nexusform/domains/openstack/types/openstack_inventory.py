@@ -53,7 +53,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the directory as id."""
     return str(attributes.get("directory") or "")
 
@@ -62,7 +62,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the files of the directory."""
     from nexusform.domains.openstack.importers.openstack_files import parse_openstack_files
 
-    directory = identify(attributes).rstrip("/") or "/"
+    directory = build_id(attributes).rstrip("/") or "/"
     try:
         names = context.files.find_files(directory, "*.json")
         contents = {name.removesuffix(".json"): context.files.read(f"{directory}/{name}") for name in names}
@@ -72,7 +72,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         return DataResult({}, [Problem(("directory",), "unreadable-file", str(problem))])
     reading = parse_openstack_files(contents)
     values = {
-        "id": identify(attributes),
+        "id": build_id(attributes),
         "exported_at": time,
         "hosts": reading.hosts,
         "flavors": reading.flavors,
@@ -82,4 +82,4 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     return DataResult(values, reading.problems)
 
 
-OPENSTACK_INVENTORY: Final = ResourceType("openstack_inventory", 0, _SCHEMA, identify, mode="data", read=read)
+OPENSTACK_INVENTORY: Final = ResourceType("openstack_inventory", 0, _SCHEMA, build_id, mode="data", read=read)

@@ -23,7 +23,7 @@ from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
     build_name_attribute,
     check_whole_numbers,
-    is_known,
+    is_set_and_known,
     join_id,
 )
 from nexusform.scheduling.racks.vms import convert_to_gib
@@ -65,7 +65,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: the site's name."""
     return join_id(attributes.get("name"))
 
@@ -84,7 +84,7 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             if name.startswith("soft_") and isinstance(value, int | float) and value < 0
         ]
     inventory = attributes.get("inventory")
-    if is_known(inventory) and not (isinstance(inventory, Mapping) and _has_hosts(inventory)):
+    if is_set_and_known(inventory) and not (isinstance(inventory, Mapping) and _has_hosts(inventory)):
         problems.append(_build_inventory_problem())
     return problems
 
@@ -110,7 +110,7 @@ def _check_names(argument: str, names: Any, known: Any) -> Iterator[Problem]:
 
 def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inventory) -> list[Problem]:
     """Add the site, one rack per availability zone, the flavors, and the servers as occupied capacity."""
-    site_id = identify(attributes)
+    site_id = build_id(attributes)
     other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
     if other_address != address:
         return [build_duplicate_problem("duplicate-site", "name", "site", site_id, other_address)]
@@ -160,5 +160,5 @@ def _list_occupied(servers: Mapping[str, Any]) -> Iterator[OccupiedCapacity]:
 
 
 OPENSTACK_SITE: Final = ResourceType(
-    "openstack_site", 1, _SCHEMA, identify, check=check, add_to_inventory=add_to_inventory
+    "openstack_site", 1, _SCHEMA, build_id, check=check, add_to_inventory=add_to_inventory
 )

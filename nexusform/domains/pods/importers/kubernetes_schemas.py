@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest, suggest_name
+from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_name, suggest_name
 from nexusform.documents.field_shapes import FieldKind, FieldShape, validate_value
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
 from nexusform.domains.pods.importers.kubernetes_checks import CHECKS, list_metadata_problems
@@ -168,7 +168,7 @@ class _SchemaValidator:
                 known_text = f" Known here: {', '.join(fields)}." if len(fields) <= _MAX_LISTED_FIELDS else ""
                 hint = suggest_name(key, fields) or known_text
                 # A misspelt key counts as set, so it is not also reported as missing.
-                set_keys.add(find_nearest(key, fields) or "")
+                set_keys.add(find_nearest_name(key, fields) or "")
                 self._unknown_key_count += 1
                 yield self._build_problem(field_node, f'unknown field "{inner_path}".{hint}')
                 continue

@@ -25,7 +25,7 @@ from nexusform.domains.pods.importers.csi_objects import (
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_node_term, parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.rules.volumes import UNBOUND, ZONE_LABELS
-from nexusform.domains.pods.scheduling.volume_binder import can_bind
+from nexusform.domains.pods.scheduling.volume_binder import can_bind_volume
 from nexusform.domains.pods.scheduling.workloads import AttachLimits, Claim, Disk, NodeTerm, Pairs, Volume, VolumeNeed
 from nexusform.kubernetes.matching import IN, Requirement
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
@@ -478,8 +478,8 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
         text = f'requests a volume of "{class_name}", created before its pod is scheduled'
         _warn_unknown_nodes(reference, text, f"volumes of {class_name} are created before their pods are scheduled")
     driver = find_provisioner(class_object)
-    has_rules = _can_find_volume(unbound_claim, storage) or storage.csi.is_limited(driver)
-    if provisioning_terms is _ALL_NODES and not has_rules:
+    has_separation_rules = _can_find_volume(unbound_claim, storage) or storage.csi.is_limited(driver)
+    if provisioning_terms is _ALL_NODES and not has_separation_rules:
         return None
     is_checked = waits_for_pod and storage.csi.is_storage_checked(driver)
     return replace(
@@ -493,7 +493,7 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
 
 def _can_find_volume(claim: Claim, storage: Storage) -> bool:
     """Return whether a free volume fits the claim, or one is reserved for a claim of its name."""
-    if any(can_bind(volume, claim) for volume in storage.free_volumes.get(claim.storage_class, ())):
+    if any(can_bind_volume(volume, claim) for volume in storage.free_volumes.get(claim.storage_class, ())):
         return True
     prefix = claim.name.partition("{}")[0]
     return any(f"{namespace}/{name}".startswith(prefix) for namespace, name in storage.reserved_volumes)

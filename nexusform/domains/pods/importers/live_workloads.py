@@ -62,7 +62,7 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the required parts of a live workload as plain data, without environments and arguments."""
     metadata, spec = get_mapping(body, "metadata"), get_mapping(body, "spec")
     managers = list_mappings(metadata, "managedFields")
-    owned = [get_mapping(item, "fieldsV1", "f:spec") for item in managers if not _is_applier(item)]
+    owned = [get_mapping(item, "fieldsV1", "f:spec") for item in managers if not _is_apply_manager(item)]
     fields = [leaf for tree in owned for leaf in _list_leaves(tree, _select_spec(spec), ())]
     if not managers and spec.get("replicas") is not None and not _has_applied(metadata, "replicas"):
         fields = [(REPLICAS_PATH, spec["replicas"])]
@@ -88,7 +88,7 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
         key,
         tuple((_freeze_path(path), value) for path, value in data["fields"]),
         data["managed"],
-        _normalize(data["template"]) if data["template"] else {},
+        _select_placement_fields(data["template"]) if data["template"] else {},
         data["revision"],
         data["owner"],
     )
@@ -109,7 +109,7 @@ def find_current_revisions(
     """Return the revision labels of the pods of a workload with this pod spec as their template, by the live
     objects; None if they do not show it.
     """
-    expected = _normalize(template)
+    expected = _select_placement_fields(template)
     sets = tuple(replica_sets)
     if sets:
         return tuple(replica_set.revision for replica_set in sets if replica_set.template == expected)
@@ -118,7 +118,7 @@ def find_current_revisions(
     return (live.revision or NEWEST_REVISION,) if live.template == expected else ()
 
 
-def _normalize(template: Mapping[str, Any]) -> dict[str, Any]:
+def _select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a pod spec with an effect on placement, for a comparison."""
     selected = _select_template(template)
     selected.pop("schedulerName", None)
@@ -128,7 +128,7 @@ def _normalize(template: Mapping[str, Any]) -> dict[str, Any]:
     return selected
 
 
-def keep_replicas(key: str, count: int) -> LiveWorkload:
+def keep_observed_replicas(key: str, count: int) -> LiveWorkload:
     """Return the record of a workload with nothing but a known number of pods."""
     return LiveWorkload(key, ((REPLICAS_PATH, count),))
 
@@ -140,13 +140,13 @@ def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest
     spec = get_mapping(manifest.body, "spec")
     previous_spec = get_mapping(previous.body, "spec") if previous is not None else {}
     for path, value in live.foreign_fields:
-        is_removed = not live.has_managers and _find(previous_spec, path) is not None
-        if not is_removed and _find(spec, path) is None:
-            spec = _set(spec, path, value)
+        is_removed = not live.has_managers and _find_value(previous_spec, path) is not None
+        if not is_removed and _find_value(spec, path) is None:
+            spec = _set_value(spec, path, value)
     return replace(manifest, body={**manifest.body, "spec": spec})
 
 
-def _is_applier(manager: Mapping[str, Any]) -> bool:
+def _is_apply_manager(manager: Mapping[str, Any]) -> bool:
     return manager.get("manager") in _APPLIERS and not manager.get("subresource")
 
 
@@ -207,21 +207,21 @@ def _freeze_path(path: Any) -> FieldPath:
     return tuple(step if isinstance(step, str) else tuple((key, part) for key, part in step) for step in path)
 
 
-def _find(value: Any, path: FieldPath) -> Any:
+def _find_value(value: Any, path: FieldPath) -> Any:
     for step in path:
         value = get_value(value, step) if isinstance(step, str) else _find_item(value, step)
     return value
 
 
-def _set(value: Any, path: FieldPath, new_value: Any) -> Any:
+def _set_value(value: Any, path: FieldPath, new_value: Any) -> Any:
     """Return a copy of `value` with a value at a path; missing parts are created."""
     if not path:
         return new_value
     step, *rest = path
     if isinstance(step, str):
         mapping = value if isinstance(value, dict) else {}
-        return {**mapping, step: _set(mapping.get(step), tuple(rest), new_value)}
+        return {**mapping, step: _set_value(mapping.get(step), tuple(rest), new_value)}
     items = list(value) if isinstance(value, list) else []
     item = _find_item(items, step)
-    changed = _set(item if item is not None else dict(step), tuple(rest), new_value)
+    changed = _set_value(item if item is not None else dict(step), tuple(rest), new_value)
     return [changed if each is item else each for each in items] if item is not None else [*items, changed]

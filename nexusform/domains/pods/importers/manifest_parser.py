@@ -363,10 +363,10 @@ class Fields:
 
     def get_mapping(self, key: str) -> Fields:
         """Return the mapping under a key."""
-        value = self._get_checked(key, _MAPPING)
+        value = self._get_valid_text(key, _MAPPING)
         return Fields(self.manifest, self.findings, value or _EMPTY, *self.path, key)
 
-    def _get_checked(self, key: str, shape: FieldShape) -> Any:
+    def _get_valid_text(self, key: str, shape: FieldShape) -> Any:
         """Return the value of a key, scalars as text; None, and a finding, for another shape."""
         value = self.data.get(key)
         violation = None if value is None else validate_value(value, shape)
@@ -390,7 +390,7 @@ class Fields:
 
     def get_list(self, key: str) -> list[Any]:
         """Return the items of a list under a key."""
-        items: list[Any] | None = self._get_checked(key, _LIST)
+        items: list[Any] | None = self._get_valid_text(key, _LIST)
         return items or []
 
     def get_texts(self, key: str) -> tuple[str, ...]:
@@ -404,19 +404,19 @@ class Fields:
 
     def get_text(self, key: str, default: str = "") -> str:
         """Return a text; other scalars are converted."""
-        value: str | None = self._get_checked(key, _TEXT)
+        value: str | None = self._get_valid_text(key, _TEXT)
         return default if value is None else value
 
     def get_integer(self, key: str, default: int, minimum: int = 0) -> int:
         """Return an int32 of at least `minimum`."""
         if key not in self:
             return default
-        value: int | None = self._get_checked(key, FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=MAX_INT32))
+        value: int | None = self._get_valid_text(key, FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=MAX_INT32))
         return default if value is None else value
 
     def get_flag(self, key: str) -> bool:
         """Return a boolean; absent is false."""
-        return self._get_checked(key, _FLAG) is True
+        return self._get_valid_text(key, _FLAG) is True
 
     def get_choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
         """Return a text that must be one of the choices."""

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.documents.field_shapes import get_list, list_mappings
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS
@@ -111,7 +111,7 @@ def _find_effect(manifest: Manifest) -> str:
 
 def _build_warning(objects: list[Manifest], effect: str) -> Problem:
     first, count = objects[0], len(objects)
-    further_text = f" and {count - 1} more {select_form(count - 1, 'object')} of this kind" if count > 1 else ""
+    further_text = f" and {count - 1} more {select_word_form(count - 1, 'object')} of this kind" if count > 1 else ""
     detail = f"{first.title}{further_text} ({first.group or first.version}): {effect}."
     summary = f"{first.title}{further_text}: {effect}"
     problem_id = DEVICE_CLAIMS if effect == _DEVICES else NOT_PREDICTED

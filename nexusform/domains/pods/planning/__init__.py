@@ -11,7 +11,9 @@ PUBLIC = {
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
     "state_pods": "compute_state_demand list_hosted_workloads",
     "node_clusters": "find_cluster_attributes build_node NodeCluster build_existing_clusters",
-    "cluster_observation": "bind_snapshot ExternalClusters ObservedCluster merge_observed_pods check_unknown_clusters",
+    "cluster_observation": (
+        "bind_cluster_snapshot ExternalClusters ObservedCluster merge_observed_pods check_unknown_clusters"
+    ),
     "phase": "PodDecision PodPhase",
     "rows": "parse_pod_record REASONS parse_volumes",
     "template_matching": "assign_specs",

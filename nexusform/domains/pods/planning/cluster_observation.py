@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.documents.field_shapes import get_mapping
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
 from nexusform.domains.pods.importers.live_workloads import LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest
-from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_sizes
+from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_node_sizes
 from nexusform.domains.pods.planning.object_pods import PodKey, PriorPods
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.rules import image_locality, taints
@@ -72,7 +72,7 @@ class ObservedCluster(Struct, frozen=True):
     unready_nodes: frozenset[str] = frozenset()
 
 
-def bind_snapshot(
+def bind_cluster_snapshot(
     cluster_id: str, planned_cluster: NodeCluster | None, snapshot: KubectlSnapshot, removed_vms: AbstractSet[str]
 ) -> ObservedCluster:
     """Return the cluster with observed data in place of derived data, without `removed_vms`."""
@@ -102,7 +102,7 @@ def bind_snapshot(
         nodes=tuple(nodes.values()),
         node_by_name=nodes,
         version=snapshot.version or cluster.version,
-        total_size=sum_sizes(sizes.values()),
+        total_size=sum_node_sizes(sizes.values()),
         new_nodes=cluster.new_nodes.difference(names.values()),
     )
     return ObservedCluster(
@@ -313,7 +313,7 @@ def bind_observed_clusters(
         removed_vms |= set(vms.list_prior_names()) - {vm.name for vm in vms.list_vms()}
     result: dict[str, ObservedCluster] = {}
     for cluster_id, snapshot_block in external.snapshots.items():
-        bound_cluster = result[cluster_id] = bind_snapshot(
+        bound_cluster = result[cluster_id] = bind_cluster_snapshot(
             cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms
         )
         external.diagnostics += _warn_mismatches(
@@ -332,15 +332,15 @@ def _warn_mismatches(
         )
         ellipsis = ", ..." if count > _MOST_NAMES else ""
         detail = (
-            f'{count} {select_form(count, "node")} of the cluster "{cluster_id}" ({node_names}{ellipsis}) '
-            f"{select_form(count, 'matches', 'match')} no VM of this configuration by name or provider id. "
+            f'{count} {select_word_form(count, "node")} of the cluster "{cluster_id}" ({node_names}{ellipsis}) '
+            f"{select_word_form(count, 'matches', 'match')} no VM of this configuration by name or provider id. "
             "Pods may run there; only a label can name the machine."
         )
         yield build_warning("node-without-vm", detail, block.header_span, block=block.header)
     if observed_cluster.lost_pod_count:
         count = observed_cluster.lost_pod_count
         detail = (
-            f'{count} {select_form(count, "pod")} of "{cluster_id}" {select_form(count, "runs", "run")} on '
+            f'{count} {select_word_form(count, "pod")} of "{cluster_id}" {select_word_form(count, "runs", "run")} on '
             "nodes that this plan removes or re-creates, or that are missing in the files. Pods of "
             "unmanaged workloads are not predicted."
         )

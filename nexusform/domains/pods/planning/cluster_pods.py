@@ -9,13 +9,23 @@ from nexusform.domains.pods.importers.appliance_claims import collect_appliance_
 from nexusform.domains.pods.importers.kubernetes_admission import collect_budgets, collect_quotas
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, collect_workloads
-from nexusform.domains.pods.importers.live_workloads import LiveWorkload, keep_replicas
+from nexusform.domains.pods.importers.live_workloads import LiveWorkload, keep_observed_replicas
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster, merge_observed_pods
 from nexusform.domains.pods.planning.disruptions import apply_budget_status
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
-from nexusform.domains.pods.planning.object_pods import ObjectPods, PodKey, PriorPods, build_prior_workloads, get_specs
-from nexusform.domains.pods.planning.storage_claims import Claims, compute_demand, compute_planned_demand
+from nexusform.domains.pods.planning.object_pods import (
+    ObjectPods,
+    PodKey,
+    PriorPods,
+    build_prior_workloads,
+    get_pod_specs,
+)
+from nexusform.domains.pods.planning.storage_claims import (
+    Claims,
+    compute_planned_storage_demand,
+    compute_storage_demand,
+)
 from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodSpec
 from nexusform.placements.vm_demands import ClaimDemand
@@ -63,7 +73,7 @@ class ClusterPods:
         # By cluster id and workload.
         self._prior_workloads = build_prior_workloads(objects)
         for item in objects:
-            self._load_prior_pods(item, get_specs(self._prior_workloads[item.cluster_id]))
+            self._load_prior_pods(item, get_pod_specs(self._prior_workloads[item.cluster_id]))
             self._kept_namespaces[item.address, item.cluster_id] = list_namespaces(item.manifests)
         self._load_external_pods(list(external_pods))
         self._observed_clusters: Mapping[str, ObservedCluster] = observed_clusters or {}
@@ -92,7 +102,7 @@ class ClusterPods:
         for prior_pods in external_pods:
             existing_pods = self._existing_pods.setdefault(prior_pods.cluster_id, {})
             self._namespaces.setdefault(prior_pods.cluster_id, set()).update(list_namespaces(prior_pods.manifests))
-            for _, pod in prior_pods.list_existing_pods(get_specs(workloads_by_cluster[prior_pods.cluster_id])):
+            for _, pod in prior_pods.list_existing_pods(get_pod_specs(workloads_by_cluster[prior_pods.cluster_id])):
                 existing_pods.setdefault((pod.workload, pod.number), pod)
 
     def _load_observed_pods(self, cluster_id: str, observed_cluster: ObservedCluster) -> dict[str, list[ExistingPod]]:
@@ -181,7 +191,9 @@ class ClusterPods:
         if observed_cluster is not None:
             waiting_pods = (*observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
             pods |= {(pod.workload, -1 - index): pod for index, pod in enumerate(waiting_pods)}
-        live_workloads = {key: keep_replicas(key, count) for key, count in estimate_replicas(pods.values()).items()}
+        live_workloads = {
+            key: keep_observed_replicas(key, count) for key, count in estimate_replicas(pods.values()).items()
+        }
         return live_workloads | dict(observed_cluster.workloads if observed_cluster is not None else {})
 
     def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> WorkloadReading:
@@ -229,7 +241,7 @@ class ClusterPods:
         planned_claims = self._collect_claims(manifests, pods_after, observed_cluster)
         stateful_sets = {(item.namespace, item.name) for item in manifests if item.kind == "StatefulSet"}
         removed_namespaces = list_namespaces(prior_manifests.values()) - list_namespaces(manifests)
-        return compute_demand(prior_claims), compute_planned_demand(
+        return compute_storage_demand(prior_claims), compute_planned_storage_demand(
             prior_claims, planned_claims, stateful_sets, removed_namespaces
         )
 

@@ -14,7 +14,7 @@ from nexusform.domains.pods.scheduling.preemption import (
     count_allowed_disruptions,
     find_protected_workloads,
     has_budget,
-    is_covered,
+    is_pod_covered,
 )
 from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ExistingPod
 from nexusform.plans.cluster_upgrades import Disruptions
@@ -71,7 +71,7 @@ def _apply_status(
     allowed_count = status.get("disruptionsAllowed")
     if not isinstance(allowed_count, int) or amounts != [budget.min_available, budget.max_unavailable]:
         return budget
-    healthy_count = sum(is_covered(budget, pod.spec) and not pod.spec.is_terminating for pod in existing_pods)
+    healthy_count = sum(is_pod_covered(budget, pod.spec) and not pod.spec.is_terminating for pod in existing_pods)
     expected_count = status.get("expectedPods")
     pods = expected_count if isinstance(expected_count, int) else healthy_count
     return replace(

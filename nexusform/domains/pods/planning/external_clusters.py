@@ -11,7 +11,7 @@ from nexusform.domains.pods.importers.kubectl_snapshot import parse_snapshot
 from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, SnapshotBlock
 from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members, list_prior_pods
 from nexusform.domains.pods.planning.node_clusters import build_existing_clusters
-from nexusform.interfaces.plugins import PlanningKind, Registries
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.planning.name_resolution.evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_modules
@@ -36,7 +36,7 @@ def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> E
 
 
 def _add_state(
-    external: ExternalClusters, block: ResourceBlock, attributes: Mapping[str, Any], registries: Registries
+    external: ExternalClusters, block: ResourceBlock, attributes: Mapping[str, Any], registries: PluginRegistries
 ) -> None:
     """Add the clusters of another state and their pods."""
     # The objects read, in order, without values that do not match their type.

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, suggest_name
-from nexusform.diagnostics.phrases import format_first, select_form
+from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.domains.pods.importers.manifest_parser import (
     Manifest,
     is_reserved_namespace,
@@ -24,7 +24,7 @@ from nexusform.domains.pods.planning.node_clusters import build_planned_clusters
 from nexusform.domains.pods.planning.object_pods import PriorPods
 from nexusform.domains.pods.planning.phase import OBJECT_REPLACED, PodPhase
 from nexusform.domains.pods.scheduling.risks import PodWarning
-from nexusform.interfaces.plugins import PlanningKind, Registries
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.evaluation import Evaluation
@@ -45,7 +45,7 @@ def parse_objects(body: str) -> tuple[Manifest, ...]:
 
 
 def list_prior_pods(
-    instances: Mapping[Address, InstanceState], registries: Registries, members: Mapping[str, str]
+    instances: Mapping[Address, InstanceState], registries: PluginRegistries, members: Mapping[str, str]
 ) -> Iterator[PriorPods]:
     """Yield the pods of a state's instances by order of creation; `members`: cluster ids by name."""
     current_objects = [
@@ -80,7 +80,9 @@ def list_prior_pods(
                 yield PriorPods(str(address), cluster_id, member_workloads, manifests)
 
 
-def _collect_hub_objects(instances: Mapping[Address, InstanceState], registries: Registries) -> tuple[Manifest, ...]:
+def _collect_hub_objects(
+    instances: Mapping[Address, InstanceState], registries: PluginRegistries
+) -> tuple[Manifest, ...]:
     """Return the objects on the hub, candidates for selection by placements."""
     objects: list[Manifest] = []
     for address, instance in instances.items():
@@ -96,7 +98,7 @@ def _parse_body(attributes: Mapping[str, Any]) -> tuple[Manifest, ...]:
     return parse_objects(str(attributes.get("yaml_body") or ""))
 
 
-def collect_prior_members(instances: Mapping[Address, InstanceState], registries: Registries) -> dict[str, str]:
+def collect_prior_members(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, str]:
     """Return the members in state: name -> cluster id."""
     members = {}
     for address, instance in instances.items():
@@ -338,7 +340,9 @@ def _merge_warnings(risks: Sequence[_Risk], *, is_named: bool) -> str:
     )
     further_locations = list(location_texts)[1:]
     return (
-        f"{detail} Its pods also share {format_first(further_locations, _MAX_LISTED)}." if further_locations else detail
+        f"{detail} Its pods also share {format_first_items(further_locations, _MAX_LISTED)}."
+        if further_locations
+        else detail
     )
 
 
@@ -350,7 +354,7 @@ def _merge_by_cluster(texts: Iterable[tuple[str, str]], *, is_named: bool) -> It
     subject = ""
     for text, text_clusters in clusters.items():
         prefix = (
-            f"On {select_form(len(text_clusters), 'cluster')} {format_first(text_clusters, _MAX_LISTED)}: "
+            f"On {select_word_form(len(text_clusters), 'cluster')} {format_first_items(text_clusters, _MAX_LISTED)}: "
             if is_named
             else ""
         )

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from nexusform.domains.pods.scheduling.kubelet_admission import compute_cells
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.domains.pods.scheduling.workloads import Node
-from nexusform.interfaces.plugins import PlanningKind, Registries, ResourceType
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries, ResourceType
 from nexusform.placements.vm_demands import CONTROL_PLANE_TAINT, NodeProperties, PlacedVm, PoolDemand, VmDemand
 from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_layout
 from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
@@ -76,7 +76,7 @@ def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster
 
 
 def build_existing_clusters(
-    objects: Iterable[SiteObject], registries: Registries, catalogue: str
+    objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str
 ) -> dict[str, NodeCluster]:
     """Return the clusters of another state by id; `catalogue` is its SKU catalogue version."""
     context = build_site_layout(objects, registries, catalogue)
@@ -156,7 +156,7 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
         site_id=first_part.demand.site_id,
         nodes=tuple(nodes),
         skus=tuple(skus),
-        total_size=sum_sizes(compute_capacity(sku) for sku in skus),
+        total_size=sum_node_sizes(compute_capacity(sku) for sku in skus),
         recreated_nodes=frozenset(recreated_nodes),
         new_nodes=frozenset(new_nodes),
         seed=first_part.seed,
@@ -172,7 +172,7 @@ def find_cluster_attributes(parts: Iterable[tuple[PlanningKind, Mapping[str, Any
     return next((attributes for kind, attributes in parts if kind is PlanningKind.CLUSTER), None)
 
 
-def sum_sizes(sizes: Iterable[NodeSize]) -> NodeSize:
+def sum_node_sizes(sizes: Iterable[NodeSize]) -> NodeSize:
     """Return CPU and memory of several nodes together."""
     size_list = list(sizes)
     return NodeSize(sum(size.cpu for size in size_list), sum(size.memory for size in size_list))

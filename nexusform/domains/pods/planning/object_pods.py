@@ -98,7 +98,7 @@ def add_previous_maximums(
     return tuple(scaled)
 
 
-def get_specs(workloads: Mapping[str, Workload]) -> dict[str, PodSpec]:
+def get_pod_specs(workloads: Mapping[str, Workload]) -> dict[str, PodSpec]:
     """Return the pod specs of these workloads by key."""
     return {key: workload.pod for key, workload in workloads.items()}
 

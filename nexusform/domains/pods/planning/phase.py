@@ -28,7 +28,7 @@ from nexusform.domains.pods.planning.object_pods import (
 from nexusform.domains.pods.planning.rows import build_hosted_workload, build_pod_row
 from nexusform.domains.pods.planning.template_matching import add_observed_changes, assign_specs
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.assumptions import Scene, find_doubts
+from nexusform.domains.pods.scheduling.assumptions import PredictionScenario, find_doubtful_pods
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings, list_displaced_warnings
@@ -60,7 +60,7 @@ class PodPhase(ClusterPods):
     member's name.
     """
 
-    def _import_observed(self, object_pods: ObjectPods, cluster: NodeCluster) -> None:
+    def _import_observed_pods(self, object_pods: ObjectPods, cluster: NodeCluster) -> None:
         """Add observed pods of an object's workloads to the object."""
         observed_pods = self._observed_pods.get(cluster.id)
         if not observed_pods:
@@ -115,7 +115,7 @@ class PodPhase(ClusterPods):
         if not object_pods.outcomes:
             self._apply_prior_manifests(object_pods, cluster_id, unwrap_envelopes(previous).manifests)
             self._update_unchanged_specs(object_pods, cluster_id)
-        self._import_observed(object_pods, cluster)
+        self._import_observed_pods(object_pods, cluster)
         self._update_pods([key], cluster)
         return object_pods.values
 
@@ -138,7 +138,7 @@ class PodPhase(ClusterPods):
             self.findings += [(address, finding) for finding in reading.findings]
             object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
             self._update_unchanged_specs(object_pods, cluster_id)
-            self._import_observed(object_pods, cluster)
+            self._import_observed_pods(object_pods, cluster)
             keys.append((address, cluster_id))
         self._update_pods(keys, cluster)
         return {address: self._object_pods[address, cluster_id].values for address, _ in objects}
@@ -176,7 +176,9 @@ class PodPhase(ClusterPods):
         self._predict_pods(keys, cluster)
         # Update the prediction of unstable objects until later pods change nothing.
         for _ in range(_MAX_PREDICTIONS):
-            unstable_keys = [key for key in self._object_pods_by_cluster.get(cluster.id, {}) if self._is_unstable(key)]
+            unstable_keys = [
+                key for key in self._object_pods_by_cluster.get(cluster.id, {}) if self._is_prediction_unstable(key)
+            ]
             self._disturbed_keys.clear()
             nodes_before = self._map_pods_to_nodes(cluster.id)
             if unstable_keys:
@@ -191,7 +193,7 @@ class PodPhase(ClusterPods):
             outcomes = [item for object_pods in object_pods_list for item in object_pods.list_all_outcomes()]
             outcomes += [item for object_pods in object_pods_list for item in object_pods.removed_outcomes]
             scene = self._build_scene(cluster_id, base_pods)
-            doubts = find_doubts(scene, outcomes)
+            doubts = find_doubtful_pods(scene, outcomes)
             observed = self._observed_clusters.get(cluster_id)
             if observed is not None:
                 workloads = {workload.key: workload for workload in scene.workloads}
@@ -201,13 +203,13 @@ class PodPhase(ClusterPods):
                 object_pods.record_doubts(doubts)
                 object_pods.update_values(self.clusters[cluster_id])
 
-    def _build_scene(self, cluster_id: str, base_pods: Mapping[PodKey, ExistingPod]) -> Scene:
+    def _build_scene(self, cluster_id: str, base_pods: Mapping[PodKey, ExistingPod]) -> PredictionScenario:
         cluster, observed = self.clusters[cluster_id], self._observed_clusters.get(cluster_id)
         object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
         workloads = tuple(workload for object_pods in object_pods_list for workload in object_pods.workloads)
         own_keys = {workload.key for workload in workloads}
         waiting_pods = observed.waiting_pods if observed is not None else ()
-        return Scene(
+        return PredictionScenario(
             self._build_cluster(cluster),
             tuple(base_pods.values()),
             workloads,
@@ -217,7 +219,7 @@ class PodPhase(ClusterPods):
             observed.unready_nodes if observed is not None else frozenset(),
         )
 
-    def _record_base(self, keys: Sequence[ObjectKey], cluster_id: str) -> None:
+    def _record_pods_before(self, keys: Sequence[ObjectKey], cluster_id: str) -> None:
         """Record the pods before their first prediction in this plan, as input of its repetitions."""
         existing_pods = self._existing_pods.get(cluster_id, {})
         if cluster_id not in self._base_pods:
@@ -260,7 +262,7 @@ class PodPhase(ClusterPods):
             for key in keys:
                 self._object_pods[key].values.clear()
             return
-        self._record_base(keys, cluster.id)
+        self._record_pods_before(keys, cluster.id)
         cluster_model = self._build_cluster(cluster)
         existing_pods = tuple(self._existing_pods.get(cluster.id, {}).values())
         lost_pods = self._lost_pods.get(cluster.id, frozenset())
@@ -299,7 +301,7 @@ class PodPhase(ClusterPods):
                 return True
         return False
 
-    def _is_unstable(self, key: ObjectKey) -> bool:
+    def _is_prediction_unstable(self, key: ObjectKey) -> bool:
         object_pods = self._object_pods[key]
         return object_pods.inputs is not None and (key in self._disturbed_keys or not object_pods.is_stable())
 

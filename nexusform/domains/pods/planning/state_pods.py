@@ -9,15 +9,15 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members, list_prior_pods
 from nexusform.domains.pods.planning.rows import parse_pod_record
-from nexusform.domains.pods.planning.storage_claims import compute_demand
-from nexusform.interfaces.plugins import Registries
+from nexusform.domains.pods.planning.storage_claims import compute_storage_demand
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placements.vm_demands import ClaimDemand
 from nexusform.planning.phases import ScheduledWorkload
 from nexusform.resources.address import Address
 from nexusform.state.objects import InstanceState, State
 
 
-def list_hosted_workloads(state: State, registries: Registries) -> list[ScheduledWorkload]:
+def list_hosted_workloads(state: State, registries: PluginRegistries) -> list[ScheduledWorkload]:
     """Return the pods of a state on nodes, with the labels of their workloads."""
     hosted_workloads: list[ScheduledWorkload] = []
     for object_pods in list_prior_pods(state.instances, registries, collect_prior_members(state.instances, registries)):
@@ -36,7 +36,9 @@ def list_hosted_workloads(state: State, registries: Registries) -> list[Schedule
     return hosted_workloads
 
 
-def compute_state_demand(instances: Mapping[Address, InstanceState], registries: Registries) -> dict[str, ClaimDemand]:
+def compute_state_demand(
+    instances: Mapping[Address, InstanceState], registries: PluginRegistries
+) -> dict[str, ClaimDemand]:
     """Return the storage demand of existing objects on each cluster; the binding of claims is unknown."""
     manifests: dict[str, list[Manifest]] = {}
     pods: dict[str, dict[str, int]] = {}
@@ -46,6 +48,6 @@ def compute_state_demand(instances: Mapping[Address, InstanceState], registries:
         for key, existing_pods in object_pods.workloads.items():
             pod_counts[key] = len(existing_pods)
     return {
-        cluster_id: compute_demand(collect_appliance_claims(objects, pods[cluster_id]))
+        cluster_id: compute_storage_demand(collect_appliance_claims(objects, pods[cluster_id]))
         for cluster_id, objects in manifests.items()
     }

@@ -11,7 +11,7 @@ from nexusform.placements.vm_demands import ClaimDemand
 Claims = Mapping[str, ApplianceClaim]
 
 
-def compute_demand(claims: Claims) -> ClaimDemand:
+def compute_storage_demand(claims: Claims) -> ClaimDemand:
     """Return the current demand of these claims."""
     size = sum(claim.final_size for claim in claims.values())
     existing_size = sum(claim.existing_size for claim in claims.values())
@@ -22,7 +22,7 @@ def _list_unknown_sizes(claims: Claims) -> tuple[int, ...]:
     return tuple(claim.existing_size for claim in claims.values() if claim.is_bound is None)
 
 
-def compute_planned_demand(
+def compute_planned_storage_demand(
     prior_claims: Claims,
     planned_claims: Claims,
     stateful_sets: AbstractSet[tuple[str, str]],

@@ -20,12 +20,12 @@ _SLOWNESS: Final = (0.7, 2)
 _MIXED_SAMPLES: Final = 3
 
 
-def has_distinct_pods(workload: Workload) -> bool:
+def has_differing_concurrent_pods(workload: Workload) -> bool:
     """Return whether the pods of a workload differ and arrive at the same time."""
     return workload.kind == "DaemonSet" or (workload.kind == "StatefulSet" and not workload.is_ordered)
 
 
-def count_hops(key: str) -> int:
+def count_controller_hops(key: str) -> int:
     """Return the asynchronous hops from a workload (key) to its pods."""
     return _HOPS.get(key.split("/")[1], 1)
 
@@ -50,24 +50,24 @@ class ArrivalOrder(Struct, frozen=True):
             return min(ready_keys, key=self.ranks.index)
         if self.sample % _MIXED_SAMPLES == 0:
             step = sum(counts.values())
-            return min(ready_keys, key=lambda key: self._draw(f"{step}|{key}"))
+            return min(ready_keys, key=lambda key: self._sample_order(f"{step}|{key}"))
         return min(counts, key=lambda key: self._compute_time(key, counts[key]))
 
     def _compute_time(self, key: str, count: int) -> float:
         """Return the time of arrival of a pod. Objects are created in order, and their pods some hops later."""
-        interval, hop, pace = (part / 256 for part in self._draw(key)[:3])
-        count, delay = max(0, count), self._draw(f"{count}|{key}")[0] / 256
+        interval, hop, pace = (part / 256 for part in self._sample_order(key)[:3])
+        count, delay = max(0, count), self._sample_order(f"{count}|{key}")[0] / 256
         slowness = _SLOWNESS[self.sample % len(_SLOWNESS)]
-        start = self.ranks.index(key) + interval / 4 + count_hops(key) * hop * slowness
+        start = self.ranks.index(key) + interval / 4 + count_controller_hops(key) * hop * slowness
         # The next pod of an ordered set waits until the one before runs.
         return start + (count * _START_TIME if key in self.ordered_keys else (count + delay) * pace * slowness)
 
     def sort_numbers(self, workload: Workload, numbers: Sequence[int]) -> dict[int, int]:
         """Return the position of each pod of a workload, by number. Different pods arrive in any order."""
-        if not self.sample or not has_distinct_pods(workload):
+        if not self.sample or not has_differing_concurrent_pods(workload):
             return {number: number for number in numbers}
-        names = sorted(numbers, key=lambda number: self._draw(f"{workload.key}|{number}"))
+        names = sorted(numbers, key=lambda number: self._sample_order(f"{workload.key}|{number}"))
         return {number: position for position, number in enumerate(names)}
 
-    def _draw(self, text: str) -> bytes:
+    def _sample_order(self, text: str) -> bytes:
         return blake2b(f"{self.sample}|{text}".encode(), digest_size=8).digest()

@@ -12,7 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.arrival_order import ArrivalOrder, count_hops, has_distinct_pods
+from nexusform.domains.pods.scheduling.arrival_order import (
+    ArrivalOrder,
+    count_controller_hops,
+    has_differing_concurrent_pods,
+)
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
@@ -37,7 +41,7 @@ _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _PERMANENT_REASONS: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 
 
-class Scene(Struct, frozen=True):
+class PredictionScenario(Struct, frozen=True):
     """Input of a prediction. `waiting_pods` are Pending pods of other workloads, `unready_nodes` are not ready
     and have no taint for it yet.
     """
@@ -76,10 +80,10 @@ class Assumption(Struct, frozen=True):
     """
 
     name: str
-    list_alternatives: Callable[[Scene, int], Iterator[tuple[str, Scene]]]
+    list_alternatives: Callable[[PredictionScenario, int], Iterator[tuple[str, PredictionScenario]]]
 
 
-def find_doubts(scene: Scene, outcomes: Sequence[PodOutcome]) -> dict[PodKey, Doubt | None]:
+def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, Doubt | None]:
     """Return the pods with a doubtful outcome, and (None) those unaffected by random choices."""
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
     changed_pods = [outcome for outcome in outcomes if outcome.action != pod_outcomes.KEEP]
@@ -92,32 +96,32 @@ def find_doubts(scene: Scene, outcomes: Sequence[PodOutcome]) -> dict[PodKey, Do
     doubts: dict[PodKey, Doubt | None] = {
         _get_key(outcome): Doubt(TIES) for outcome in placed_pods if not outcome.is_certain
     }
-    open_keys = {_get_key(outcome) for outcome in changed_pods} - doubts.keys()
+    prepare_sort_keys = {_get_key(outcome) for outcome in changed_pods} - doubts.keys()
     ties = {key for key in doubts if samples >= _FEWEST_SAMPLES}
     if len(scene.cluster.nodes) > _MOST_SAMPLED_NODES or any(map(_has_other_doubt, placed_pods)):
         ties.clear()
     for assumption in ASSUMPTIONS:
         for condition, alternative in assumption.list_alternatives(scene, samples):
-            if not open_keys and not ties:
+            if not prepare_sort_keys and not ties:
                 return doubts
-            found = _compare(by_workload, alternative.predict())
+            found = _find_changed_pods(by_workload, alternative.predict())
             for key, node in found.items():
-                if key in open_keys or key in ties:
-                    name = assumption.name if key in open_keys else TIES
+                if key in prepare_sort_keys or key in ties:
+                    name = assumption.name if key in prepare_sort_keys else TIES
                     doubts[key] = Doubt(name, f"{node or 'no node'} {condition}".strip())
-            open_keys -= found.keys()
+            prepare_sort_keys -= found.keys()
             ties -= found.keys()
     if samples < _FEWEST_SAMPLES:
-        doubts |= _list_unsampled(scene, placed_pods, open_keys)
+        doubts |= _list_unsampled_doubts(scene, placed_pods, prepare_sort_keys)
     return doubts | dict.fromkeys(ties)
 
 
-def _list_unsampled(
-    scene: Scene, placed_pods: Iterable[PodOutcome], open_keys: Collection[PodKey]
+def _list_unsampled_doubts(
+    scene: PredictionScenario, placed_pods: Iterable[PodOutcome], prepare_sort_keys: Collection[PodKey]
 ) -> Iterator[tuple[PodKey, Doubt]]:
     """Yield the doubts about pods of plans too large for samples."""
     has_choice = {_get_key(outcome) for outcome in placed_pods if (outcome.feasible_nodes or 0) > 1}
-    for key in open_keys:
+    for key in prepare_sort_keys:
         if len(scene.workloads) > 1:
             yield key, Doubt(ARRIVAL_ORDER)
         elif not scene.cluster.version and key in has_choice:
@@ -132,7 +136,7 @@ def _get_key(outcome: PodOutcome) -> PodKey:
     return (outcome.workload, outcome.number)
 
 
-def _compare(by_workload: Mapping[str, Sequence[PodOutcome]], alternative: Prediction) -> dict[PodKey, str]:
+def _find_changed_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternative: Prediction) -> dict[PodKey, str]:
     """Return the pods with another outcome in an alternative prediction, each with its other node."""
     alternatives: dict[str, list[PodOutcome]] = {}
     for outcome in alternative.outcomes:
@@ -189,21 +193,21 @@ def _get_location(outcome: PodOutcome) -> tuple[str, str]:
     return (outcome.node, outcome.spec.template if outcome.spec is not None else "")
 
 
-def _list_seeds(scene: Scene, samples: int) -> Iterator[tuple[str, Scene]]:
+def _list_other_samples(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with other random choices."""
     for number in range(samples):
         yield "at another tie", replace(scene, seed=scene.seed + 1 + number)
 
 
-def _list_arrivals(scene: Scene, samples: int) -> Iterator[tuple[str, Scene]]:
+def _list_arrivals(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with other orders of arrival, each with other random choices."""
-    if len(scene.workloads) < 2 and not any(map(has_distinct_pods, scene.workloads)):
+    if len(scene.workloads) < 2 and not any(map(has_differing_concurrent_pods, scene.workloads)):
         return
     keys = [workload.key for workload in scene.workloads]
-    ranked = [keys, sorted(keys, key=count_hops)]
+    ranked = [keys, sorted(keys, key=count_controller_hops)]
     # The controller of any workload may be late, or faster than all others.
     for key in keys[:_MOST_LATE_WORKLOADS]:
-        ranked += [sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)] if count_hops(key) else []
+        ranked += [sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)] if count_controller_hops(key) else []
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
     for number in range(samples):
         seed = scene.seed + 1 + number
@@ -217,7 +221,7 @@ def _list_arrivals(scene: Scene, samples: int) -> Iterator[tuple[str, Scene]]:
         yield condition, replace(scene, arrival=arrival, seed=seed)
 
 
-def _list_waiting(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
+def _list_waiting(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the Pending pods of other workloads placed first."""
     if not scene.waiting_pods:
         return
@@ -231,14 +235,14 @@ def _list_waiting(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
     yield f"if {first} is scheduled first", replace(scene, workloads=(*pods, *scene.workloads), arrival=arrival)
 
 
-def _list_terminations(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
+def _list_terminations(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene after the end of all terminating pods."""
     remaining_pods = tuple(pod for pod in scene.existing_pods if not pod.spec.is_terminating)
     if len(remaining_pods) < len(scene.existing_pods):
         yield "once terminating pods are gone", replace(scene, existing_pods=remaining_pods)
 
 
-def _list_taints(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
+def _list_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the coming taints of unready nodes."""
     if not scene.unready_nodes:
         return
@@ -251,31 +255,31 @@ def _list_taints(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
     yield f"once {name} has its taint", replace(scene, cluster=replace(scene.cluster, nodes=nodes))
 
 
-def _list_conditions(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
+def _list_conditions(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with all unready pods recovered, and with none of the starting ones ready."""
-    recovered_pods = tuple(map(_recover, scene.existing_pods))
+    recovered_pods = tuple(map(_mark_pods_recovered, scene.existing_pods))
     if recovered_pods != scene.existing_pods:
         yield "if its pods become ready", replace(scene, existing_pods=recovered_pods)
-    stopped_pods = tuple(map(_stop, scene.existing_pods))
+    stopped_pods = tuple(map(_remove_terminating_pods, scene.existing_pods))
     if stopped_pods != scene.existing_pods:
         yield "if starting pods do not become ready", replace(scene, existing_pods=stopped_pods)
 
 
-def _recover(pod: ExistingPod) -> ExistingPod:
+def _mark_pods_recovered(pod: ExistingPod) -> ExistingPod:
     if not pod.is_stuck or pod.condition is None or pod.condition.stuck_reason in _PERMANENT_REASONS:
         return pod
     ready_condition = PodCondition(pod.condition.name, pod.condition.uid)
     return replace(pod, condition=ready_condition)
 
 
-def _stop(pod: ExistingPod) -> ExistingPod:
+def _remove_terminating_pods(pod: ExistingPod) -> ExistingPod:
     condition = pod.condition
     if condition is None or condition.is_ready or condition.stuck_reason:
         return pod
     return replace(pod, condition=replace(condition, stuck_reason="NotReady"))
 
 
-def _list_times(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
+def _list_later_times(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene at later times, and with another order of pods of unknown start."""
     now = scene.cluster.observation_time
     for hours in (1, 24) if now else ():
@@ -288,7 +292,7 @@ def _list_times(scene: Scene, _: int) -> Iterator[tuple[str, Scene]]:
         yield "in another order of start", replace(scene, existing_pods=reversed_pods)
 
 
-def _list_versions(scene: Scene, samples: int) -> Iterator[tuple[str, Scene]]:
+def _list_newer_versions(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with a newer version, if the version is unknown."""
     if not scene.cluster.version and samples >= _FEWEST_SAMPLES:
         cluster = replace(scene.cluster, version=BALANCE_CHANGE)
@@ -299,10 +303,10 @@ def _list_versions(scene: Scene, samples: int) -> Iterator[tuple[str, Scene]]:
 ASSUMPTIONS: Final[tuple[Assumption, ...]] = (
     Assumption("Pending pods of others", _list_waiting),
     Assumption("terminating pods", _list_terminations),
-    Assumption("nodes that are not ready", _list_taints),
+    Assumption("nodes that are not ready", _list_coming_taints),
     Assumption("pods that are not ready", _list_conditions),
-    Assumption("start times", _list_times),
-    Assumption(VERSION, _list_versions),
+    Assumption("start times", _list_later_times),
+    Assumption(VERSION, _list_newer_versions),
     Assumption(ARRIVAL_ORDER, _list_arrivals),
-    Assumption(TIES, _list_seeds),
+    Assumption(TIES, _list_other_samples),
 )

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nexusform.domains.pods.scheduling.rules.volumes import TOO_MANY
-from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder, build_node_need
+from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder, build_node_volume_need
 from nexusform.domains.pods.scheduling.workloads import Cluster, PodSpec, VolumeNeed
 
 # Driver and claim.
@@ -39,7 +39,7 @@ class AttachedVolumes:
             return None
         volumes = set(self._list_volumes(spec, number))
         names = [node.name for node in self._nodes if self._has_capacity(node.name, volumes)]
-        return None if len(names) == len(self._nodes) else build_node_need(names, TOO_MANY)
+        return None if len(names) == len(self._nodes) else build_node_volume_need(names, TOO_MANY)
 
     def _has_capacity(self, node: str, volumes: set[_Volume]) -> bool:
         pod_volumes = {volume for volume, count in self._pod_volumes[node].items() if count > 0}

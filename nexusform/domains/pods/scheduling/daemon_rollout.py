@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nexusform.domains.pods.scheduling import pod_outcomes, profile
-from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession, Verdict
+from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict, SchedulingSession
 from nexusform.domains.pods.scheduling.workload_progress import PodToPlace, WorkloadProgress, find_free_numbers
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, Strategy
-from nexusform.kubernetes.quantity import compute_amount
+from nexusform.kubernetes.quantity import compute_amount_of_total
 
 
 class DaemonRollout:
@@ -23,7 +23,7 @@ class DaemonRollout:
         session: SchedulingSession,
         progress: WorkloadProgress,
         nodes: Mapping[str, Node],
-        verdicts: Mapping[int, Verdict],
+        verdicts: Mapping[int, PodVerdict],
     ) -> None:
         self._session = session
         self._progress = progress
@@ -34,18 +34,18 @@ class DaemonRollout:
         self._waiting_count += sum(
             pod.is_stuck and pod.spec.template == self._workload.pod.template for pod in progress.kept_pods
         )
-        self._verdicts: dict[int, Verdict] = {}
+        self._verdicts: dict[int, PodVerdict] = {}
 
-    def replace_pods(self) -> dict[int, Verdict]:
+    def replace_pods(self) -> dict[int, PodVerdict]:
         """Return the verdicts of the successors by number, and record removals in the progress."""
         progress, workload = self._progress, self._workload
         outdated_pods = [pod for pod in progress.kept_pods if pod.spec.template != workload.pod.template]
         if workload.strategy is not Strategy.ON_DELETE:
-            surge = compute_amount(workload.max_surge_text, len(self._permitted_nodes))
+            surge = compute_amount_of_total(workload.max_surge_text, len(self._permitted_nodes))
             if surge:
                 self._replace_with_surge(outdated_pods, surge)
             else:
-                maximum = max(1, compute_amount(workload.max_unavailable_text, len(self._permitted_nodes)))
+                maximum = max(1, compute_amount_of_total(workload.max_unavailable_text, len(self._permitted_nodes)))
                 self._replace_in_place(outdated_pods, maximum)
         progress.removals += [(pod, pod_outcomes.SCALE_IN) for pod in progress.surge_pods]
         progress.surge_pods = []
@@ -110,7 +110,7 @@ class DaemonRollout:
             pod, self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.required_node)
         )
 
-    def _record_verdict(self, pod: PodToPlace, verdict: Verdict) -> None:
+    def _record_verdict(self, pod: PodToPlace, verdict: PodVerdict) -> None:
         self._progress.pods_to_place.append(pod)
         self._verdicts[pod.number] = verdict
         self._waiting_count += not verdict.node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.pods.scheduling.risks import (
     SHARED_MACHINE,
     SHARED_RACK,
@@ -42,7 +42,7 @@ def _find_shared_machines(context: WorkloadContext) -> Iterator[PodWarning]:
         machine_pods = [pod for pod in context.running_outcomes if context.node_by_name[pod.node].machine == machine]
         pods = [pod.name for pod in machine_pods]
         nodes = sorted({pod.node for pod in machine_pods})
-        workers = f"{len(nodes):,} {select_form(len(nodes), 'worker')} {format_names(nodes)}"
+        workers = f"{len(nodes):,} {select_word_form(len(nodes), 'worker')} {format_names(nodes)}"
         detail = (
             f"{count:,} of {len(context.running_outcomes):,} pods ({format_names(pods)}) would run on "
             f"machine {machine} ({workers}). Losing the machine stops them. "
@@ -204,9 +204,9 @@ _RULES_OVER_KEYS: Final = {
 def _build_unlabelled_warning(context: WorkloadContext, key: str, unlabelled_nodes: tuple[str, ...]) -> PodWarning:
     count = len(unlabelled_nodes)
     workers = (
-        f"{count:,} {select_form(count, 'worker')} {format_names(unlabelled_nodes)} "
-        f"{select_form(count, 'lacks', 'lack')}"
+        f"{count:,} {select_word_form(count, 'worker')} {format_names(unlabelled_nodes)} "
+        f"{select_word_form(count, 'lacks', 'lack')}"
     )
     detail = f"{workers} the label {key}, so the required anti-affinity over it has no effect there. Label all workers."
-    summary = f"{count:,} {select_form(count, 'worker')} {select_form(count, 'lacks', 'lack')}"
+    summary = f"{count:,} {select_word_form(count, 'worker')} {select_word_form(count, 'lacks', 'lack')}"
     return context.build_warning(UNLABELLED, detail, summary=f"{summary} the label {key} of its anti-affinity")

@@ -49,7 +49,7 @@ def _list_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Iterator[str
         used, capacity = usage.other_resources.get(name, 0), node.other_resources.get(name)
         if capacity is not None and amount > capacity - used:
             yield _format_shortage(name, amount, used, capacity)
-    if not node_affinity.is_satisfied(pod, node):
+    if not node_affinity.is_node_affinity_satisfied(pod, node):
         yield f"NodeAffinity: Predicate NodeAffinity failed: {node_affinity.REASON}"
     if node_ports.reject(pod, node, usage):
         yield f"NodePorts: Predicate NodePorts failed: {node_ports.REASON}"
@@ -81,12 +81,12 @@ class NumaCells:
             cell_numbers = self._select_cells(container)
             if cell_numbers is None:
                 for share in shares:
-                    self._add(share, 1)
+                    self._change_free_capacity(share, 1)
                 single = self._node.policy is TopologyPolicy.SINGLE_NUMA_NODE
                 amounts = ", ".join(f"{amount} {name}" for name, amount in container)
                 location = "NUMA cell" if single else "narrowest set of NUMA cells"
                 return TOPOLOGY.format(what=amounts, where=location, node=self._node.name)
-            shares.append(self._take(container, cell_numbers))
+            shares.append(self._allocate_from_cells(container, cell_numbers))
         self._allocations += [(pod, share) for share in shares]
         return ""
 
@@ -95,14 +95,14 @@ class NumaCells:
         all_cells = tuple(range(len(self._free)))
         for container in pod.aligned_requests:
             cells = self._select_cells(container)
-            self._allocations.append((pod, self._take(container, all_cells if cells is None else cells)))
+            self._allocations.append((pod, self._allocate_from_cells(container, all_cells if cells is None else cells)))
 
     def release(self, pod: PodSpec) -> None:
         """Release the resources of a pod of this spec."""
         for _ in pod.aligned_requests:
             position = next((position for position, (spec, _) in enumerate(self._allocations) if spec == pod), None)
             if position is not None:
-                self._add(self._allocations.pop(position)[1], 1)
+                self._change_free_capacity(self._allocations.pop(position)[1], 1)
 
     def _select_cells(self, container: AlignedRequests) -> tuple[int, ...] | None:
         """Return the smallest cell set accepted by the policy, lowest numbers first; None without one."""
@@ -128,7 +128,7 @@ class NumaCells:
     def _sum_free(self, name: str, cells: Sequence[int]) -> int:
         return sum(self._free[cell].get(name, 0) for cell in cells)
 
-    def _take(self, container: AlignedRequests, cells: Sequence[int]) -> _Share:
+    def _allocate_from_cells(self, container: AlignedRequests, cells: Sequence[int]) -> _Share:
         """Allocate the requests of a container from these cells; return the share for its release."""
         share: list[dict[str, int]] = [{} for _ in self._free]
         for name, amount in container:
@@ -137,10 +137,10 @@ class NumaCells:
                 cell_amount = min(missing, max(0, self._free[cell].get(name, 0)))
                 share[cell][name] = cell_amount
                 missing -= cell_amount
-        self._add(tuple(share), -1)
+        self._change_free_capacity(tuple(share), -1)
         return tuple(share)
 
-    def _add(self, share: _Share, sign: int) -> None:
+    def _change_free_capacity(self, share: _Share, sign: int) -> None:
         """Return a share to the cells (sign 1) or allocate it (sign -1)."""
         for cell, amounts in zip(self._free, share, strict=True):
             for name, amount in amounts.items():

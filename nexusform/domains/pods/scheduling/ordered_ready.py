@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from nexusform.domains.pods.scheduling.scheduling_session import Verdict
+from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict
 from nexusform.domains.pods.scheduling.workload_progress import WorkloadProgress
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, Workload
 
@@ -40,9 +40,9 @@ def must_keep_template(workload: Workload, pod: ExistingPod) -> bool:
     return workload.is_ordered and pod.spec.template != workload.pod.template
 
 
-def build_waiting_verdict(earlier_pod: str) -> Verdict:
+def build_waiting_verdict(earlier_pod: str) -> PodVerdict:
     """Return the verdict on a pod that waits for an earlier one."""
-    return Verdict("", is_certain=True, feasible_nodes=0, reason=f"waits for {earlier_pod} to run")
+    return PodVerdict("", is_certain=True, feasible_nodes=0, reason=f"waits for {earlier_pod} to run")
 
 
 def defer_pods(progress: WorkloadProgress) -> None:

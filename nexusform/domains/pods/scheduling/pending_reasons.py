@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.rules import taints
 from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
@@ -63,7 +63,7 @@ def _list_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> Iterator[s
         if taint is not None:
             keys[taints.format_taint(taint)] += 1
     if keys:
-        taint_texts = [f"{key} ({count} {select_form(count, 'node')})" for key, count in sorted(keys.items())]
+        taint_texts = [f"{key} ({count} {select_word_form(count, 'node')})" for key, count in sorted(keys.items())]
         text = ", ".join(taint_texts[:_MOST_VALUES])
         yield f"Not tolerated: {text}{', ...' if len(taint_texts) > _MOST_VALUES else ''}"
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling.rules import disks, inter_pod_affinity
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
-from nexusform.domains.pods.scheduling.topology_counts import SpreadTally, Tally
+from nexusform.domains.pods.scheduling.topology_counts import DomainCounter, SpreadCounter
 from nexusform.domains.pods.scheduling.workloads import (
     ExistingPod,
     Node,
@@ -186,7 +186,7 @@ def describe_condition(condition: PodCondition | None) -> str:
     return f"stuck {since}{condition.stuck_reason} {condition.name}".replace("stuck : ", "stuck: ")
 
 
-def count_names(names: Iterable[str]) -> dict[str, int]:
+def count_occurrences(names: Iterable[str]) -> dict[str, int]:
     """Return the number of occurrences of each non-empty name, sorted by name."""
     return dict(sorted(Counter(name for name in names if name).items()))
 
@@ -224,7 +224,7 @@ def _compute_node_capacity(scheduler: SpecScheduler, further: int) -> dict[int, 
     return capacity
 
 
-def _is_permanently_skewed(tally: SpreadTally, node: int) -> bool:
+def _is_permanently_skewed(tally: SpreadCounter, node: int) -> bool:
     """Return whether a node never takes the pod: its key is missing, or others exceed the skew."""
     domain = tally.domain_by_node[node]
     if domain < 0:
@@ -239,7 +239,7 @@ def _is_permanently_skewed(tally: SpreadTally, node: int) -> bool:
 
 def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:
     """Return the number of pods of a spec for a feasible node, 1 to `further`."""
-    if spec.host_ports or not disks.can_share(spec):
+    if spec.host_ports or not disks.can_share_disks(spec):
         return 1
     maximum = min(further, node.pods - usage.pods)
     requests = spec.requests
@@ -253,10 +253,12 @@ def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int
     return maximum
 
 
-def _list_own_tallies(scheduler: SpecScheduler, capacity: dict[int, int]) -> tuple[list[Tally], list[SpreadTally]]:
+def _list_own_tallies(
+    scheduler: SpecScheduler, capacity: dict[int, int]
+) -> tuple[list[DomainCounter], list[SpreadCounter]]:
     """Return the counters of mutual exclusion; one-node domains are applied to `capacity`."""
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
-    anti_affinity: dict[int, Tally] = {}
+    anti_affinity: dict[int, DomainCounter] = {}
     for term, tally in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):
         if not cache.is_selected(term, group):
             continue
@@ -270,7 +272,9 @@ def _list_own_tallies(scheduler: SpecScheduler, capacity: dict[int, int]) -> tup
     return list(anti_affinity.values()), spread
 
 
-def _sum_capacity(capacity: Mapping[int, int], anti_affinity: Sequence[Tally], spread: Sequence[SpreadTally]) -> int:
+def _sum_capacity(
+    capacity: Mapping[int, int], anti_affinity: Sequence[DomainCounter], spread: Sequence[SpreadCounter]
+) -> int:
     """Return the number of pods for all nodes together, limited by one counter of each kind."""
     if not anti_affinity and not spread:
         return sum(capacity.values())
@@ -287,7 +291,7 @@ def _sum_capacity(capacity: Mapping[int, int], anti_affinity: Sequence[Tally], s
     return sum(pods_by_domain.values())
 
 
-def _limit_by_skew(tally: SpreadTally, pods_by_domain: Mapping[int, int]) -> dict[int, int]:
+def _limit_by_skew(tally: SpreadCounter, pods_by_domain: Mapping[int, int]) -> dict[int, int]:
     """Return pods per domain, limited to the level of the fullest smallest domain + maxSkew."""
     minimum = 0
     if len(tally.eligible_domains) >= tally.constraint.min_domains:
@@ -312,8 +316,8 @@ def _compute_affinity_range(
     scheduler: SpecScheduler,
     capacity: Mapping[int, int],
     further: int,
-    anti_affinity: Sequence[Tally],
-    spread: Sequence[SpreadTally],
+    anti_affinity: Sequence[DomainCounter],
+    spread: Sequence[SpreadCounter],
 ) -> PlaceableRange:
     """Return the range for pods with affinity to their own group: all go to one unknown domain."""
     counts = scheduler.counts
@@ -343,8 +347,8 @@ def _compute_bounds(
     scheduler: SpecScheduler,
     capacity: Mapping[int, int],
     further: int,
-    anti_affinity: Sequence[Tally],
-    spread: Sequence[SpreadTally],
+    anti_affinity: Sequence[DomainCounter],
+    spread: Sequence[SpreadCounter],
 ) -> PlaceableRange:
     """Return the bounds of the range by each counter alone."""
     ceilings = [_sum_capacity(capacity, [tally], []) for tally in anti_affinity]
@@ -360,11 +364,11 @@ def _compute_bounds(
     return PlaceableRange(minimum, maximum, is_exact=minimum == maximum)
 
 
-def _count_nodes_by_domain(tally: Tally, capacity: Mapping[int, int]) -> Mapping[int, int]:
+def _count_nodes_by_domain(tally: DomainCounter, capacity: Mapping[int, int]) -> Mapping[int, int]:
     return Counter(tally.domain_by_node[node] for node in capacity)
 
 
-def _count_excluded_nodes(node: int, sizes: Sequence[tuple[Tally, Mapping[int, int]]]) -> int:
+def _count_excluded_nodes(node: int, sizes: Sequence[tuple[DomainCounter, Mapping[int, int]]]) -> int:
     """Return the maximum number of nodes excluded by a pod on a node: the node itself, and per key the other
     nodes of its domain. `sizes` are the nodes of every domain, by key.
     """

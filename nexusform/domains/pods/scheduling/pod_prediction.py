@@ -16,10 +16,10 @@ from nexusform.domains.pods.scheduling import ordered_ready, pod_outcomes, profi
 from nexusform.domains.pods.scheduling.arrival_order import ArrivalOrder
 from nexusform.domains.pods.scheduling.daemon_rollout import DaemonRollout
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceableRange, PodOutcome, Prediction
-from nexusform.domains.pods.scheduling.preemption import Eviction, is_covered
+from nexusform.domains.pods.scheduling.preemption import Eviction, is_pod_covered
 from nexusform.domains.pods.scheduling.quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import taints
-from nexusform.domains.pods.scheduling.scheduling_session import Observer, SchedulingSession, Verdict
+from nexusform.domains.pods.scheduling.scheduling_session import Observer, PodVerdict, SchedulingSession
 from nexusform.domains.pods.scheduling.template_rollout import TemplateRollout
 from nexusform.domains.pods.scheduling.workload_progress import (
     PodToPlace,
@@ -118,9 +118,9 @@ class Predictor:
 
     def _count_budget_pods(self, budget: DisruptionBudget) -> int:
         replica_counts = [
-            w.replicas for w in self.workload_queue if w.kind != "DaemonSet" and is_covered(budget, w.pod)
+            w.replicas for w in self.workload_queue if w.kind != "DaemonSet" and is_pod_covered(budget, w.pod)
         ]
-        return sum(replica_counts) + sum(is_covered(budget, pod.spec) for pod in self.unmanaged_pods)
+        return sum(replica_counts) + sum(is_pod_covered(budget, pod.spec) for pod in self.unmanaged_pods)
 
     def _is_running(self, pod: ExistingPod) -> bool:
         """Return whether a pod keeps its node: neither lost nor evicted at once by a taint."""
@@ -330,11 +330,11 @@ class Predictor:
         progress.removals += [(pod, pod_outcomes.SCALE_IN) for pod in progress.deferred_removals]
         progress.deferred_removals = []
 
-    def _place_pods(self, progress: WorkloadProgress) -> Generator[str, None, dict[int, Verdict]]:
+    def _place_pods(self, progress: WorkloadProgress) -> Generator[str, None, dict[int, PodVerdict]]:
         workload = progress.workload
         blocking_pod = ""  # the pod that all later ones of an ordered workload wait for
         stuck_number = ordered_ready.find_stuck_number(progress)
-        verdicts: dict[int, Verdict] = {}
+        verdicts: dict[int, PodVerdict] = {}
         pods = list(progress.pods_to_place)
         if self._arrival is not None:
             positions = self._arrival.sort_numbers(workload, [pod.number for pod in pods])
@@ -354,7 +354,7 @@ class Predictor:
                 blocking_pod = workload.format_pod_name(pod.number)
         return verdicts
 
-    def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> Verdict:
+    def _place_pod(self, progress: WorkloadProgress, pod: PodToPlace) -> PodVerdict:
         """Return the verdict on a pod. A placed pod of a former template is replaced immediately."""
         workload = progress.workload
         if pod.former_spec is None:
@@ -392,7 +392,7 @@ class Predictor:
         if pod_list is None:
             return  # a rollout has replaced it
         pod_list.remove(pod)
-        self._request_again(progress, pod, pod_outcomes.PREEMPTED, format_pod_name(*eviction.preemptor))
+        self._request_pod_again(progress, pod, pod_outcomes.PREEMPTED, format_pod_name(*eviction.preemptor))
 
     def _evict_unmanaged(self, pod: ExistingPod, trigger: str, preemptor: str = "") -> None:
         """Record the eviction of an unmanaged pod, and request it again if it has a controller."""
@@ -409,11 +409,11 @@ class Predictor:
             return
         self.displaced_pods.add((pod.workload, pod.number))
         if is_recreated(pod.workload):
-            self._request_again(progress, pod, trigger, preemptor)
+            self._request_pod_again(progress, pod, trigger, preemptor)
         else:
             progress.removals.append((pod, trigger))
 
-    def _request_again(self, progress: WorkloadProgress, victim: ExistingPod, trigger: str, preemptor: str) -> None:
+    def _request_pod_again(self, progress: WorkloadProgress, victim: ExistingPod, trigger: str, preemptor: str) -> None:
         """Request a pod again after its eviction; it is Pending until it is placed."""
         new_pod = PodToPlace(
             number=victim.number,
@@ -424,7 +424,7 @@ class Predictor:
         )
         progress.pods_to_place.append(new_pod)
         if progress.has_started:
-            pending_verdict = Verdict("", is_certain=True, feasible_nodes=0)
+            pending_verdict = PodVerdict("", is_certain=True, feasible_nodes=0)
             progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
 
     def _evict_expired(self, progress_list: list[WorkloadProgress]) -> None:
@@ -475,7 +475,7 @@ class Predictor:
             progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, progress.pods_to_place[-1])
         return True
 
-    def _replace_expired(self, pod: ExistingPod) -> Verdict | None:
+    def _replace_expired(self, pod: ExistingPod) -> PodVerdict | None:
         """Return the new verdict on a pod after its toleration time; None if it keeps its node."""
         if not self._compute_remaining_seconds(pod):
             return None
@@ -483,7 +483,7 @@ class Predictor:
         verdict = self.session.place_pod(pod.spec, pod.workload, pod.number)
         return None if verdict.node == pod.node else verdict
 
-    def _build_outcome(self, workload: Workload, verdict: Verdict, pod: PodToPlace) -> PodOutcome:
+    def _build_outcome(self, workload: Workload, verdict: PodVerdict, pod: PodToPlace) -> PodOutcome:
         action = pod_outcomes.MOVE if pod.previous else pod_outcomes.PLACE
         trigger = pod.trigger
         still_pending = pod.was_pending and not verdict.node

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_first, select_form
+from nexusform.diagnostics.phrases import format_first_items, select_word_form
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.hardware_risks import find_missing_labels, find_shared_hardware
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, describe_unmet, format_pending_message
@@ -174,12 +174,12 @@ def _warn_blocked(context: WorkloadContext) -> Iterator[PodWarning]:
             f"its new pods ({format_names(names)}) {effect}: "
             f"{new_pods[0].reason}{_describe_former_pods(context, former_pods)}"
         )
-        pods = f"{len(names):,} new {select_form(len(names), 'pod')}"
+        pods = f"{len(names):,} new {select_word_form(len(names), 'pod')}"
         summary = f"{pods} {effect}: {_find_main_reason(context, new_pods[0])}"
         yield context.build_warning(STUCK, detail, summary=summary)
     elif context.forecast.uncreated:
         count = context.forecast.uncreated
-        pods = f"{count:,} new {select_form(count, 'pod')}"
+        pods = f"{count:,} new {select_word_form(count, 'pod')}"
         detail = f"{pods} would not be created while the old pods run: {context.forecast.rejection}."
         yield context.build_warning(STUCK, detail)
     else:
@@ -193,8 +193,8 @@ def _describe_former_pods(context: WorkloadContext, pods: Sequence[PodOutcome]) 
         return ""
     names = tuple(pod.name for pod in pods)
     if context.workload.kind == "Deployment":
-        subject = f"{len(names):,} {select_form(len(names), 'pod')} of the old template ({format_names(names)})"
-        verb = select_form(len(names), "waits", "wait")
+        subject = f"{len(names):,} {select_word_form(len(names), 'pod')} of the old template ({format_names(names)})"
+        verb = select_word_form(len(names), "waits", "wait")
         return f" {subject} {verb} on: the Deployment deletes none of them before a new pod runs."
     return (
         f" {names[0]} has the old template. An ordered StatefulSet replaces no pod before it runs; delete "
@@ -209,7 +209,7 @@ def _warn_stuck(context: WorkloadContext) -> Iterator[PodWarning]:
     if not stuck_pods:
         return
     texts = [describe_condition(outcome.condition) for outcome in stuck_pods]
-    detail = f"{len(texts)} of its pods {select_form(len(texts), 'is', 'are')} not ready: {format_names(texts)}."
+    detail = f"{len(texts)} of its pods {select_word_form(len(texts), 'is', 'are')} not ready: {format_names(texts)}."
     former_pods = [pod for pod in stuck_pods if pod.spec is not None and pod.spec.template != workload.pod.template]
     if workload.is_ordered and former_pods and former_pods[0].condition is not None:
         name = former_pods[0].condition.name or former_pods[0].name
@@ -300,7 +300,7 @@ def _warn_volumes(context: WorkloadContext) -> Iterator[PodWarning]:
     if not crowded_nodes:
         return
     maximum = max(counts[node] for node in crowded_nodes)
-    nodes = format_first(crowded_nodes, _MOST_NAMES)
+    nodes = format_first_items(crowded_nodes, _MOST_NAMES)
     detail = (
         f"{maximum} claims have their volumes on one node ({nodes}). The limit of its CSI driver is "
         "unknown; beyond it, pods stay Pending. Show the limit: kubectl get csinode -o yaml"
@@ -317,10 +317,10 @@ def _warn_preemption(context: WorkloadContext) -> Iterator[PodWarning]:
     victims = list(chain.from_iterable(preemptor.victims for preemptor in preemptors))
     texts = [f"{preemptor.name} ({_format_pods(preemptor.victims)})" for preemptor in preemptors]
     priority = context.workload.pod.priority
-    count = f"{len(victims)} {select_form(len(victims), 'pod')}"
+    count = f"{len(victims)} {select_word_form(len(victims), 'pod')}"
     detail = (
         f"its pods (priority {priority}) fit on no node, so {count} of lower priority "
-        f"{select_form(len(victims), 'is', 'are')} evicted: {format_names(texts)}. With preemptionPolicy: "
+        f"{select_word_form(len(victims), 'is', 'are')} evicted: {format_names(texts)}. With preemptionPolicy: "
         "Never its pods would wait."
     )
     is_uncertain = any(not preemptor.is_certain for preemptor in preemptors)
@@ -337,7 +337,7 @@ def _format_pods(pods: Sequence[ExistingPod]) -> str:
 def _warn_no_execute(context: WorkloadContext) -> Iterator[PodWarning]:
     evicted_pods = [outcome for outcome in context.outcomes if outcome.trigger == NO_EXECUTE]
     if evicted_pods:
-        count = f"{len(evicted_pods):,} of its pods {select_form(len(evicted_pods), 'is', 'are')}"
+        count = f"{len(evicted_pods):,} of its pods {select_word_form(len(evicted_pods), 'is', 'are')}"
         summary = f"{count} evicted by NoExecute taints: {_format_evictions(evicted_pods, context.node_by_name)}"
         detail = f"{summary}. Replacement pods are scheduled again. Add a toleration of the taint to keep them."
         yield context.build_warning(NO_EXECUTE_EVICTS, detail, summary=summary)
@@ -353,11 +353,11 @@ def list_displaced_warnings(cluster: Cluster, displaced_outcomes: Iterable[PodOu
     for workload, evicted_pods in outcomes_by_workload.items():
         namespace, kind, name = workload.split("/", 2)
         subject = (
-            f"{len(evicted_pods):,} {select_form(len(evicted_pods), 'pod')} "
-            f"{select_form(len(evicted_pods), 'is', 'are')}"
+            f"{len(evicted_pods):,} {select_word_form(len(evicted_pods), 'pod')} "
+            f"{select_word_form(len(evicted_pods), 'is', 'are')}"
         )
         summary = f"{subject} evicted by NoExecute taints: {_format_evictions(evicted_pods, node_by_name)}"
-        targets = format_first([evicted_pod.node or "nowhere" for evicted_pod in evicted_pods], _MOST_NAMES)
+        targets = format_first_items([evicted_pod.node or "nowhere" for evicted_pod in evicted_pods], _MOST_NAMES)
         detail = f"{kind} {namespace}/{name} (not managed by this plan): {summary}. Replacement pods: {targets}."
         yield PodWarning(NO_EXECUTE_EVICTS, workload, detail, f"{namespace}/{name}: {summary}")
 

@@ -17,7 +17,7 @@ from nexusform.domains.pods.scheduling.scheduler_cache import SchedulerCache
 from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
 from nexusform.domains.pods.scheduling.workloads import DisruptionBudget, ExistingPod, PodSpec
 from nexusform.kubernetes.matching import is_selected
-from nexusform.kubernetes.quantity import compute_amount
+from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.scheduling.decision import Rejection
 
 # kube-scheduler stops searching at this number of candidates, in per cent of the promising nodes.
@@ -77,7 +77,7 @@ class _Candidate(Struct, frozen=True):
         return (self.violations, highest, total, len(self.victims), -start_age)
 
 
-def compute_allowances(
+def compute_eviction_allowances(
     budgets: Sequence[DisruptionBudget], expected_pods: Sequence[int], cache: SchedulerCache
 ) -> tuple[BudgetAllowance, ...]:
     """Return the evictions allowed by each budget; `expected_pods` belong to each."""
@@ -104,7 +104,7 @@ def select_victims(
     """
     promising_nodes = [node for node, rejection in rejections.items() if profile.can_preempt(rejection)]
     candidate_limit = max(len(promising_nodes) * _CANDIDATE_PERCENT // 100, _MINIMUM_CANDIDATES)
-    trial = _Trial(scheduler, pods_by_node, allowances)
+    trial = _EvictionTrial(scheduler, pods_by_node, allowances)
     candidates: list[_Candidate] = []
     checked_count = 0
     for node in promising_nodes:
@@ -125,7 +125,7 @@ def select_victims(
     return Preemption(node, best_candidates[node].victims, is_exhaustive and not is_arbitrary, considered_nodes)
 
 
-class _Trial:
+class _EvictionTrial:
     """Trial removal of pods from a node to check whether another pod fits."""
 
     def __init__(
@@ -218,25 +218,25 @@ def compute_allowed_disruptions(budget: DisruptionBudget, pods: int, healthy: in
     `pods`, the expected number of pods, are rounded up as in Kubernetes.
     """
     if budget.min_available:
-        return healthy - compute_amount(budget.min_available, pods)
-    return healthy - (pods - compute_amount(budget.max_unavailable or "0", pods))
+        return healthy - compute_amount_of_total(budget.min_available, pods)
+    return healthy - (pods - compute_amount_of_total(budget.max_unavailable or "0", pods))
 
 
-def is_covered(budget: DisruptionBudget, pod: PodSpec) -> bool:
+def is_pod_covered(budget: DisruptionBudget, pod: PodSpec) -> bool:
     """Return whether a budget covers a pod."""
     return budget.namespace == pod.namespace and is_selected(budget.selector, dict(pod.labels))
 
 
 def has_budget(budget: DisruptionBudget, pod: ExistingPod) -> bool:
     """Return whether a budget applies to the eviction of a pod and has not been charged for it yet."""
-    return budget.name not in pod.charged_budgets and is_covered(budget, pod.spec)
+    return budget.name not in pod.charged_budgets and is_pod_covered(budget, pod.spec)
 
 
 def find_protected_workloads(budgets: Iterable[DisruptionBudget], existing_pods: Sequence[ExistingPod]) -> set[str]:
     """Return the workloads with a budget of their own that keeps a pod running during evictions."""
     protected_workloads: set[str] = set()
     for budget in budgets:
-        covered_pods = [pod for pod in existing_pods if is_covered(budget, pod.spec)]
+        covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
         workloads = {pod.workload for pod in covered_pods}
         healthy = sum(bool(pod.node) for pod in covered_pods)
         if len(workloads) == 1 and (count_allowed_disruptions(budget, existing_pods) or 0) < healthy:
@@ -246,7 +246,7 @@ def find_protected_workloads(budgets: Iterable[DisruptionBudget], existing_pods:
 
 def count_allowed_disruptions(budget: DisruptionBudget, existing_pods: Iterable[ExistingPod]) -> int | None:
     """Return how many existing pods the budget allows to evict; None if it covers none of them."""
-    covered_pods = [pod for pod in existing_pods if is_covered(budget, pod.spec)]
+    covered_pods = [pod for pod in existing_pods if is_pod_covered(budget, pod.spec)]
     if not covered_pods:
         return None
     healthy = sum(bool(pod.node) for pod in covered_pods)

@@ -76,7 +76,7 @@ class DomainScore(Struct, frozen=True):
 
 
 POD_FILTERS: Final[tuple[PodFilter, ...]] = (
-    PodFilter("node_terms", node_affinity.find_conflict),
+    PodFilter("node_terms", node_affinity.find_contradictory_terms),
     PodFilter("volumes_to_be", volumes.reject_pod),
 )
 

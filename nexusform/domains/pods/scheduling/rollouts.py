@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling.quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.removal_order import sort_for_removal
-from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession, Verdict
+from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict, SchedulingSession
 from nexusform.domains.pods.scheduling.workloads import (
     DEFAULT_SEED,
     Cluster,
@@ -38,7 +38,7 @@ class RolloutState(Struct):
     """
 
     remaining_pods: list[ExistingPod]
-    new_verdicts: dict[int, Verdict]
+    new_verdicts: dict[int, PodVerdict]
     existing_count: int = 0
     removed_pods: list[ExistingPod] = field(default_factory=list)
     is_blocked: bool = False

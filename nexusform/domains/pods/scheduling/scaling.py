@@ -20,7 +20,7 @@ class PodSet(Struct):
     is_current: bool = False
 
 
-def compute_shares(workload: Workload, sets: Sequence[PodSet]) -> list[tuple[PodSet, int]]:
+def compute_replica_set_sizes(workload: Workload, sets: Sequence[PodSet]) -> list[tuple[PodSet, int]]:
     """Return the target size of each set; empty if the Deployment is not scaled or has only one set."""
     previous_maximum = workload.previous_max_pods
     maximum = workload.replicas + workload.max_surge if workload.replicas else 0
@@ -58,20 +58,20 @@ def group_by_template(workload: Workload, pods: Iterable[ExistingPod]) -> list[P
     return list(sets.values())
 
 
-def compute_surplus(workload: Workload, pods: Sequence[ExistingPod]) -> dict[str, int]:
+def compute_surplus_per_template(workload: Workload, pods: Sequence[ExistingPod]) -> dict[str, int]:
     """Return the number of pods to remove per template on scale-in; {} if it is not proportional."""
     surplus = {
         pod_set.spec.template: pod_set.count - count
-        for pod_set, count in compute_shares(workload, group_by_template(workload, pods))
+        for pod_set, count in compute_replica_set_sizes(workload, group_by_template(workload, pods))
     }
     return surplus if any(count > 0 for count in surplus.values()) else {}
 
 
-def compute_growth(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
+def compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[list[PodSpec], int]:
     """Return specs of new pods for sets of former templates, and the number of current ones."""
     specs: list[PodSpec] = []
     current = 0
-    for pod_set, count in compute_shares(workload, group_by_template(workload, pods)):
+    for pod_set, count in compute_replica_set_sizes(workload, group_by_template(workload, pods)):
         if pod_set.is_current:
             current = count - pod_set.count
         else:

@@ -15,7 +15,7 @@ from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.attached_volumes import AttachedVolumes
 from nexusform.domains.pods.scheduling.kubelet_admission import NumaCells, find_kubelet_rejection
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, format_pending_message
-from nexusform.domains.pods.scheduling.preemption import Eviction, compute_allowances, select_victims
+from nexusform.domains.pods.scheduling.preemption import Eviction, compute_eviction_allowances, select_victims
 from nexusform.domains.pods.scheduling.rules import node_affinity, tie_break
 from nexusform.domains.pods.scheduling.rules.image_locality import MAX_POINTS
 from nexusform.domains.pods.scheduling.scheduler_cache import PodGroup, SchedulerCache
@@ -37,7 +37,7 @@ _MAX_PRIORITY = 1 << 31
 Identity = tuple[str, int, str]
 
 
-class Verdict(Struct, frozen=True):
+class PodVerdict(Struct, frozen=True):
     """Node of a pod ("" = none), its certainty, the reasons against others, and its victims. `doubt`: the
     assumption behind an uncertain one.
     """
@@ -93,7 +93,7 @@ class SchedulingSession:
         self._scheduler: SpecScheduler | None = None
         # Nodes with a usage that depends on a tie-break, as bits.
         self._uncertain_nodes = 0
-        self._failures: dict[int, tuple[int, Verdict]] = {}
+        self._failures: dict[int, tuple[int, PodVerdict]] = {}
         self._cells: dict[int, NumaCells] = {}
         self._pods_by_node: list[dict[Identity, ExistingPod]] = [{} for _ in cluster.nodes]
         self._lowest_priority = _MAX_PRIORITY  # no pod here that may be evicted has a lower priority
@@ -161,7 +161,7 @@ class SchedulingSession:
         if node_index in self._cells:
             self._cells[node_index].release(pod.spec)
 
-    def place_pod(self, spec: PodSpec, workload: str, number: int) -> Verdict:
+    def place_pod(self, spec: PodSpec, workload: str, number: int) -> PodVerdict:
         """Decide a pod and add it to its node."""
         group = self.cache.get_group(spec)
         failure = self._failures.get(id(group))
@@ -173,7 +173,7 @@ class SchedulingSession:
             self._observer(workload, number, scheduler)
         if spec.gates:
             return build_gated_verdict(spec)
-        pod = ExistingPod(workload, number, "", spec, self._draw_age(workload, number))
+        pod = ExistingPod(workload, number, "", spec, self._sample_pod_age(workload, number))
         if spec.node_name:
             return self._start_bound_pod(scheduler, pod)
         if nomination is not None and scheduler.find_rejection(nomination) is None:
@@ -190,16 +190,18 @@ class SchedulingSession:
             else:
                 for node in choice.tied_nodes:
                     self._uncertain_nodes |= 1 << node
-        return self._name_doubt(self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice)
+        return self._describe_tie_doubt(self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice)
 
-    def _draw_age(self, workload: str, number: int) -> int:
+    def _sample_pod_age(self, workload: str, number: int) -> int:
         """Return the age of a new pod; kubelets start pods in any order."""
         if not self.has_random_ages:
             return self.age
         digest = blake2b(f"{self.seed}|{workload}|{number}".encode(), digest_size=1).digest()
         return self.age + digest[0]
 
-    def _name_doubt(self, verdict: Verdict, scheduler: SpecScheduler, choice: NodeChoice | None = None) -> Verdict:
+    def _describe_tie_doubt(
+        self, verdict: PodVerdict, scheduler: SpecScheduler, choice: NodeChoice | None = None
+    ) -> PodVerdict:
         return verdict if verdict.is_certain else replace(verdict, doubt=self._find_doubt(scheduler, choice))
 
     def _find_doubt(self, scheduler: SpecScheduler, choice: NodeChoice | None) -> str:
@@ -214,7 +216,7 @@ class SchedulingSession:
 
     def _start_on_best(
         self, scheduler: SpecScheduler, pod: ExistingPod, choice: NodeChoice, is_certain: bool
-    ) -> Verdict:
+    ) -> PodVerdict:
         """Start a pod on a tied node; a re-created pod tries the others if kubelet rejects it."""
         tied_nodes = list(choice.tied_nodes)
         first_reason = ""
@@ -222,17 +224,17 @@ class SchedulingSession:
             node = tie_break.select_lowest(self._build_tie_break_prefix(pod), self._names, tied_nodes)
             rejection_text = self._start_pod(scheduler, node, pod)
             if not rejection_text:
-                return Verdict(self._names[node], is_certain, choice.feasible_nodes)
+                return PodVerdict(self._names[node], is_certain, choice.feasible_nodes)
             first_reason = first_reason or f"on {self._names[node]}: {rejection_text}."
             tied_nodes.remove(node)
             if not is_recreated(pod.workload):
                 break
-        return Verdict("", is_certain, choice.feasible_nodes, first_reason, unscheduled_state=PodState.FAILED)
+        return PodVerdict("", is_certain, choice.feasible_nodes, first_reason, unscheduled_state=PodState.FAILED)
 
     def _build_tie_break_prefix(self, pod: ExistingPod) -> str:
         return f"{self.seed}|{self.cluster.name}|{pod.workload}|{pod.number}"
 
-    def _start_bound_pod(self, scheduler: SpecScheduler, pod: ExistingPod) -> Verdict:
+    def _start_bound_pod(self, scheduler: SpecScheduler, pod: ExistingPod) -> PodVerdict:
         """Return the verdict on a pod with a node name: kubelet runs or rejects it without scheduling."""
         spec = pod.spec
         node_index = self.cache.index.get(spec.node_name)
@@ -244,7 +246,7 @@ class SchedulingSession:
         ) or self._start_pod(scheduler, node_index, pod)
         if rejection_text:
             return _build_failed_verdict(spec.node_name, rejection_text, is_certain, 0)
-        return Verdict(spec.node_name, is_certain, 1)
+        return PodVerdict(spec.node_name, is_certain, 1)
 
     def _start_pod(self, scheduler: SpecScheduler, node: int, pod: ExistingPod) -> str:
         """Add a pod to a node, and return kubelet's rejection, "" if it runs."""
@@ -256,7 +258,7 @@ class SchedulingSession:
             self.volume_binder.bind_on_node(pod.spec, pod.number, self._names[node])
         return rejection_text
 
-    def place_daemon(self, spec: PodSpec, workload: str, number: int, node: str) -> Verdict:
+    def place_daemon(self, spec: PodSpec, workload: str, number: int, node: str) -> PodVerdict:
         """Decide a DaemonSet's pod for its only possible node."""
         self._release_nomination(workload, number)
         scheduler = self.create_scheduler(spec, number)
@@ -272,7 +274,7 @@ class SchedulingSession:
             other_names = [name for name in self._names if name != rejection.candidate]
             other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
             reason = format_pending_message([rejection, *other_rejections], len(self._names))
-            return preemption_verdict or Verdict(
+            return preemption_verdict or PodVerdict(
                 "", not self._uncertain_nodes & 1 << node_index, 0, reason, (rejection,)
             )
         is_certain = self._is_certain(scheduler, 1 << node_index) and not spec.has_unknown_rules
@@ -280,21 +282,21 @@ class SchedulingSession:
         verdict = (
             _build_failed_verdict(node, rejection_text, is_certain, 1)
             if rejection_text
-            else Verdict(node, is_certain, 1)
+            else PodVerdict(node, is_certain, 1)
         )
-        return self._name_doubt(verdict, scheduler)
+        return self._describe_tie_doubt(verdict, scheduler)
 
-    def _handle_unschedulable(self, scheduler: SpecScheduler, pod: ExistingPod) -> Verdict:
+    def _handle_unschedulable(self, scheduler: SpecScheduler, pod: ExistingPod) -> PodVerdict:
         """Return the verdict on a pod without a feasible node, cached until something changes."""
         rejection_by_node = {node: scheduler.find_rejection(node) for node in range(len(self._names))}
         rejections = {node: rejection for node, rejection in rejection_by_node.items() if rejection is not None}
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
-            return self._name_doubt(preemption_verdict, scheduler)
+            return self._describe_tie_doubt(preemption_verdict, scheduler)
         is_certain = self._is_certain(scheduler, scheduler.facts.mask) and not self._is_doubtful(scheduler, 0)
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
-        verdict = self._name_doubt(Verdict("", is_certain, 0, reason, reasons), scheduler)
+        verdict = self._describe_tie_doubt(PodVerdict("", is_certain, 0, reason, reasons), scheduler)
         if not pod.spec.claims:  # else others of the spec may have other volumes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict
@@ -314,12 +316,14 @@ class SchedulingSession:
 
     def _try_preemption(
         self, scheduler: SpecScheduler, pod: ExistingPod, rejections: Mapping[int, Rejection]
-    ) -> Verdict | None:
+    ) -> PodVerdict | None:
         """Evict less important pods for one without a feasible node, if that helps."""
         if not pod.spec.can_preempt or pod.spec.priority <= self._lowest_priority:
             return None
         budgets = self.cluster.budgets
-        budget_allowances = compute_allowances(budgets, self._expected_counts or [0] * len(budgets), self.cache)
+        budget_allowances = compute_eviction_allowances(
+            budgets, self._expected_counts or [0] * len(budgets), self.cache
+        )
         prefix = self._build_tie_break_prefix(pod)
         choice = select_victims(
             scheduler,
@@ -346,7 +350,7 @@ class SchedulingSession:
                 del self._pods_by_node[choice.node][_get_identity(victim)]  # evicted only once
                 self._slow_evictions.append((Eviction(victim, preemptor, is_certain), choice.node))
             self.cache.version += 1
-            return Verdict("", is_certain, 0, "waits for the end of the pods evicted for it.")
+            return PodVerdict("", is_certain, 0, "waits for the end of the pods evicted for it.")
         for victim in choice.victims:
             self.remove_pod(victim)
         name = self._names[choice.node]
@@ -359,7 +363,7 @@ class SchedulingSession:
             self.assign_cells()
             return _build_failed_verdict(name, rejection_text, is_certain, 0)
         self.evictions += [Eviction(victim, preemptor, is_certain) for victim in choice.victims]
-        return Verdict(name, is_certain, 0, victims=choice.victims)
+        return PodVerdict(name, is_certain, 0, victims=choice.victims)
 
     def _release_nomination(self, workload: str, number: int) -> int | None:
         """Return the node reserved for a pod waiting for its victims, and end the reservation."""
@@ -412,15 +416,15 @@ def _get_identity(pod: ExistingPod) -> Identity:
     return (pod.workload, pod.number, pod.spec.template)
 
 
-def build_gated_verdict(spec: PodSpec) -> Verdict:
+def build_gated_verdict(spec: PodSpec) -> PodVerdict:
     """Return the verdict on a pod with scheduling gates."""
     reason = f"scheduling is blocked by {', '.join(spec.gates)}."
-    return Verdict("", is_certain=True, feasible_nodes=0, reason=reason, unscheduled_state=PodState.GATED)
+    return PodVerdict("", is_certain=True, feasible_nodes=0, reason=reason, unscheduled_state=PodState.GATED)
 
 
-def _build_failed_verdict(node: str, reason: str, is_certain: bool, feasible_nodes: int) -> Verdict:
+def _build_failed_verdict(node: str, reason: str, is_certain: bool, feasible_nodes: int) -> PodVerdict:
     """Return the verdict on a pod rejected by kubelet on its node."""
-    return Verdict("", is_certain, feasible_nodes, f"on {node}: {reason}.", unscheduled_state=PodState.FAILED)
+    return PodVerdict("", is_certain, feasible_nodes, f"on {node}: {reason}.", unscheduled_state=PodState.FAILED)
 
 
 def _has_pod_dependencies(scheduler: SpecScheduler) -> bool:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage, PodGroup, SchedulerCache
 from nexusform.domains.pods.scheduling.scheduler_versions import Version, apply_quirks
-from nexusform.domains.pods.scheduling.topology_counts import SpreadTally, TopologyCounts
+from nexusform.domains.pods.scheduling.topology_counts import SpreadCounter, TopologyCounts
 from nexusform.domains.pods.scheduling.workloads import HOSTNAME, Node, PodSpec, VolumeNeed
 from nexusform.scheduling.decision import Rejection
 
@@ -39,7 +39,7 @@ class NodeChoice(Struct, frozen=True):
     lead: int | None = None
 
 
-class _Bucket:
+class _DomainBucket:
     __slots__ = ("nodes_by_score", "size")
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class _Bucket:
         self.size = 0
 
     @classmethod
-    def create_single(cls, node: int) -> _Bucket:
+    def create_single(cls, node: int) -> _DomainBucket:
         """Return a bucket for one node, regardless of its usage score."""
         bucket = cls()
         bucket.put(node, 0)
@@ -72,7 +72,7 @@ class _Bucket:
             yield from level
 
 
-class _Axis:
+class _TopologyAxis:
     """Topology key as used for buckets."""
 
     __slots__ = ("counts", "domain_by_node", "has_few_domains", "members")
@@ -120,9 +120,9 @@ class SpecScheduler:
         # Whether another node may be better by unknown images.
         self.images_matter = facts_cache.images_unknown and bool(spec.images)
         self.version = cache.version
-        self._buckets: dict[tuple[Trait, ...], _Bucket] | None = None
-        self._axes: list[_Axis] = []
-        self._moving_axes: list[_Axis] = []
+        self._buckets: dict[tuple[Trait, ...], _DomainBucket] | None = None
+        self._axes: list[_TopologyAxis] = []
+        self._moving_axes: list[_TopologyAxis] = []
         self._shape = facts_cache.shape
         self._score_cache: dict[object, int] = {}
         self._bucket_keys: dict[int, tuple[Trait, ...]] = {}
@@ -179,7 +179,7 @@ class SpecScheduler:
 
     def choose_nodes(self) -> NodeChoice | None:
         """Return the best nodes for the next pod; None if no node is feasible."""
-        self._get_buckets()
+        self._get_domain_buckets()
         rejected_nodes = [
             node
             for node in self._nominated_groups
@@ -192,9 +192,9 @@ class SpecScheduler:
         return choice
 
     def _choose_best(self) -> NodeChoice | None:
-        buckets = self._get_buckets()
+        buckets = self._get_domain_buckets()
         rules, counts = profile.DOMAIN_FILTERS, self.counts
-        open_buckets: list[tuple[_Bucket, int]] = []
+        open_buckets: list[tuple[_DomainBucket, int]] = []
         for bucket in buckets.values():
             node = bucket.get_any_node()
             if not any(reject(counts, node) for _, reject in rules):
@@ -213,7 +213,7 @@ class SpecScheduler:
         feasible_count = sum(bucket.size for bucket, _ in open_buckets)
         lead = None
         if self.images_matter and len(tied_nodes) == 1:
-            lead = _compute_lead(best_total, zip(open_buckets, totals, strict=True))
+            lead = _compute_score_lead(best_total, zip(open_buckets, totals, strict=True))
         return NodeChoice(tied_nodes, feasible_count, lead)
 
     def score_nodes(self) -> dict[int, dict[str, int]]:
@@ -221,7 +221,7 @@ class SpecScheduler:
         feasible_nodes = [node for node in range(len(self.cache.nodes)) if self.find_rejection(node) is None]
         if not feasible_nodes:
             return {}
-        single_buckets = [(_Bucket.create_single(node), node) for node in feasible_nodes]
+        single_buckets = [(_DomainBucket.create_single(node), node) for node in feasible_nodes]
         columns = self._compute_points(feasible_nodes, self._count_domains(single_buckets))
         points = {}
         for at, node in enumerate(feasible_nodes):
@@ -251,24 +251,24 @@ class SpecScheduler:
 
     def list_buckets(self) -> Iterator[Iterator[int]]:
         """Yield the feasible nodes with capacity, grouped by indistinguishable nodes."""
-        return (bucket.list_nodes() for bucket in self._get_buckets().values())
+        return (bucket.list_nodes() for bucket in self._get_domain_buckets().values())
 
-    def _get_buckets(self) -> dict[tuple[Trait, ...], _Bucket]:
+    def _get_domain_buckets(self) -> dict[tuple[Trait, ...], _DomainBucket]:
         if self._buckets is None:
             self._buckets = {}
-            self._make_axes()
+            self._create_topology_axes()
             for node in self.facts.points:
                 self._bucket_keys[node] = self._compute_bucket_key(node)
                 self._insert_node(node, self._compute_usage_score(node))
         return self._buckets
 
-    def _make_axes(self) -> None:
+    def _create_topology_axes(self) -> None:
         """Create one axis per counted topology, with the nodes of each domain where counts move them."""
-        axis_by_domain: dict[int, _Axis] = {}
+        axis_by_domain: dict[int, _TopologyAxis] = {}
         for tally in self.counts.list_tallies():
             axis = axis_by_domain.get(id(tally.domain_by_node))
             if axis is None:
-                axis = axis_by_domain[id(tally.domain_by_node)] = _Axis(tally.domain_by_node, len(tally.counts))
+                axis = axis_by_domain[id(tally.domain_by_node)] = _TopologyAxis(tally.domain_by_node, len(tally.counts))
             axis.counts.append(tally.counts)
         self._axes = list(axis_by_domain.values())
         moving_domains = {id(tally.domain_by_node) for tally in self.counts.list_moving_tallies()}
@@ -283,25 +283,25 @@ class SpecScheduler:
     def _compute_bucket_key(self, node: int) -> tuple[Trait, ...]:
         return (*self.facts.points[node], *[axis.get_trait(node) for axis in self._axes])
 
-    def _get_bucket(self, node: int) -> _Bucket:
+    def _get_domain_bucket(self, node: int) -> _DomainBucket:
         assert self._buckets is not None
         key = self._bucket_keys[node]
         bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = self._buckets[key] = _Bucket()
+            bucket = self._buckets[key] = _DomainBucket()
         return bucket
 
     def _insert_node(self, node: int, score: int) -> None:
         """Put a node into its bucket, unless its usage rejects it (score -1)."""
         if score >= 0:
             self._node_scores[node] = score
-            self._get_bucket(node).put(node, score)
+            self._get_domain_bucket(node).put(node, score)
 
     def _remove_node(self, node: int) -> int:
         """Remove a node from its bucket and return its score, -1 if its usage rejects it."""
         score = self._node_scores.pop(node, -1)
         if score >= 0:
-            bucket = self._get_bucket(node)
+            bucket = self._get_domain_bucket(node)
             bucket.drop(node, score)
             if not bucket.size and self._buckets is not None:
                 del self._buckets[self._bucket_keys[node]]
@@ -318,7 +318,7 @@ class SpecScheduler:
             score = self._score_cache[key] = _compute_node_usage_score(spec, node_record, usage)
         return score
 
-    def _count_domains(self, open_buckets: list[tuple[_Bucket, int]]) -> list[int]:
+    def _count_domains(self, open_buckets: list[tuple[_DomainBucket, int]]) -> list[int]:
         """Return the number of domains of the feasible nodes per soft spread constraint."""
         counts = self.counts
         if not counts.soft_spread:
@@ -343,7 +343,7 @@ class SpecScheduler:
         return [sum(column) for column in zip(*self._compute_points(nodes, sizes).values(), strict=True)]
 
 
-def _compute_lead(best_total: int, buckets: Iterable[tuple[tuple[_Bucket, int], int]]) -> int | None:
+def _compute_score_lead(best_total: int, buckets: Iterable[tuple[tuple[_DomainBucket, int], int]]) -> int | None:
     """Return the lead of the best total over the next lower one; None if there is none."""
     next_total = -1
     for (bucket, _), total in buckets:
@@ -363,7 +363,7 @@ def _check_usage(reject: profile.UsageFilter, spec: PodSpec, cache: SchedulerCac
     return reject(spec, cache.nodes[node], cache.usage[node])
 
 
-def _count_bucket_domains(tally: SpreadTally, scored_buckets: list[tuple[_Bucket, int]]) -> int:
+def _count_bucket_domains(tally: SpreadCounter, scored_buckets: list[tuple[_DomainBucket, int]]) -> int:
     """Return the number of domains of a constraint with nodes of these buckets."""
     if tally.constraint.topology_key == HOSTNAME:
         return sum(bucket.size for bucket, _ in scored_buckets)

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rollouts import RolloutState, replace_pods
-from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSession, Verdict
+from nexusform.domains.pods.scheduling.scheduling_session import PodVerdict, SchedulingSession
 from nexusform.domains.pods.scheduling.workload_progress import (
     PodToPlace,
     WorkloadProgress,
+    extract_scaled_outdated_pods,
     find_free_numbers,
-    take_scaled_outdated,
 )
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, PodSpec
 
@@ -32,7 +32,7 @@ class TemplateRollout:
         self._session = session
         self._quota_usage = quota_usage
         self._progress = progress
-        self._waiting_verdicts: dict[int, Verdict] = {}
+        self._waiting_verdicts: dict[int, PodVerdict] = {}
         self._further_numbers: list[int] = []
 
     @property
@@ -47,7 +47,7 @@ class TemplateRollout:
         """Scale the sets of former templates, delete pods that need not wait, and retry the others."""
         progress = self._progress
         counted_numbers = {pod.number for pod in (*progress.pods_to_place, *progress.pending_outdated_pods)}
-        new_specs = take_scaled_outdated(progress)
+        new_specs = extract_scaled_outdated_pods(progress)
         self._remove_unhealthy(new_specs)
         pending_pods, progress.pending_outdated_pods = progress.pending_outdated_pods, []
         for number, spec in new_specs.items():
@@ -88,7 +88,7 @@ class TemplateRollout:
         workload = self._progress.workload
         return ExistingPod(workload.key, pod.number, "", pod.former_spec or workload.pod)
 
-    def resume(self, verdicts: Mapping[int, Verdict]) -> dict[int, Verdict]:
+    def resume(self, verdicts: Mapping[int, PodVerdict]) -> dict[int, PodVerdict]:
         """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers."""
         progress, workload = self._progress, self._progress.workload
         pending_pods = {pod.number: pod for pod in progress.pending_outdated_pods}
@@ -124,15 +124,15 @@ class TemplateRollout:
     def _assign_numbers(
         self,
         state: RolloutState,
-        verdicts: Mapping[int, Verdict],
+        verdicts: Mapping[int, PodVerdict],
         old_nodes: Mapping[int, str],
         pending_pods: Mapping[int, PodToPlace],
-    ) -> dict[int, Verdict]:
+    ) -> dict[int, PodVerdict]:
         """Return the verdicts of new pods by number; coexisting old pods keep their numbers."""
         progress, first = self._progress, self._progress.workload.first_ordinal
         kept_numbers = {pod.number for pod in state.remaining_pods} | set(state.pending_specs)
         taken_numbers = kept_numbers | {pod.number for pod in progress.kept_pods} | set(state.new_verdicts)
-        final_verdicts: dict[int, Verdict] = {}
+        final_verdicts: dict[int, PodVerdict] = {}
         for number, verdict in state.new_verdicts.items():
             if number in verdicts:
                 final_verdicts[number] = verdict
@@ -152,7 +152,7 @@ class TemplateRollout:
             progress.pods_to_place.append(new_pod)
         return final_verdicts
 
-    def list_pending_verdicts(self) -> dict[int, Verdict]:
+    def list_pending_verdicts(self) -> dict[int, PodVerdict]:
         """Return the verdicts of pods of former templates that keep waiting."""
         progress = self._progress
         progress.pods_to_place += progress.pending_outdated_pods

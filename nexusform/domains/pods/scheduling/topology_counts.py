@@ -17,7 +17,7 @@ HARD_AFFINITY_WEIGHT: Final = 1
 _DEFAULT_SKEWS: Final = ((HOSTNAME, 3), (ZONE, 5))
 
 
-class Tally:
+class DomainCounter:
     """Pod counter per domain of a topology key. `domain_by_node` has the domain of each node (-1 = none)."""
 
     __slots__ = ("counts", "domain_by_node", "key")
@@ -36,7 +36,7 @@ class Tally:
         return True
 
 
-class SpreadTally(Tally):
+class SpreadCounter(DomainCounter):
     """Pods counted by one spread constraint. `matches_itself` is 1 if the constraint counts the new pod too.
     `eligible_nodes`: nodes with pods and domains that count. `eligible_domains`: their domains.
     """
@@ -107,14 +107,14 @@ class TopologyCounts:
         self.group = group
         self.incoming_spec = spec = group.spec if incoming_spec is None else incoming_spec
         # Amount added to each counter by one more pod of the spec.
-        self._own_increments: list[tuple[Tally, int]] = []
-        self.affinity = [self._create_tally(term) for term in spec.affinity]
+        self._own_increments: list[tuple[DomainCounter, int]] = []
+        self.affinity = [self._create_counter(term) for term in spec.affinity]
         # Pods selected by all terms of required affinity, counted once per term.
         self._affinity_matches = 0
         self.matches_itself = bool(spec.affinity) and all(cache.is_selected(t, group) for t in spec.affinity)
         self.anti_affinity = [self._count_term(term) for term in spec.anti_affinity]
-        self.existing_anti_affinity: list[Tally] = []  # pods that stand and keep this one away
-        self.preferred_affinity: list[Tally] = []  # points of wishes, of this pod and of those that stand
+        self.existing_anti_affinity: list[DomainCounter] = []  # pods that stand and keep this one away
+        self.preferred_affinity: list[DomainCounter] = []  # points of wishes, of this pod and of those that stand
         self._count_affinity()
         self._count_terms()
         self._all_soft_keys = bool(spec.spread)
@@ -137,13 +137,13 @@ class TopologyCounts:
         """Whether some pod in a domain of some term matches all terms of required affinity."""
         return self._affinity_matches > 0
 
-    def _create_tally(self, term: PodTerm) -> Tally:
+    def _create_counter(self, term: PodTerm) -> DomainCounter:
         topology = self.cache.get_topology(term.topology_key)
-        return Tally(term.topology_key, topology.domain_by_node, len(topology.values))
+        return DomainCounter(term.topology_key, topology.domain_by_node, len(topology.values))
 
-    def _count_term(self, term: PodTerm) -> Tally:
+    def _count_term(self, term: PodTerm) -> DomainCounter:
         """Return a counter of the pods selected by a term, registered for updates."""
-        tally = self._create_tally(term)
+        tally = self._create_counter(term)
         for group in self.cache.select_term_groups(term):
             _count_group(group, tally, 1)
         if self.cache.is_selected(term, self.group):
@@ -164,36 +164,36 @@ class TopologyCounts:
     def _count_terms(self) -> None:
         """Count the terms of existing pods about the new pod, and of the new pod about existing pods."""
         cache, group, spec = self.cache, self.group, self.incoming_spec
-        tally_by_key: dict[str, Tally] = {}
-        points_by_key: dict[str, Tally] = {}
+        tally_by_key: dict[str, DomainCounter] = {}
+        points_by_key: dict[str, DomainCounter] = {}
         for existing_group in cache.find_term_groups(group):
             for term in self._select_own_terms(existing_group.spec.anti_affinity):
-                _count_group(existing_group, self._get_tally(tally_by_key, term), 1)
+                _count_group(existing_group, self._get_counter(tally_by_key, term), 1)
             for term in self._select_own_terms(_list_scored_terms(existing_group.spec)):
-                _count_group(existing_group, self._get_tally(points_by_key, term), term.weight)
+                _count_group(existing_group, self._get_counter(points_by_key, term), term.weight)
         preferred_terms = _list_preferred_terms(spec)
         for term in preferred_terms:
-            tally = self._get_tally(points_by_key, term)
+            tally = self._get_counter(points_by_key, term)
             for existing_group in cache.select_term_groups(term):
                 _count_group(existing_group, tally, term.weight)
         # Further pods of the spec have the same terms about each other.
         repelling_terms = self._select_own_terms(group.spec.anti_affinity)
         attracting_terms = self._select_own_terms((*preferred_terms, *_list_scored_terms(group.spec)))
-        self._own_increments += [(self._get_tally(tally_by_key, term), 1) for term in repelling_terms]
-        self._own_increments += [(self._get_tally(points_by_key, term), term.weight) for term in attracting_terms]
+        self._own_increments += [(self._get_counter(tally_by_key, term), 1) for term in repelling_terms]
+        self._own_increments += [(self._get_counter(points_by_key, term), term.weight) for term in attracting_terms]
         self.existing_anti_affinity = list(tally_by_key.values())
         self.preferred_affinity = list(points_by_key.values())
 
     def _select_own_terms(self, terms: Iterable[PodTerm]) -> list[PodTerm]:
         return [term for term in terms if self.cache.is_selected(term, self.group)]
 
-    def _get_tally(self, tallies: dict[str, Tally], term: PodTerm) -> Tally:
+    def _get_counter(self, tallies: dict[str, DomainCounter], term: PodTerm) -> DomainCounter:
         tally = tallies.get(term.topology_key)
         if tally is None:
-            tally = tallies[term.topology_key] = self._create_tally(term)
+            tally = tallies[term.topology_key] = self._create_counter(term)
         return tally
 
-    def _create_spread_tallies(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadTally]:
+    def _create_spread_tallies(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadCounter]:
         if not constraints:
             return []
         topologies = [self.cache.get_topology(constraint.topology_key) for constraint in constraints]
@@ -223,12 +223,12 @@ class TopologyCounts:
         size: int,
         eligible_nodes: list[bool],
         matches_itself: int,
-    ) -> SpreadTally:
+    ) -> SpreadCounter:
         if not constraint.is_hard and constraint.topology_key == HOSTNAME:
             # Points over hostname count the pods of the node itself, whatever its label says.
             domain_by_node = [-1 if d < 0 else node for node, d in enumerate(domain_by_node)]
             size, eligible_nodes = len(domain_by_node), [True] * len(domain_by_node)
-        tally = SpreadTally(constraint, domain_by_node, size, eligible_nodes, matches_itself)
+        tally = SpreadCounter(constraint, domain_by_node, size, eligible_nodes, matches_itself)
         selector = constraint.selector
         if selector is not None and not _is_empty(selector):
             for group in self.cache.select_groups(selector, self.group.spec.namespace):
@@ -283,7 +283,7 @@ class TopologyCounts:
             if not spec.is_terminating and spec.namespace == self.group.spec.namespace and spread.should_count(other):
                 spread.add_pod(node, sign)
 
-    def list_tallies(self) -> list[Tally]:
+    def list_tallies(self) -> list[DomainCounter]:
         """Return every counter read by a rule."""
         return [
             *self.affinity,
@@ -294,14 +294,14 @@ class TopologyCounts:
             *self.soft_spread,
         ]
 
-    def list_moving_tallies(self) -> list[Tally]:
+    def list_moving_tallies(self) -> list[DomainCounter]:
         """Return the counters changed by a further pod of this spec."""
         return [tally for tally, _ in self._own_increments] + [t for t in self._selective_spread if t.matches_itself]
 
 
 def _is_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node) -> bool:
     """Return whether a node counts for a constraint by its policies for node affinity and taints."""
-    if constraint.honor_affinity and not node_affinity.is_satisfied(spec, node):
+    if constraint.honor_affinity and not node_affinity.is_node_affinity_satisfied(spec, node):
         return False
     if constraint.honor_taints:
         hard_taints = (taint for taint in node.taints if taint.effect in (NO_SCHEDULE, "NoExecute"))
@@ -326,7 +326,7 @@ def _list_scored_terms(spec: PodSpec) -> tuple[PodTerm, ...]:
     return (*required_terms, *_list_preferred_terms(spec))
 
 
-def _count_group(group: PodGroup, tally: Tally, amount: int) -> int:
+def _count_group(group: PodGroup, tally: DomainCounter, amount: int) -> int:
     """Count each pod of a group as `amount`, and return the number of pods in a domain."""
     pod_count = 0
     for node, pods in group.nodes.items():

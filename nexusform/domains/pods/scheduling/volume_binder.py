@@ -63,7 +63,7 @@ class VolumeBinder:
         )
         for pod in pods:
             for claim, volume in pod.volumes:
-                self._bind(claim, volume)
+                self._bind_claim(claim, volume)
         for pod in pods:
             if pod.node:
                 self._bind_provisioned(pod.spec, pod.number)
@@ -79,7 +79,7 @@ class VolumeBinder:
                 and name not in self._volume_by_claim
                 and not self._bind_prebound(claim, name)
             ):
-                self._bind(name, _PROVISIONED)
+                self._bind_claim(name, _PROVISIONED)
 
     def _bind_on_node(self, spec: PodSpec, number: int, node: Node) -> None:
         for claim in sorted(spec.claims, key=lambda claim: claim.size):
@@ -87,7 +87,7 @@ class VolumeBinder:
             if name not in self._volume_by_claim and not self._bind_prebound(claim, name):
                 fitting = self._select_unused(self._list_fitting(claim))
                 best_volume = next((volume for volume in fitting if _is_reachable(volume.terms, node)), None)
-                self._bind(name, best_volume.name if best_volume is not None else _PROVISIONED)
+                self._bind_claim(name, best_volume.name if best_volume is not None else _PROVISIONED)
 
     def bind_immediate(self, spec: PodSpec, number: int) -> None:
         """Bind the claims of a new pod that do not wait for a node."""
@@ -137,7 +137,7 @@ class VolumeBinder:
         volumes = [self._volume_by_claim.get(name, _PROVISIONED) for name in names]
         return tuple((name, volume) for name, volume in zip(names, volumes, strict=True) if volume != _PROVISIONED)
 
-    def _bind(self, claim: str, volume: str) -> None:
+    def _bind_claim(self, claim: str, volume: str) -> None:
         self._volume_by_claim[claim] = volume
         if volume != _PROVISIONED:
             self._used_volumes.add(volume)
@@ -152,14 +152,14 @@ class VolumeBinder:
                 default=None,
             )
             if best_volume is not None:
-                self._bind(name, best_volume.name)
+                self._bind_claim(name, best_volume.name)
 
     def _bind_prebound(self, claim: Claim, name: str) -> bool:
         """Bind a claim to the volume reserved for it, and return whether there is one."""
         volume = self._prebound_volumes.get(name)
         if volume is None or not _has_requested_size(volume, claim):
             return False
-        self._bind(name, volume.name)
+        self._bind_claim(name, volume.name)
         return True
 
     def _compute_need(self, claim: Claim, name: str) -> VolumeNeed | None:
@@ -183,7 +183,7 @@ class VolumeBinder:
         shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
         for reason in sorted({*shortages} - {""}):
             names = [node.name for node, shortage in zip(self._nodes, shortages, strict=True) if shortage != reason]
-            yield build_node_need(names, reason)
+            yield build_node_volume_need(names, reason)
 
     def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
         """Return why a node (position) has and provisions no separate volume for each claim, "" if it does."""
@@ -219,7 +219,7 @@ class VolumeBinder:
         fitting = self._fitting_volumes.get(question)
         if fitting is None:
             fitting = self._fitting_volumes[question] = [
-                volume for volume in self._free_volumes if can_bind(volume, claim)
+                volume for volume in self._free_volumes if can_bind_volume(volume, claim)
             ]
         return fitting
 
@@ -227,14 +227,14 @@ class VolumeBinder:
         return (volume for volume in volumes if volume.name not in self._used_volumes)
 
 
-def build_node_need(names: Iterable[str], reason: str) -> VolumeNeed:
+def build_node_volume_need(names: Iterable[str], reason: str) -> VolumeNeed:
     """Return the need of one of these nodes; others are rejected for a reason."""
     values = tuple(names)
     terms = (NodeTerm(fields=(Requirement(_NAME, IN, values),)),) if values else ()
     return VolumeNeed(terms, is_bound=False, reason=reason)
 
 
-def can_bind(volume: Volume, claim: Claim) -> bool:
+def can_bind_volume(volume: Volume, claim: Claim) -> bool:
     """Return whether a free volume satisfies a claim, apart from its location."""
     return (
         _has_requested_size(volume, claim)

@@ -11,7 +11,7 @@ from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.pod_outcomes import PlaceableRange, PodOutcome, WorkloadForecast
 from nexusform.domains.pods.scheduling.quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.removal_order import sort_for_removal
-from nexusform.domains.pods.scheduling.scaling import compute_growth, compute_surplus, group_by_template
+from nexusform.domains.pods.scheduling.scaling import compute_new_pods, compute_surplus_per_template, group_by_template
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, PodSpec, Strategy, Workload
 
 
@@ -121,7 +121,7 @@ def _select_excess(
 ) -> list[ExistingPod]:
     """Return the pods above the limit; `pending_outdated` are outdated numbers without a node."""
     excess_pods: list[ExistingPod] = []
-    for template, count in compute_surplus(workload, pods).items():
+    for template, count in compute_surplus_per_template(workload, pods).items():
         template_pods = [pod for pod in pods if pod.spec.template == template]
         excess_pods += sort_for_removal(workload.kind, template_pods, pods, now)[: max(0, count)]
     remaining_pods = [pod for pod in pods if pod not in excess_pods]
@@ -147,7 +147,7 @@ def _compute_pod_limit(workload: Workload, pods: Iterable[ExistingPod], pending_
     return workload.replicas + surge
 
 
-def take_scaled_outdated(progress: WorkloadProgress) -> dict[int, PodSpec]:
+def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpec]:
     """Return pods of former templates to add by scaling, spec by number, and drop these numbers."""
     workload = progress.workload
     is_rolling = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
@@ -166,7 +166,7 @@ def take_scaled_outdated(progress: WorkloadProgress) -> dict[int, PodSpec]:
     if not (progress.kept_pods or has_waited) and len(group_by_template(workload, former_pods)) == 1:
         progress.pods_to_place = retried_pods
         return dict.fromkeys([pod.number for pod in new_pods], former_pods[0].spec)
-    specs, own_growth = compute_growth(workload, [*progress.kept_pods, *former_pods, *current_pods])
+    specs, own_growth = compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
     used_numbers = [pod.number for pod in (*progress.kept_pods, *former_pods)]
     used_numbers += [pod.number for pod in progress.pods_to_place]
     # A paused Deployment creates no other pods of its own; otherwise the rollout continues.
@@ -198,8 +198,8 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
         workload=workload,
         replicas=replicas,
         placeable_range=placeable_range,
-        per_machine=pod_outcomes.count_names(node.machine for node in used_nodes),
-        per_rack=pod_outcomes.count_names(node.rack for node in used_nodes),
+        per_machine=pod_outcomes.count_occurrences(node.machine for node in used_nodes),
+        per_rack=pod_outcomes.count_occurrences(node.rack for node in used_nodes),
         is_blocked=progress.is_blocked,
         uncreated=progress.uncreated,
         rejection=progress.rejection,

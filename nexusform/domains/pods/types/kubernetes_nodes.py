@@ -54,7 +54,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the cluster's id."""
     return str(attributes.get("cluster_id") or "")
 
@@ -101,7 +101,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         for name, body in sorted(reading.nodes.items())
     }
     values = {
-        "id": identify(attributes),
+        "id": build_id(attributes),
         "nodes": node_values,
         "pod_count": len(parse_snapshot(text).pods),
         OBJECTS: text,
@@ -139,5 +139,5 @@ def _list_missing_kind_problems(kinds: Sequence[str]) -> list[Problem]:
 
 
 KUBERNETES_NODES: Final = ResourceType(
-    "kubernetes_nodes", 0, _SCHEMA, identify, mode="data", check=check, read=read, kind=PlanningKind.NODES
+    "kubernetes_nodes", 0, _SCHEMA, build_id, mode="data", check=check, read=read, kind=PlanningKind.NODES
 )

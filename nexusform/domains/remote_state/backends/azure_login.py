@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from nexusform.backends.backend_checks import require_package
 from nexusform.files.accesses import read_variable
-from nexusform.files.regular_files import TooLarge, read_regular
+from nexusform.files.regular_files import FileTooLarge, read_regular
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.network.deadlines import Deadline
 from nexusform.network.errors import WebError
@@ -113,7 +113,7 @@ def _request_token(url: str, bearer: str) -> str:
     request = WebRequest("GET", address, headers=headers, max_bytes=_MAX_TOKEN_BYTES)
     try:
         answer = Deadline(lambda: url.partition("?")[0]).run("get the OIDC token", lambda: send_request(request))
-    except (WebError, TooLarge) as problem:
+    except (WebError, FileTooLarge) as problem:
         raise BackendProblem(f"{message}: {problem}.") from None
     if not answer.is_success:
         raise BackendProblem(f"{message}: the server answered {answer.status}.")

@@ -18,7 +18,7 @@ from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable
 from nexusform.backends.journal_lines import LineBatcher, LineJournal
 from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
 from nexusform.domains.remote_state.backends.azure_login import NOT_SIGNED_IN, create_blob_credential
-from nexusform.files.regular_files import TooLarge
+from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
 from nexusform.network.budget import ReadBudget
 from nexusform.network.errors import check_plain_credentials
@@ -262,7 +262,7 @@ class AzureBackend(LineJournal):
             yield
         except AzureError as problem:
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: {_format_reason(problem)}") from None
-        except TooLarge as problem:
+        except FileTooLarge as problem:
             raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
 
@@ -317,7 +317,7 @@ class _Journal:
         """Append a seal after the last record, so that no former writer can append."""
         if self._list_names():
             self._open_blob()
-            self._write_lines([journal_lines.build_seal(lock_id)])
+            self._write_lines([journal_lines.build_seal_record(lock_id)])
 
     def delete(self) -> None:
         """Delete the blobs; the numbering continues."""
@@ -379,7 +379,7 @@ class _Journal:
 
 
 def _read_content(download: Any, reading: ReadBudget) -> bytes:
-    """Return the content of a blob; its size is known from its first part. Raises TooLarge, AzureError."""
+    """Return the content of a blob; its size is known from its first part. Raises FileTooLarge, AzureError."""
     from azure.core.exceptions import IncompleteReadError
 
     reading.reserve(download.size)

@@ -24,9 +24,9 @@ from nexusform.backends import backend_checks, locks
 from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name
 from nexusform.backends.state_files import JournalFile
 from nexusform.files.accesses import read_variable
-from nexusform.files.regular_files import TooLarge
+from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
-from nexusform.network.deadlines import is_wanted
+from nexusform.network.deadlines import is_caller_waiting
 from nexusform.network.errors import WebError
 from nexusform.network.http_client import SCHEMES, WebRequest, WebResponse, send_request
 
@@ -292,11 +292,11 @@ class HttpBackend:
                     return answer
                 reason, is_temporary = (f"the server answered {answer.status}", answer.status in _RETRY_STATUSES)
                 hint = _HINTS.get(answer.status, "")
-            except TooLarge as problem:
+            except FileTooLarge as problem:
                 raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
             except WebError as problem:
                 reason, is_temporary = str(problem), problem.is_temporary
-            if not remaining_attempts or not is_temporary or not is_wanted():
+            if not remaining_attempts or not is_temporary or not is_caller_waiting():
                 break
             time.sleep(pause)
             pause *= 2

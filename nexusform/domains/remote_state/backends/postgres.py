@@ -17,8 +17,8 @@ from nexusform.backends import backend_checks, journal_lines, locks
 from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher
 from nexusform.backends.locks import Lease, read_clock, read_lease_seconds
-from nexusform.files.accesses import read_variable, record_origin
-from nexusform.files.regular_files import TooLarge
+from nexusform.files.accesses import read_variable, record_server_access
+from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
 from nexusform.network.budget import ReadBudget
 from nexusform.network.deadlines import compute_silence_limit, read_deadline
@@ -322,7 +322,7 @@ class PostgresBackend:
         except Error as problem:
             line = (str(problem).strip() or type(problem).__name__).splitlines()[0]
             raise BackendProblem(f"Cannot {operation} in {self._database.location}: {line}") from None
-        except TooLarge as problem:
+        except FileTooLarge as problem:
             raise backend_checks.build_size_problem(operation, f"in {self._database.location}", problem) from None
 
 
@@ -369,7 +369,7 @@ class _Database:
         """Open a session that ends after idle seconds. Raises psycopg.Error, BackendProblem."""
         import psycopg
 
-        record_origin(f"postgres://{self._host}")
+        record_server_access(f"postgres://{self._host}")
         connection = psycopg.connect(
             self._connection_string,
             **self._encryption,
@@ -424,7 +424,7 @@ def _fetch_first(connection: Connection[Any], query: Any, parameters: Sequence[A
 
 
 def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> bytes | None:
-    """Return a value, None without one; the query also returns its size. Raises TooLarge. `parameters` begin
+    """Return a value, None without one; the query also returns its size. Raises FileTooLarge. `parameters` begin
     with the maximum number of bytes. Values are transferred in binary form: text would be twice as long.
     """
     row = connection.execute(query, parameters, binary=True).fetchone()

@@ -21,7 +21,7 @@ from nexusform.backends import backend_checks, journal_lines, locks
 from nexusform.backends.backend_checks import DEFAULT_WORKSPACE, check_deletable, check_name, require_package
 from nexusform.backends.journal_lines import LineBatcher, LineJournal
 from nexusform.backends.locks import Lease, LeaseLost, read_clock, read_lease_seconds
-from nexusform.files.regular_files import TooLarge
+from nexusform.files.regular_files import FileTooLarge
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredVersion
 from nexusform.network.budget import ReadBudget
 from nexusform.network.errors import check_plain_credentials
@@ -197,7 +197,7 @@ class S3Backend(LineJournal):
         if answer is None:
             return None
         content = _read_content(answer, ReadBudget(backend_checks.MAXIMUM_LOCK_SIZE))
-        text = locks.read_member(content, _LEASE)
+        text = locks.read_lock_member(content, _LEASE)
         lease_seconds = float(text) if text.isdigit() else float(read_lease_seconds())
         return _StoredLock(locks.parse_lock(content), lease_seconds, _compute_age(answer), str(answer["ETag"]))
 
@@ -237,7 +237,7 @@ class S3Backend(LineJournal):
             is_redirect = 300 <= int(metadata.get("HTTPStatusCode") or 0) < 400
             message = self._describe_redirect(problem) if is_redirect else f"{problem}"
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: {message}") from None
-        except TooLarge as problem:
+        except FileTooLarge as problem:
             raise backend_checks.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
     def _describe_redirect(self, problem: Exception) -> str:
@@ -306,7 +306,7 @@ class _Objects:
         return answer
 
     def get_content(self, key: str, reading: ReadBudget | None = None) -> tuple[bytes | None, str]:
-        """Return content and ETag; None and "" if there is no such object. Raises TooLarge."""
+        """Return content and ETag; None and "" if there is no such object. Raises FileTooLarge."""
         answer = self.get_response(key)
         if answer is None:
             return None, ""
@@ -351,7 +351,7 @@ class _Objects:
 
 
 def _read_content(answer: Mapping[str, Any], reading: ReadBudget) -> bytes:
-    """Return the body of a response; a body that is too large is closed unread. Raises TooLarge."""
+    """Return the body of a response; a body that is too large is closed unread. Raises FileTooLarge."""
     length = answer.get("ContentLength")
     with closing(answer["Body"]) as body:
         content = reading.read_all(body, length or 0)
@@ -406,7 +406,7 @@ class _Journal:
         while True:
             try:
                 self._objects.put(
-                    self._format_key(self._last_written + 1), journal_lines.build_seal(lock_id) + b"\n", ""
+                    self._format_key(self._last_written + 1), journal_lines.build_seal_record(lock_id) + b"\n", ""
                 )
             except _WriteConflict:
                 self._last_written += 1  # it was still writing

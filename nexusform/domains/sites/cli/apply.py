@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from nexusform.cli.apply import parse_verification
 from nexusform.cli.arguments import (
-    declare_group,
+    declare_flag_group,
     declare_optional,
+    declare_repeatable_text,
     declare_reports,
     declare_switch,
     declare_text,
-    declare_texts,
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
@@ -26,7 +26,7 @@ from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_re
 from nexusform.cli.screen import Screen, is_input_allowed
 from nexusform.cli.shared_flags import ViewFlags, create_context, parse_duration
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors
-from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.sites.cli.plan import FORMATS
 from nexusform.domains.sites.cli.site_flags import EngineFlags
@@ -61,13 +61,13 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     planfile: str | None = declare_optional(None)
     wave: str = declare_text("Approve and apply only this wave", metavar="WAVE")
     resume: bool = declare_switch("Continue an interrupted apply")
-    verify: tuple[str, ...] = declare_texts("Reject a plan without this signature", metavar="key:FILE")
+    verify: tuple[str, ...] = declare_repeatable_text("Reject a plan without this signature", metavar="key:FILE")
     lock_timeout: str = declare_text("Wait this long for the lock of a site", metavar="DURATION", default="0s")
     input: bool = declare_switch("Stop before a wave without approval", default=True)
     as_json: bool = declare_switch("Print a JSON document", flag="json")
     report: tuple[str, ...] = declare_reports()
-    engine: EngineFlags = declare_group(EngineFlags)
-    view: ViewFlags = declare_group(ViewFlags)
+    engine: EngineFlags = declare_flag_group(EngineFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 class _ApplyJob(Struct, frozen=True):
@@ -198,7 +198,7 @@ def _build_already_applied_error(
     count = sum(len(plan.select_wave(name)) for name in pending_names)
     detail = (
         f'The wave "{arguments.wave}" of this plan was applied already. {format_count(count, "site")} in '
-        f"other waves {select_form(count, 'is', 'are')} not applied. Continue with `nexusform sites apply "
+        f"other waves {select_word_form(count, 'is', 'are')} not applied. Continue with `nexusform sites apply "
         f"-wave={pending_names[0]} {arguments.planfile}`."
     )
     return build_error("wave-already-applied", detail)

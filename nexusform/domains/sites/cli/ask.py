@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.answer_output import Answer, AnswerFlags, AnswerFormFlags, write_answer
-from nexusform.cli.arguments import declare_group, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.shared_flags import ViewFlags, create_context
@@ -29,9 +29,9 @@ from nexusform.domains.whatif.cli.simulate import FailureArguments
 class QuestionTargetFlags(Struct, frozen=True, kw_only=True):
     """Flags for sites, sources and engine of a question."""
 
-    selection: SelectionFlags = declare_group(SelectionFlags)
-    sources: SourceFlags = declare_group(SourceFlags)
-    engine: EngineFlags = declare_group(EngineFlags)
+    selection: SelectionFlags = declare_flag_group(SelectionFlags)
+    sources: SourceFlags = declare_flag_group(SourceFlags)
+    engine: EngineFlags = declare_flag_group(EngineFlags)
 
 
 class ReplayArguments(Struct, frozen=True, kw_only=True):
@@ -40,9 +40,9 @@ class ReplayArguments(Struct, frozen=True, kw_only=True):
     source: str = declare_text(
         "Read DIR (SITE is replaced by the site name) or azure", metavar="DIR|azure", flag="from"
     )
-    targets: QuestionTargetFlags = declare_group(QuestionTargetFlags)
-    answer: AnswerFormFlags = declare_group(AnswerFormFlags)
-    view: ViewFlags = declare_group(ViewFlags)
+    targets: QuestionTargetFlags = declare_flag_group(QuestionTargetFlags)
+    answer: AnswerFormFlags = declare_flag_group(AnswerFormFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 def simulate_failure(arguments: FailureArguments) -> int:

@@ -10,7 +10,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_reports, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_reports, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import ReportFlag, has_stdout_report, parse_reports, write_report, write_to_stdout
@@ -51,11 +51,11 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     as_json: bool = declare_switch("Print a JSON document", flag="json")
     report: tuple[str, ...] = declare_reports()
     detailed_exitcode: bool = declare_switch("Exit with 2 if a site changes")
-    selection: SelectionFlags = declare_group(SelectionFlags)
-    sources: SourceFlags = declare_group(SourceFlags)
-    lock: LockFlags = declare_group(LockFlags)
-    engine: EngineFlags = declare_group(EngineFlags)
-    view: ViewFlags = declare_group(ViewFlags)
+    selection: SelectionFlags = declare_flag_group(SelectionFlags)
+    sources: SourceFlags = declare_flag_group(SourceFlags)
+    lock: LockFlags = declare_flag_group(LockFlags)
+    engine: EngineFlags = declare_flag_group(EngineFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 def _render_html(plan: FleetPlan) -> bytes:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_number, declare_text, declare_texts
+from nexusform.cli.arguments import declare_number, declare_repeatable_text, declare_text
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.screen import Screen
 from nexusform.diagnostics.diagnostic import build_error
@@ -55,11 +55,11 @@ class EngineFlags(Struct, frozen=True, kw_only=True):
 class SelectionFlags(Struct, frozen=True, kw_only=True):
     """Flags that select sites."""
 
-    site: tuple[str, ...] = declare_texts("Use only sites with matching names (* and ?)", metavar="GLOB")
+    site: tuple[str, ...] = declare_repeatable_text("Use only sites with matching names (* and ?)", metavar="GLOB")
     wave: str = declare_text("Use only the sites of this wave", metavar="WAVE")
 
 
 class SourceFlags(Struct, frozen=True, kw_only=True):
     """Flags for locations of root modules."""
 
-    allow_source: tuple[str, ...] = declare_texts("Allow module sources below DIR", metavar="DIR")
+    allow_source: tuple[str, ...] = declare_repeatable_text("Allow module sources below DIR", metavar="DIR")

@@ -6,7 +6,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import declare_group, declare_number, declare_switch
+from nexusform.cli.arguments import declare_flag_group, declare_number, declare_switch
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import write_to_stdout
@@ -29,10 +29,10 @@ class StatusArguments(Struct, frozen=True, kw_only=True):
 
     as_json: bool = declare_switch("Print a JSON document", flag="json")
     samples: int = declare_number("Compute certainty per site with N tie-break samples", default=0, minimum=0)
-    selection: SelectionFlags = declare_group(SelectionFlags)
-    sources: SourceFlags = declare_group(SourceFlags)
-    engine: EngineFlags = declare_group(EngineFlags)
-    view: ViewFlags = declare_group(ViewFlags)
+    selection: SelectionFlags = declare_flag_group(SelectionFlags)
+    sources: SourceFlags = declare_flag_group(SourceFlags)
+    engine: EngineFlags = declare_flag_group(EngineFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("status", StatusArguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_switch, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_switch, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.screen import Screen, is_input_allowed
@@ -23,10 +23,10 @@ class UnlockArguments(Struct, frozen=True, kw_only=True):
 
     host: str = declare_text("Release the locks of this host", metavar="HOST")
     force: bool = declare_switch("Skip the confirmation")
-    selection: SelectionFlags = declare_group(SelectionFlags)
-    sources: SourceFlags = declare_group(SourceFlags)
-    engine: EngineFlags = declare_group(EngineFlags)
-    view: ViewFlags = declare_group(ViewFlags)
+    selection: SelectionFlags = declare_flag_group(SelectionFlags)
+    sources: SourceFlags = declare_flag_group(SourceFlags)
+    engine: EngineFlags = declare_flag_group(EngineFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("unlock", UnlockArguments)

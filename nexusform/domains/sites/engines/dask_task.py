@@ -6,7 +6,7 @@ import time
 from threading import Thread
 from typing import Final
 
-from nexusform.domains.sites.engines.warm_worker import run_safely
+from nexusform.domains.sites.engines.warm_worker import run_task_safely
 from nexusform.domains.sites.types.site_tasks import decode_task, encode_message
 from nexusform.domains.sites.workflow.site_worker import SiteWorker
 
@@ -27,7 +27,7 @@ def run_task(message: bytes) -> tuple[str, bytes]:
     if not _WORKERS:
         _WORKERS.append(SiteWorker())
         Thread(target=_release_abandoned_locks, args=(_WORKERS[0],), daemon=True, name="nexusform-locks").start()
-    result = encode_message(run_safely(_WORKERS[0], decode_task(message)))
+    result = encode_message(run_task_safely(_WORKERS[0], decode_task(message)))
     return str(get_worker().address), result
 
 

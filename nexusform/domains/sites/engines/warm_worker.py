@@ -35,7 +35,7 @@ def receive_message(stream: IO[bytes]) -> bytes | None:
     return body if body is not None and len(body) == length else None
 
 
-def run_safely(worker: SiteWorker, task: Task) -> SiteResult:
+def run_task_safely(worker: SiteWorker, task: Task) -> SiteResult:
     """Run a task; convert an exception to the result of its site."""
     try:
         return worker.run_task(task)
@@ -62,7 +62,7 @@ def main() -> None:
     worker = SiteWorker()
     try:
         while (message := receive_message(tasks)) is not None:
-            send_message(results, encode_message(run_safely(worker, decode_task(message))))
+            send_message(results, encode_message(run_task_safely(worker, decode_task(message))))
     except BrokenPipeError:
         os._exit(1)  # the parent process was killed; nothing may be flushed to it
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.sites.rendering.fleet_summary import group_by_reason
 from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.rendering.undeclared_report import build_undeclared_sections
@@ -25,7 +25,7 @@ def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
     sections = []
     if failed:
         lines = [f"{format_names(names)}: {reason}" for reason, names in group_by_reason(failed)]
-        title = f"{format_count(len(failed), 'site')} {select_form(len(failed), 'was', 'were')} not applied"
+        title = f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not applied"
         sections.append(Section(title, tuple(lines), is_finding=True))
     sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
     sections.append(_build_wave_section(plan))

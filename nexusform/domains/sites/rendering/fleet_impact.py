@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nexusform.diagnostics.levels import Impact, Level
-from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.rendering.site_change_rows import replace_site_name
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
@@ -83,7 +83,7 @@ def build_loss_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable
             by_loss.setdefault(replace_site_name(text, site.name), []).append(site.name)
     if by_loss:
         count = sum(len(names) for names in by_loss.values())
-        title = f"Warning: {format_count(count, 'site')} {select_form(count, 'loses', 'lose')} running workload"
+        title = f"Warning: {format_count(count, 'site')} {select_word_form(count, 'loses', 'lose')} running workload"
         yield Section(title, _build_lines(by_loss, max_rows))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.diagnostics.levels import Impact
-from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_list, select_form
+from nexusform.diagnostics.phrases import compute_natural_key, format_count, format_list, select_word_form
 from nexusform.domains.sites.rendering.fleet_impact import compute_site_impact, list_losses
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
@@ -47,7 +47,7 @@ def render_fleet_plan_page(plan: FleetPlan) -> str:
             parts += [_render_swatch(_STATUS_COLORS[status]), f" {count:,} {status.value}  "]
     losing = sum(_has_losses(site) for site in plan.sites)
     if losing:
-        verb = select_form(losing, "loses", "lose")
+        verb = select_word_form(losing, "loses", "lose")
         parts += [_render_swatch(_LOSS_COLOR), f" {losing:,} of them {verb} what runs, or rack redundancy"]
     return render_report_page(report, build_section("fleet-map", "Sites by wave", [build_element("p", parts), *maps]))
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_first, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
 from nexusform.domains.sites.rendering.fleet_impact import (
     build_disruption_clauses,
     build_finding_sections,
@@ -101,7 +101,7 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SiteGroup]) -> str:
     other_count = sum(len(group.sites) for group in groups[1:])
     if other_count:
         variants_text = format_count(len(groups) - 1, "other way")
-        clauses.append(f"{other_count:,} {select_form(other_count, 'changes', 'change')} in {variants_text}")
+        clauses.append(f"{other_count:,} {select_word_form(other_count, 'changes', 'change')} in {variants_text}")
     clauses += build_disruption_clauses(plan.sites)
     rejected = plan.select_by_status(SiteStatus.REFUSED)
     if rejected:
@@ -113,10 +113,10 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SiteGroup]) -> str:
         clauses.append(f"{len(unfinished):,} not planned")
     losing_count = sum(bool(site.result.redundancy_lost) for site in plan.sites)
     if losing_count:
-        clauses.append(f"{losing_count:,} {select_form(losing_count, 'loses', 'lose')} rack redundancy")
+        clauses.append(f"{losing_count:,} {select_word_form(losing_count, 'loses', 'lose')} rack redundancy")
     if plan.undeclared:
         undeclared_count = len(plan.undeclared)
-        clauses.append(f"{undeclared_count:,} {select_form(undeclared_count, 'is', 'are')} no longer declared")
+        clauses.append(f"{undeclared_count:,} {select_word_form(undeclared_count, 'is', 'are')} no longer declared")
     unchanged = len(plan.select_by_status(SiteStatus.UNCHANGED))
     if unchanged:
         clauses.append(f"{unchanged:,} unchanged")
@@ -136,7 +136,7 @@ def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
     if wave is None:
         return
     count = plan.count_rejected(wave.name)
-    verb = select_form(count, "is", "are")
+    verb = select_word_form(count, "is", "are")
     title = (
         f'The wave "{wave.name}" cannot start: {format_count(count, "site")} {verb} rejected, '
         f"max_failures is {wave.max_failures}"
@@ -159,7 +159,7 @@ def _build_rejected_section(sites: Sequence[PlannedSite], max_rows: int) -> Iter
     reasons = group_by_reason(sites)
     lines = [f"{format_names(names)}: {reason}" for reason, names in reasons[:max_rows]]
     hidden_lines = _build_hidden_line(len(reasons) - max_rows, "more reason")
-    title = f"{format_count(len(sites), 'site')} {select_form(len(sites), 'is', 'are')} rejected"
+    title = f"{format_count(len(sites), 'site')} {select_word_form(len(sites), 'is', 'are')} rejected"
     yield Section(title, (*lines, *hidden_lines), is_finding=True)
 
 
@@ -169,7 +169,9 @@ def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> It
     if not losing:
         return
     lines = [f"{site.name}: {format_list(site.result.redundancy_lost)}" for site in losing[:max_rows]]
-    title = f"Warning: {format_count(len(losing), 'site')} {select_form(len(losing), 'loses', 'lose')} rack redundancy"
+    title = (
+        f"Warning: {format_count(len(losing), 'site')} {select_word_form(len(losing), 'loses', 'lose')} rack redundancy"
+    )
     yield Section(title, (*lines, *_build_hidden_line(len(losing) - max_rows, "more site")))
 
 
@@ -189,7 +191,7 @@ def _build_group_sections(groups: Sequence[SiteGroup], max_rows: int) -> Iterabl
         for group in other_groups[:max_rows]
     ]
     count = sum(len(group.sites) for group in other_groups)
-    title = f"{format_count(count, 'site')} with changes of {select_form(count, 'its', 'their')} own"
+    title = f"{format_count(count, 'site')} with changes of {select_word_form(count, 'its', 'their')} own"
     yield Section(title, (*lines, *_build_hidden_line(len(other_groups) - max_rows, "more such row")))
 
 
@@ -197,9 +199,11 @@ def _describe_difference(group: SiteGroup, first: SiteGroup) -> str:
     """Describe the additional and missing rows of a group."""
     additional = [row for row in group.rows if row not in first.rows]
     missing_count = len([row for row in first.rows if row not in group.rows])
-    text = format_first(additional, _MAX_ROWS, "; ")
+    text = format_first_items(additional, _MAX_ROWS, "; ")
     missing_text = (
-        f"{missing_count} {select_form(missing_count, 'row', 'rows')} fewer" if missing_count > len(additional) else ""
+        f"{missing_count} {select_word_form(missing_count, 'row', 'rows')} fewer"
+        if missing_count > len(additional)
+        else ""
     )
     return "; ".join(part for part in (text, missing_text) if part)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from nexusform.diagnostics.phrases import format_count, format_duration, select_form
+from nexusform.diagnostics.phrases import format_count, format_duration, select_word_form
 from nexusform.domains.sites.types.site_tasks import SiteLock, SiteResult
 
 
@@ -20,7 +20,7 @@ def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
         f"  nexusform sites unlock -host={host}"
         for host in hosts
     ]
-    verb = select_form(len(results), "is", "are")
+    verb = select_word_form(len(results), "is", "are")
     title = f"{format_count(len(results), 'site')} {verb} locked:"
     return "\n\n".join(["", "\n".join([title, *rows]), *hints])
 

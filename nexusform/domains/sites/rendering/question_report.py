@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, select_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.sites.rendering.name_list import format_names
 from nexusform.domains.sites.rendering.site_change_rows import replace_site_name
 from nexusform.domains.sites.types.site_tasks import QuestionFinding, QuestionKind, SiteResult, SiteStatus
@@ -103,7 +103,7 @@ def _summarize_certainty(results: Sequence[SiteResult]) -> str:
     site_findings = ((result.site, finding) for result in results for finding in result.findings)
     site, least_certain = min(site_findings, key=lambda pair: _compute_share(pair[1]))
     constant_text = (
-        f"{machine:,} of {format_count(len(findings), 'VM')} {select_form(machine, 'is', 'are')} on one "
+        f"{machine:,} of {format_count(len(findings), 'VM')} {select_word_form(machine, 'is', 'are')} on one "
         f"machine in all {runs} samples, {_count_constant(findings, 'rack'):,} in one rack."
     )
     vm_text = f"{least_certain.name} of {site} on {least_certain.texts[0]}"

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from typing import Final
 
-from nexusform.diagnostics.phrases import format_count, select_form
-from nexusform.interfaces.plugins import Registries
-from nexusform.placement_kinds.kinds import get_noun
+from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.placement_kinds.kinds import get_kind_noun
 from nexusform.plans.impact.effects import Effect, count_effects, format_verb
 from nexusform.plans.machine_actions import describe_stopped_vms, select_stopped_vms
 from nexusform.plans.plan import Action, PlacementAction, Plan
@@ -20,7 +20,7 @@ SITE_PLACEHOLDER: Final = "SITE"  # placeholder for the site's name
 _SYMBOLS: Final = {Action.CREATE: "+", Action.DELETE: "-"}
 
 
-def build_site_rows(plan: Plan, site: str, registries: Registries) -> tuple[str, ...]:
+def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tuple[str, ...]:
     """Build a row for each run of equal objects, for the outputs, and for each kind of placed object."""
     rows: list[str] = []
     for fold in build_object_folds(plan, create_schema_lookup(registries)):
@@ -33,7 +33,7 @@ def build_site_rows(plan: Plan, site: str, registries: Registries) -> tuple[str,
     ]
     for effect_count in count_effects(plan.placements):
         if effect_count.effect is not Effect.UNCHANGED:
-            noun = format_count(effect_count.count, get_noun(effect_count.kind))
+            noun = format_count(effect_count.count, get_kind_noun(effect_count.kind))
             rows.append(f"{noun} {format_verb(effect_count.effect, effect_count.state, effect_count.count)}")
     rows += describe_stopped_vms(plan.machine_actions)
     return tuple(replace_site_name(escape_control_characters(row), site) for row in rows)
@@ -69,7 +69,7 @@ def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
             if len(racks_before) > 1 and len(racks_after) > 1 and len(set(racks_after)) == 1:
                 description = (
                     f"all {format_count(len(racks_after), 'VM')} of it "
-                    f"{select_form(len(racks_after), 'is', 'are')} on {racks_after[0]}"
+                    f"{select_word_form(len(racks_after), 'is', 'are')} on {racks_after[0]}"
                 )
                 descriptions.append(f"{pool.cluster}/{pool.pool}: {description}")
     return tuple(descriptions)

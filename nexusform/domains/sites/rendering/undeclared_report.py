@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.diagnostics.source import Position, Span
 from nexusform.domains.sites.types.fleet_definition import FILE_NAME
 from nexusform.domains.sites.types.fleet_plan import UndeclaredSite
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.placement_kinds.kinds import get_noun, get_order
+from nexusform.placement_kinds.kinds import get_kind_noun, get_kind_order
 from nexusform.rendering.report.report_tree import Section
 
 UNDECLARED: Final = "site-no-longer-declared"
@@ -29,7 +29,9 @@ def build_undeclared_sections(sites: Sequence[UndeclaredSite], max_rows: int) ->
     hidden_count = len(sites) - max_rows
     if hidden_count > 0:
         lines.append(f"{format_count(hidden_count, 'more site')}: -json has all.")
-    title = f"Warning: {format_count(len(sites), 'site')} {select_form(len(sites), 'is', 'are')} no longer declared"
+    title = (
+        f"Warning: {format_count(len(sites), 'site')} {select_word_form(len(sites), 'is', 'are')} no longer declared"
+    )
     yield Section(title, (*lines, _ADVICE))
 
 
@@ -37,8 +39,8 @@ def _describe_state(site: UndeclaredSite) -> str:
     """Describe the state of a site and its number of objects and placements."""
     if site.objects is None:
         return f"its state {site.state_location} may exist. {site.reason}"
-    kinds = sorted(site.placement_counts, key=get_order)
-    placement_texts = [format_count(site.placement_counts[kind], get_noun(kind)) for kind in kinds]
+    kinds = sorted(site.placement_counts, key=get_kind_order)
+    placement_texts = [format_count(site.placement_counts[kind], get_kind_noun(kind)) for kind in kinds]
     return (
         f"its state {site.state_location} exists, with "
         f"{format_list([format_count(site.objects, 'object'), *placement_texts])}."

@@ -18,7 +18,13 @@ import msgspec
 from msgspec import Struct
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, Severity, build_error, development_file
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    DiagnosticsError,
+    Severity,
+    build_development_file_error,
+    build_error,
+)
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, compute_fleet_digest
 from nexusform.domains.sites.types.site_tasks import describe_diagnostic
 from nexusform.domains.sites.workflow.site_results import convert_diagnostics
@@ -48,11 +54,11 @@ _GZIP: Final = ".gz"
 _MAX_PART_BYTES: Final = 1 << 30  # bytes of the plan of one site
 
 
-class _Head(Struct, frozen=True):
+class _PlanFileHead(Struct, frozen=True):
     format: str = ""
 
 
-class _Manifest(Struct, frozen=True):
+class _PlanFileManifest(Struct, frozen=True):
     format: str
     kind: str
     version: int
@@ -85,7 +91,7 @@ def build_failed_plan(problems: Sequence[Diagnostic]) -> FleetPlan:
 
 def _build_members(plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer | None) -> Iterator[tuple[str, bytes]]:
     """Build the parts of the file one after another, so that only one site's plan is in memory."""
-    manifest = _Manifest(_FORMAT, _KIND, _VERSION, nexusform.__version__, plan)
+    manifest = _PlanFileManifest(_FORMAT, _KIND, _VERSION, nexusform.__version__, plan)
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     digests = {_MANIFEST: plan_file.compute_digest(content)}
     yield _MANIFEST, content
@@ -221,9 +227,9 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
     if name != _MANIFEST:
         raise _build_not_a_plan_error(path)
     try:
-        if msgspec.json.decode(content, type=_Head).format == _OF_DEVELOPMENT:
-            raise DiagnosticsError(development_file(path, "run plan again"))
-        manifest = msgspec.json.decode(content, type=_Manifest)
+        if msgspec.json.decode(content, type=_PlanFileHead).format == _OF_DEVELOPMENT:
+            raise DiagnosticsError(build_development_file_error(path, "run plan again"))
+        manifest = msgspec.json.decode(content, type=_PlanFileManifest)
     except msgspec.MsgspecError as problem:
         raise DiagnosticsError(_build_damaged_problem(path, f"Its header cannot be read ({problem}).")) from None
     if (manifest.format, manifest.kind) != (_FORMAT, _KIND) or manifest.version > _VERSION:

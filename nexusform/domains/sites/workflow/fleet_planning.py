@@ -20,7 +20,7 @@ from nexusform.domains.sites.types.fleet_plan import FleetPlan, UndeclaredSite, 
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.fleet_plan_file import save_failed_plan, save_fleet_plan, write_fleet_statement
-from nexusform.domains.sites.workflow.site_order import check_order, compute_dependencies
+from nexusform.domains.sites.workflow.site_order import check_site_order, compute_dependencies
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.system_io import get_plan_time
 from nexusform.workflow.plan_files.plan_statement import Signer
@@ -157,7 +157,7 @@ def plan_fleet(
         fleet_plan = _build_plan(definition, fleet, {name: results[name] for name in names})
         fleet_plan = replace(fleet_plan, undeclared=undeclared)
         on_plan(fleet_plan)
-        problems = check_order(definition, {site.name: site.dependencies for site in fleet_plan.sites})
+        problems = check_site_order(definition, {site.name: site.dependencies for site in fleet_plan.sites})
         if remaining:
             problems.append(build_error("planning-interrupted", "Not all sites were planned."))
         if out and has_errors(problems):

@@ -46,10 +46,10 @@ def run_fleet_question(
 
     tasks = [Task(TaskKind.ASK, name, fleet, question=part) for name in names for part in parts]
     engine.run_tasks(tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping)
-    return [merge_results(name, results[name], len(parts)) for name in names]
+    return [merge_site_results(name, results[name], len(parts)) for name in names]
 
 
-def merge_results(name: str, parts: Mapping[int, SiteResult], count: int) -> SiteResult:
+def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -> SiteResult:
     """Merge the parts of one site's result."""
     if len(parts) < count:
         return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was finished.")

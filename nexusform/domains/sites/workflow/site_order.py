@@ -20,7 +20,7 @@ def compute_dependencies(results: Sequence[SiteResult]) -> dict[str, tuple[str, 
     return dependencies
 
 
-def check_order(definition: FleetDefinition, dependencies: Mapping[str, Sequence[str]]) -> list[Diagnostic]:
+def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Sequence[str]]) -> list[Diagnostic]:
     """Return one error for a cycle, or one for each site that depends on a later wave."""
     spans = {site.name: site.span for site in definition.sites}
     waves = {site.name: site.wave for site in definition.sites}
@@ -62,7 +62,7 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
         ring.append(following)
 
 
-def split_into_rounds(names: Sequence[str], dependencies: Mapping[str, Sequence[str]]) -> list[list[str]]:
+def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, Sequence[str]]) -> list[list[str]]:
     """Split the sites of a wave into rounds, each after its dependencies in the wave."""
     remaining = list(names)
     ordered: list[list[str]] = []

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.configuration.loader import check_constants, read_variables
+from nexusform.configuration.loader import check_constant_variables, read_variables
 from nexusform.configuration.variable_values import Assignment, parse_variable_file
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
 from nexusform.diagnostics.source import SourceFile
@@ -22,9 +22,9 @@ from nexusform.files.regular_files import Confinement
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.state import json_codec
 from nexusform.values.value import SENSITIVE
-from nexusform.workflow.opening.backend_choice import BackendChoice, explain_rejected_settings, open_choice
+from nexusform.workflow.opening.backend_choice import BackendChoice, explain_rejected_settings, open_chosen_backend
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
-from nexusform.workflow.opening.project import OpenResult, create_project, prepare_backend, select_values
+from nexusform.workflow.opening.project import OpenResult, create_project, prepare_backend, select_variable_values
 from nexusform.workflow.plan_files.plan_execution import RESCUE
 
 
@@ -64,7 +64,7 @@ def open_site(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, st
         confinement=location.confinement,
         assignments_override=assignments,
     )
-    further_problems += check_constants(configuration, {name: value for name, (value, _) in variables.items()})
+    further_problems += check_constant_variables(configuration, {name: value for name, (value, _) in variables.items()})
     further_problems = [*undeclared, *(_locate_at_inputs(problem, site) for problem in further_problems)]
     if further_problems and site.data_files:
         data_location = describe_data_location(site.data_files, site.key, fleet.root, location.confinement)
@@ -75,7 +75,7 @@ def open_site(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, st
     problems += further_problems
     if backend is None or has_errors(problems):
         return OpenResult(None, tuple(problems), sources)
-    values = select_values(configuration, variables)
+    values = select_variable_values(configuration, variables)
     for name in site.sensitive:
         if name in values:
             values[name] = values[name].add_marks(SENSITIVE)
@@ -200,7 +200,7 @@ def open_state(
         return None, [build_error("remote-address-not-allowed", rejection, site.span)]
     settings = configuration.settings if configuration else None
     choice = BackendChoice(site.backend, site.settings, {})
-    backend, problems = open_choice(choice, settings, replace(location, directory=fleet.root))
+    backend, problems = open_chosen_backend(choice, settings, replace(location, directory=fleet.root))
     if backend is None:
         return None, problems
     return prepare_backend(backend, problems, settings, location)

@@ -46,7 +46,7 @@ from nexusform.domains.sites.workflow.site_results import (
     describe_state_location,
 )
 from nexusform.domains.sites.workflow.unsaved_state import check_unsaved_state, save_unsaved_state
-from nexusform.files.accesses import start_accesses
+from nexusform.files.accesses import start_access_record
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.plans.plan import Mode, Plan
 from nexusform.plans.saved import plan_file
@@ -112,7 +112,7 @@ class SiteWorker:
                 return _convert_paths(
                     build_rejected_result(site.name, [_build_source_error(site, problem)]), site.source, task.fleet.root
                 )
-            return _convert_paths(self._dispatch(task, site), site.source, task.fleet.root)
+            return _convert_paths(self._run_task_kind(task, site), site.source, task.fleet.root)
 
     def _load_definition(self, fleet: FleetContext) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
         """Load the definition, once per worker."""
@@ -129,8 +129,8 @@ class SiteWorker:
                 os.environ[BUDGET_VARIABLE] = f"{definition.requests_per_minute}:{budget_directory}"
         return self._definitions[key], ()
 
-    def _dispatch(self, task: Task, site: SiteEntry) -> SiteResult:
-        start_accesses()
+    def _run_task_kind(self, task: Task, site: SiteEntry) -> SiteResult:
+        start_access_record()
         match task.kind:
             case TaskKind.PLAN:
                 return _plan_site(task, site)

@@ -24,7 +24,7 @@ from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
 from nexusform.domains.sites.workflow.fleet_planning import OpenedFleet
 from nexusform.domains.sites.workflow.site_project import make_fleet_location, normalize_state_location, open_state
 from nexusform.domains.sites.workflow.site_results import summarize_problem
-from nexusform.files.regular_files import NotRegular, TooLarge, read_regular
+from nexusform.files.regular_files import FileTooLarge, NotRegularFile, read_regular
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.planning.conclusion.placement_accounting import count_names, list_kinds
 from nexusform.resource_types.registry import build_registries
@@ -97,7 +97,7 @@ def _read_known_states(location: CommandContext) -> dict[str, _KnownState]:
     try:
         data = read_regular(Path(location.data_directory, _STATE_LIST), _MAX_BYTES, follow=False)
         return msgspec.json.decode(data, type=dict[str, _KnownState])
-    except (OSError, NotRegular, TooLarge, msgspec.MsgspecError):
+    except (OSError, NotRegularFile, FileTooLarge, msgspec.MsgspecError):
         return {}
 
 

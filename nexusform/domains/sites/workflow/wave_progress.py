@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from nexusform.domains.sites.types.site_tasks import SiteStatus
-from nexusform.files.regular_files import PRIVATE, NotRegular, TooLarge, read_regular
+from nexusform.files.regular_files import PRIVATE, FileTooLarge, NotRegularFile, read_regular
 from nexusform.interfaces.plugins import FileProblem
 
 SUFFIX: Final = ".progress"
@@ -86,7 +86,7 @@ def read_progress(plan_path: str, identity: str) -> ApplyProgress:
         data = read_regular(path, _MAX_BYTES, follow=False)
     except FileNotFoundError:
         return ApplyProgress(path, identity, [])
-    except (OSError, NotRegular, TooLarge) as problem:
+    except (OSError, NotRegularFile, FileTooLarge) as problem:
         raise FileProblem(f'"{path}" cannot be read: {problem}.') from None
     lines: list[ProgressLine] = []
     complete_lines, _, _ = data.rpartition(b"\n")  # an incomplete line does not count

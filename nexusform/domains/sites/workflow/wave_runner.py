@@ -11,14 +11,20 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_duration, format_first, format_list, select_form
+from nexusform.diagnostics.phrases import (
+    format_count,
+    format_duration,
+    format_first_items,
+    format_list,
+    select_word_form,
+)
 from nexusform.domains.sites.ports import Engine, EngineError
 from nexusform.domains.sites.rendering.lock_text import format_locked_sites
 from nexusform.domains.sites.types.fleet_definition import Wave
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, Task, TaskKind
 from nexusform.domains.sites.workflow.locked_sites import read_locked_sites, release_locks
-from nexusform.domains.sites.workflow.site_order import split_into_rounds
+from nexusform.domains.sites.workflow.site_order import split_wave_by_dependencies
 from nexusform.domains.sites.workflow.site_results import LOCKED
 from nexusform.domains.sites.workflow.wave_progress import ApplyProgress, ProgressEvent, ProgressLine
 from nexusform.interfaces.plugins import Clock
@@ -87,7 +93,7 @@ def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | No
 
 def _check_rejected(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     """Stop a wave with more rejected sites than allowed, before any approval."""
-    tally = _Tally(wave)
+    tally = _WaveCounts(wave)
     _count_rejected(fleet_apply, wave, tally)
     if not tally.stop_reason:
         return None
@@ -95,7 +101,7 @@ def _check_rejected(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     return _build_stop(fleet_apply, tally, f"{tally.explain_stop()} No changes were made in this wave.")
 
 
-def _count_rejected(fleet_apply: FleetApply, wave: Wave, tally: _Tally) -> None:
+def _count_rejected(fleet_apply: FleetApply, wave: Wave, tally: _WaveCounts) -> None:
     """Count the sites that could not be planned as failures."""
     for site in fleet_apply.plan.select_wave(wave.name):
         if site.result.status in (SiteStatus.REFUSED, SiteStatus.FAILED, SiteStatus.SKIPPED):
@@ -146,7 +152,7 @@ def _request_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
 # --- one wave ------------------------------------------------------------------------------------
 
 
-class _Tally(Struct):
+class _WaveCounts(Struct):
     """Counts of a wave."""
 
     wave: Wave
@@ -169,12 +175,12 @@ class _Tally(Struct):
         """Explain why no further site may start, "" if one may."""
         if self.failure_count > self.wave.max_failures:
             sites = format_count(self.failure_count, "site")
-            verb = select_form(self.failure_count, "was rejected or has failed", "were rejected or have failed")
+            verb = select_word_form(self.failure_count, "was rejected or has failed", "were rejected or have failed")
             return f"{sites} {verb}; max_failures is {self.wave.max_failures}."
         if self.wrong_certain:
             count = format_count(len(self.wrong_certain), "certain prediction")
-            verb = select_form(len(self.wrong_certain), "was", "were")
-            return f"{count} {verb} wrong. {format_first(self.wrong_certain, _MAX_NAMES, '; ')}."
+            verb = select_word_form(len(self.wrong_certain), "was", "were")
+            return f"{count} {verb} wrong. {format_first_items(self.wrong_certain, _MAX_NAMES, '; ')}."
         verified = self.correct_predictions + self.wrong_predictions
         if verified and self.wrong_predictions / verified > self.wave.max_miss_rate:
             return (
@@ -196,14 +202,14 @@ class _Tally(Struct):
 def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     """Apply one wave; return the reason of a stop, None if it finished."""
     sites = {site.name: site for site in fleet_apply.plan.select_wave(wave.name)}
-    tally = _Tally(wave)
+    tally = _WaveCounts(wave)
     _count_rejected(fleet_apply, wave, tally)
     fleet_apply.record_event(ProgressEvent.STARTED, wave.name)
     names = [name for name in sites if name not in fleet_apply.results]
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
     dependencies = {name: site.dependencies for name, site in sites.items()}
-    for round_number, round_names in enumerate(split_into_rounds(names, dependencies)):
-        reason = _apply_round(fleet_apply, [sites[name] for name in round_names], tally, is_first=not round_number)
+    for round_number, round_names in enumerate(split_wave_by_dependencies(names, dependencies)):
+        reason = _apply_site_group(fleet_apply, [sites[name] for name in round_names], tally, is_first=not round_number)
         if reason:
             return _build_stop(fleet_apply, tally, reason)
     fleet_apply.observer.print_message(f'Wave "{wave.name}" is done: {_format_counts(fleet_apply, sites)}.')
@@ -218,7 +224,9 @@ def _format_counts(fleet_apply: FleetApply, names: Mapping[str, PlannedSite]) ->
     )
 
 
-def _apply_round(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _Tally, *, is_first: bool) -> str:
+def _apply_site_group(
+    fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts, *, is_first: bool
+) -> str:
     """Prepare sites, and apply them if all are as approved; return the reason of a stop."""
     prepared = _prepare_sites(fleet_apply, sites, tally)
     if tally.stop_reason:
@@ -245,7 +253,7 @@ def _apply_round(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _
     return f"{format_count(tally.failure_count, 'site')} failed; max_unavailable is {tally.wave.max_unavailable}."
 
 
-def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _Tally) -> list[PlannedSite]:
+def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts) -> list[PlannedSite]:
     """Lock and plan all sites again; return those to apply now."""
     by_name = {site.name: site for site in sites}
     prepared: list[PlannedSite] = []
@@ -260,13 +268,13 @@ def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally:
         _record_result(fleet_apply, tally, result)
 
     def is_stopping() -> bool:
-        return fleet_apply.observer.is_stopping() or any(map(_is_final, rejected))
+        return fleet_apply.observer.is_stopping() or any(map(_is_final_rejection, rejected))
 
     tasks = [_build_task(fleet_apply, TaskKind.PREPARE, site) for site in sites]
     remaining = fleet_apply.engine.run_tasks(
         tasks, record_result, max_running=lambda: fleet_apply.engine.parallelism, is_stopping=is_stopping
     )
-    final = [result for result in rejected if _is_final(result)]
+    final = [result for result in rejected if _is_final_rejection(result)]
     if final:
         names = format_list((result.site for result in final), _MAX_NAMES)
         tally.stop_reason = f"{names}: {final[0].reason}"
@@ -282,11 +290,11 @@ def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
     applied = sum(result is not None and result.status is SiteStatus.APPLIED for result in results)
     if not applied:
         return " No changes were made in this wave."
-    verb = select_form(applied, "was", "were")
+    verb = select_word_form(applied, "was", "were")
     return f" This run made no changes; {format_count(applied, 'site')} of the wave {verb} applied before."
 
 
-def _describe_locks(fleet_apply: FleetApply, tally: _Tally) -> str:
+def _describe_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str:
     """Describe all locks of a wave stopped by one, and how to release them."""
     if not any(_has_lock_error(result) for result in fleet_apply.results.values()):
         return ""
@@ -298,7 +306,7 @@ def _describe_locks(fleet_apply: FleetApply, tally: _Tally) -> str:
     return format_locked_sites(locked, fleet_apply.clock.read_time())
 
 
-def _is_final(result: SiteResult) -> bool:
+def _is_final_rejection(result: SiteResult) -> bool:
     """Return True if a rejection stops the wave in any case: another plan than approved, or a lock."""
     return bool(result.digest) or _has_lock_error(result)
 
@@ -307,7 +315,7 @@ def _has_lock_error(result: SiteResult) -> bool:
     return any(site_diagnostic.id == LOCKED for site_diagnostic in result.diagnostics)
 
 
-def _record_result(fleet_apply: FleetApply, tally: _Tally, result: SiteResult) -> None:
+def _record_result(fleet_apply: FleetApply, tally: _WaveCounts, result: SiteResult) -> None:
     """Record the result of a site."""
     fleet_apply.results[result.site] = result
     tally.count_result(result)
@@ -352,7 +360,7 @@ def _build_task(fleet_apply: FleetApply, kind: TaskKind, site: PlannedSite) -> T
     return Task(kind, site.name, fleet_apply.fleet, digest=site.result.digest, plan_digest=site.result.plan_digest)
 
 
-def _build_stop(fleet_apply: FleetApply, tally: _Tally, reason: str) -> WaveStop:
+def _build_stop(fleet_apply: FleetApply, tally: _WaveCounts, reason: str) -> WaveStop:
     """Build the stop of a wave; sites not applied are skipped."""
     wave = tally.wave
     for site in fleet_apply.plan.select_wave(wave.name):

@@ -9,7 +9,13 @@ import click
 from msgspec import Struct
 
 import nexusform
-from nexusform.cli.arguments import declare_group, declare_output, declare_switch, declare_text, declare_texts
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_output,
+    declare_repeatable_text,
+    declare_switch,
+    declare_text,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.screen import Screen
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_variable_flags
@@ -27,13 +33,13 @@ from nexusform.workflow.opening.system_io import SystemClock, write_output
 class TestArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `test`."""
 
-    filter: tuple[str, ...] = declare_texts("Run only this test file", metavar="FILE")
+    filter: tuple[str, ...] = declare_repeatable_text("Run only this test file", metavar="FILE")
     test_directory: str = declare_text("Find test files in DIR too", metavar="DIR", default=DEFAULT_DIRECTORY)
     verbose: bool = declare_switch("Show the plan or the state of every run")
     as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
     junit_xml: str = declare_output("Write the results as JUnit XML")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("test", TestArguments)

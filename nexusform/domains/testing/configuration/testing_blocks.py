@@ -8,8 +8,8 @@ from msgspec import Struct, field
 
 from nexusform.configuration.declarations.configuration import AnyBody, Condition, ProviderBlock
 from nexusform.configuration.declarations.constants import evaluate_flag, evaluate_text
-from nexusform.configuration.module_blocks import decode_provider, is_local
-from nexusform.configuration.refactoring_blocks import build_pattern
+from nexusform.configuration.module_blocks import decode_provider, is_local_source
+from nexusform.configuration.refactoring_blocks import build_address_pattern
 from nexusform.configuration.static_arguments import (
     check_name,
     describe_duplicate,
@@ -234,7 +234,7 @@ def _decode_addresses(attribute: Attribute | None, problems: list[Diagnostic]) -
 
 def _decode_pattern(expression: Expression, problems: list[Diagnostic]) -> AddressPattern | None:
     traversal = parse_reference(expression, problems)
-    return build_pattern(traversal, problems) if traversal is not None else None
+    return build_address_pattern(traversal, problems) if traversal is not None else None
 
 
 def _decode_source(parts: BodyContent, problems: list[Diagnostic]) -> tuple[str, Span | None]:
@@ -249,7 +249,7 @@ def _decode_source(parts: BodyContent, problems: list[Diagnostic]) -> tuple[str,
     if attribute is None or text is None:
         return "", None
     span = attribute.expression.span
-    return (text if is_local(text, span, problems) else ""), span
+    return (text if is_local_source(text, span, problems) else ""), span
 
 
 def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.diagnostics.source import SourceFile
 from nexusform.rendering.json.json_stream import Event, create_diagnostic_event, create_event
 from nexusform.rendering.notation.colours import PLAIN, Painter
@@ -104,8 +104,8 @@ _PROGRESS = {"starting": "in progress", "teardown": "tearing down"}
 def build_abstract_event(runs: Mapping[str, Sequence[str]], time: str) -> Event:
     """Return the event with the names of the runs by file."""
     number = sum(len(names) for names in runs.values())
-    files = f"{len(runs):,} {select_form(len(runs), 'file')}"
-    message = f"Found {files} and {number} run {select_form(number, 'block')}"
+    files = f"{len(runs):,} {select_word_form(len(runs), 'file')}"
+    message = f"Found {files} and {number} run {select_word_form(number, 'block')}"
     by_file = {file: list(names) for file, names in runs.items()}
     return create_event("test_abstract", message, time, test_abstract=by_file)
 

@@ -13,7 +13,7 @@ from nexusform.advice.registry import RULE_IDS
 from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.backends.memory import MemoryBackend
 from nexusform.configuration.declarations.configuration import Condition, Configuration
-from nexusform.configuration.loader import check_constants, read_variables
+from nexusform.configuration.loader import check_constant_variables, read_variables
 from nexusform.configuration.reference_checks import check_expression
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors, suggest_name
 from nexusform.diagnostics.source import SourceFile
@@ -40,7 +40,7 @@ from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
 from nexusform.values.value import Value, build_object
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import Project
-from nexusform.workflow.opening.remote_sources import RemoteStates, Servers
+from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
 from nexusform.workflow.opening.stored_state import StoredState
 from nexusform.workflow.opening.system_io import RealFiles
 from nexusform.workflow.plan_files.plan_execution import ApplyOutcome, PlanApplyOptions, apply_plan
@@ -117,7 +117,7 @@ class RunExecutor(Struct):
             data_values=overrides.data,
             planned_values=overrides.planned,
             remote_states=RemoteStates(self.place, tested_configuration.settings),
-            servers=Servers(self.place),
+            servers=ServerResponses(self.place),
         )
         with self._open_session(project, overrides) as session:
             outcome = self._execute_run(block, session, problems)
@@ -184,7 +184,7 @@ class RunExecutor(Struct):
                     "on the command line."
                 )
                 problems.append(build_error(_MISSING, detail, block.span, block=block.header))
-        problems += check_constants(configuration, values)
+        problems += check_constant_variables(configuration, values)
         return values, problems
 
     def _build_request(self, configuration: Configuration, state: State = EMPTY) -> PlanRequest:

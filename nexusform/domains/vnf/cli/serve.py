@@ -12,7 +12,7 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_group, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_text
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
@@ -32,7 +32,7 @@ class ServeArguments(Struct, frozen=True, kw_only=True):
     tls_key: str = declare_text("Use this private key (PEM)", metavar="FILE")
     token_file: str = declare_text("Require the token in this file", metavar="FILE")
     packages: str = declare_text("Serve the CSAR files of DIR", metavar="DIR")
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 _OPERATOR_FLAGS: Final = ("-tls-cert", "-tls-key", "-token-file")

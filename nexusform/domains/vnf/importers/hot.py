@@ -16,13 +16,13 @@ from nexusform.domains.vnf.importers.hot_servers import (
     ANTI_AFFINITY,
     HINTS,
     HotReading,
-    OuterHints,
-    Repeat,
+    InheritedSchedulerHints,
+    ResourceRepetition,
     add_server,
     build_aspects,
     build_rules,
-    compute_repeat,
-    find_first,
+    compute_group_repetition,
+    find_first_property,
     get_properties,
     get_type,
     parse_server_group,
@@ -67,7 +67,7 @@ def parse_hot(
             and document.get_node("HeatTemplateFormatVersion").is_absent
         ):
             notes.add_warning(document, CORRECTED, "heat_template_version is missing; Heat rejects the template.")
-        _parse_template(reading, Template(notes, document, parameters), Repeat(), (), 0)
+        _parse_template(reading, Template(notes, document, parameters), ResourceRepetition(), (), 0)
     rules = build_rules(reading.groups, reading.members)
     separated_vdus = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
     vdus = tuple(replace(vdu, has_anti_affinity=vdu.name in separated_vdus) for vdu in reading.vdus.values())
@@ -75,7 +75,11 @@ def parse_hot(
 
 
 def _parse_template(
-    reading: HotReading, template: Template, repeat: Repeat, hints: tuple[OuterHints, ...], depth: int
+    reading: HotReading,
+    template: Template,
+    repeat: ResourceRepetition,
+    hints: tuple[InheritedSchedulerHints, ...],
+    depth: int,
 ) -> None:
     resources = template.root.get_node("resources")
     if resources.is_absent:
@@ -96,8 +100,8 @@ def _parse_resource(
     reading: HotReading,
     template: Template,
     resource: tuple[str, Node],
-    repeat: Repeat,
-    hints: tuple[OuterHints, ...],
+    repeat: ResourceRepetition,
+    hints: tuple[InheritedSchedulerHints, ...],
     depth: int,
 ) -> None:
     """Parse one resource by its type: servers, scaling groups, server groups, policies and nested
@@ -113,9 +117,9 @@ def _parse_resource(
         reading.groups[Reference(template.scope, name)] = parse_server_group(name, body, template)
     elif kind in {"OS::Heat::ScalingPolicy", "AWS::AutoScaling::ScalingPolicy"}:
         properties = get_properties(body)
-        group = template.resolve_value(find_first(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
+        group = template.resolve_value(find_first_property(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
         step = parse_whole_number(
-            template.resolve_value(find_first(properties, "scaling_adjustment", "ScalingAdjustment"))
+            template.resolve_value(find_first_property(properties, "scaling_adjustment", "ScalingAdjustment"))
         )
         if isinstance(group, Reference) and step is not None and step > 0:
             reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
@@ -130,14 +134,14 @@ def _parse_scaling_group(
     reading: HotReading,
     template: Template,
     resource: tuple[str, Node],
-    outer: Repeat,
-    hints: tuple[OuterHints, ...],
+    outer: ResourceRepetition,
+    hints: tuple[InheritedSchedulerHints, ...],
     depth: int,
 ) -> None:
     """Parse the repeated resource of a group. `outer` is the repetition around the group."""
     name, body = resource
     notes, properties = template.notes, get_properties(body)
-    repetition = compute_repeat(template, resource, outer)
+    repetition = compute_group_repetition(template, resource, outer)
     misplaced_hints = properties.get_node(HINTS)
     if not misplaced_hints.is_absent:
         notes.add_warning(
@@ -146,7 +150,7 @@ def _parse_scaling_group(
             f'scheduler_hints is set on the group "{name}", where Heat does not support it. Set it on '
             "the OS::Nova::Server of the group. It is read as if set there.",
         )
-        hints = (*hints, OuterHints(template.resolve_value(misplaced_hints), misplaced_hints, notes))
+        hints = (*hints, InheritedSchedulerHints(template.resolve_value(misplaced_hints), misplaced_hints, notes))
     inner = properties.get_node("resource")
     if inner.is_absent:
         inner = properties.get_node("resource_def")
@@ -181,8 +185,8 @@ def _parse_nested(
     template: Template,
     resource: tuple[str, Node],
     kind: str,
-    repeat: Repeat,
-    hints: tuple[OuterHints, ...],
+    repeat: ResourceRepetition,
+    hints: tuple[InheritedSchedulerHints, ...],
     depth: int,
 ) -> None:
     """Parse a nested template once per instance of the resource that names it."""
@@ -190,7 +194,7 @@ def _parse_nested(
     notes, properties = template.notes, get_properties(body)
     passed_hints = properties.get_node(HINTS)
     if not passed_hints.is_absent:
-        hints = (*hints, OuterHints(template.resolve_value(passed_hints), passed_hints, notes))
+        hints = (*hints, InheritedSchedulerHints(template.resolve_value(passed_hints), passed_hints, notes))
     file = next((n for n in (kind, kind.rpartition("/")[2]) if n in reading.nested), "")
     file = file or next((n for n in reading.nested if n.rpartition("/")[2] == kind.rpartition("/")[2]), "")
     if not file:

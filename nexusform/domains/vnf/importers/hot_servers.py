@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.documents.yaml_documents import DocumentFindings, Node, parse_whole_number
-from nexusform.domains.vnf.importers.hot_values import Reference, Template, Unresolved
+from nexusform.domains.vnf.importers.hot_values import Reference, Template, UnresolvedValue
 from nexusform.domains.vnf.importers.vnf_model import (
     CORRECTED,
     IGNORED,
@@ -17,10 +17,10 @@ from nexusform.domains.vnf.importers.vnf_model import (
     MACHINE,
     MAX_INSTANCES,
     WITHOUT_A_NUMBER,
-    Aspect,
     Origin,
     PlacementRule,
     ScaleSteps,
+    ScalingAspect,
     Vdu,
     VduSize,
 )
@@ -73,7 +73,7 @@ def _parse_policy(name: str, properties: Node, template: Template) -> str:
         policy_node = properties.get_node("policy")
     value = template.resolve_value(policy_node)
     policies = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    if isinstance(value, Unresolved) or any(isinstance(part, Unresolved) for part in policies):
+    if isinstance(value, UnresolvedValue) or any(isinstance(part, UnresolvedValue) for part in policies):
         notes.add_warning(
             policy_node,
             IGNORED,
@@ -98,7 +98,9 @@ def _parse_policy(name: str, properties: Node, template: Template) -> str:
 
 
 def _describe_unresolved(value: Any, parts: Sequence[Any]) -> str:
-    unresolved = value if isinstance(value, Unresolved) else next(p for p in parts if isinstance(p, Unresolved))
+    unresolved = (
+        value if isinstance(value, UnresolvedValue) else next(p for p in parts if isinstance(p, UnresolvedValue))
+    )
     return unresolved.description
 
 
@@ -187,7 +189,7 @@ def _find_group(
         matches = [reference for reference, group in groups.items() if group_name in {group.title, group.name}]
         if len(matches) == 1:
             return matches[0]
-    description = group_name.description if isinstance(group_name, Unresolved) else f'"{str(group_name)[:40]}"'
+    description = group_name.description if isinstance(group_name, UnresolvedValue) else f'"{str(group_name)[:40]}"'
     notes.add_warning(
         node, IGNORED, f'"{vdu}" references the server group {description}, which these documents do not define.'
     )
@@ -206,7 +208,7 @@ class UnknownCount(Struct, frozen=True):
     notes: DocumentFindings
 
 
-class Repeat(Struct, frozen=True):
+class ResourceRepetition(Struct, frozen=True):
     """Repetition of the resources being parsed: minimum, maximum and initial number, and their scaling group.
     `unknown_count` is a number left to a missing value.
     """
@@ -219,7 +221,7 @@ class Repeat(Struct, frozen=True):
     unknown_count: UnknownCount | None = None
 
 
-class OuterHints(Struct, frozen=True):
+class InheritedSchedulerHints(Struct, frozen=True):
     """scheduler_hints outside of a server, around it."""
 
     value: Any
@@ -268,19 +270,21 @@ class _GroupSizes(NamedTuple):
     node: Node
 
 
-def compute_repeat(template: Template, resource: tuple[str, Node], outer: Repeat) -> Repeat:
+def compute_group_repetition(
+    template: Template, resource: tuple[str, Node], outer: ResourceRepetition
+) -> ResourceRepetition:
     """Return the repetition of a group's resource."""
     name, body = resource
     is_fixed = body.get_node("type").text == "OS::Heat::ResourceGroup"
     sizes = _parse_fixed_sizes(template, body) if is_fixed else _parse_scaled_sizes(template, resource)
     is_bounded = sizes.maximum is not None and outer.maximum is not None
     value = template.resolve_value(sizes.node)
-    if not isinstance(value, Unresolved):
+    if not isinstance(value, UnresolvedValue):
         unknown_count = None
     else:
         description = f'the number of servers of "{name}" needs a value for {value.description}'
         unknown_count = UnknownCount(description, sizes.node, template.notes)
-    return Repeat(
+    return ResourceRepetition(
         minimum=min(sizes.minimum * outer.minimum, MAX_INSTANCES),
         maximum=min((sizes.maximum or 0) * (outer.maximum or 0), MAX_INSTANCES) if is_bounded else None,
         members=min(sizes.members * outer.members, MAX_INSTANCES),
@@ -304,24 +308,24 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Grou
     """
     name, body = resource
     properties = get_properties(body)
-    min_size = _parse_count(template, find_first(properties, "min_size", "MinSize"))
-    maximum = _parse_count(template, find_first(properties, "max_size", "MaxSize"))
-    desired_node = find_first(properties, *_DESIRED)
+    min_size = _parse_count(template, find_first_property(properties, "min_size", "MinSize"))
+    maximum = _parse_count(template, find_first_property(properties, "max_size", "MaxSize"))
+    desired_node = find_first_property(properties, *_DESIRED)
     desired = _parse_count(template, desired_node)
     minimum = min_size or 0
     members = next((number for number in (desired, min_size) if number is not None), 1)
-    for wrong in _contradictions(members, minimum, maximum):
+    for wrong in _describe_contradictions(members, minimum, maximum):
         template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {wrong}.')
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
     return _GroupSizes(minimum, maximum, members, is_explicit, desired_node)
 
 
-def find_first(node: Node, *names: str) -> Node:
+def find_first_property(node: Node, *names: str) -> Node:
     """Return the first existing property of several."""
     return next((child for name in names if not (child := node.get_node(name)).is_absent), node.get_node(names[0]))
 
 
-def _contradictions(members: int, least: int, most: int | None) -> Iterator[str]:
+def _describe_contradictions(members: int, least: int, most: int | None) -> Iterator[str]:
     """Say how the sizes of a group contradict each other."""
     if most is not None and most < least:
         yield f"has a max_size of {most}, below its min_size of {least}"
@@ -339,7 +343,7 @@ def _parse_count(template: Template, node: Node) -> int | None:
     number = parse_whole_number(value)
     if number is not None and 0 <= number <= MAX_INSTANCES:
         return number
-    if not isinstance(value, Unresolved):
+    if not isinstance(value, UnresolvedValue):
         template.notes.add_warning(
             node, IGNORED, f"this must be a whole number from 0 to {MAX_INSTANCES:,}; it is ignored."
         )
@@ -350,7 +354,12 @@ def _parse_count(template: Template, node: Node) -> int | None:
 
 
 def add_server(
-    reading: HotReading, template: Template, name: str, properties: Node, repeat: Repeat, hints: tuple[OuterHints, ...]
+    reading: HotReading,
+    template: Template,
+    name: str,
+    properties: Node,
+    repeat: ResourceRepetition,
+    hints: tuple[InheritedSchedulerHints, ...],
 ) -> None:
     """Add one kind of server and its scheduler hints."""
     notes = template.notes
@@ -397,7 +406,7 @@ def add_server(
 
 
 def _add_membership(
-    reading: HotReading, template: Template, vdu_name: str, properties: Node, hints: tuple[OuterHints, ...]
+    reading: HotReading, template: Template, vdu_name: str, properties: Node, hints: tuple[InheritedSchedulerHints, ...]
 ) -> None:
     """Record the group membership of a server: its own hints, else the nearest around it; zones are
     ignored.
@@ -431,9 +440,9 @@ def _parse_size(template: Template, flavor: object) -> VduSize:
     )
 
 
-def build_aspects(reading: HotReading) -> tuple[Aspect, ...]:
+def build_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
     """Return one aspect per scaling group: from its desired to its maximum size."""
-    aspects: dict[str, Aspect] = {}
+    aspects: dict[str, ScalingAspect] = {}
     for name, group in reading.scaling_groups.items():
         vdu = reading.vdus[name]
         if not group or vdu.maximum is None or vdu.maximum <= vdu.initial:
@@ -443,5 +452,5 @@ def build_aspects(reading: HotReading) -> tuple[Aspect, ...]:
         existing_aspect = aspects.get(aspect)
         steps = (*(existing_aspect.steps if existing_aspect else ()), ScaleSteps(name, (step,)))
         maximum = min(levels, existing_aspect.max_level) if existing_aspect else levels
-        aspects[aspect] = Aspect(aspect, maximum, steps, vdu.origin)
+        aspects[aspect] = ScalingAspect(aspect, maximum, steps, vdu.origin)
     return tuple(aspects.values())

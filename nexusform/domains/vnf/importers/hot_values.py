@@ -16,7 +16,7 @@ _MAX_DEPTH: Final = 40
 _MAX_LENGTH: Final = 100_000
 
 
-class Unresolved(Struct, frozen=True):
+class UnresolvedValue(Struct, frozen=True):
     """Value known only in the cloud, or a parameter without a value; `description` names it."""
 
     description: str
@@ -42,7 +42,7 @@ class Template(Struct, frozen=True):
     chain: tuple[str, ...] = ()
 
     def resolve_parameter(self, name: str) -> Any:
-        """Return a parameter's value, else its default, else Unresolved."""
+        """Return a parameter's value, else its default, else UnresolvedValue."""
         for section in ("parameters", "Parameters"):
             declaration = self.root.get_node(section, name)
             kind = (declaration.get_node("type").text or declaration.get_node("Type").text).lower()
@@ -52,11 +52,11 @@ class Template(Struct, frozen=True):
                 default = declaration.get_node(key)
                 if not default.is_absent:
                     return _convert_parameter(default.data, kind)
-        return self.values.get(name, Unresolved(f"the parameter {name}"))
+        return self.values.get(name, UnresolvedValue(f"the parameter {name}"))
 
     def resolve_value(self, node: Node) -> Any:
         """Return the resolved value of a part."""
-        return resolve(node.data, self)
+        return resolve_functions(node.data, self)
 
 
 def _convert_parameter(value: Any, kind: str) -> Any:
@@ -73,12 +73,12 @@ def _convert_parameter(value: Any, kind: str) -> Any:
     return value
 
 
-def resolve(data: Any, template: Template, depth: int = 0) -> Any:
-    """Return plain data with intrinsic functions replaced; References and Unresolved remain where
+def resolve_functions(data: Any, template: Template, depth: int = 0) -> Any:
+    """Return plain data with intrinsic functions replaced; References and UnresolvedValue remain where
     necessary.
     """
     if depth > _MAX_DEPTH:
-        return Unresolved("a value that is nested too deeply")
+        return UnresolvedValue("a value that is nested too deeply")
     if data == ELISION:
         return None
     if isinstance(data, dict):
@@ -87,10 +87,10 @@ def resolve(data: Any, template: Template, depth: int = 0) -> Any:
             if name in _INTRINSICS:
                 return _INTRINSICS[name](argument, template, depth + 1)
             if name.startswith(("get_", "Fn::")) or name in _UNRESOLVED_FUNCTIONS:
-                return Unresolved(name)
-        return {key: resolve(part, template, depth + 1) for key, part in data.items()}
+                return UnresolvedValue(name)
+        return {key: resolve_functions(part, template, depth + 1) for key, part in data.items()}
     if isinstance(data, list):
-        return [resolve(part, template, depth + 1) for part in data]
+        return [resolve_functions(part, template, depth + 1) for part in data]
     return data
 
 
@@ -104,49 +104,49 @@ def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
     """Resolve `get_param`: a parameter, or a part of it."""
     path = argument if isinstance(argument, list) else [argument]
     if not path or not isinstance(path[0], str):
-        return Unresolved("a parameter")
+        return UnresolvedValue("a parameter")
     value = template.resolve_parameter(path[0])
     for step in path[1:]:
-        key = resolve(step, template, depth)
+        key = resolve_functions(step, template, depth)
         is_map_key = isinstance(value, Mapping) and isinstance(key, str) and key in value
         is_list_index = isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value)
         if is_map_key or is_list_index:
             value = value[key]
         else:
-            return Unresolved("the parameter " + ".".join(str(part) for part in path))
+            return UnresolvedValue("the parameter " + ".".join(str(part) for part in path))
     return value
 
 
 def _resolve_get_resource(argument: Any, template: Template, _depth: int) -> Any:
-    return Reference(template.scope, argument) if isinstance(argument, str) else Unresolved("a resource")
+    return Reference(template.scope, argument) if isinstance(argument, str) else UnresolvedValue("a resource")
 
 
 def _resolve_str_replace(argument: Any, template: Template, depth: int) -> Any:
     """Resolve `str_replace`: a text with its parameters inserted, up to a maximum length."""
-    body = resolve(argument, template, depth)
+    body = resolve_functions(argument, template, depth)
     if not isinstance(body, dict) or not isinstance(body.get("template"), str):
-        return Unresolved("str_replace")
+        return UnresolvedValue("str_replace")
     text: str = body["template"]
     params = body.get("params")
     for key, value in params.items() if isinstance(params, dict) else ():
         if not key or not isinstance(value, (str, int, float)):
-            return Unresolved("str_replace")
+            return UnresolvedValue("str_replace")
         text = text.replace(key, str(value))
         if len(text) > _MAX_LENGTH:
-            return Unresolved("str_replace")
+            return UnresolvedValue("str_replace")
     return text
 
 
 def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
     """Resolve `list_join`: the joined texts of lists."""
-    body = resolve(argument, template, depth)
+    body = resolve_functions(argument, template, depth)
     if not isinstance(body, list) or len(body) < 2 or not isinstance(body[0], str):
-        return Unresolved("list_join")
+        return UnresolvedValue("list_join")
     separator, *lists = body
     texts = []
     for part in chain.from_iterable(item for item in lists if isinstance(item, list)):
         if not isinstance(part, (str, int, float)):
-            return Unresolved("list_join")
+            return UnresolvedValue("list_join")
         texts.append(str(part))
     text: str = separator.join(texts)
     return text

@@ -21,11 +21,11 @@ from nexusform.domains.vnf.importers.vnf_model import (
     MACHINE,
     RACK,
     SITE,
-    Aspect,
-    Level,
+    InstantiationLevel,
     Origin,
     PlacementRule,
     ScaleSteps,
+    ScalingAspect,
     Vdu,
     VduSize,
     Vnf,
@@ -60,9 +60,9 @@ class _Context(Struct, frozen=True):
 
 def find_descriptor(document: Node) -> Node | None:
     """Return the descriptor in a document, None for one of another kind."""
-    for wrapper in (document, *(part for key, part in document.list_fields() if _strip_module(key) == "nfv")):
+    for wrapper in (document, *(part for key, part in document.list_fields() if _strip_yang_prefix(key) == "nfv")):
         for key, part in wrapper.list_fields():
-            if _strip_module(key) != _DESCRIPTOR:
+            if _strip_yang_prefix(key) != _DESCRIPTOR:
                 continue
             descriptor = next(part.list_items(), part)
             if (
@@ -76,7 +76,7 @@ def find_descriptor(document: Node) -> Node | None:
 
 def list_flavours(document: Mapping[str, Any]) -> list[str]:
     """Return the deployment flavours in a document (plain data); none for another kind."""
-    descriptors = [part for key, part in document.items() if _strip_module(str(key)) == _DESCRIPTOR]
+    descriptors = [part for key, part in document.items() if _strip_yang_prefix(str(key)) == _DESCRIPTOR]
     flavours = chain.from_iterable(list_mappings(part, _FLAVOUR) for part in descriptors)
     return [str(flavour["id"]) for flavour in flavours if flavour.get("id") is not None]
 
@@ -113,7 +113,7 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
     )
 
 
-def _strip_module(key: str) -> str:
+def _strip_yang_prefix(key: str) -> str:
     """Return a key without its YANG module prefix (`etsi-nfv-descriptors:vnfd`)."""
     return key.rpartition(":")[2]
 
@@ -242,7 +242,7 @@ def _parse_amount(node: Node, notes: DocumentFindings) -> float | None:
 # --- levels and scaling ------------------------------------------------------------------------
 
 
-def _list_levels(flavour: Node, context: _Context) -> Iterator[Level]:
+def _list_levels(flavour: Node, context: _Context) -> Iterator[InstantiationLevel]:
     for name, body in _collect_by_id(
         flavour.get_node("instantiation-level"), "instantiation-level", context.notes
     ).items():
@@ -259,10 +259,10 @@ def _list_levels(flavour: Node, context: _Context) -> Iterator[Level]:
             or 0
             for part in body.get_node("scaling-info").list_items()
         }
-        yield Level(name, scale, sizes, Origin(context.notes.file, body.line))
+        yield InstantiationLevel(name, scale, sizes, Origin(context.notes.file, body.line))
 
 
-def _select_default_level(flavour: Node, levels: Sequence[Level], notes: DocumentFindings) -> str:
+def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], notes: DocumentFindings) -> str:
     """Return the default level: the named one, else the first."""
     default_node = flavour.get_node("default-instantiation-level")
     names = [level.name for level in levels]
@@ -279,7 +279,7 @@ def _select_default_level(flavour: Node, levels: Sequence[Level], notes: Documen
     return names[0] if names else ""
 
 
-def _list_aspects(flavour: Node, context: _Context) -> Iterator[Aspect]:
+def _list_aspects(flavour: Node, context: _Context) -> Iterator[ScalingAspect]:
     """Yield the scaling aspects of the flavour with the VMs added per level."""
     for name, body in _collect_by_id(flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes).items():
         details = body.get_node("aspect-delta-details")
@@ -296,7 +296,7 @@ def _list_aspects(flavour: Node, context: _Context) -> Iterator[Aspect]:
         maximum = parse_instance_count(body.get_node("max-scale-level"), context.notes)
         if maximum is None:
             context.notes.add_error(body, INVALID_DOCUMENT, f'the scaling-aspect "{name}" has no max-scale-level.')
-        yield Aspect(name, maximum or 0, steps, Origin(context.notes.file, body.line))
+        yield ScalingAspect(name, maximum or 0, steps, Origin(context.notes.file, body.line))
 
 
 # --- rules -------------------------------------------------------------------------------------
@@ -331,12 +331,12 @@ def _build_rule(
 ) -> Iterator[PlacementRule]:
     """Yield one rule, if its type and scope apply to machines, racks or sites."""
     kind, scope = (body.get_node(key) for key in keys)
-    is_affinity = _TYPES.get(_strip_module(_get_name(kind)))
+    is_affinity = _TYPES.get(_strip_yang_prefix(_get_name(kind)))
     if is_affinity is None:
         detail = f'the rule "{name}" is neither affinity nor anti-affinity ({keys[0]}); it is ignored.'
         notes.add_warning(kind, IGNORED, detail)
         return
-    label = _strip_module(_get_name(scope)).replace("_", "-")
+    label = _strip_yang_prefix(_get_name(scope)).replace("_", "-")
     if scope.is_absent:
         notes.add_error(body, INVALID_DOCUMENT, f'the rule "{name}" names no scope, such as nfvi-node.')
         return

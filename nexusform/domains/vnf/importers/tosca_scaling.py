@@ -17,10 +17,10 @@ from nexusform.domains.vnf.importers.vnf_model import (
     CORRECTED,
     IGNORED,
     INVALID_DOCUMENT,
-    Aspect,
-    Level,
+    InstantiationLevel,
     Origin,
     ScaleSteps,
+    ScalingAspect,
 )
 
 _SCALING: Final = ("tosca.policies.tacker.scaling", "tosca.policies.scaling")
@@ -31,7 +31,7 @@ _POLICIES: Final = {"affinity": True, "anti-affinity": False}
 class LegacyScaling(Struct, frozen=True):
     """Scaling policy: the scaled VDUs, and its figures."""
 
-    aspect: Aspect
+    aspect: ScalingAspect
     vdus: tuple[str, ...]
     initial: int
     minimum: int
@@ -58,7 +58,7 @@ def list_legacy_scaling(topology: Topology, notes: DocumentFindings) -> Iterator
         step = max(parse_instance_count(topology.resolve_value(figures.get_node("increment")), notes) or 1, 1)
         levels = max((maximum if maximum is not None else initial) - initial, 0) // step
         steps = tuple(ScaleSteps(vdu, (step,)) for vdu in vdus)
-        aspect = Aspect(name, levels, steps, Origin(notes.file, body.line))
+        aspect = ScalingAspect(name, levels, steps, Origin(notes.file, body.line))
         yield LegacyScaling(aspect=aspect, vdus=vdus, initial=initial, minimum=minimum, maximum=maximum, node=body)
 
 
@@ -83,8 +83,8 @@ class Scaling(Struct, frozen=True):
     """Initial sizes (with their nodes) and bounds by VDU, aspects, and instantiation levels."""
 
     initial: Mapping[str, tuple[int, Node]] = field(default_factory=dict)
-    aspects: tuple[Aspect, ...] = ()
-    levels: tuple[Level, ...] = ()
+    aspects: tuple[ScalingAspect, ...] = ()
+    levels: tuple[InstantiationLevel, ...] = ()
     default_level: str = ""
     bounds: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
 
@@ -192,7 +192,7 @@ def _warn_duplicate_deltas(
 
 def _list_aspects(
     topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]], notes: DocumentFindings
-) -> Iterator[Aspect]:
+) -> Iterator[ScalingAspect]:
     """Yield the scaling aspects with the VMs added per step."""
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():
@@ -208,7 +208,7 @@ def _list_aspects(
             for vdu, vdu_deltas in deltas_by_vdu.items():
                 ids = order or list(vdu_deltas.amounts)
                 steps.append(ScaleSteps(vdu, tuple(vdu_deltas.amounts.get(delta, 0) for delta in ids)))
-            yield Aspect(name, maximum or 0, tuple(steps), Origin(notes.file, part.line))
+            yield ScalingAspect(name, maximum or 0, tuple(steps), Origin(notes.file, part.line))
 
 
 def _check_deltas(
@@ -228,7 +228,7 @@ def _check_deltas(
 # --- instantiation levels ----------------------------------------------------------------------
 
 
-def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[Level, ...], str]:
+def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[InstantiationLevel, ...], str]:
     """Return the instantiation levels, and the name of the default one ("" = none)."""
     sizes: dict[str, dict[str, int]] = {}
     for name, body in _select_policies(topology, "VduInstantiationLevels"):
@@ -262,7 +262,8 @@ def _parse_levels(topology: Topology, notes: DocumentFindings) -> tuple[tuple[Le
     default_origin = Origin(notes.file, 1)
     return (
         tuple(
-            Level(name, scales.get(name, {}), sizes.get(name, {}), origins.get(name, default_origin)) for name in names
+            InstantiationLevel(name, scales.get(name, {}), sizes.get(name, {}), origins.get(name, default_origin))
+            for name in names
         ),
         default,
     )

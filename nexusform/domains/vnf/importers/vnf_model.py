@@ -97,7 +97,7 @@ class ScaleSteps(Struct, frozen=True):
         return sum(self.increments[:level]) + self.increments[-1] * max(level - len(self.increments), 0)
 
 
-class Aspect(Struct, frozen=True):
+class ScalingAspect(Struct, frozen=True):
     """Scaling aspect: levels 0..max_level, and the VMs added to each VDU."""
 
     name: str
@@ -106,7 +106,7 @@ class Aspect(Struct, frozen=True):
     origin: Origin
 
 
-class Level(Struct, frozen=True):
+class InstantiationLevel(Struct, frozen=True):
     """Instantiation level: the scale level of each aspect, and the explicit sizes of VDUs."""
 
     name: str
@@ -123,8 +123,8 @@ class Vnf(Struct, frozen=True):
 
     vdus: tuple[Vdu, ...] = ()
     rules: tuple[PlacementRule, ...] = ()
-    aspects: tuple[Aspect, ...] = ()
-    levels: tuple[Level, ...] = ()
+    aspects: tuple[ScalingAspect, ...] = ()
+    levels: tuple[InstantiationLevel, ...] = ()
     default_level: str = ""
     descriptor_id: str = ""
 
@@ -227,7 +227,7 @@ def compute_maximum_counts(vnf: Vnf, level: str = "") -> VduCounts:
     return compute_counts(vnf, level, {aspect.name: aspect.max_level for aspect in vnf.aspects})
 
 
-def _find_level(vnf: Vnf, name: str) -> Level | None:
+def _find_level(vnf: Vnf, name: str) -> InstantiationLevel | None:
     level_name = name or vnf.default_level
     return next((level for level in vnf.levels if level.name == level_name), None)
 

@@ -66,7 +66,7 @@ def read_package(path: str, flavour_id: str, files: Files) -> VnfPackage:
     texts = _LimitedReader(source)
     definitions = _load_definitions(source.names, texts)
     # The documents with VDUs by deployment flavour ("" without a name).
-    flavours: dict[str, _Definitions] = {}
+    flavours: dict[str, _ToscaDefinitions] = {}
     for document in definitions:
         for flavour in list_flavours(document.content):
             flavours.setdefault(flavour, document)
@@ -165,7 +165,7 @@ class _LimitedReader:
 # --- definitions -------------------------------------------------------------------------------
 
 
-class _Definitions(Struct, frozen=True):
+class _ToscaDefinitions(Struct, frozen=True):
     """Document of TOSCA definitions: its text and its content (plain data)."""
 
     text: str
@@ -175,14 +175,14 @@ class _Definitions(Struct, frozen=True):
 _ReadFile = Callable[[str, str], str]
 
 
-def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_Definitions]:
+def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefinitions]:
     """Return the entry document, its imports, and documents in its folder: Tacker searches for flavours
     there.
     """
     entry, named_by = _find_entry(names, read)
     if not entry:
         return []
-    definitions: dict[str, _Definitions] = {}
+    definitions: dict[str, _ToscaDefinitions] = {}
     folder_names = [name for name in names if posixpath.dirname(name) == posixpath.dirname(entry)]
     documents = [name for name in folder_names if name.endswith(_DOCUMENTS) and not _is_standard(name)]
     queue = [(entry, named_by), *((name, entry) for name in documents)]
@@ -199,7 +199,7 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_Definition
             raise _build_error(f"{name}{line} in it is not valid YAML: {problem.problem}.") from None
         except (yaml.YAMLError, RecursionError, ValueError):
             raise _build_error(f"{name} in it is not valid YAML.") from None
-        definitions[name] = _Definitions(text, get_mapping(document))
+        definitions[name] = _ToscaDefinitions(text, get_mapping(document))
         imports = [_resolve_path(imported, name) for imported in _list_imports(definitions[name].content)]
         queue += [(imported, name) for imported in imports if imported in names or not _is_standard(imported)]
     return list(definitions.values())
@@ -245,11 +245,11 @@ def _list_imports(content: Mapping[str, Any]) -> Iterator[str]:
 # --- flavours ----------------------------------------------------------------------------------
 
 
-def _get_flavour(document: _Definitions) -> str:
+def _get_flavour(document: _ToscaDefinitions) -> str:
     return get_text(document.content, "topology_template", "substitution_mappings", "properties", "flavour_id")
 
 
-def _list_node_types(document: _Definitions) -> Iterator[str]:
+def _list_node_types(document: _ToscaDefinitions) -> Iterator[str]:
     for body in get_mapping(document.content, "topology_template", "node_templates").values():
         kind = get_value(body, "type")
         if isinstance(kind, str):
@@ -271,7 +271,7 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
     return ""
 
 
-def _join_documents(document: _Definitions | None, definitions: Sequence[_Definitions]) -> str | None:
+def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
     """Return the document of the flavour, followed by those with its declared types."""
     if document is None:
         return None
@@ -281,7 +281,7 @@ def _join_documents(document: _Definitions | None, definitions: Sequence[_Defini
     return "\n---\n".join([document.text, *required_texts])
 
 
-def _list_declared_types(document: _Definitions) -> Iterator[str]:
+def _list_declared_types(document: _ToscaDefinitions) -> Iterator[str]:
     """Yield the types declared in a document, except VNF types."""
     for section in _TYPES:
         types = get_mapping(document.content, section)

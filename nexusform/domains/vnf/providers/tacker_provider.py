@@ -70,7 +70,9 @@ class TackerProvider(FixedIdentity):
         """Return True for VNFs: their documents are in the block."""
         return resource_type == _VNF
 
-    def find_configured(self, resource_type: str, arguments: Mapping[str, Any]) -> tuple[ObjectKey, Mapping[str, Any]]:
+    def find_configured_object(
+        self, resource_type: str, arguments: Mapping[str, Any]
+    ) -> tuple[ObjectKey, Mapping[str, Any]]:
         """Find the running VNF of a block for import, by its name and VNFD. Raises ProviderProblem."""
         _require_vnf(resource_type)
         vnf = read_documents(arguments).vnf

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from nexusform.domains.vnf.importers.vnf_model import Aspect, Vnf, compute_counts
+from nexusform.domains.vnf.importers.vnf_model import ScalingAspect, Vnf, compute_counts
 from nexusform.domains.vnf.types.vnf_documents import has_known_documents, has_standard_user_data, read_documents
 from nexusform.domains.vnf.types.vnf_levels import compute_first_levels, compute_target_levels
 from nexusform.plans.plan import Change
@@ -34,13 +34,13 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     removed = _group_names(request["removeResources"])
     attributes = change.after or change.before or {}
     if operation == "TERMINATE" or not has_known_documents(attributes):
-        yield _build(operation, added, removed)
+        yield _build_operation(operation, added, removed)
         return
     vnf = read_documents(attributes).vnf
     if operation == _INSTANTIATE:
         levels: Mapping[str, int] = compute_first_levels(vnf, attributes)
         counts = compute_counts(vnf, attributes.get("instantiation_level") or "").numbers
-        yield _build(operation, _take(added, counts), {})
+        yield _build_operation(operation, _remove_names(added, counts), {})
     else:
         levels = compute_target_levels(change.before or {})
         healed = {vdu: [name for name in names if name in removed.get(vdu, [])] for vdu, names in added.items()}
@@ -51,13 +51,13 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     for aspect in _sort_aspects(vnf, steps):
         counts = {step.vdu: abs(_count_steps(aspect, step.vdu, levels, steps)) for step in aspect.steps}
         if steps[aspect.name] > 0:
-            yield _build(_SCALE, _take(added, counts), {})
+            yield _build_operation(_SCALE, _remove_names(added, counts), {})
         else:
-            yield _build(_SCALE, {}, _take(removed, counts))
+            yield _build_operation(_SCALE, {}, _remove_names(removed, counts))
     if any(added.values()) or any(removed.values()):
-        yield _build(_SCALE, added, removed)
+        yield _build_operation(_SCALE, added, removed)
     if operation != _INSTANTIATE and any(healed.values()):
-        yield _build(_HEAL, healed, healed)
+        yield _build_operation(_HEAL, healed, healed)
 
 
 def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
@@ -94,19 +94,19 @@ def _group_names(resources: list[Mapping[str, Any]]) -> dict[str, list[str]]:
     return names
 
 
-def _sort_aspects(vnf: Vnf, steps: Mapping[str, int]) -> list[Aspect]:
+def _sort_aspects(vnf: Vnf, steps: Mapping[str, int]) -> list[ScalingAspect]:
     """Return the aspects to scale: in before out, then by name, as apply does."""
     changed = [aspect for aspect in vnf.aspects if steps.get(aspect.name)]
     return sorted(changed, key=lambda aspect: (steps[aspect.name] > 0, aspect.name))
 
 
-def _count_steps(aspect: Aspect, vdu: str, levels: Mapping[str, int], steps: Mapping[str, int]) -> int:
+def _count_steps(aspect: ScalingAspect, vdu: str, levels: Mapping[str, int], steps: Mapping[str, int]) -> int:
     step = next(step for step in aspect.steps if step.vdu == vdu)
     start = levels.get(aspect.name, 0)
     return step.sum_increments(start + steps[aspect.name]) - step.sum_increments(start)
 
 
-def _take(pool: dict[str, list[str]], counts: Mapping[str, int]) -> dict[str, list[str]]:
+def _remove_names(pool: dict[str, list[str]], counts: Mapping[str, int]) -> dict[str, list[str]]:
     """Remove names from a pool by VDU, and return them."""
     taken = {}
     for vdu, count in counts.items():
@@ -114,7 +114,9 @@ def _take(pool: dict[str, list[str]], counts: Mapping[str, int]) -> dict[str, li
     return taken
 
 
-def _build(operation: str, added: Mapping[str, list[str]], removed: Mapping[str, list[str]]) -> PlannedOperation:
+def _build_operation(
+    operation: str, added: Mapping[str, list[str]], removed: Mapping[str, list[str]]
+) -> PlannedOperation:
     return PlannedOperation(
         operation,
         {vdu: tuple(names) for vdu, names in added.items() if names},

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import select_form
+from nexusform.diagnostics.phrases import select_word_form
 from nexusform.documents.field_shapes import list_mappings
 from nexusform.domains.vnf.importers.vnf_model import (
     PlacementRule,
@@ -28,14 +28,14 @@ from nexusform.domains.vnf.types.vnf_documents import (
     build_document_problems,
     format_sku,
     get_document_path,
-    get_role,
+    get_vm_role,
     has_known_documents,
     has_standard_user_data,
     list_block_problems,
     list_vdu_problems,
     read_documents,
     resolve_sku,
-    unpack,
+    unpack_arguments,
 )
 from nexusform.interfaces.plugins import ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.kubernetes.matching import Taint
@@ -48,14 +48,14 @@ from nexusform.placements.vm_demands import (
     VmDemand,
 )
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, build_kubelet, check_kubelet
-from nexusform.resource_types.machine_hardware import add_vfs
+from nexusform.resource_types.machine_hardware import add_vfs_to_sku
 from nexusform.resource_types.shared_arguments import (
     build_id_attribute,
     build_name_attribute,
     build_parent_attribute,
     check_even_control_plane,
     check_skus,
-    is_known,
+    is_set_and_known,
     join_id,
 )
 from nexusform.resources.address import Address
@@ -167,7 +167,7 @@ _SCHEMA: Final = BlockSchema(
 )
 
 
-def identify(attributes: Mapping[str, Any]) -> str:
+def build_id(attributes: Mapping[str, Any]) -> str:
     """Return the id: `<site>/<name>`."""
     return join_id(attributes.get("site_id"), attributes.get("name"))
 
@@ -200,7 +200,7 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
             )
         )
     parameters = attributes.get("parameters")
-    if is_known(parameters) and not isinstance(parameters, dict):
+    if is_set_and_known(parameters) and not isinstance(parameters, dict):
         problems.append(
             Problem(("parameters",), "incorrect-attribute-value-type", "parameters must be a map of values by name.")
         )
@@ -215,13 +215,13 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 def _list_taint_problems(taints: Any) -> Iterator[Problem]:
-    if not is_known(taints):
+    if not is_set_and_known(taints):
         return
     if not isinstance(taints, list):
         yield Problem(("taints",), "invalid-taint", "taints must be a list of { key, value, effect }.")
         return
     for index, taint in enumerate(taints):
-        if not isinstance(taint, dict) or not is_known(taint.get("key")):
+        if not isinstance(taint, dict) or not is_set_and_known(taint.get("key")):
             yield Problem(("taints", index), "invalid-taint", "A taint needs a key and an effect.")
         elif taint.get("effect") not in (*_EFFECTS, UNKNOWN) or not taint.keys() <= {"key", "value", "effect"}:
             text = f"A taint is {{ key, value, effect }}; its effect is one of {', '.join(_EFFECTS)}."
@@ -233,7 +233,7 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
     level, scale = attributes.get("instantiation_level"), attributes.get("scale_levels")
     if level is UNKNOWN or scale is UNKNOWN:
         return
-    known_levels = {name: value for name, value in (scale or {}).items() if is_known(value)}
+    known_levels = {name: value for name, value in (scale or {}).items() if is_set_and_known(value)}
     for name, value in known_levels.items():
         if not isinstance(value, int):
             yield Problem(
@@ -271,7 +271,7 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity, m
     else:
         limit_text = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
         location_count = machines if rule.scope == "machine" else unmet_rule.capacity // rule.max_per_location
-        capacity_text = f"the site has {location_count} {select_form(location_count, rule.scope)}"
+        capacity_text = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
         scale_text = "" if severity is Severity.ERROR else " at the largest scale"
         capacity_text = "a VNF runs on one site" if rule.scope == "site" else capacity_text
         text += (
@@ -303,8 +303,8 @@ def compute_demand(
             problems.append(sku)
             continue
         numbers_range = range(numbers[vdu.name])
-        sku = add_vfs(sku, block)
-        is_plane = get_role(vdu.name, block) == CONTROL_PLANE_ROLE
+        sku = add_vfs_to_sku(sku, block)
+        is_plane = get_vm_role(vdu.name, block) == CONTROL_PLANE_ROLE
         problems += check_even_control_plane(len(numbers_range), ("vdu", vdu.name)) if is_plane else ()
         size_figures = (sku.vcpus, sku.memory_gib, sku.disk_gib) if not block.get("vm_sku_name") else ()
         pools.append(
@@ -324,7 +324,7 @@ def compute_demand(
     if any(problem.severity is Severity.ERROR for problem in problems):
         return None, problems
     site_id = str(attributes["site_id"])
-    return VmDemand(site_id, f"vnf:{identify(attributes)}", name, tuple(pools), provenance=DECIDED), problems
+    return VmDemand(site_id, f"vnf:{build_id(attributes)}", name, tuple(pools), provenance=DECIDED), problems
 
 
 def _compute_numbers(vnf: Vnf, attributes: Mapping[str, Any]) -> Mapping[str, int]:
@@ -396,7 +396,7 @@ def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
     }
 
 
-def assemble(
+def build_computed_attributes(
     attributes: Mapping[str, Any], _surroundings: ResourceContext, placed_vms: Sequence[PlacedVm], unplaced: UnplacedVms
 ) -> dict[str, Any]:
     """Return `vnfcs`, and the ids in Tacker of the kept ones; labels are derived on reading, and so is `came`
@@ -499,7 +499,7 @@ def build_node_marks(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapp
 
 
 def _get_role(attributes: Mapping[str, Any], vdu: str) -> str:
-    return get_role(vdu, (attributes.get("vdu") or {}).get(vdu) or {})
+    return get_vm_role(vdu, (attributes.get("vdu") or {}).get(vdu) or {})
 
 
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:
@@ -513,9 +513,16 @@ TACKER_VNF: Final = ResourceType(
     "tacker_vnf",
     4,
     _SCHEMA,
-    identify,
+    build_id,
     check=check_arguments,
-    unpack=unpack,
-    vms=VmHandlers(compute_demand, list_existing_vms, assemble, find_unknown_skus, build_node_marks, list_unplaced_vms),
+    unpack_arguments=unpack_arguments,
+    vms=VmHandlers(
+        compute_demand,
+        list_existing_vms,
+        build_computed_attributes,
+        find_unknown_skus,
+        build_node_marks,
+        list_unplaced_vms,
+    ),
     present=build_displayed_value,
 )

@@ -20,7 +20,7 @@ from nexusform.resource_types.shared_arguments import (
     build_unknown_sku_problem,
     check_memory,
     check_whole_numbers,
-    is_known,
+    is_set_and_known,
 )
 from nexusform.scheduling.racks.vms import VmSku, round_up_to_mib
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
@@ -46,7 +46,7 @@ _NESTED: Final = 'nested["'
 _KINDS: Final = {"vnfd": "VNFD", "base_hot": "HOT file"}
 
 
-def unpack(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
+def unpack_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
     """Return the arguments from the instantiate request and the package, and their problems."""
     request, problems = _read_request(attributes)
     package, package_problems = _read_package_arguments({**attributes, **request}, files)
@@ -78,7 +78,7 @@ def _read_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[P
             arguments[name] = {**body[field], **configured}
         elif configured in (None, requested):
             arguments[name] = requested
-        elif is_known(configured):
+        elif is_set_and_known(configured):
             text = f'{name} is "{configured}", but {field} of the request is "{requested}". Remove one, or correct it.'
             problems.append(Problem((name,), "conflicting-arguments", text))
     return arguments, problems
@@ -253,7 +253,7 @@ VDU_BLOCK: Final = NestedBlock(
 )
 
 
-def get_role(name: str, block: Mapping[str, Any]) -> str:
+def get_vm_role(name: str, block: Mapping[str, Any]) -> str:
     """Return the role of a VDU's VMs."""
     return str(block.get("role") or (CONTROL_PLANE_ROLE if name == MASTER else WORKER))
 
@@ -352,7 +352,7 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
     for vdu in vnf.vdus:
         block = blocks.get(vdu.name) or {}
         sizes = [block.get(key) for key in ("vm_sku_name", "vcpus", "memory_gib")]
-        if any(value is not None and not is_known(value) for value in sizes) or sizes[0] is not None:
+        if any(value is not None and not is_set_and_known(value) for value in sizes) or sizes[0] is not None:
             continue
         vcpus, memory, _ = resolve_size(vdu, block)
         if _has_flavor_size(vdu, block):  # only a plan knows the SKUs that it is looked up in

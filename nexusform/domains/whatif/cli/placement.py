@@ -6,7 +6,7 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.answer_output import Answer, AnswerFormFlags, write_answer
-from nexusform.cli.arguments import declare_group, declare_number, declare_text
+from nexusform.cli.arguments import declare_flag_group, declare_number, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import has_errors
@@ -18,10 +18,10 @@ class PlacementArguments(Struct, frozen=True, kw_only=True):
     file: str = declare_text("Place the objects of this manifest file", metavar="MANIFEST", flag="f")
     pick: int | None = declare_number("Pick N clusters (default: all)", default=None, minimum=1)
     clusters: str = declare_text("Place on these clusters", metavar="A,B")
-    answer: AnswerFormFlags = declare_group(AnswerFormFlags)
+    answer: AnswerFormFlags = declare_flag_group(AnswerFormFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("placement", PlacementArguments)
@@ -43,16 +43,16 @@ def simulate_placement(arguments: PlacementArguments) -> int:
         build_placement_report,
         select_placement,
     )
-    from nexusform.domains.whatif.workflow.placement_planning import plan_trial, read_trial
+    from nexusform.domains.whatif.workflow.placement_planning import plan_trial_placement, read_trial_manifests
 
     screen = arguments.view.create_screen()
     context = create_context(arguments.state, arguments.variables)
     clusters = tuple(filter(None, (name.strip() for name in arguments.clusters.split(","))))
-    trial, problems = read_trial(path, arguments.pick, clusters, context)
+    trial, problems = read_trial_manifests(path, arguments.pick, clusters, context)
     if trial is None:
         screen.print_diagnostics(problems, {})
         return 1
-    planned = plan_trial(trial, context)
+    planned = plan_trial_placement(trial, context)
     if planned.plan is None or has_errors(planned.diagnostics):
         screen.print_diagnostics(planned.diagnostics, planned.sources)
         return 1

@@ -9,11 +9,11 @@ import click
 from msgspec import Struct
 
 from nexusform.cli.answer_output import Answer, AnswerFlags
-from nexusform.cli.arguments import declare_group, declare_number, declare_text, declare_texts
+from nexusform.cli.arguments import declare_flag_group, declare_number, declare_repeatable_text, declare_text
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.phrases import format_installation
-from nexusform.domains.whatif.cli.simulate import require_found, run_question
+from nexusform.domains.whatif.cli.simulate import require_lookup, run_question
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.workflow.simulation_input import SimulationInput
 from nexusform.snapshots.snapshot import Snapshot
@@ -31,14 +31,14 @@ class RepackArguments(Struct, frozen=True, kw_only=True):
     site: str = declare_text("Use this site (default: the only one)", metavar="ID")
     moves: int | None = declare_number("Limit the number of re-created VMs", default=None, minimum=1)
     window: int | None = declare_number("Limit the VMs re-created at a time", default=None, minimum=1)
-    without: tuple[str, ...] = declare_texts(
+    without: tuple[str, ...] = declare_repeatable_text(
         "Keep all VMs of this resource, or one (ADDR:OBJECT)", metavar="ADDR", flag="not"
     )
     time: int | None = declare_number("Stop after N seconds with the best result", default=None, minimum=1)
-    answer: AnswerFlags = declare_group(AnswerFlags)
+    answer: AnswerFlags = declare_flag_group(AnswerFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("repack", RepackArguments)
@@ -48,11 +48,11 @@ def repack(arguments: RepackArguments) -> int:
     Prints the re-creations per window, with commands and target machines. Changes nothing. Exit
     code 2 if it is impossible. Needs the extra `optimize` (HiGHS).
     """
-    from nexusform.domains.whatif.questions.repack_planning import has_solver
+    from nexusform.domains.whatif.questions.repack_planning import is_solver_installed
 
     if not arguments.sku:
         raise click.UsageError("No VM SKU given. Use -sku=SKU, and -want=N for the number.")
-    if not has_solver():
+    if not is_solver_installed():
         message = f"Error: simulate repack needs the extra optimize: {format_installation('optimize')}."
         arguments.view.create_screen().print_error(message)
         return 1
@@ -60,23 +60,28 @@ def repack(arguments: RepackArguments) -> int:
     time_budget = _start_time_budget(arguments.time)
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
-        from nexusform.domains.whatif.questions.lookup import check_excluded, find_only_site, find_skus, find_zones
+        from nexusform.domains.whatif.questions.lookup import (
+            check_excluded_addresses,
+            find_only_site,
+            find_skus,
+            find_zones,
+        )
         from nexusform.domains.whatif.questions.repack_context import RepackRequest
         from nexusform.domains.whatif.questions.repack_planning import plan_repack
         from nexusform.domains.whatif.questions.repack_separation import build_separation_rules
         from nexusform.domains.whatif.rendering.repack_report import build_repack_document, build_repack_report
 
-        site = require_found(find_only_site(snapshot, arguments.site))
-        [sku, *further_skus] = require_found(find_skus(site.skus, (arguments.sku,)))
+        site = require_lookup(find_only_site(snapshot, arguments.site))
+        [sku, *further_skus] = require_lookup(find_skus(site.skus, (arguments.sku,)))
         if further_skus:
             raise click.UsageError("Only one SKU is allowed: -sku=SKU.")
         request = RepackRequest(
             sku=sku,
             want=arguments.want,
-            zones=require_found(find_zones((site,), arguments.zones)),
+            zones=require_lookup(find_zones((site,), arguments.zones)),
             moves=arguments.moves,
             window=arguments.window,
-            excluded=require_found(check_excluded(site, arguments.without)),
+            excluded=require_lookup(check_excluded_addresses(site, arguments.without)),
             separation_rules=build_separation_rules(site, inputs.things, inputs.pods),
         )
         result = plan_repack(site, request, inputs.pods, time_budget)
@@ -85,7 +90,7 @@ def repack(arguments: RepackArguments) -> int:
         def build_plays() -> list[Playback]:
             from nexusform.domains.whatif.rendering import playbacks
 
-            return [playbacks.build_repack_play(site, result)]
+            return [playbacks.build_repack_playback(site, result)]
 
         return Answer("repack", inputs.origin, report, build_repack_document(result), plays=build_plays)
 

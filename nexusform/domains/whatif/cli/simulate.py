@@ -12,18 +12,18 @@ from msgspec import Struct
 
 from nexusform.cli.answer_output import Answer, AnswerFlags, write_answer
 from nexusform.cli.arguments import (
-    declare_group,
+    declare_flag_group,
     declare_number,
     declare_optional_choice,
     declare_positionals,
+    declare_repeatable_text,
     declare_switch,
     declare_text,
-    declare_texts,
 )
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.domains.whatif.questions.failure import Failure
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
@@ -65,7 +65,7 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
 simulate: Final = LazyGroup("simulate", COMMANDS, summary="Simulate capacity, failures, upgrades and repacking.")
 
 
-def require_found(result: Found | Diagnostic) -> Found:
+def require_lookup(result: Found | Diagnostic) -> Found:
     """Return the result of a lookup; raise DiagnosticsError if it failed."""
     if isinstance(result, Diagnostic):
         raise DiagnosticsError(result)
@@ -112,20 +112,22 @@ def _select_sites(snapshot: Snapshot, site: str) -> tuple[SiteSnapshot, ...]:
     """Return the requested site, or all."""
     from nexusform.domains.whatif.questions.lookup import find_site
 
-    return (require_found(find_site(snapshot, site)),) if site else tuple(snapshot.sites.values())
+    return (require_lookup(find_site(snapshot, site)),) if site else tuple(snapshot.sites.values())
 
 
 class CapacityArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate capacity`."""
 
-    sku: tuple[str, ...] = declare_texts("Count this VM SKU (default: SKUs in use, the largest)", metavar="SKU")
+    sku: tuple[str, ...] = declare_repeatable_text(
+        "Count this VM SKU (default: SKUs in use, the largest)", metavar="SKU"
+    )
     zones: str = declare_text("Count only racks in these availability zones", metavar="Z,...")
     mix: str = declare_text("Count sets of VMs", metavar="NxSKU,...")
     site: str = declare_text("Use only this site", metavar="ID")
-    answer: AnswerFlags = declare_group(AnswerFlags)
+    answer: AnswerFlags = declare_flag_group(AnswerFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("capacity", CapacityArguments)
@@ -138,23 +140,23 @@ def capacity(arguments: CapacityArguments) -> int:
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.questions.capacity import compute_capacity
-        from nexusform.domains.whatif.questions.lookup import find_mix, find_skus, find_zones
+        from nexusform.domains.whatif.questions.lookup import find_skus, find_zones, parse_sku_mix
         from nexusform.domains.whatif.rendering.site_capacity_report import (
             build_capacity_document,
             build_capacity_report,
         )
 
         sites = _select_sites(snapshot, arguments.site)
-        zones = require_found(find_zones(sites, arguments.zones))
-        skus = require_found(find_skus(sites[0].skus, arguments.sku))
-        mix = require_found(find_mix(sites[0].skus, arguments.mix)) if arguments.mix else ()
+        zones = require_lookup(find_zones(sites, arguments.zones))
+        skus = require_lookup(find_skus(sites[0].skus, arguments.sku))
+        mix = require_lookup(parse_sku_mix(sites[0].skus, arguments.mix)) if arguments.mix else ()
         capacities = [compute_capacity(site, skus, zones, mix) for site in sites]
         report = build_capacity_report(capacities, inputs.origin)
 
         def build_plays() -> list[Playback]:
             from nexusform.domains.whatif.rendering import playbacks
 
-            return list(map(playbacks.build_current_play, sites))
+            return list(map(playbacks.build_current_playback, sites))
 
         return Answer("capacity", inputs.origin, report, build_capacity_document(capacities), plays=build_plays)
 
@@ -173,10 +175,10 @@ class RuntimeUpgradeArguments(Struct, frozen=True, kw_only=True):
         "Limit machines down at once (default: update_strategy)", default=None, minimum=1
     )
     drain: bool = declare_switch("Power machines off without a drain", default=True)
-    answer: AnswerFlags = declare_group(AnswerFlags)
+    answer: AnswerFlags = declare_flag_group(AnswerFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("runtime-upgrade", RuntimeUpgradeArguments)
@@ -207,7 +209,7 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
             from nexusform.domains.whatif.rendering import playbacks
 
             pairs = zip(sites, upgrades, strict=True)
-            return [playbacks.build_runtime_upgrade_play(site, upgrade) for site, upgrade in pairs]
+            return [playbacks.build_runtime_upgrade_playback(site, upgrade) for site, upgrade in pairs]
 
         document = build_runtime_upgrade_document(upgrades)
         return Answer("runtime-upgrade", inputs.origin, report, document, plays=build_plays)
@@ -222,10 +224,10 @@ class KubernetesUpgradeArguments(Struct, frozen=True, kw_only=True):
 
     cluster: tuple[str, ...] = declare_positionals(required=True)
     to: str = declare_text("Upgrade to version V, one minor version at a time", metavar="V")
-    answer: AnswerFlags = declare_group(AnswerFlags)
+    answer: AnswerFlags = declare_flag_group(AnswerFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("kubernetes-upgrade", KubernetesUpgradeArguments)
@@ -242,7 +244,9 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         from nexusform.domains.whatif.questions.lookup import find_kubernetes_cluster
 
-        selected = [require_found(find_kubernetes_cluster(snapshot, name)) for name in dict.fromkeys(arguments.cluster)]
+        selected = [
+            require_lookup(find_kubernetes_cluster(snapshot, name)) for name in dict.fromkeys(arguments.cluster)
+        ]
         return (
             _build_path_answer(selected, arguments.to, inputs)
             if arguments.to
@@ -268,7 +272,7 @@ def _build_upgrade_answer(site: SiteSnapshot, cluster: ClusterSnapshot, inputs: 
     def build_plays() -> list[Playback]:
         from nexusform.domains.whatif.rendering import playbacks
 
-        return [playbacks.build_kubernetes_upgrade_play(site, upgrade)]
+        return [playbacks.build_kubernetes_upgrade_playback(site, upgrade)]
 
     document = KUBERNETES_UPGRADE(upgrade)
     return Answer("kubernetes-upgrade", inputs.origin, report, document, plays=build_plays)
@@ -278,7 +282,7 @@ def _build_path_answer(
     selected: Sequence[tuple[SiteSnapshot, ClusterSnapshot]], target_version: str, inputs: SimulationInput
 ) -> Answer:
     """Build the answer for clusters of one site and a target version."""
-    from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_path
+    from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgrade_path
     from nexusform.domains.whatif.rendering.kubernetes_upgrade_path_report import (
         build_upgrade_path_document,
         build_upgrade_path_report,
@@ -288,7 +292,7 @@ def _build_path_answer(
     if len(sites) > 1:
         raise click.UsageError(f"Only one site is allowed; these clusters are on {' and '.join(sorted(sites))}.")
     today = get_plan_time(os.environ)
-    path = find_path(selected[0][0], [cluster for _, cluster in selected], target_version, inputs.pods, today)
+    path = find_upgrade_path(selected[0][0], [cluster for _, cluster in selected], target_version, inputs.pods, today)
     report = build_upgrade_path_report(path, inputs.origin)
     return Answer("kubernetes-upgrade", inputs.origin, report, build_upgrade_path_document(path))
 
@@ -308,11 +312,13 @@ class FailureArguments(Struct, frozen=True, kw_only=True):
     observed: bool = declare_switch("Lose the machines observed off or not ready, too")
     engine: str = declare_text("Use local processes or dask://HOST:PORT (many sites)", metavar="ENGINE")
     workers: int = declare_number("Set the number of worker processes (many sites)", default=0, minimum=0)
-    allow_source: tuple[str, ...] = declare_texts("Allow module sources below DIR (many sites)", metavar="DIR")
-    answer: AnswerFlags = declare_group(AnswerFlags)
+    allow_source: tuple[str, ...] = declare_repeatable_text(
+        "Allow module sources below DIR (many sites)", metavar="DIR"
+    )
+    answer: AnswerFlags = declare_flag_group(AnswerFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("failure", FailureArguments)
@@ -351,7 +357,7 @@ def failure(arguments: FailureArguments) -> int:
         def build_plays() -> list[Playback]:
             from nexusform.domains.whatif.rendering import playbacks
 
-            return [playbacks.build_failure_play(snapshot.sites[loss.site_id], loss)]
+            return [playbacks.build_failure_playback(snapshot.sites[loss.site_id], loss)]
 
         return Answer("failure", inputs.origin, report, FAILURE(loss), plays=build_plays)
 
@@ -363,7 +369,7 @@ def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: Simulation
     from nexusform.domains.whatif.questions.node_drain import find_node, simulate_drain
     from nexusform.domains.whatif.rendering.node_drain_report import build_drain_document, build_drain_report
 
-    drain = simulate_drain(*require_found(find_node(inputs.pods, arguments.node)))
+    drain = simulate_drain(*require_lookup(find_node(inputs.pods, arguments.node)))
     return Answer("failure", inputs.origin, build_drain_report(drain, inputs.origin), build_drain_document(drain))
 
 
@@ -379,15 +385,15 @@ def _simulate_loss(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argument
     )
 
     if arguments.site:
-        return simulate_site_loss(require_found(lookup.find_site(snapshot, arguments.site)), pods)
+        return simulate_site_loss(require_lookup(lookup.find_site(snapshot, arguments.site)), pods)
     if arguments.cluster:
-        return simulate_cluster_loss(*require_found(lookup.find_cluster(snapshot, arguments.cluster)), pods)
+        return simulate_cluster_loss(*require_lookup(lookup.find_cluster(snapshot, arguments.cluster)), pods)
     if arguments.rack:
-        site, rack = require_found(lookup.find_rack(snapshot, arguments.rack))
+        site, rack = require_lookup(lookup.find_rack(snapshot, arguments.rack))
         scope, lost = FailureScope.RACK, f"{site.id}/{rack}"
         names = [machine.name for machine in site.machines_by_rack[rack]]
     elif arguments.machine:
-        site, machine = require_found(lookup.find_machine(snapshot, arguments.machine))
+        site, machine = require_lookup(lookup.find_machine(snapshot, arguments.machine))
         scope, lost, names = FailureScope.MACHINE, f"{site.id}/{machine}", [machine]
     else:
         site = _find_site_with_machines_down(snapshot)
@@ -407,24 +413,28 @@ def _find_site_with_machines_down(snapshot: Snapshot) -> SiteSnapshot:
         return sites[0]
     if not sites:
         raise click.UsageError("No machine is observed off or not ready. Specify what to lose, for example -rack=ID.")
-    names = format_first(sorted(site.id for site in sites), 4)
+    names = format_first_items(sorted(site.id for site in sites), 4)
     raise click.UsageError(f"{len(sites)} sites have machines down ({names}). Add -rack or -machine of one site.")
 
 
 class FleetArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate fleet`: any number of simultaneous edits of members."""
 
-    leave: tuple[str, ...] = declare_texts("Remove this member from the fleet", metavar="MEMBER")
-    drain: tuple[str, ...] = declare_texts("Cordon this member and evict its placements", metavar="MEMBER")
-    join: tuple[str, ...] = declare_texts("Add a member, with properties of LIKE", metavar="MEMBER[=LIKE]")
-    taint: tuple[str, ...] = declare_texts("Add a taint; KEY- removes one", metavar="MEMBER:KEY[=VALUE][:NoSchedule]")
-    label: tuple[str, ...] = declare_texts("Set a label; KEY- removes one", metavar="MEMBER:KEY=VALUE")
-    property: tuple[str, ...] = declare_texts("Set a property; NAME- removes one", metavar="MEMBER:NAME=VALUE")
-    health: tuple[str, ...] = declare_texts("Set the health, such as Unhealthy", metavar="MEMBER:HEALTH")
-    answer: AnswerFlags = declare_group(AnswerFlags)
+    leave: tuple[str, ...] = declare_repeatable_text("Remove this member from the fleet", metavar="MEMBER")
+    drain: tuple[str, ...] = declare_repeatable_text("Cordon this member and evict its placements", metavar="MEMBER")
+    join: tuple[str, ...] = declare_repeatable_text("Add a member, with properties of LIKE", metavar="MEMBER[=LIKE]")
+    taint: tuple[str, ...] = declare_repeatable_text(
+        "Add a taint; KEY- removes one", metavar="MEMBER:KEY[=VALUE][:NoSchedule]"
+    )
+    label: tuple[str, ...] = declare_repeatable_text("Set a label; KEY- removes one", metavar="MEMBER:KEY=VALUE")
+    property: tuple[str, ...] = declare_repeatable_text(
+        "Set a property; NAME- removes one", metavar="MEMBER:NAME=VALUE"
+    )
+    health: tuple[str, ...] = declare_repeatable_text("Set the health, such as Unhealthy", metavar="MEMBER:HEALTH")
+    answer: AnswerFlags = declare_flag_group(AnswerFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
-    view: ViewFlags = declare_group(ViewFlags)
+    view: ViewFlags = declare_flag_group(ViewFlags)
 
 
 @define_command("fleet", FleetArguments)

@@ -145,7 +145,7 @@ def compute_capacity(
         planned_racks=tuple(rack.name for rack in planned),
         sku_capacities=tuple(_compute_sku_capacity(sku, site, zones, planned, totals) for sku in counted_skus),
         fragmentation=fragmentation,
-        mix=fill_with_mix(site.scheduler, mix, mix_constraints) if mix else None,
+        mix=count_complete_sets(site.scheduler, mix, mix_constraints) if mix else None,
         has_requested_skus=bool(skus),
         machines_with_unknown_cells=tuple(
             name for name in site.scheduler.list_machines_with_unknown_cells() if name in names
@@ -194,8 +194,10 @@ def _compute_sku_capacity(
         planned=sum(planned_by_rack.values()),
         zones=_group_by_zone(zone_by_rack, free_by_rack, planned_by_rack),
         without_rack={rack: _subtract(total_free, free_by_rack[rack]) for rack in sorted(free_by_rack, key=str.encode)},
-        unusable_vcpus=_compute_unusable(totals.free_vcpus, total_free, sku.cpus_in_cell * sku.numa_cells),
-        unusable_memory_gib=_compute_unusable(totals.free_memory_gib, total_free, sku.memory_in_cell * sku.numa_cells),
+        unusable_vcpus=_compute_unusable_capacity(totals.free_vcpus, total_free, sku.cpus_in_cell * sku.numa_cells),
+        unusable_memory_gib=_compute_unusable_capacity(
+            totals.free_memory_gib, total_free, sku.memory_in_cell * sku.numa_cells
+        ),
     )
 
 
@@ -209,7 +211,7 @@ def _subtract(total_free: Interval, rack_free: Interval) -> Interval:
     return Interval(total_free.minimum - rack_free.minimum, total_free.maximum - rack_free.maximum)
 
 
-def _compute_unusable(free: float, total_free: Interval, size: float) -> Interval:
+def _compute_unusable_capacity(free: float, total_free: Interval, size: float) -> Interval:
     """Compute the free vCPUs or GiB left after filling the site with VMs of a given size."""
     return Interval(floor(free - total_free.maximum * size), floor(free - total_free.minimum * size))
 
@@ -268,7 +270,7 @@ class MixAnswer(Struct, frozen=True):
     remaining: tuple[tuple[VmSku, Interval], ...]
 
 
-def fill_with_mix(
+def count_complete_sets(
     scheduler: RackScheduler, parts: Sequence[MixPart], constraints: Mapping[str, PlacementConstraints]
 ) -> MixAnswer:
     """Compute the number of complete sets; `terms` are the placement constraints by SKU name. The scheduler

@@ -38,7 +38,7 @@ class EditKind(StrEnum):
     HEALTH = "health"
 
 
-class Edit(Struct, frozen=True):
+class MemberEdit(Struct, frozen=True):
     """One edit of a member. `key` is that of the taint, label or property, `value` the new value (None:
     removed). For `join` the value is the template, for `health` the health.
     """
@@ -91,9 +91,9 @@ class SimulatedFleet(Struct, frozen=True):
 # --- from flags --------------------------------------------------------------------------------
 
 
-def parse_edits(flags: Mapping[EditKind, Sequence[str]]) -> tuple[list[Edit], list[Diagnostic]]:
+def parse_edits(flags: Mapping[EditKind, Sequence[str]]) -> tuple[list[MemberEdit], list[Diagnostic]]:
     """Parse the edits of flags, in the order of `flags`, with diagnostics about invalid ones."""
-    edits: list[Edit] = []
+    edits: list[MemberEdit] = []
     problems: list[Diagnostic] = []
     for verb, texts in flags.items():
         for text in texts:
@@ -117,50 +117,50 @@ _SYNTAX: Final[Mapping[EditKind, str]] = {
 }
 
 
-def _parse_name(verb: EditKind, text: str) -> Edit | None:
+def _parse_name(verb: EditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER`; None if invalid."""
-    return Edit(verb, text) if text and ":" not in text and "=" not in text else None
+    return MemberEdit(verb, text) if text and ":" not in text and "=" not in text else None
 
 
-def _parse_join(verb: EditKind, text: str) -> Edit | None:
+def _parse_join(verb: EditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER` or `MEMBER=LIKE`; None if invalid."""
     name, equals, template = text.partition("=")
     if not name or ":" in name or (equals and not template):
         return None
-    return Edit(verb, name, value=template or None)
+    return MemberEdit(verb, name, value=template or None)
 
 
-def _parse_setting(verb: EditKind, text: str) -> Edit | None:
+def _parse_setting(verb: EditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER:KEY=VALUE` (set) or `MEMBER:KEY-` (remove); None if invalid."""
     member, colon, setting = text.partition(":")
     if not member or not colon:
         return None
     if setting.endswith("-") and "=" not in setting:
-        return Edit(verb, member, setting[:-1]) if setting != "-" else None
+        return MemberEdit(verb, member, setting[:-1]) if setting != "-" else None
     key, equals, value = setting.partition("=")
-    return Edit(verb, member, key, value) if key and equals else None
+    return MemberEdit(verb, member, key, value) if key and equals else None
 
 
-def _parse_taint(verb: EditKind, text: str) -> Edit | None:
+def _parse_taint(verb: EditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER:KEY=VALUE` or `MEMBER:KEY` (set), `MEMBER:KEY-` (remove); the effect is optional."""
     member, colon, setting = text.partition(":")
     if not member or not colon:
         return None
     if setting.endswith("-") and "=" not in setting:
-        return Edit(verb, member, setting[:-1].removesuffix(f":{NO_SCHEDULE}")) if setting != "-" else None
+        return MemberEdit(verb, member, setting[:-1].removesuffix(f":{NO_SCHEDULE}")) if setting != "-" else None
     setting = setting.removesuffix(f":{NO_SCHEDULE}")
     key, _, value = setting.partition("=")
-    return Edit(verb, member, key, value) if key and ":" not in setting else None
+    return MemberEdit(verb, member, key, value) if key and ":" not in setting else None
 
 
-def _parse_health(verb: EditKind, text: str) -> Edit | None:
+def _parse_health(verb: EditKind, text: str) -> MemberEdit | None:
     """Parse `MEMBER:HEALTH`; None if invalid."""
     member, _, health = text.partition(":")
     is_known = health in {str(known_health) for known_health in Health}
-    return Edit(verb, member, value=health) if member and is_known else None
+    return MemberEdit(verb, member, value=health) if member and is_known else None
 
 
-_PARSERS: Final[Mapping[EditKind, Callable[[EditKind, str], Edit | None]]] = {
+_PARSERS: Final[Mapping[EditKind, Callable[[EditKind, str], MemberEdit | None]]] = {
     EditKind.LEAVE: _parse_name,
     EditKind.DRAIN: _parse_name,
     EditKind.JOIN: _parse_join,
@@ -175,7 +175,7 @@ _PARSERS: Final[Mapping[EditKind, Callable[[EditKind, str], Edit | None]]] = {
 
 
 def apply_edits(
-    simulated_fleet: SimulatedFleet, edits: Iterable[Edit]
+    simulated_fleet: SimulatedFleet, edits: Iterable[MemberEdit]
 ) -> tuple[Mapping[str, SimulatedMember], list[Diagnostic]]:
     """Apply the edits; return the members, joined ones last, and diagnostics."""
     members = dict(simulated_fleet.members)
@@ -196,7 +196,7 @@ def apply_edits(
 
 
 def _apply_edit(
-    simulated_fleet: SimulatedFleet, members: Mapping[str, SimulatedMember], edit: Edit, departed: Collection[str]
+    simulated_fleet: SimulatedFleet, members: Mapping[str, SimulatedMember], edit: MemberEdit, departed: Collection[str]
 ) -> SimulatedMember | Diagnostic | None:
     """Return the member after an edit, None if it leaves. `departed`: members removed by earlier edits."""
     if edit.kind is EditKind.JOIN:
@@ -216,7 +216,7 @@ def _apply_edit(
     return build_error("invalid-simulation", f"{edit.text}: {problems[0].detail}.") if problems else member
 
 
-def _join_member(simulated_fleet: SimulatedFleet, edit: Edit) -> SimulatedMember | Diagnostic:
+def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> SimulatedMember | Diagnostic:
     """Return a new member, or an existing ineligible one."""
     existing = simulated_fleet.members.get(edit.member)
     if existing is not None:
@@ -264,7 +264,7 @@ def _copy_cluster(cluster: NodeCluster | None, name: str) -> NodeCluster | None:
     return NodeCluster(**{**asdict(cluster), "id": site_id, "name": name, "site_id": site_id})
 
 
-def _change_member(member: SimulatedMember, edit: Edit) -> SimulatedMember | Diagnostic:
+def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
     """Return the member after an edit other than join or leave."""
     record = member.record
     match edit.kind:
@@ -282,7 +282,7 @@ def _change_member(member: SimulatedMember, edit: Edit) -> SimulatedMember | Dia
     return _set_entry(member, edit, "properties", record.properties)
 
 
-def _set_taint(member: SimulatedMember, edit: Edit) -> SimulatedMember | Diagnostic:
+def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
     """Return the member with a taint set or removed."""
     existing = member.record.taints
     taints = [taint for taint in existing if taint.key != edit.key]
@@ -294,7 +294,7 @@ def _set_taint(member: SimulatedMember, edit: Edit) -> SimulatedMember | Diagnos
 
 
 def _set_entry(
-    member: SimulatedMember, edit: Edit, field_name: str, existing: Mapping[str, str]
+    member: SimulatedMember, edit: MemberEdit, field_name: str, existing: Mapping[str, str]
 ) -> SimulatedMember | Diagnostic:
     """Return the member with a label or property set or removed; `existing` are the entries of
     `field_name`.
@@ -313,7 +313,7 @@ def _set_entry(
     return replace(member, record=replace(member.record, **{field_name: entries}))
 
 
-def _set_resource(member: SimulatedMember, edit: Edit) -> SimulatedMember | Diagnostic:
+def _set_resource(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember | Diagnostic:
     """Return the member with another amount of CPU or memory."""
     amount_kind, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
     usage = member.record.resources
@@ -338,7 +338,7 @@ def _set_resource(member: SimulatedMember, edit: Edit) -> SimulatedMember | Diag
     return replace(member, record=replace(member.record, resources=replace(usage, **{amount_kind: amounts})))
 
 
-def _build_missing_key_error(edit: Edit, keys: Iterable[str]) -> Diagnostic:
+def _build_missing_key_error(edit: MemberEdit, keys: Iterable[str]) -> Diagnostic:
     """Build the error for removing a missing key; `keys` are the existing ones."""
     names = sorted(set(keys), key=str.encode)
     choice = f"It has: {format_list(names, _MAX_NAMES)}." if names else f"It has no {edit.kind}."

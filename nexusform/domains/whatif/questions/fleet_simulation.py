@@ -31,9 +31,9 @@ from nexusform.domains.fleet.planning.planned_hub import PlannedHub, build_plann
 from nexusform.domains.fleet.planning.rows import build_binding_rows
 from nexusform.domains.fleet.planning.selected_resources import prepare_resources
 from nexusform.domains.fleet.scheduling.bindings import (
-    Abort,
     Binding,
     BindingState,
+    CycleAbort,
     Member,
     PlacementType,
     ResourceUsage,
@@ -47,10 +47,16 @@ from nexusform.domains.pods.planning.manifest_blocks import collect_prior_member
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_existing_clusters
 from nexusform.domains.pods.planning.phase import PodPhase
 from nexusform.domains.pods.pod_kind import PodLocation
-from nexusform.domains.whatif.questions.fleet_edits import Edit, EditKind, SimulatedFleet, SimulatedMember, apply_edits
+from nexusform.domains.whatif.questions.fleet_edits import (
+    EditKind,
+    MemberEdit,
+    SimulatedFleet,
+    SimulatedMember,
+    apply_edits,
+)
 from nexusform.domains.whatif.questions.pod_view import NO_OBSERVATIONS, ClusterObservations
-from nexusform.interfaces.plugins import PlanningKind, Registries
-from nexusform.planning.instances.instance import Arguments, Decision, Instance
+from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
+from nexusform.planning.instances.instance import ActionDecision, EvaluatedArguments, Instance
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.resources.address import Address
@@ -91,7 +97,7 @@ class PlacementOutcome(Struct, frozen=True):
     pods: tuple[PlacementChange, ...]
     status: SchedulingStatus | None
     fresh: PolicyDrift
-    abort: Abort | None = None
+    abort: CycleAbort | None = None
     unrelated: tuple[PlacementChange, ...] = ()
 
     @property
@@ -136,7 +142,7 @@ class FleetSimulation(Struct, frozen=True):
     evicted by a drain, with the member.
     """
 
-    edits: tuple[Edit, ...]
+    edits: tuple[MemberEdit, ...]
     placements: tuple[PlacementOutcome, ...]
     members: tuple[MemberCapacity, ...]
     warnings: tuple[Diagnostic, ...]
@@ -153,14 +159,14 @@ class FleetSnapshot(Struct, frozen=True):
 
     instances: Mapping[Address, Instance]
     states: Mapping[Address, InstanceState]
-    registries: Registries
+    registries: PluginRegistries
     members: SimulatedFleet
     observed: Mapping[str, ObservedCluster] = field(default_factory=dict)
 
 
 def build_fleet_snapshot(
     things: Iterable[SiteObject],
-    registries: Registries,
+    registries: PluginRegistries,
     catalogue: str,
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> FleetSnapshot:
@@ -177,7 +183,7 @@ def build_fleet_snapshot(
 
 
 def _build_prior(
-    things: Iterable[SiteObject], registries: Registries
+    things: Iterable[SiteObject], registries: PluginRegistries
 ) -> tuple[dict[Address, InstanceState], dict[Address, Instance]]:
     """Build the prior states as for planning, and the instances of fleet objects."""
     states: dict[Address, InstanceState] = {}
@@ -194,8 +200,8 @@ def _build_prior(
                 thing.address,
                 kind,
                 object_state,
-                arguments=Arguments(attributes),
-                decision=Decision(planned=attributes),
+                arguments=EvaluatedArguments(attributes),
+                decision=ActionDecision(planned=attributes),
             )
     return states, instances
 
@@ -203,7 +209,7 @@ def _build_prior(
 def _bind_observed(
     clusters: Mapping[str, NodeCluster],
     states: Mapping[Address, InstanceState],
-    registries: Registries,
+    registries: PluginRegistries,
     observations: ClusterObservations,
 ) -> Iterator[tuple[str, ObservedCluster]]:
     """Bind the observed clusters to their members, by id."""
@@ -214,7 +220,7 @@ def _bind_observed(
             yield cluster_id, observed
 
 
-def _collect_workloads(states: Mapping[Address, InstanceState], registries: Registries) -> dict[str, set[str]]:
+def _collect_workloads(states: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, set[str]]:
     """Collect the keys of workloads applied to clusters, by cluster id."""
     keys_by_cluster: dict[str, set[str]] = {}
     for prior in list_prior_pods(states, registries, collect_prior_members(states, registries)):
@@ -285,7 +291,7 @@ def _compute_shortfall(name: str, usage: ResourceUsage, last_usage: ResourceUsag
 # --- simulation --------------------------------------------------------------------------------
 
 
-def simulate_fleet(snapshot: FleetSnapshot, edits: Sequence[Edit]) -> FleetSimulation | list[Diagnostic]:
+def simulate_fleet(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) -> FleetSimulation | list[Diagnostic]:
     """Simulate the edits; return diagnostics if edits are invalid."""
     members, problems = apply_edits(snapshot.members, edits)
     if problems:

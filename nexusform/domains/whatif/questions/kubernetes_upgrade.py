@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nexusform.domains.pods.planning.disruptions import find_disruptions
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
-from nexusform.kubernetes.quantity import compute_amount
+from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_vm_name
 from nexusform.plans.cluster_upgrades import Disruptions, Upgrade
@@ -173,7 +173,7 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
     """Upgrade one pool; if it is blocked, find the smaller surges that fit."""
     count = len(pool.vms)
     max_surge, max_unavailable = _read_surge_settings(pool)
-    surge, unavailable = compute_amount(max_surge, count), compute_amount(max_unavailable, count)
+    surge, unavailable = compute_amount_of_total(max_surge, count), compute_amount_of_total(max_unavailable, count)
     scheduler_before = scheduler.copy()
     upgrade_pass = _upgrade_batches(scheduler, pool, surge, unavailable)
     reason, fitting_surge, fits_in_place = "", 0, False
@@ -204,7 +204,7 @@ def _count_missing(scheduler: RackScheduler, pool: PoolSnapshot) -> int:
     max_surge, max_unavailable = _read_surge_settings(pool)
     count = len(pool.vms)
     upgrade_pass = _upgrade_batches(
-        scheduler, pool, compute_amount(max_surge, count), compute_amount(max_unavailable, count)
+        scheduler, pool, compute_amount_of_total(max_surge, count), compute_amount_of_total(max_unavailable, count)
     )
     moves = chain.from_iterable(batch.moves for batch in upgrade_pass.batches)
     return sum(move.placement is None for move in moves)

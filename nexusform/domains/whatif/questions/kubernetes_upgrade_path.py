@@ -16,12 +16,12 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgr
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
 from nexusform.kubernetes.releases.versions import (
     KubernetesVersion,
-    Offers,
-    Rejection,
-    find_hops,
+    OfferedVersions,
+    VersionRejection,
+    find_upgrade_hops,
     has_etcd_gap,
     parse_version,
-    select_available,
+    select_available_versions,
 )
 from nexusform.plans.cluster_upgrades import Upgrade
 from nexusform.scheduling.racks.engine import RackScheduler
@@ -31,7 +31,7 @@ from nexusform.snapshots.snapshot import ClusterSnapshot, PoolSnapshot, SiteSnap
 _MAX_PASSES: Final = 120
 
 
-class Hop(Struct, frozen=True):
+class UpgradeHop(Struct, frozen=True):
     """One upgrade of one cluster. `available_versions`: matching versions of the site, None if unknown.
     `supported_until`: latest end of support of these, "" if unknown.
     """
@@ -75,7 +75,7 @@ class ClusterHops(Struct, frozen=True):
 
     cluster_id: str
     cluster: str
-    hops: tuple[Hop, ...]
+    hops: tuple[UpgradeHop, ...]
 
     @property
     def fits(self) -> bool:
@@ -105,7 +105,7 @@ class UpgradePath(Struct, frozen=True):
         return any(cluster.has_findings for cluster in self.clusters)
 
 
-def find_path(
+def find_upgrade_path(
     site: SiteSnapshot,
     clusters: Sequence[ClusterSnapshot],
     target_text: str,
@@ -120,10 +120,10 @@ def find_path(
     if target is None:
         detail = f'"{target_text}" is not a version. Write -to=1.31 or -to=1.31.4.'
         raise DiagnosticsError(build_error("invalid-kubernetes-version", detail))
-    ways: dict[str, _Way] = {}
+    ways: dict[str, _UpgradeOrder] = {}
     problems: list[Diagnostic] = []
     for cluster in clusters:
-        way = _find_way(cluster, target_text, site, today)
+        way = _find_upgrade_order(cluster, target_text, site, today)
         if isinstance(way, Diagnostic):
             problems.append(way)
         else:
@@ -138,13 +138,15 @@ def find_path(
     return UpgradePath(site.id, target, requested_order, search.tried_orders, search.passes < _MAX_PASSES)
 
 
-class _Way(Struct, frozen=True):
+class _UpgradeOrder(Struct, frozen=True):
     # The running version of a cluster, and its hops.
     start: KubernetesVersion
     hops: tuple[KubernetesVersion, ...]
 
 
-def _find_way(cluster: ClusterSnapshot, target: str, site: SiteSnapshot, today: str) -> _Way | Diagnostic:
+def _find_upgrade_order(
+    cluster: ClusterSnapshot, target: str, site: SiteSnapshot, today: str
+) -> _UpgradeOrder | Diagnostic:
     """Find the hops of a cluster, by the rules of plans."""
     version_text = next((pool.owner.version for pool in cluster.pools if pool.owner.version), "")
     version = parse_version(version_text)
@@ -157,15 +159,18 @@ def _find_way(cluster: ClusterSnapshot, target: str, site: SiteSnapshot, today: 
         )
         detail = f"{reason}. The hops to {target} are unknown. Set it in {address} and apply."
         return build_error("invalid-kubernetes-version", detail, address=address)
-    offers = Offers(site.versions, site.upgrades.get(cluster.name, ()), site.available_until)
-    hops = find_hops(cluster.id, version_text, target, offers, today)
-    if isinstance(hops, Rejection):
+    offers = OfferedVersions(site.versions, site.upgrades.get(cluster.name, ()), site.available_until)
+    hops = find_upgrade_hops(cluster.id, version_text, target, offers, today)
+    if isinstance(hops, VersionRejection):
         return build_error(hops.id, hops.detail, address=address)
-    return _Way(version, hops)
+    return _UpgradeOrder(version, hops)
 
 
 def _upgrade_in_order(
-    site: SiteSnapshot, order: Sequence[ClusterSnapshot], ways: Mapping[str, _Way], pods: Mapping[str, ClusterPods]
+    site: SiteSnapshot,
+    order: Sequence[ClusterSnapshot],
+    ways: Mapping[str, _UpgradeOrder],
+    pods: Mapping[str, ClusterPods],
 ) -> tuple[ClusterHops, ...]:
     """Upgrade all clusters in this order, each on the site left by the previous ones."""
     results: list[ClusterHops] = []
@@ -180,7 +185,7 @@ class _OrderSearch:
     rejected prefixes and the result.
     """
 
-    def __init__(self, ways: Mapping[str, _Way], pods: Mapping[str, ClusterPods]) -> None:
+    def __init__(self, ways: Mapping[str, _UpgradeOrder], pods: Mapping[str, ClusterPods]) -> None:
         self._ways, self._pods = ways, pods
         self.tried_orders = 0
         self.passes = 0
@@ -205,18 +210,18 @@ class _OrderSearch:
 
 
 def _upgrade_cluster(
-    site: SiteSnapshot, requested: ClusterSnapshot, way: _Way, pods: Mapping[str, ClusterPods]
+    site: SiteSnapshot, requested: ClusterSnapshot, way: _UpgradeOrder, pods: Mapping[str, ClusterPods]
 ) -> tuple[ClusterHops, SiteSnapshot]:
     """Upgrade one cluster through all hops; return it and the resulting site."""
-    hops: list[Hop] = []
+    hops: list[UpgradeHop] = []
     start = way.start
     for end in way.hops:
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
         upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
         needs_bundle = has_etcd_gap(start, end)
-        available = select_available(end, site.versions)
+        available = select_available_versions(end, site.versions)
         supported_until = max((site.supported_until.get(version, "") for version in available or ()), default="")
-        hops.append(Hop(str(start), end, upgrade, needs_bundle, available, supported_until))
+        hops.append(UpgradeHop(str(start), end, upgrade, needs_bundle, available, supported_until))
         site = _apply_upgrade(site, cluster, upgrade)
         start = end
     return ClusterHops(requested.id, requested.name, tuple(hops)), site

@@ -39,7 +39,7 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot | Diagnostic:
     return build_error("ambiguous-name", detail, headline="Ambiguous site")
 
 
-def check_excluded(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str] | Diagnostic:
+def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str] | Diagnostic:
     """Check addresses of resources with VMs, or `ADDRESS:OBJECT` for one VM."""
     candidates: dict[str, None] = {}
     for pool in site.pools:
@@ -50,7 +50,7 @@ def check_excluded(site: SiteSnapshot, texts: Iterable[str]) -> frozenset[str] |
         if text not in candidates:
             addresses = [name for name in candidates if ":" not in name]
             suggestion = suggest_name(text, candidates)
-            message = f'No resource with VMs on {site.id} has the address "{_truncate(text)}".'
+            message = f'No resource with VMs on {site.id} has the address "{_truncate_name(text)}".'
             detail = f"{message}{suggestion} Known: {format_list(addresses, _MAX_NAMES)}."
             return build_error("unknown-resource", detail)
     return frozenset(texts)
@@ -99,7 +99,7 @@ def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot
 
 def find_zones(sites: Iterable[SiteSnapshot], text: str) -> frozenset[str] | Diagnostic | None:
     """Parse zones from `1,2`; None for "". Each must exist on one of the sites, planned racks included."""
-    zones = _split(text)
+    zones = _split_at_commas(text)
     if not zones:
         return None
     candidates: dict[str, None] = {}
@@ -115,20 +115,20 @@ def find_zones(sites: Iterable[SiteSnapshot], text: str) -> frozenset[str] | Dia
 def find_skus(skus: Mapping[str, VmSku], names: Sequence[str]) -> tuple[VmSku, ...] | Diagnostic:
     """Find distinct SKUs by name; names may be joined by commas."""
     selected: dict[str, VmSku] = {}
-    for name in _split(",".join(names)):
+    for name in _split_at_commas(",".join(names)):
         if name not in skus:
             return _build_unknown_error("VM SKU", name, skus)
         selected[name] = skus[name]
     return tuple(selected.values())
 
 
-def _split(text: str) -> list[str]:
+def _split_at_commas(text: str) -> list[str]:
     """Split at commas without empty parts."""
     parts = [part.strip() for part in text.split(",")]
     return [part for part in parts if part]
 
 
-def find_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diagnostic:
+def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diagnostic:
     """Parse a mix such as `3xNC_P46_224_v1,NC_G6_28_v1`; counts of a repeated SKU are added."""
     counts: Counter[str] = Counter()
     for part_text in map(str.strip, text.split(",")):
@@ -139,7 +139,7 @@ def find_mix(skus: Mapping[str, VmSku], text: str) -> tuple[MixPart, ...] | Diag
                 "invalid-mix", f"Write the number before the SKU: {reversed_match[2]}x{reversed_match[1]}."
             )
         if not name:
-            detail = f'"{_truncate(part_text)}" is not a valid part of a mix. Write NxSKU, for example {_EXAMPLE}.'
+            detail = f'"{_truncate_name(part_text)}" is not a valid part of a mix. Write NxSKU, for example {_EXAMPLE}.'
             return build_error("invalid-mix", detail)
         if name not in skus:
             return _build_unknown_error("VM SKU", name, skus)
@@ -198,9 +198,9 @@ def _build_unknown_error(kind: str, text: str, candidates: Iterable[str]) -> Dia
     names = sorted(candidates, key=str.encode)
     suggestion = suggest_name(text, names)
     choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "None exists."
-    return build_error(_UNKNOWN[kind], f'There is no {kind} "{_truncate(text)}".{suggestion} {choice}')
+    return build_error(_UNKNOWN[kind], f'There is no {kind} "{_truncate_name(text)}".{suggestion} {choice}')
 
 
-def _truncate(text: str) -> str:
+def _truncate_name(text: str) -> str:
     """Truncate user input longer than any name."""
     return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]}..."

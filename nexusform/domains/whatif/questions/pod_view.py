@@ -16,7 +16,11 @@ from nexusform.domains.pods.importers.kubernetes_admission import collect_budget
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_manifests, unwrap_envelopes
-from nexusform.domains.pods.planning.cluster_observation import ObservedCluster, bind_snapshot, merge_observed_pods
+from nexusform.domains.pods.planning.cluster_observation import (
+    ObservedCluster,
+    bind_cluster_snapshot,
+    merge_observed_pods,
+)
 from nexusform.domains.pods.planning.disruptions import apply_budget_status
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_node, find_cluster_attributes
 from nexusform.domains.pods.planning.object_pods import PodKey
@@ -26,7 +30,7 @@ from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.workloads import Cluster as PodCluster
 from nexusform.domains.pods.scheduling.workloads import ExistingPod, Node, Workload
 from nexusform.domains.whatif.questions.pods_down import ClusterPods
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.kinds import VM
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.plan import PlacementAction, Plan
@@ -52,7 +56,7 @@ class ClusterObservations(Struct, frozen=True):
         observation = self.clusters.get(cluster_id)
         if observation is None:
             return None
-        observed = bind_snapshot(cluster_id, cluster, observation, self.recreated)
+        observed = bind_cluster_snapshot(cluster_id, cluster, observation, self.recreated)
         if not self.has_planned_pods:
             return observed
         other_pods = tuple(pod for pod in observed.existing_pods if pod.workload not in own_workloads)
@@ -79,7 +83,7 @@ MEMBER_TYPE = "fleet_member_cluster"
 def build_pods(
     things: Iterable[SiteObject],
     snapshot: Snapshot,
-    registries: Registries,
+    registries: PluginRegistries,
     observations: ClusterObservations = NO_OBSERVATIONS,
 ) -> Mapping[str, ClusterPods]:
     """Build the known pods of every cluster, by cluster id. Pods of a manifest without a planned location are
@@ -98,7 +102,7 @@ def build_pods(
 
 
 def build_observed_pods(
-    things: Iterable[SiteObject], snapshot: Snapshot, registries: Registries, observations: ClusterObservations
+    things: Iterable[SiteObject], snapshot: Snapshot, registries: PluginRegistries, observations: ClusterObservations
 ) -> Mapping[str, ClusterPods]:
     """Build the pods of every cluster listed by kubectl, by cluster id, with all of its workloads."""
     ordered_things = sorted(things, key=lambda thing: thing.creation)
@@ -271,7 +275,7 @@ def _build_existing(workload: Workload, pods: Mapping[str, Any] | None, nodes: s
 
 
 def _build_node_cluster(
-    cluster: ClusterSnapshot, attributes: Mapping[str, Mapping[str, Any]], registries: Registries
+    cluster: ClusterSnapshot, attributes: Mapping[str, Mapping[str, Any]], registries: PluginRegistries
 ) -> NodeCluster:
     """Build a cluster with its VMs as nodes."""
     kinds = registries.resource_types

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine
-from nexusform.domains.whatif.questions.repack_program import Column, Program, SolverLimits, run_solver
+from nexusform.domains.whatif.questions.repack_program import Program, ProgramColumn, SolverLimits, run_solver
 
 Slot = tuple[int, RepackMachine]
 _OWN_MACHINE_COST: Final = 1.0
@@ -49,7 +49,9 @@ def assign_machines(
     )
 
 
-def _read_assignment(columns: Sequence[Column], values: Sequence[int] | None) -> tuple[dict[int, str], frozenset[int]]:
+def _read_assignment(
+    columns: Sequence[ProgramColumn], values: Sequence[int] | None
+) -> tuple[dict[int, str], frozenset[int]]:
     """Read the assignment and the crowding pools from the solution."""
     targets: dict[int, str] = {}
     crowded: set[int] = set()

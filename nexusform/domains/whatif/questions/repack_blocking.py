@@ -19,7 +19,7 @@ from nexusform.domains.whatif.questions.repack_context import (
     build_repack_context,
 )
 from nexusform.domains.whatif.questions.repack_program import NoSolution, RepackProgram, SolverLimits
-from nexusform.domains.whatif.questions.repack_search import Search
+from nexusform.domains.whatif.questions.repack_search import RepackSearch
 from nexusform.domains.whatif.questions.repack_time_budget import TimeBudget
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.snapshots.snapshot import SiteSnapshot
@@ -36,7 +36,7 @@ _LOOSENINGS: Final[Mapping[Constraint, str]] = {
 }
 
 
-class Blocking(Struct, frozen=True):
+class BlockingConstraint(Struct, frozen=True):
     """A constraint that was lifted by itself, and how many re-creations would do then; None: it does not go
     with that alone either, or (`undecided`) time was over first. `loosened_by` says in words how it is
     lifted.
@@ -48,14 +48,16 @@ class Blocking(Struct, frozen=True):
     undecided: bool = False
 
 
-def find_blocking(
-    site: SiteSnapshot, request: RepackRequest, context: RepackContext, search: Search
-) -> tuple[Blocking, ...]:
+def find_blocking_constraints(
+    site: SiteSnapshot, request: RepackRequest, context: RepackContext, search: RepackSearch
+) -> tuple[BlockingConstraint, ...]:
     """Find every constraint that blocks VMs, and the number of re-creations without it."""
     return tuple(_try_constraints(site, search, _list_constraints(site, request, context)))
 
 
-def find_order_constraints(site: SiteSnapshot, request: RepackRequest, search: Search) -> tuple[Blocking, ...]:
+def find_order_constraints(
+    site: SiteSnapshot, request: RepackRequest, search: RepackSearch
+) -> tuple[BlockingConstraint, ...]:
     """Find the constraints that may prevent an order of steps, and the number of re-creations without
     each.
     """
@@ -67,12 +69,12 @@ def find_order_constraints(site: SiteSnapshot, request: RepackRequest, search: S
 
 
 def _try_constraints(
-    site: SiteSnapshot, search: Search, attempts: Sequence[tuple[Constraint, str, RepackRequest]]
-) -> Iterator[Blocking]:
+    site: SiteSnapshot, search: RepackSearch, attempts: Sequence[tuple[Constraint, str, RepackRequest]]
+) -> Iterator[BlockingConstraint]:
     """Search again without each constraint in turn."""
     for number, (constraint, description, loosened_request) in enumerate(attempts):
         if search.time_budget.is_exhausted:
-            yield Blocking(constraint, description, None, undecided=True)
+            yield BlockingConstraint(constraint, description, None, undecided=True)
             continue
         share = 1 / (len(attempts) - number)
         attempt = search.run(site, loosened_request, frozenset({constraint}), is_verified=False, share=share)
@@ -81,7 +83,9 @@ def _try_constraints(
         is_possible = attempt.undecided and (
             loosened_request.moves is None or (attempt.bound or 0) <= loosened_request.moves
         )
-        yield Blocking(constraint, description, recreations if fits else None, undecided=is_possible and not fits)
+        yield BlockingConstraint(
+            constraint, description, recreations if fits else None, undecided=is_possible and not fits
+        )
 
 
 def _list_constraints(
@@ -110,7 +114,7 @@ def _list_constraints(
     return attempts
 
 
-def find_maximum(
+def find_maximum_demand(
     site: SiteSnapshot, request: RepackRequest, pods: Mapping[str, ClusterPods], time_budget: TimeBudget
 ) -> int | None:
     """Find by bisection the largest demand of this SKU with a solution within -moves; None if time runs

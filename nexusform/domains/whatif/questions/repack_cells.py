@@ -18,7 +18,7 @@ from nexusform.scheduling.racks.vms import VmSku
 Group: TypeAlias = tuple[str, int]
 # Free capacity of the cells of a machine or of one cell; and the same for every split.
 Cells: TypeAlias = tuple[FreeCell, ...]
-Splits: TypeAlias = tuple[Cells, ...]
+CellSplits: TypeAlias = tuple[Cells, ...]
 # Possible remains of the cells after additions, for every split.
 Remains: TypeAlias = Sequence[frozenset[Cells]]
 # Number of VMs added by size: (size, count).
@@ -38,7 +38,7 @@ class CellOption(Struct, frozen=True):
 
     leaving: Leaving
     demand: int
-    sink: Sink | None
+    sink: CellCapacity | None
     pods: int = 0
     arrival: int | None = None
     spanning: tuple[int, ...] = ()
@@ -49,7 +49,7 @@ class CellOption(Struct, frozen=True):
         return sum(count for _, count in self.leaving)
 
 
-class Sink(Struct, frozen=True):
+class CellCapacity(Struct, frozen=True):
     """Capacity for re-created VMs: all maximal combinations. `admitted`: feasible classes. `rack`: "" without
     tracked pools. `single_machine`: set for an individually modelled machine.
     """
@@ -80,13 +80,13 @@ class CellCatalogue:
     def __init__(self, kinds: Sequence[VmClass], sku: VmSku) -> None:
         self._kinds = kinds
         self._sku = sku
-        self._patterns: dict[tuple[Splits, frozenset[int], int | None], tuple[Pattern, ...]] = {}
+        self._patterns: dict[tuple[CellSplits, frozenset[int], int | None], tuple[Pattern, ...]] = {}
         numbers: dict[Share, int] = {}
         self.class_sizes = [numbers.setdefault(Share.compute(kind.sku), len(numbers)) for kind in kinds]
         self.sizes = tuple(numbers)
         self.is_capped = False
 
-    def find_sink(self, splits: Splits, key: CellKey, disk: int | None = None) -> Sink | None:
+    def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellCapacity | None:
         """Find the sink of cells for every split, None without capacity."""
         narrow = [kind for kind in key.admitted if self._kinds[kind].sku.numa_cells == 1]
         sizes = frozenset(self.class_sizes[kind] for kind in narrow)
@@ -94,9 +94,9 @@ class CellCatalogue:
         patterns = self._patterns.get(cache_key)
         if patterns is None:
             patterns = self._patterns[cache_key] = self._find_patterns(splits, sizes, disk)
-        return Sink(patterns, key.admitted, key.rack, key.single_machine) if patterns else None
+        return CellCapacity(patterns, key.admitted, key.rack, key.single_machine) if patterns else None
 
-    def _find_patterns(self, splits: Splits, sizes: frozenset[int], disk: int | None) -> tuple[Pattern, ...]:
+    def _find_patterns(self, splits: CellSplits, sizes: frozenset[int], disk: int | None) -> tuple[Pattern, ...]:
         """Find the maximal combinations that fit."""
         remains = [frozenset({cells}) for cells in splits]
         order = [
@@ -166,8 +166,8 @@ class CellCatalogue:
             )
             count += 1
 
-    def _find_cell_sink(self, key: CellKey, free: FreeCell) -> Sink | None:
-        return self.find_sink(((free,),), key)
+    def _find_cell_sink(self, key: CellKey, free: FreeCell) -> CellCapacity | None:
+        return self.find_cell_capacity(((free,),), key)
 
 
 class _PatternSearch:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from nexusform.domains.whatif.questions.repack_assignment import assign_machines
-from nexusform.domains.whatif.questions.repack_cells import CellOption, CellPosition, Group, Sink, assign_groups
+from nexusform.domains.whatif.questions.repack_cells import CellCapacity, CellOption, CellPosition, Group, assign_groups
 from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine
 from nexusform.domains.whatif.questions.repack_program import OptionCount, PatternCount, RepackProgram, Solution
 
@@ -67,7 +67,7 @@ class _ChoiceBuilder:
     """Builder of a choice."""
 
     def __init__(
-        self, groups: Mapping[int, Group], cells_by_sink: dict[Sink, list[CellPosition]], size_of: Sequence[int]
+        self, groups: Mapping[int, Group], cells_by_sink: dict[CellCapacity, list[CellPosition]], size_of: Sequence[int]
     ) -> None:
         self._groups = groups
         self._size_of = size_of

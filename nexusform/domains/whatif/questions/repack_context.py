@@ -24,7 +24,7 @@ from nexusform.plans.cluster_upgrades import compute_quorum
 from nexusform.scheduling.kubelet import HUGEPAGES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import Share
-from nexusform.scheduling.racks.uncertainty.splits import Splits
+from nexusform.scheduling.racks.uncertainty.splits import CellSplits
 from nexusform.scheduling.racks.vms import (
     CurrentVm,
     Demand,
@@ -418,7 +418,7 @@ def _compute_splits(cells: Sequence[FreeCell], loose: Iterable[CurrentVm]) -> tu
     shares = tuple(Share.compute(existing.sku) for existing in loose)
     if any(share.vfs for share in shares):
         return ()
-    splits = Splits(base, shares)
+    splits = CellSplits(base, shares)
     vfs = [max(cell.vfs, 0) for cell in cells]
     return tuple(
         tuple(FreeCell(cpus, memory, vfs[cell]) for cell, (cpus, memory) in enumerate(remains))

@@ -18,7 +18,7 @@ class _Gain(Struct, frozen=True):
     gains: int
 
 
-def choose_greedily(context: RepackContext, request: RepackRequest) -> RepackChoice:
+def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> RepackChoice:
     """Choose the VMs to re-create, without target machines."""
     gains = [gain for host in context.hosts if host.admits_demand for gain in _list_gains(context, request, host)]
     gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))

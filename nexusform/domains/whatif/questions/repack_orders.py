@@ -55,7 +55,7 @@ class OrderSearchResult(Struct, frozen=True):
     cut_at: int | None = None
 
 
-class _SearchCut(Exception):
+class _SearchLimitReached(Exception):
     """The limit of steps or time was reached."""
 
 
@@ -77,7 +77,7 @@ def search_orders(
     for count in range(max(minimum, 1), maximum + 1):
         try:
             sequence = search.find_sequence(count)
-        except _SearchCut:
+        except _SearchLimitReached:
             return OrderSearchResult(searched=count - 1, cut_at=count)
         if sequence is not None:
             return OrderSearchResult(sequence, count - 1)
@@ -135,15 +135,15 @@ class _OrderSearch:
         self._searched: dict[object, int] = {}
 
     def find_sequence(self, count: int) -> WindowSequence | None:
-        """Find an order with at most this many re-creations. Raises _SearchCut."""
+        """Find an order with at most this many re-creations. Raises _SearchLimitReached."""
         self._searched = {}
-        return self._extend(count, [])
+        return self._extend_solution(count, [])
 
-    def _extend(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> WindowSequence | None:
-        """Return the windows of a solution with this beginning, None without one. Raises _SearchCut."""
+    def _extend_solution(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> WindowSequence | None:
+        """Return the windows of a solution with this beginning, None without one. Raises _SearchLimitReached."""
         self._sites += 1
         if self._sites > _MAX_SITES or self._time_budget.is_exhausted:
-            raise _SearchCut
+            raise _SearchLimitReached
         missing = self._compute_missing()
         if missing == 0 and self._has_capacity():
             return self._build_sequence(order)
@@ -155,7 +155,7 @@ class _OrderSearch:
         self._searched[state_key] = remaining
         for source in self._list_sources():
             for machine in self._list_targets(source, remaining):
-                sequence = self._try_single(_Relocation(source, machine), remaining, order)
+                sequence = self._try_single_move(_Relocation(source, machine), remaining, order)
                 if sequence is not None:
                     return sequence
         return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
@@ -186,9 +186,9 @@ class _OrderSearch:
         """
         if not self._can_leave(source, remaining):
             return
-        old = self._remove(source)
+        old = self._remove_vm(source)
         machines = self._find_feasible(source, old)
-        self._restore(source, old)
+        self._restore_vm(source, old)
         yield from machines
 
     def _can_leave(self, source: MovableVm, remaining: int) -> bool:
@@ -196,9 +196,9 @@ class _OrderSearch:
         state = self._states[self._locations[source.handle].machine]
         if not state.machine.admits_demand:
             return self._compute_missing() < remaining
-        old = self._remove(source)
+        old = self._remove_vm(source)
         missing = self._compute_missing()
-        self._restore(source, old)
+        self._restore_vm(source, old)
         return missing < remaining
 
     def _find_feasible(self, source: MovableVm, old: Placement) -> list[str]:
@@ -215,16 +215,16 @@ class _OrderSearch:
             unique.setdefault(self._build_machine_key(name), name)
         return list(unique.values())
 
-    def _try_single(
+    def _try_single_move(
         self, relocation: _Relocation, remaining: int, order: list[tuple[_Relocation, ...]]
     ) -> WindowSequence | None:
         """Move one VM, search below, and undo it."""
         source = relocation.source
-        old = self._remove(source)
-        self._add(source, relocation.machine)
-        sequence = self._extend(remaining - 1, [*order, (relocation,)])
-        self._remove(source)
-        self._restore(source, old)
+        old = self._remove_vm(source)
+        self._add_vm(source, relocation.machine)
+        sequence = self._extend_solution(remaining - 1, [*order, (relocation,)])
+        self._remove_vm(source)
+        self._restore_vm(source, old)
         return sequence
 
     def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> WindowSequence | None:
@@ -276,21 +276,21 @@ class _OrderSearch:
         for number, source in enumerate(sources):
             if not can_be_down_together(self._context, self._request, sources[:number], source):
                 return None
-        old = [self._remove(source) for source in sources]
+        old = [self._remove_vm(source) for source in sources]
         sequence = None
         added = 0
         if self._compute_missing() <= remaining - len(group):
             for relocation, location in zip(group, old, strict=True):
                 if relocation.machine not in self._find_feasible(relocation.source, location):
                     break
-                self._add(relocation.source, relocation.machine)
+                self._add_vm(relocation.source, relocation.machine)
                 added += 1
             else:
-                sequence = self._extend(remaining - len(group), [*order, group])
+                sequence = self._extend_solution(remaining - len(group), [*order, group])
         for source in sources[:added]:
-            self._remove(source)
+            self._remove_vm(source)
         for source, location in zip(sources, old, strict=True):
-            self._restore(source, location)
+            self._restore_vm(source, location)
         return sequence
 
     def _needs_departure(self, source: MovableVm, *others: MovableVm) -> bool:
@@ -307,7 +307,7 @@ class _OrderSearch:
 
     # --- the site ------------------------------------------------------------------------------
 
-    def _remove(self, source: MovableVm) -> Placement:
+    def _remove_vm(self, source: MovableVm) -> Placement:
         """Remove a VM from its machine; return its old location."""
         location = self._locations.pop(source.handle)
         self._scheduler.release(self._handles.pop(source.handle))
@@ -316,19 +316,19 @@ class _OrderSearch:
         state.arrived.pop(source.handle, None)
         return location
 
-    def _add(self, source: MovableVm, machine: str) -> None:
+    def _add_vm(self, source: MovableVm, machine: str) -> None:
         """Add a re-created VM to a machine, in the cells selected by the rule."""
         cells = self._scheduler.select_cells(self._demands[source.handle].sku, machine)
         host = self._states[machine].machine.machine
-        self._put(source, Placement(machine, host.rack, host.availability_zone, cells))
+        self._place_vm(source, Placement(machine, host.rack, host.availability_zone, cells))
         self._states[machine].arrived[source.handle] = source
 
-    def _restore(self, source: MovableVm, location: Placement) -> None:
+    def _restore_vm(self, source: MovableVm, location: Placement) -> None:
         """Restore a removed VM."""
-        self._put(source, location)
+        self._place_vm(source, location)
         self._states[location.machine].vms[source.handle] = source
 
-    def _put(self, source: MovableVm, location: Placement) -> None:
+    def _place_vm(self, source: MovableVm, location: Placement) -> None:
         demand = self._demands[source.handle]
         self._handles[source.handle] = self._scheduler.add_existing(demand.vm, demand.sku, location)
         self._locations[source.handle] = location

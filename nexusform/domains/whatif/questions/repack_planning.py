@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions.pods_down import NO_PODS, ClusterPods
 from nexusform.domains.whatif.questions.repack_blocking import (
-    Blocking,
-    find_blocking,
-    find_maximum,
+    BlockingConstraint,
+    find_blocking_constraints,
+    find_maximum_demand,
     find_order_constraints,
     fix_sampled_cells,
 )
 from nexusform.domains.whatif.questions.repack_context import Constraint, RepackRequest
-from nexusform.domains.whatif.questions.repack_search import Attempt, Search
+from nexusform.domains.whatif.questions.repack_search import RepackAttempt, RepackSearch
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.questions.repack_windows import SAMPLES, RepackWindow, compute_minimum_windows
 from nexusform.scheduling.racks.vms import Interval
@@ -53,7 +53,7 @@ class RepackResult(Struct, frozen=True):
     fits_now: Interval
     bound: int | None = None
     windows: tuple[RepackWindow, ...] = ()
-    blocking: tuple[Blocking, ...] = ()
+    blocking: tuple[BlockingConstraint, ...] = ()
     maximum: int | None = None
     if_known: int | None = None
     unknown_machines: int = 0
@@ -88,7 +88,7 @@ class RepackResult(Struct, frozen=True):
         return self.recreations is None
 
 
-def has_solver() -> bool:
+def is_solver_installed() -> bool:
     """Return True if HiGHS is installed (the extra `optimize`)."""
     try:
         return find_spec("highspy") is not None
@@ -107,7 +107,7 @@ def plan_repack(
     if fits_now.minimum >= request.want:
         return RepackResult(request, site, RepackStatus.NOTHING_TO_DO, fits_now, bound=0)
     is_unknown = bool(site.scheduler.list_machines_with_unknown_cells())
-    search = Search(pods, time_budget)
+    search = RepackSearch(pods, time_budget)
     attempt = search.run(site, request, share=_UNKNOWN_SHARE if is_unknown else 1.0)
     result = RepackResult(
         request=request,
@@ -137,20 +137,20 @@ def plan_repack(
     if is_open and bound is not None and (request.moves is None or bound <= request.moves):
         blocking = find_order_constraints(site, request, search)
         return replace(result, status=RepackStatus.GAP, has_no_order=True, blocking=blocking)
-    maximum = find_maximum(site, request, pods, time_budget.split(0.3))
-    return replace(result, maximum=maximum, blocking=find_blocking(site, request, attempt.context, search))
+    maximum = find_maximum_demand(site, request, pods, time_budget.split(0.3))
+    return replace(result, maximum=maximum, blocking=find_blocking_constraints(site, request, attempt.context, search))
 
 
-def _is_within_moves(attempt: Attempt, request: RepackRequest) -> bool:
+def _is_within_moves(attempt: RepackAttempt, request: RepackRequest) -> bool:
     return request.moves is None or attempt.recreations <= request.moves
 
 
-def _is_fully_sampled(attempt: Attempt) -> bool:
+def _is_fully_sampled(attempt: RepackAttempt) -> bool:
     """Return True if all samples were simulated in time."""
     return all(step.runs == SAMPLES for window in attempt.windows for step in window.steps)
 
 
-def _count_if_known(search: Search, site: SiteSnapshot, request: RepackRequest) -> int | None:
+def _count_if_known(search: RepackSearch, site: SiteSnapshot, request: RepackRequest) -> int | None:
     """Count the re-creations with every cell as in the reported sample."""
     if not site.scheduler.list_machines_with_unknown_cells():
         return None

@@ -30,7 +30,7 @@ class PodCheck(Struct, frozen=True):
     violating: frozenset[int] = frozenset()
 
 
-def check_pods(
+def simulate_window_pods(
     context: RepackContext, windows: Sequence[RepackWindow], separation_rules: Sequence[SeparationRule] = ()
 ) -> PodCheck:
     """Drain the nodes of every window and bring them up again."""

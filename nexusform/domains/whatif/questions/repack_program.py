@@ -13,13 +13,13 @@ from typing import Any, Final, cast
 from msgspec import Struct, field
 
 from nexusform.domains.whatif.questions.repack_cells import (
+    CellCapacity,
     CellCatalogue,
     CellKey,
     CellOption,
     CellPosition,
     Group,
     Pattern,
-    Sink,
     assign_groups,
 )
 from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine, RepackRequest
@@ -54,7 +54,7 @@ class ClearedCount(Struct, frozen=True):
 class PatternCount(Struct, frozen=True):
     """Number of cells of a sink filled with this pattern."""
 
-    sink: Sink
+    sink: CellCapacity
     pattern: Pattern
     count: int
 
@@ -79,7 +79,7 @@ class NoSolution(Struct, frozen=True):
     bound: int = 0
 
 
-class Column(Struct):
+class ProgramColumn(Struct):
     """Column of the program: cost, upper bound, entries by row, and subject."""
 
     cost: float
@@ -91,7 +91,7 @@ class Column(Struct):
 class Program(Struct):
     """Columns and named rows for the solver."""
 
-    columns: list[Column] = field(default_factory=list)
+    columns: list[ProgramColumn] = field(default_factory=list)
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     names: dict[Hashable, int] = field(default_factory=dict)
@@ -105,12 +105,14 @@ class Program(Struct):
             self.upper.append(upper)
         return number
 
-    def add_column(self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object) -> Column:
+    def add_column(
+        self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object
+    ) -> ProgramColumn:
         """Add a column; entries of one row are summed."""
         summed: dict[int, float] = {}
         for row, value in entries:
             summed[row] = summed.get(row, 0.0) + value
-        column = Column(cost, upper, summed, subject)
+        column = ProgramColumn(cost, upper, summed, subject)
         self.columns.append(column)
         return column
 
@@ -153,16 +155,16 @@ class RepackProgram:
         self._catalogue = CellCatalogue(context.kinds, request.sku)
         self._groups = assign_groups(context, tracked_pools)
         self._program = Program()
-        self._sinks: Counter[Sink] = Counter()
-        self._used_sinks: dict[Sink, int] = {}
+        self._sinks: Counter[CellCapacity] = Counter()
+        self._used_sinks: dict[CellCapacity, int] = {}
         # Cells (or whole machines) by the sink of their current contents.
-        self.cells_by_sink: dict[Sink, list[CellPosition]] = {}
+        self.cells_by_sink: dict[CellCapacity, list[CellPosition]] = {}
         self._arrivals: list[tuple[int, VmSku]] = [
             (kind, vm_class.sku) for kind, vm_class in enumerate(context.kinds) if vm_class.sku.numa_cells > 1
         ]
         if request.sku.numa_cells > 1:
             self._arrivals.append((_DEMAND, request.sku))
-        self._build()
+        self._build_program()
 
     @property
     def is_capped(self) -> bool:
@@ -181,7 +183,7 @@ class RepackProgram:
 
     # --- rows and columns ----------------------------------------------------------------------
 
-    def _build(self) -> None:
+    def _build_program(self) -> None:
         """Build all rows and columns."""
         program = self._program
         program.add_row("demand", self._request.want, _INFINITE)
@@ -208,8 +210,8 @@ class RepackProgram:
             ordered_hosts = sorted(hosts, key=lambda host: sum(source.pods for source in host.loose))
             self._add_unknown(-2 - number, ordered_hosts)
         for sink in list(self._used_sinks):
-            self._add_sink(sink)
-        self._add_spread()
+            self._add_cell_capacity(sink)
+        self._add_rack_arrivals()
 
     def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
         """Build the key that equal cells share."""
@@ -251,14 +253,14 @@ class RepackProgram:
                     CellPosition(host, cell, host.sources[cell])
                 )
         for key, cells in units.items():
-            self._add_unit(_Unit(key, tuple(cells)))
+            self._add_cell_unit(_Unit(key, tuple(cells)))
 
     def _add_machines(self, number: int, hosts: Sequence[RepackMachine]) -> None:
         """Add equal machines; multi-cell VMs use all of their cells at once."""
         first = hosts[0]
         for cell in range(len(first.cells)):
             cells = tuple(CellPosition(host, cell, host.sources[cell]) for host in hosts)
-            self._add_unit(_Unit(self._build_cell_key(first, cell), cells, number, cell))
+            self._add_cell_unit(_Unit(self._build_cell_key(first, cell), cells, number, cell))
         self._add_arrivals(number, first, len(hosts))
         for index, source in enumerate(self._list_multi_cell(first)):
             equal_vms = tuple(self._list_multi_cell(host)[index] for host in hosts)
@@ -285,17 +287,17 @@ class RepackProgram:
                 entries.append((self._get_slot_row(rack, first.admitted, self._catalogue.class_sizes[kind]), -1.0))
             program.add_column(0.0, size * len(first.cells), entries, ("arrival", number, kind))
 
-    def _add_unit(self, unit: _Unit) -> None:
+    def _add_cell_unit(self, unit: _Unit) -> None:
         """Add the row of a unit and the columns of its options."""
         program, size = self._program, len(unit.cells)
         first = unit.cells[0].host
         row = program.add_row(
             ("unit", unit.machines, unit.cell_number, unit.key, unit.is_cleared), upper=0.0 if unit.is_cleared else size
         )
-        default = self._catalogue.find_sink(((unit.key.free,),), unit.key)
+        default = self._catalogue.find_cell_capacity(((unit.key.free,),), unit.key)
         if default is not None and not unit.is_cleared:
             self._sinks[default] += size
-            self._use_sink(default)
+            self._use_cell_capacity(default)
             self.cells_by_sink.setdefault(default, []).extend(unit.cells)
         skus = {self._groups[source.handle]: self._get_sku(source) for cell in unit.cells for source in cell.sources}
         spanning = {index: self._context.kinds[kind].sku for index, kind in unit.key.spanning}
@@ -324,10 +326,10 @@ class RepackProgram:
         sink = None
         if first.splits:
             key = self._build_cell_key(first, 0)
-            sink = self._catalogue.find_sink(first.splits, key, first.disk)
+            sink = self._catalogue.find_cell_capacity(first.splits, key, first.disk)
             if sink is not None:
                 self._sinks[sink] += size
-                self._use_sink(sink)
+                self._use_cell_capacity(sink)
                 self.cells_by_sink.setdefault(sink, []).extend(CellPosition(host, WHOLE_MACHINE, ()) for host in hosts)
         if not first.loose:
             return
@@ -338,37 +340,37 @@ class RepackProgram:
         for cell in range(len(cells)):
             key = self._build_cell_key(first, cell)
             unit = _Unit(key, tuple(CellPosition(host, cell, host.sources[cell]) for host in hosts), number, cell, True)
-            self._add_unit(unit)
+            self._add_cell_unit(unit)
             row = program.add_row(("unit", number, cell, key, True))
             entries.append((row, -1.0))
-            entries += self._build_exchange(None, self._catalogue.find_sink(((key.free,),), key))
+            entries += self._build_exchange(None, self._catalogue.find_cell_capacity(((key.free,),), key))
         self._add_arrivals(number, first, size)
         if first.machine.name in self._single_machines:
             released_disk = sum(self._get_sku(source).disk_gib for source in first.loose)
             entries.append((program.add_row(("disk", first.machine.name)), -float(released_disk)))
         program.add_column(float(len(first.loose)), size, entries, tuple(hosts))
 
-    def find_cleared_sink(self, host: RepackMachine, cell: int) -> Sink | None:
+    def find_cleared_sink(self, host: RepackMachine, cell: int) -> CellCapacity | None:
         """Find the sink of a cell after all VMs in unknown cells left its machine."""
         key = self._build_cell_key(host, cell)
-        return self._catalogue.find_sink(((key.free,),), key)
+        return self._catalogue.find_cell_capacity(((key.free,),), key)
 
-    def _use_sink(self, sink: Sink) -> int:
+    def _use_cell_capacity(self, sink: CellCapacity) -> int:
         """Return the row of a sink: fillings do not exceed its cells."""
         row = self._used_sinks.get(sink)
         if row is None:
             row = self._used_sinks[sink] = self._program.add_row(("sink", sink))
         return row
 
-    def _build_exchange(self, before: Sink | None, after: Sink | None) -> list[tuple[int, float]]:
+    def _build_exchange(self, before: CellCapacity | None, after: CellCapacity | None) -> list[tuple[int, float]]:
         """Build the entries of a cell changing from one sink to another."""
         if before == after:
             return []
         entries = []
         if before is not None:
-            entries.append((self._use_sink(before), 1.0))
+            entries.append((self._use_cell_capacity(before), 1.0))
         if after is not None:
-            entries.append((self._use_sink(after), -1.0))
+            entries.append((self._use_cell_capacity(after), -1.0))
         return entries
 
     def _build_departure(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
@@ -387,10 +389,10 @@ class RepackProgram:
         """Return the row of slots of one size for these classes."""
         return self._program.add_row(("slots", rack, admitted, size))
 
-    def _add_sink(self, sink: Sink) -> None:
+    def _add_cell_capacity(self, sink: CellCapacity) -> None:
         """Add the columns of a sink's patterns."""
         program = self._program
-        row = self._use_sink(sink)
+        row = self._use_cell_capacity(sink)
         program.upper[row] = float(self._sinks[sink])
         for pattern in sink.patterns:
             entries = [(row, 1.0)]
@@ -400,7 +402,7 @@ class RepackProgram:
                 entries.append((program.add_row(("disk", sink.single_machine)), float(disk)))
             program.add_column(0.0, _INFINITE, entries, (sink, pattern))
 
-    def _add_spread(self) -> None:
+    def _add_rack_arrivals(self) -> None:
         """Add the arrivals of leaving VMs on a rack, by class or by tracked pool."""
         program = self._program
         kinds = {group: self._find_class(group) for group in set(self._groups.values())}
@@ -462,10 +464,10 @@ class RepackProgram:
             for group, count in leaving.items():
                 entries[pool_rows[group]] = float(count)
             cost = float(_count_pods(column.subject)) * weight
-            columns.append(Column(cost, column.upper, entries, column.subject))
+            columns.append(ProgramColumn(cost, column.upper, entries, column.subject))
         sizes = Counter(self._groups.values())
         for group, row in pool_rows.items():
-            columns.append(Column(1.0, 1.0, {row: -float(sizes[group])}, None))
+            columns.append(ProgramColumn(1.0, 1.0, {row: -float(sizes[group])}, None))
         answer = run_solver(columns, rows_lower, rows_upper, limits)
         return values if answer.values is None else answer.values
 
@@ -480,7 +482,7 @@ class RepackProgram:
             match column.subject:
                 case (_Unit() as unit, CellOption() as option):
                     options.append(OptionCount(unit.machines, unit.cells, option, value))
-                case (Sink() as sink, tuple() as pattern):
+                case (CellCapacity() as sink, tuple() as pattern):
                     patterns.append(PatternCount(sink, pattern, value))
                 case (RepackMachine(), *_) as hosts:
                     cleared.append(ClearedCount(cast("tuple[RepackMachine, ...]", hosts), value))
@@ -523,7 +525,7 @@ class SolverAnswer(Struct, frozen=True):
 
 
 def run_solver(
-    columns: Sequence[Column], lower: Sequence[float], upper: Sequence[float], limits: SolverLimits
+    columns: Sequence[ProgramColumn], lower: Sequence[float], upper: Sequence[float], limits: SolverLimits
 ) -> SolverAnswer:
     """Run HiGHS with one thread and a fixed seed."""
     if not columns:

@@ -22,15 +22,15 @@ from nexusform.domains.whatif.questions.repack_context import (
     RepackRequest,
     build_repack_context,
 )
-from nexusform.domains.whatif.questions.repack_greedy import choose_greedily
+from nexusform.domains.whatif.questions.repack_greedy import choose_vms_greedily
 from nexusform.domains.whatif.questions.repack_orders import MAX_RECREATIONS, is_searchable, search_orders
-from nexusform.domains.whatif.questions.repack_pods import check_pods
+from nexusform.domains.whatif.questions.repack_pods import simulate_window_pods
 from nexusform.domains.whatif.questions.repack_program import NoSolution, RepackProgram, SolverLimits
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
 from nexusform.domains.whatif.questions.repack_windows import (
     RepackWindow,
     WindowSequence,
-    find_sequence,
+    find_window_sequence,
     verify_sequence,
 )
 from nexusform.snapshots.snapshot import SiteSnapshot
@@ -48,7 +48,7 @@ _SOLVE_SHARE: Final = 0.6
 _GREEDY_SHARE: Final = 0.3
 
 
-class Attempt(Struct, frozen=True):
+class RepackAttempt(Struct, frozen=True):
     """Result of one search. `found`: its windows free the capacity. `bound` None: proved to be impossible;
     `undecided`: neither solution nor proof. `searched_orders`: no order with up to this many re-creations
     exists (None: orders were not searched); `orders_cut_at`: re-creations at the end of an incomplete search.
@@ -68,7 +68,7 @@ class Attempt(Struct, frozen=True):
         return sum(len(window.steps) for window in self.windows)
 
 
-class Search(Struct, frozen=True):
+class RepackSearch(Struct, frozen=True):
     """Search of one repacking; VMs with violated pods are kept in further rounds."""
 
     pods: Mapping[str, ClusterPods]
@@ -82,22 +82,22 @@ class Search(Struct, frozen=True):
         *,
         is_verified: bool = True,
         share: float = 1.0,
-    ) -> Attempt:
+    ) -> RepackAttempt:
         """Search with this share of the remaining time."""
         budget = self.time_budget.split(share)
         context = build_repack_context(site, request, self.pods, lifted)
-        attempt, sequence = _Refinement(context, request, budget.split(0.85)).search(searches_orders=is_verified)
+        attempt, sequence = _ProgramRefinement(context, request, budget.split(0.85)).search(searches_orders=is_verified)
         for _ in range(_MAX_KEEP_ROUNDS):
             if sequence is None:
                 return attempt
-            pods_check = check_pods(context, sequence.windows, request.separation_rules)
+            pods_check = simulate_window_pods(context, sequence.windows, request.separation_rules)
             violating = pods_check.violating if not lifted & _OF_PODS else frozenset()
             if not violating:
                 break
             # The bound stays that of all VMs: a kept VM might move in another order.
             request = replace(request, excluded=request.excluded | _list_names(context, violating))
             kept = build_repack_context(site, request, self.pods, lifted)
-            _, sequence = _Refinement(kept, request, budget.split(0.85)).search(searches_orders=is_verified)
+            _, sequence = _ProgramRefinement(kept, request, budget.split(0.85)).search(searches_orders=is_verified)
         else:
             sequence = None
         if sequence is None:
@@ -114,7 +114,7 @@ def _list_names(context: RepackContext, handles: frozenset[int]) -> frozenset[st
     return frozenset(f"{context.pools[source.pool].address}:{source.vm.name}" for source in sources)
 
 
-class _Refinement:
+class _ProgramRefinement:
     """Program with growing detail: `tracked_pools` are pools with rows for their spread, `single_machines` are
     modelled individually.
     """
@@ -129,17 +129,17 @@ class _Refinement:
         self._bound = 1  # it does not fit now
         self._greedy: WindowSequence | None = None  # the answer if time runs out before the program has one
 
-    def search(self, *, searches_orders: bool) -> tuple[Attempt, WindowSequence | None]:
+    def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, WindowSequence | None]:
         """Search windows; on a small site, `searches_orders` tries every order with fewer re-creations."""
         if self._time_budget.seconds_left is not None:
-            self._greedy = self._find_greedily(self._time_budget.split(_GREEDY_SHARE))
+            self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
         sequence, is_impossible = self._search_program()
         if is_impossible:
-            return Attempt(self._context, None), None
+            return RepackAttempt(self._context, None), None
         is_proved = sequence is not None and _count_recreations(sequence) <= self._bound
         if sequence is None:
             sequence = self._find_with_more()
-        attempt = Attempt(self._context, self._bound, undecided=not is_proved)
+        attempt = RepackAttempt(self._context, self._bound, undecided=not is_proved)
         if is_proved or not searches_orders or not is_searchable(self._context):
             return attempt, sequence
         maximum = MAX_RECREATIONS if sequence is None else _count_recreations(sequence) - 1
@@ -152,17 +152,17 @@ class _Refinement:
     def _search_program(self) -> tuple[WindowSequence | None, bool]:
         """Solve and refine the program until its choice has an order; True if none exists (proved)."""
         for _ in range(_MAX_ROUNDS):
-            found = self._solve(self._request)
+            found = self._solve_program(self._request)
             if isinstance(found, NoSolution):
                 self._bound = max(self._bound, found.bound)
                 return None, found.is_proved
             choice, bound = found
             self._bound = max(self._bound, bound)
-            sequence = find_sequence(self._context, self._request, choice, self._time_budget)
+            sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)
             sequence = sequence or self._search_orders_of(choice)
             if sequence is not None:
                 return sequence, False
-            if not self._refine(choice) or self._time_budget.is_exhausted:
+            if not self._refine_program(choice) or self._time_budget.is_exhausted:
                 break
         return None, False
 
@@ -173,7 +173,7 @@ class _Refinement:
             return None
         return search_orders(self._context, self._request, count, count, self._time_budget, choice.sources).sequence
 
-    def _solve(self, request: RepackRequest) -> tuple[RepackChoice, int] | NoSolution:
+    def _solve_program(self, request: RepackRequest) -> tuple[RepackChoice, int] | NoSolution:
         """Solve the program; return a choice of VMs and the lower bound."""
         program = RepackProgram(
             self._context,
@@ -189,7 +189,7 @@ class _Refinement:
             return solution
         return choose_vms(self._context, program, solution, self._tracked_pools), solution.bound
 
-    def _refine(self, choice: RepackChoice) -> bool:
+    def _refine_program(self, choice: RepackChoice) -> bool:
         """Add detail to the program; return False if there is nothing to add."""
         if choice.crowding_pools - self._tracked_pools:
             self._tracked_pools |= choice.crowding_pools
@@ -204,18 +204,18 @@ class _Refinement:
         for more in _MORE:
             if self._time_budget.is_exhausted:
                 break
-            found = self._solve(replace(self._request, want=self._request.want + more))
+            found = self._solve_program(replace(self._request, want=self._request.want + more))
             if isinstance(found, NoSolution):
                 break
-            sequence = find_sequence(self._context, self._request, found[0], self._time_budget)
+            sequence = find_window_sequence(self._context, self._request, found[0], self._time_budget)
             if sequence is not None:
                 return sequence
-        return self._greedy or self._find_greedily(self._time_budget)
+        return self._greedy or self._find_windows_greedily(self._time_budget)
 
-    def _find_greedily(self, time_budget: TimeBudget) -> WindowSequence | None:
+    def _find_windows_greedily(self, time_budget: TimeBudget) -> WindowSequence | None:
         """Find windows without the program, without a proof."""
-        choice = choose_greedily(self._context, self._request)
-        return find_sequence(self._context, self._request, choice, time_budget)
+        choice = choose_vms_greedily(self._context, self._request)
+        return find_window_sequence(self._context, self._request, choice, time_budget)
 
 
 def _count_recreations(sequence: WindowSequence) -> int:

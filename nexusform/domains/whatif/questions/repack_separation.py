@@ -105,8 +105,8 @@ def build_separation_rules(
     rules: list[SeparationRule] = []
     for thing in things:
         attributes = thing.attributes
-        is_denying = (attributes.get("enforcement") or _DENY) == _DENY
-        if thing.address.type != _RULE or not is_denying or attributes.get("scope") == "site":
+        is_blocking_verdict = (attributes.get("enforcement") or _DENY) == _DENY
+        if thing.address.type != _RULE or not is_blocking_verdict or attributes.get("scope") == "site":
             continue
         groups = tuple(resolver.resolve_group(group) for group in attributes.get("group") or ())
         rules.append(SeparationRule(str(attributes.get("scope")), groups))

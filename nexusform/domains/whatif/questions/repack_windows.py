@@ -27,7 +27,7 @@ from nexusform.domains.whatif.questions.repack_context import (
     is_drain_blocked,
 )
 from nexusform.domains.whatif.questions.repack_time_budget import NO_TIME_LIMIT, TimeBudget
-from nexusform.kubernetes.quantity import compute_amount
+from nexusform.kubernetes.quantity import compute_amount_of_total
 from nexusform.plans.cluster_upgrades import compute_quorum
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.explanation import MachineRanking
@@ -75,7 +75,7 @@ class WindowSequence(Struct, frozen=True):
     scheduler_after: RackScheduler
 
 
-def find_sequence(
+def find_window_sequence(
     context: RepackContext, request: RepackRequest, choice: RepackChoice, time_budget: TimeBudget = NO_TIME_LIMIT
 ) -> WindowSequence | None:
     """Find an order with all VMs placed and the demand fitting; None if none is found. First, VMs use any
@@ -106,23 +106,23 @@ def build_ordered_sequence(
     targets = {handle: machine for group in order for handle, machine in group.items()}
     sources = tuple(source for source in context.sources if source.handle in targets)
     choice = RepackChoice(sources, targets, frozenset(), frozenset())
-    builder = _SequenceBuilder(context, request, choice, _Strategy.STEERED, is_strict=True)
+    builder = _SequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
     by_handle = {source.handle: source for source in sources}
     sequence = builder.build_windows([by_handle[handle] for handle in group] for group in order)
     return sequence if sequence is not None and has_capacity(sequence.scheduler_after, request) else None
 
 
-def _list_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_Strategy, bool]]:
+def _list_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
     """List the strategies to try, each with the strictness of targets over all legal splits."""
     if choice.crowding_pools or not choice.targets:
-        return [(_Strategy.FREE, True)]
+        return [(_WindowStrategy.FREE, True)]
     if not context.scheduler.is_sampled:
-        return [(strategy, True) for strategy in _Strategy if strategy not in _FOR_UNKNOWN_CELLS]
-    steering = [strategy for strategy in _Strategy if strategy is not _Strategy.FREE]
-    return [(strategy, True) for strategy in _Strategy] + [(strategy, False) for strategy in steering]
+        return [(strategy, True) for strategy in _WindowStrategy if strategy not in _FOR_UNKNOWN_CELLS]
+    steering = [strategy for strategy in _WindowStrategy if strategy is not _WindowStrategy.FREE]
+    return [(strategy, True) for strategy in _WindowStrategy] + [(strategy, False) for strategy in steering]
 
 
-class _Strategy(Enum):
+class _WindowStrategy(Enum):
     """Strategy of an order search: free placement, or steering to target machines. The others are for
     machines emptied because of unknown cells: `BY_TURNS` moves other VMs first, then returning VMs at once,
     then the rest; `AT_ONCE` moves all VMs allowed to be down together; `LARGEST` moves large VMs first to
@@ -137,7 +137,7 @@ class _Strategy(Enum):
 
 
 _RETURN_TURN: Final = 1
-_FOR_UNKNOWN_CELLS: Final = frozenset({_Strategy.BY_TURNS, _Strategy.AT_ONCE, _Strategy.LARGEST})
+_FOR_UNKNOWN_CELLS: Final = frozenset({_WindowStrategy.BY_TURNS, _WindowStrategy.AT_ONCE, _WindowStrategy.LARGEST})
 
 
 def has_capacity(scheduler: RackScheduler, request: RepackRequest) -> bool:
@@ -168,7 +168,7 @@ class _SequenceBuilder:
         context: RepackContext,
         request: RepackRequest,
         choice: RepackChoice,
-        strategy: _Strategy,
+        strategy: _WindowStrategy,
         *,
         is_strict: bool,
     ) -> None:
@@ -176,7 +176,7 @@ class _SequenceBuilder:
         self._request = request
         self._choice = choice
         self._strategy = strategy
-        self._is_steered = strategy is not _Strategy.FREE
+        self._is_steered = strategy is not _WindowStrategy.FREE
         self._is_strict = is_strict and context.scheduler.is_sampled
         self._emptied_machines = {
             source.vm.placement.machine for source in choice.sources if not source.vm.placement.cells
@@ -219,13 +219,13 @@ class _SequenceBuilder:
 
     def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
         """Select VMs that may be down together and reach their machines one after another."""
-        if self._strategy is _Strategy.AT_ONCE:
+        if self._strategy is _WindowStrategy.AT_ONCE:
             return self._select_all_allowed(remaining)
-        if self._strategy is _Strategy.LARGEST:
+        if self._strategy is _WindowStrategy.LARGEST:
             sizes = [self._context.kinds[source.vm_class].sku.memory_gib for source in remaining]
             remaining = [source for source, size in zip(remaining, sizes, strict=True) if size == max(sizes)]
-        if self._strategy is _Strategy.BY_TURNS:
-            turns = [self._compute_turn(source) for source in remaining]
+        if self._strategy is _WindowStrategy.BY_TURNS:
+            turns = [self._compute_vm_rank(source) for source in remaining]
             remaining = [source for source, turn in zip(remaining, turns, strict=True) if turn == min(turns)]
             if min(turns) == _RETURN_TURN:
                 return self._select_all_allowed(remaining)
@@ -238,7 +238,7 @@ class _SequenceBuilder:
                 selected.append(source)
         return selected or self._select_one_unsteered(remaining) or self._select_all_allowed(remaining)
 
-    def _compute_turn(self, source: MovableVm) -> int:
+    def _compute_vm_rank(self, source: MovableVm) -> int:
         """Compute the turn of a VM: before, with, or after VMs returning to emptied machines."""
         if self._is_returning(source):
             return _RETURN_TURN
@@ -313,7 +313,7 @@ class _SequenceBuilder:
         if self._is_target_occupied(window, source, exclude_machines(demand, cordons)):
             return self._restore_vm(window, source)
         ranking = window.scheduler.rank_machines(demand)
-        cordons |= self._find_rivals(ranking, source)
+        cordons |= self._find_preferred_machines(ranking, source)
         if cordons & window.targets:
             return self._restore_vm(window, source)
         while True:
@@ -354,7 +354,7 @@ class _SequenceBuilder:
             cordons.add(location.machine)
         return None
 
-    def _find_rivals(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
+    def _find_preferred_machines(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
         """Find the machines preferred in any split over the own machine of a returning VM."""
         rivals: set[str] = set()
         if self._is_strict and self._is_returning(source):
@@ -390,11 +390,11 @@ class _SequenceBuilder:
                 return target
             if source.handle not in self._unsteered:
                 return ""
-        best -= self._list_expected() if self._is_steered else frozenset()
+        best -= self._list_target_machines() if self._is_steered else frozenset()
         allowed_machines = (machine for machine in best if self._is_allowed(window, source, machine))
         return min(allowed_machines, key=str.encode, default="")
 
-    def _list_expected(self) -> frozenset[str]:
+    def _list_target_machines(self) -> frozenset[str]:
         """Return the target machines of other VMs not yet moved."""
         pending = self._choice.targets.items() - self._reached.items()
         return frozenset(machine for _, machine in pending)
@@ -449,7 +449,7 @@ def can_be_down_together(
     if request.window is not None and len(selected) >= request.window:
         return False
     down_count = 1 + sum(selected_vm.pool == source.pool for selected_vm in selected)
-    if down_count > compute_max_down(context, source.pool):
+    if down_count > compute_max_vms_down(context, source.pool):
         return False
     return not _has_pod_conflict(context, selected, source)
 
@@ -480,7 +480,7 @@ def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
     return replace(demand, constraints=replace(demand.constraints, hints=(*demand.constraints.hints, cordon)))
 
 
-def compute_max_down(context: RepackContext, number: int) -> int:
+def compute_max_vms_down(context: RepackContext, number: int) -> int:
     """Compute the maximum VMs of a pool down at once, at least 1."""
     pool = context.pools[number]
     count = len(pool.vms)
@@ -488,13 +488,13 @@ def compute_max_down(context: RepackContext, number: int) -> int:
         return max(count - compute_quorum(count), 1)
     if Constraint.MAX_UNAVAILABLE in context.lifted:
         return count
-    return max(compute_amount(pool.demand.max_unavailable, count), 1)
+    return max(compute_amount_of_total(pool.demand.max_unavailable, count), 1)
 
 
 def compute_minimum_windows(context: RepackContext, request: RepackRequest, windows: Sequence[RepackWindow]) -> int:
     """Compute a lower bound of windows for the VMs of these windows in any order."""
     pool_counts = Counter(step.source.pool for window in windows for step in window.steps)
-    lower_bounds = [ceil(count / compute_max_down(context, pool)) for pool, count in pool_counts.items()]
+    lower_bounds = [ceil(count / compute_max_vms_down(context, pool)) for pool, count in pool_counts.items()]
     if request.window is not None:
         lower_bounds.append(ceil(sum(pool_counts.values()) / request.window))
     return max(lower_bounds, default=0)

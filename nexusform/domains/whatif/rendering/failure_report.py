@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.failure import Failure, FailureScope, PoolRecreation
 from nexusform.domains.whatif.questions.pods_down import WorkloadImpact
 from nexusform.domains.whatif.rendering.runtime_upgrade_report import POOL, build_pool_cells
@@ -65,7 +65,7 @@ def build_failure_summary(failure: Failure) -> str:
     """Build the summary: VMs down, losses, and capacity elsewhere."""
     if not failure.vm_count:
         return "Nothing goes down: no VM runs there."
-    down_text = f"{format_count(failure.vm_count, 'VM')} {select_form(failure.vm_count, 'is', 'are')} down"
+    down_text = f"{format_count(failure.vm_count, 'VM')} {select_word_form(failure.vm_count, 'is', 'are')} down"
     if failure.scope in {FailureScope.CLUSTER, FailureScope.SITE}:
         return f"{down_text}. None of them is re-created elsewhere automatically."
     losses = [_describe_loss(pool) for pool in failure.pools if pool.is_lost]
@@ -77,7 +77,7 @@ def build_failure_summary(failure: Failure) -> str:
         if not missing:
             capacity = "every node fits elsewhere"
         elif failure.samples is None or failure.samples.missing_count.is_exact:
-            capacity = f"{format_count(missing, 'VM')} {select_form(missing, 'fits', 'fit')} nowhere else"
+            capacity = f"{format_count(missing, 'VM')} {select_word_form(missing, 'fits', 'fit')} nowhere else"
         else:
             sample_counts = failure.samples.numa_sampling
             capacity = (
@@ -157,12 +157,12 @@ def build_runbook(failure: Failure) -> tuple[str, ...]:
 def _build_checks(failure: Failure) -> Iterable[str]:
     """Build the steps before any deletion: a machine that recovers soon needs none."""
     machines = format_list(failure.machines, 4)
-    verb = select_form(len(failure.machines), "is", "are")
+    verb = select_word_form(len(failure.machines), "is", "are")
     yield (
         f"Check that {machines} {verb} down for good (`az networkcloud baremetalmachine show`: "
         "powerState, readyState). A machine that returns soon restarts its VMs."
     )
-    return_text = select_form(len(failure.machines), "it returns", "they return")
+    return_text = select_word_form(len(failure.machines), "it returns", "they return")
     yield f"Cordon {machines} to keep new VMs off when {return_text}."
     unreachable = sorted({deletion.cluster for deletion in failure.deletions if not deletion.is_reachable})
     if unreachable:
@@ -192,7 +192,7 @@ def _build_final_checks(failure: Failure) -> Iterable[str]:
         "Run `nexusform plan` to see which VMs are not where recorded. Record them with `nexusform "
         "apply -refresh-only`."
     )
-    recovery_text = select_form(len(failure.machines), "the machine is", "the machines are")
+    recovery_text = select_word_form(len(failure.machines), "the machine is", "the machines are")
     yield f"When {recovery_text} back, uncordon. No VM moves back automatically."
 
 

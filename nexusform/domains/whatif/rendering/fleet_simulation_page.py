@@ -14,12 +14,12 @@ from nexusform.domains.fleet.rendering.fleet_parts import (
     FleetMatrix,
     MatrixCell,
     render_binding_list,
-    render_grid,
+    render_placement_grid,
     render_pods,
     render_reasons,
 )
 from nexusform.domains.fleet.scheduling.bindings import Binding
-from nexusform.domains.whatif.questions.fleet_edits import Edit, EditKind
+from nexusform.domains.whatif.questions.fleet_edits import EditKind, MemberEdit
 from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, PlacementOutcome
 from nexusform.domains.whatif.rendering.fleet_simulation_report import select_placements
 from nexusform.plans.plan import PlacementAction, PlacementChange
@@ -65,8 +65,8 @@ def _render_matrices(simulation: FleetSimulation) -> Part:
         hidden_count,
         build_element(
             "div",
-            build_element("div", render_grid(before, "Before"), class_="side"),
-            build_element("div", render_grid(after, "After, with the scores of picked ones"), class_="side"),
+            build_element("div", render_placement_grid(before, "Before"), class_="side"),
+            build_element("div", render_placement_grid(after, "After, with the scores of picked ones"), class_="side"),
             class_="side-by-side",
         ),
         render_reasons(squares_after),
@@ -83,7 +83,7 @@ def _select_columns(simulation: FleetSimulation) -> tuple[str, ...]:
     return tuple(sorted(names)) if len(names) <= MAX_GRID_COLUMNS else ()
 
 
-def _build_notes(edits: Iterable[Edit]) -> Mapping[str, str]:
+def _build_notes(edits: Iterable[MemberEdit]) -> Mapping[str, str]:
     """Build a short note of the edits of each member."""
     notes: dict[str, str] = {}
     for edit in edits:

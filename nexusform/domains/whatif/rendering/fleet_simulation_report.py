@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, ResourceUsage
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, MemberCapacity, PlacementOutcome
@@ -50,7 +50,7 @@ def _count_changes(placements: Sequence[PlacementOutcome]) -> str:
     changed = sum(bool(placement.gained or placement.lost) for placement in placements)
     if not changed:
         return f"No placement changes ({len(placements):,} checked)"
-    verb = select_form(changed, "changes", "change")
+    verb = select_word_form(changed, "changes", "change")
     return f"{changed:,} of {format_count(len(placements), 'placement')} {verb}"
 
 
@@ -63,19 +63,19 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
         if placement.before.is_fulfilled and not placement.after.is_fulfilled
     ]
     if unfulfilled:
-        yield f"{format_list(unfulfilled, 4)} {select_form(len(unfulfilled), 'falls', 'fall')} short"
+        yield f"{format_list(unfulfilled, 4)} {select_word_form(len(unfulfilled), 'falls', 'fall')} short"
     empty = [
         placement.after.key for placement in placements if placement.before.clusters and not placement.after.clusters
     ]
     if empty:
-        yield f"{format_list(empty, 4)} {select_form(len(empty), 'is', 'are')} no longer on any cluster"
+        yield f"{format_list(empty, 4)} {select_word_form(len(empty), 'is', 'are')} no longer on any cluster"
     for placement in placements:
         if placement.abort is not None:
             cluster_text = f" at {placement.abort.cluster}" if placement.abort.cluster else ""
             yield f"the scheduler stops{cluster_text} for {placement.after.key}"
     pending_count = sum(len(placement.pending) for placement in placements)
     if pending_count:
-        yield f"{format_count(pending_count, 'pod')} {select_form(pending_count, 'finds', 'find')} no node"
+        yield f"{format_count(pending_count, 'pod')} {select_word_form(pending_count, 'finds', 'find')} no node"
     for key, cluster in simulation.remaining:
         yield f"{key} stays on {cluster}"
 
@@ -127,8 +127,8 @@ def _count_others(simulation: FleetSimulation, row_count: int) -> tuple[str, ...
         return ()
     noun = "other placement" if row_count else "placement"
     text = (
-        f"{format_count(other_count, noun)} {select_form(other_count, 'stays', 'stay')} as "
-        f"{select_form(other_count, 'it is', 'they are')}"
+        f"{format_count(other_count, noun)} {select_word_form(other_count, 'stays', 'stay')} as "
+        f"{select_word_form(other_count, 'it is', 'they are')}"
     )
     unfulfilled = sum(
         not placement.after.is_fulfilled
@@ -267,7 +267,7 @@ def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
     if unaffected_count:
         lines.append(
             f"{format_count(unaffected_count, 'other member')} "
-            f"{select_form(unaffected_count, 'stays', 'stay')} as before."
+            f"{select_word_form(unaffected_count, 'stays', 'stay')} as before."
         )
     table = Table(("member", "cpu", "memory"), rows) if rows else None
     yield Section("Capacity: available of allocatable", tuple(lines), table=table)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
-from nexusform.domains.whatif.questions.kubernetes_upgrade_path import ClusterHops, Hop, UpgradePath
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.domains.whatif.questions.kubernetes_upgrade_path import ClusterHops, UpgradeHop, UpgradePath
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import KUBERNETES_UPGRADE
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.releases.versions import SOURCE
@@ -38,9 +38,8 @@ def _build_summary(path: UpgradePath) -> str:
         return f"The upgrade does not fit: {cluster.cluster} stops at {hop.start} -> {hop.end}, {reason}."
     if path.has_findings:
         count = sum(hop.has_findings for hop in hops)
-        return (
-            f"Every surge fits, but {format_count(count, 'hop')} {select_form(count, 'takes', 'take')} workload down."
-        )
+        verb = select_word_form(count, "takes", "take")
+        return f"Every surge fits, but {format_count(count, 'hop')} {verb} workload down."
     return f"The upgrade fits in {format_count(len(hops), 'hop')}: every surge fits."
 
 
@@ -73,7 +72,7 @@ def _build_cluster_section(cluster: ClusterHops) -> Section:
     return Section(f"{cluster.cluster}", lines, table=table, is_finding=cluster.has_findings)
 
 
-def _build_hop_row(hop: Hop) -> Row:
+def _build_hop_row(hop: UpgradeHop) -> Row:
     cells = (
         hop.start,
         str(hop.end),
@@ -85,7 +84,7 @@ def _build_hop_row(hop: Hop) -> Row:
     return Row(cells, hop.has_findings)
 
 
-def _describe_findings(hop: Hop) -> Iterable[str]:
+def _describe_findings(hop: UpgradeHop) -> Iterable[str]:
     """Describe losses and blockers of a hop."""
     prefix = f"{hop.start} -> {hop.end}: "
     for pool in hop.upgrade.blocked_pools:
@@ -108,11 +107,11 @@ def _round_hours(hours: float) -> float:
     return round(hours, 3)
 
 
-def _list_runbook(hop: Hop) -> list[str]:
+def _list_runbook(hop: UpgradeHop) -> list[str]:
     return list(build_upgrade_runbook(hop.course))
 
 
-def _get_support_source(hop: Hop) -> str | None:
+def _get_support_source(hop: UpgradeHop) -> str | None:
     """Return the source of the end of support: "site", "list" or None."""
     if hop.supported_until:
         return "site"
@@ -120,7 +119,7 @@ def _get_support_source(hop: Hop) -> str | None:
 
 
 _HOP: Final = RecordForm(
-    Hop,
+    UpgradeHop,
     "from=start to=end surge_fits=has_surge_capacity batches=batch_count drain_hours=course.drain_hours end_of_support "
     "end_of_support_told_by=. offered=available_versions blocking_budgets=course.budgets lost=course.lost_pools "
     "single_replicas=course.single_replicas runbook=. needs_a_bundle_between=needs_intermediate_bundle upgrade",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.domains.whatif.questions.failure import Failure
 from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade
 from nexusform.domains.whatif.questions.repack_planning import RepackResult
 from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade, UpgradeWave
 from nexusform.plans.site_capacity.occupancy import SiteMachine, SiteRack
 from nexusform.rendering.page.page_data import Playback, PlaybackStep, StepFigure
-from nexusform.rendering.page.rack_map import OUTSIDE, MapVm, Mark, SiteMap, build_site_map
+from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, MapVm, SiteMap, build_site_map
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.availability import PoolAvailability
 from nexusform.snapshots.snapshot import SiteSnapshot
@@ -21,12 +21,12 @@ _VmKey: TypeAlias = tuple[str, str]  # cluster id, name
 _NO_CHANGES: Final[Mapping[_VmKey, Placement | None]] = {}
 
 
-def build_current_play(site: SiteSnapshot) -> Playback:
+def build_current_playback(site: SiteSnapshot) -> Playback:
     """Build the current state of a site without steps."""
     return Playback(_build_site_map(site, _NO_CHANGES), ())
 
 
-def build_runtime_upgrade_play(site: SiteSnapshot, upgrade: RuntimeUpgrade) -> Playback:
+def build_runtime_upgrade_playback(site: SiteSnapshot, upgrade: RuntimeUpgrade) -> Playback:
     """Build the steps of a runtime upgrade, wave by wave."""
     waves = [
         PlaybackStep(_format_wave_title(wave, len(upgrade.waves)), wave.machines, figures=_build_figures(wave.pools))
@@ -54,7 +54,7 @@ def _build_figures(pools: Iterable[PoolAvailability]) -> tuple[StepFigure, ...]:
     )
 
 
-def build_failure_play(site: SiteSnapshot, failure: Failure) -> Playback:
+def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
     """Build the steps of a failure: before, VMs down, re-created VMs."""
     locations: dict[_VmKey, Placement | None] = {}
     for pool in failure.pools:
@@ -66,7 +66,7 @@ def build_failure_play(site: SiteSnapshot, failure: Failure) -> Playback:
         )
     recreated_count = sum(location is not None for location in locations.values())
     site_map = _build_site_map(site, locations, frozenset(failure.machines))
-    moves = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not Mark.KEPT)
+    moves = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not ChangeMark.KEPT)
     steps = (
         PlaybackStep("Before the failure"),
         PlaybackStep(
@@ -81,7 +81,7 @@ def build_failure_play(site: SiteSnapshot, failure: Failure) -> Playback:
     return Playback(site_map, steps, moved_label="is re-created elsewhere", removed_label="stays down")
 
 
-def build_kubernetes_upgrade_play(site: SiteSnapshot, upgrade: KubernetesUpgrade) -> Playback:
+def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpgrade) -> Playback:
     """Build the steps of a Kubernetes upgrade, batch by batch. A batch without capacity changes nothing."""
     batches = [(pool, batch) for pool in upgrade.pools for batch in pool.batches]
     locations: dict[_VmKey, Placement | None] = {}
@@ -99,15 +99,15 @@ def build_kubernetes_upgrade_play(site: SiteSnapshot, upgrade: KubernetesUpgrade
         prefix = f"{pool.pool}, batch {batch.number} of {-(-pool.count // len(pool.batches[0].moves))}"
         if not batch.fits:
             missing = [move.vm.name for move in batch.moves if move.placement is None]
-            batch_title = f"{prefix}: no capacity for the new {format_first(missing, 3)}"
+            batch_title = f"{prefix}: no capacity for the new {format_first_items(missing, 3)}"
         else:
-            batch_title = f"{prefix}: {format_first(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
+            batch_title = f"{prefix}: {format_first_items(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
         steps.append(PlaybackStep(batch_title, affected_vms=moves))
     last_title = "Where the upgrade stops" if upgrade.blocked_pools else "After the upgrade"
     return Playback(site_map, (*steps, PlaybackStep(last_title)), moved_label="is replaced by a new VM elsewhere")
 
 
-def build_repack_play(site: SiteSnapshot, repack: RepackResult) -> Playback:
+def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
     """Build the steps of a repacking, window by window."""
     locations: dict[_VmKey, Placement | None] = {}
     clusters = [cluster for cluster in site.clusters for _ in cluster.pools]
@@ -149,7 +149,7 @@ def _build_managed_vms(site: SiteSnapshot, locations: Mapping[_VmKey, Placement 
                     cluster=cluster.name,
                     pool=pool.name,
                     sku=pool.sku,
-                    mark=_get_mark(vm.placement, location_after),
+                    mark=_get_vm_mark(vm.placement, location_after),
                     before=vm.placement,
                     after=location_after,
                 )
@@ -172,14 +172,14 @@ def _build_unmanaged_vms(site: SiteSnapshot, lost: frozenset[str]) -> Iterator[M
             cluster=OUTSIDE,
             pool="",
             sku=existing.sku,
-            mark=_get_mark(location, location_after),
+            mark=_get_vm_mark(location, location_after),
             before=location,
             after=location_after,
         )
 
 
-def _get_mark(before: Placement, after: Placement | None) -> Mark:
+def _get_vm_mark(before: Placement, after: Placement | None) -> ChangeMark:
     """Return the mark of a VM by its locations."""
     if after is None:
-        return Mark.REMOVED
-    return Mark.KEPT if before == after else Mark.MOVED
+        return ChangeMark.REMOVED
+    return ChangeMark.KEPT if before == after else ChangeMark.MOVED

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
-from nexusform.domains.whatif.questions.repack_blocking import Blocking
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.domains.whatif.questions.repack_blocking import BlockingConstraint
 from nexusform.domains.whatif.questions.repack_orders import MAX_VMS
 from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus
 from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
@@ -62,7 +62,7 @@ def _build_summary(repack: RepackResult) -> str:
     want, sku = repack.request.want, repack.request.sku.title
     match repack.status:
         case RepackStatus.NOTHING_TO_DO:
-            return f"Nothing to do: {repack.fits_now} {select_form(repack.fits_now.maximum, 'fits', 'fit')} now."
+            return f"Nothing to do: {repack.fits_now} {select_word_form(repack.fits_now.maximum, 'fits', 'fit')} now."
         case RepackStatus.OPTIMAL:
             vms = format_count(repack.recreations or 0, "VM")
             return f"{vms} to re-create; this is the minimum (proved)."
@@ -86,15 +86,15 @@ def _build_facts(repack: RepackResult) -> Iterable[str]:
     """Build sentences about the proof and its limits."""
     request = repack.request
     if repack.status is not RepackStatus.NOTHING_TO_DO:
-        verb = select_form(repack.fits_now.maximum, "fits", "fit")
+        verb = select_word_form(repack.fits_now.maximum, "fits", "fit")
         yield f"{repack.fits_now} of {request.want:,} {verb} now."
     if repack.maximum is not None:
-        yield (f"{repack.maximum:,} {select_form(repack.maximum, 'is', 'are')} the maximum that can fit.")
+        yield (f"{repack.maximum:,} {select_word_form(repack.maximum, 'is', 'are')} the maximum that can fit.")
     if repack.windows:
         pools_text = format_count(repack.pool_count, "pool")
         yield (
             f"{format_count(repack.pod_restarts, 'pod')} restart, {pools_text} "
-            f"{select_form(repack.pool_count, 'is', 'are')} affected, in "
+            f"{select_word_form(repack.pool_count, 'is', 'are')} affected, in "
             f"{format_count(len(repack.windows), 'window')}{_describe_minimum_windows(repack)}."
         )
         yield _describe_certainty(repack)
@@ -183,7 +183,7 @@ def _format_node(node: str, pod: MovedPod) -> str:
     return node if pod.is_certain else f"{node} (one outcome)"
 
 
-def _format_decision(blocking: Blocking) -> str:
+def _format_decision(blocking: BlockingConstraint) -> str:
     if blocking.undecided:
         return "not decided"
     return "no" if blocking.recreations is None else "yes"
@@ -311,7 +311,7 @@ _END: Final = RecordForm(
     "depends_on_this_machine=is_machine_dependent orders_searched=searched_orders orders_cut_at",
 )
 _BLOCKING: Final = RecordForm(
-    Blocking, "constraint loosened_by recreations decided=.", decided=lambda blocking: not blocking.undecided
+    BlockingConstraint, "constraint loosened_by recreations decided=.", decided=lambda blocking: not blocking.undecided
 )
 
 

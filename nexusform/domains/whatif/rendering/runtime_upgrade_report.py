@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.pods_down import PodsOutcome, WorkloadVerdict
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     DRAIN_MINUTES,
@@ -86,7 +86,7 @@ def _describe_stop(stop: UpgradeStop) -> str:
     number = len(stop.unhealthy)
     return (
         f"It would stop now at {stop.rack}, after wave {stop.waves}: {number} of its "
-        f"{format_count(stop.machines, 'machine')} {select_form(number, 'is', 'are')} unhealthy and not "
+        f"{format_count(stop.machines, 'machine')} {select_word_form(number, 'is', 'are')} unhealthy and not "
         f"expected back; {stop.max_failed} may stay down: {names}."
     )
 
@@ -172,7 +172,7 @@ def _describe_abort(upgrade: RuntimeUpgrade) -> Iterable[str]:
     limit_text = limits[0] if len(limits) == 1 else f"{limits[0]} to {limits[-1]}, by the size of the rack,"
     yield (
         f"The upgrade stops at a rack where fewer than {options.threshold}{unit} of the machines "
-        f"return: {limit_text} {select_form(limits[-1], 'machine')} of a rack may stay down. Upgraded "
+        f"return: {limit_text} {select_word_form(limits[-1], 'machine')} of a rack may stay down. Upgraded "
         "racks keep the new version, later racks the old one."
     )
 

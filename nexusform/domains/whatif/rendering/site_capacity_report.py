@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_form
+from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswer, MixPart, SkuCapacity, ZoneCapacity
 from nexusform.domains.whatif.questions.fragmentation import Fragmentation
 from nexusform.json_data.record_forms import RecordForm
@@ -56,7 +56,7 @@ def _build_summary(answer: CapacityAnswer, is_one_of_several: bool) -> str:
 
 def _format_sets(count: Interval, noun: str) -> str:
     """Format a number of sets: `3 whole sets`, `3 to 5 sets`."""
-    return f"{count} {select_form(count.maximum, noun)}"
+    return f"{count} {select_word_form(count.maximum, noun)}"
 
 
 def _format_mix(parts: Iterable[MixPart]) -> str:
@@ -94,7 +94,7 @@ def _build_unknown_facts(answer: CapacityAnswer) -> Iterable[str]:
         names = format_list(answer.overfull, 5)
         yield f"These Insufficient capacity into the cells of {names}: counted as full."
     if answer.unplaced:
-        verb = select_form(len(answer.unplaced), "VM has", "VMs have")
+        verb = select_word_form(len(answer.unplaced), "VM has", "VMs have")
         names = format_list(answer.unplaced, 5)
         yield f"{len(answer.unplaced):,} {verb} no machine; their capacity is not counted: {names}."
 
@@ -169,7 +169,7 @@ def _build_mix_section(mix: MixAnswer) -> Section:
     sets = f"{_format_sets(mix.sets, 'whole set')} of {_format_mix(mix.parts)}"
     lines = [f"{sets} {describe_fit(mix.sets)} if all VMs are placed at once, larger SKUs first."]
     if mix.short is not None:
-        verb = select_form(mix.missing, "finds", "find")
+        verb = select_word_form(mix.missing, "finds", "find")
         lines.append(f"One more set does not fit: {mix.missing} x {mix.short.name} {verb} no capacity.")
     if mix.sequential_sets != mix.sets:
         lines.append(f"One set after another, {mix.sequential_sets} {describe_fit(mix.sequential_sets)}.")

@@ -31,7 +31,7 @@ class PlannedTrial(Struct, frozen=True):
     sources: Mapping[str, SourceFile] = {}
 
 
-def read_trial(
+def read_trial_manifests(
     path: str, count: int | None, clusters: tuple[str, ...], context: CommandContext
 ) -> tuple[PlacementTrial | None, list[Diagnostic]]:
     """Read the manifests of a placement; None after errors."""
@@ -48,7 +48,7 @@ def read_trial(
     return PlacementTrial(text, reading.manifests, count, clusters), []
 
 
-def plan_trial(trial: PlacementTrial, context: CommandContext) -> PlannedTrial:
+def plan_trial_placement(trial: PlacementTrial, context: CommandContext) -> PlannedTrial:
     """Plan the configuration of the directory together with the placement, without reading providers."""
     opened = open_project(context, (build_trial_configuration(trial),))
     if opened.project is None:

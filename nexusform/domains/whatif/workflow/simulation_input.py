@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import read_variables
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, build_warning, has_errors
-from nexusform.diagnostics.phrases import format_count, format_first
+from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.diagnostics.source import SourceFile
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_snapshot
 from nexusform.domains.pods.planning.external_clusters import list_read_blocks
@@ -37,7 +37,7 @@ from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.values.value import Value
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import find_backend
-from nexusform.workflow.opening.remote_sources import RemoteStates, Servers
+from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import RealFiles, get_plan_time
 from nexusform.workflow.plan_files.failed_plans import reject_failed_plan
@@ -151,7 +151,7 @@ def _find_unknown_nodes(source: SimulationInput) -> Iterator[Diagnostic]:
         if observed_cluster is not None and observed_cluster.unknown_nodes:
             detail = (
                 f'{format_count(len(observed_cluster.unknown_nodes), "node")} of the cluster "{cluster_id}" '
-                f"({format_first(observed_cluster.unknown_nodes, _MAX_NAMES)}) "
+                f"({format_first_items(observed_cluster.unknown_nodes, _MAX_NAMES)}) "
                 "match no VM by name or provider id. Their pods are not counted."
             )
             yield build_warning("node-without-vm", detail)
@@ -274,7 +274,7 @@ def _read_nodes(
         workspace=location.workspace,
         working_directory=location.working_directory,
         read_state=RemoteStates(location, configuration.settings).read,
-        query=Servers(location).query,
+        query=ServerResponses(location).query,
     )
     evaluation = build_state_evaluation(request)
     observed = {

@@ -7,13 +7,13 @@ from nexusform.scheduling.racks.rule import DemandFilter, Item, Key, RejectionCh
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Interval
 
 
-def is_violated(hint: Hint, machine: str, rack: str) -> bool:
+def is_hint_violated(hint: Hint, machine: str, rack: str) -> bool:
     """Check whether this machine violates the hint. Its scope selects the names that count."""
     is_target = machine in hint.machines if hint.scope is HintScope.MACHINE else rack in hint.racks
     return is_target is not hint.is_affinity
 
 
-def describe_hint(hint: Hint) -> str:
+def describe_hint_requirement(hint: Hint) -> str:
     """Return the requirement of the hint as text."""
     scope = "machine" if hint.scope is HintScope.MACHINE else "rack"
     strength = "hard" if hint.is_hard else "soft"
@@ -39,8 +39,8 @@ def _build_check(layout: Layout, demand: Demand) -> RejectionCheck:
     def find_rejection(number: int) -> str | None:
         machine = layout.machines[number]
         for hint in hard_hints:
-            if is_violated(hint, machine.name, machine.rack):
-                return describe_hint(hint)
+            if is_hint_violated(hint, machine.name, machine.rack):
+                return describe_hint_requirement(hint)
         return None
 
     return find_rejection
@@ -52,7 +52,7 @@ def _build_rack_figures(usage: Usage, demand: Demand) -> Figure | None:
         return None
     soft_hints = _list_soft_hints(demand, HintScope.RACK)
     names = usage.layout.rack_name
-    return (lambda rack: sum(is_violated(hint, "", names[rack]) for hint in soft_hints)) if soft_hints else None
+    return (lambda rack: sum(is_hint_violated(hint, "", names[rack]) for hint in soft_hints)) if soft_hints else None
 
 
 def _build_machine_figures(usage: Usage, demand: Demand) -> Figure | None:
@@ -62,7 +62,7 @@ def _build_machine_figures(usage: Usage, demand: Demand) -> Figure | None:
     soft_hints = _list_soft_hints(demand, HintScope.MACHINE)
     machines = usage.layout.machines
     return (
-        (lambda number: sum(is_violated(hint, machines[number].name, "") for hint in soft_hints))
+        (lambda number: sum(is_hint_violated(hint, machines[number].name, "") for hint in soft_hints))
         if soft_hints
         else None
     )
@@ -77,7 +77,7 @@ def _describe_remaining(demand: Demand, remaining: Interval, _before: Interval) 
 
 
 def _describe_shortage(context: ShortageContext) -> str:
-    texts = dict.fromkeys(describe_hint(hint) for hint in _list_hard_hints(context.demand))
+    texts = dict.fromkeys(describe_hint_requirement(hint) for hint in _list_hard_hints(context.demand))
     return "Hard placement hints reject every machine with enough capacity: " + "; ".join(texts) + "."
 
 

@@ -12,14 +12,14 @@ from nexusform.scheduling.racks.vms import VmName
 DIGEST_BYTES = 8
 
 
-def start_digest(seed: int, vm: VmName) -> blake2b:
+def start_pool_digest(seed: int, vm: VmName) -> blake2b:
     """Return the digest of a pool's text up to the VM's number, to be copied and extended."""
     return blake2b(f"{seed}|{vm.cluster}|{vm.pool}|".encode(), digest_size=DIGEST_BYTES)
 
 
 def build_vm_digest(seed: int, vm: VmName) -> blake2b:
     """Return the digest of a VM's text up to the candidate's name."""
-    text = start_digest(seed, vm)
+    text = start_pool_digest(seed, vm)
     text.update(f"{vm.number}|".encode())
     return text
 
@@ -31,22 +31,22 @@ def compute_digest(seed: int, vm: VmName, candidate: str) -> bytes:
     return text.digest()
 
 
-def draw_number(vm_text: blake2b) -> int:
+def draw_sample_number(vm_text: blake2b) -> int:
     """Return the number drawn in a sample for the text of a VM: 8 bytes."""
     return int.from_bytes(vm_text.digest(), "big")
 
 
-def index_rack(drawn_number: int, count: int) -> int:
+def select_tied_rack(drawn_number: int, count: int) -> int:
     """Return the position of the rack among the tied ones in site order: by the lower half of the number."""
     return (drawn_number & 0xFFFFFFFF) % count
 
 
-def index_machine(drawn_number: int, count: int) -> int:
+def select_tied_machine(drawn_number: int, count: int) -> int:
     """Return the position of the machine among the tied ones in site order: by the upper half."""
     return (drawn_number >> 32) % count
 
 
-def find_lowest(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
+def find_lowest_digest(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int]) -> int:
     """Return the position in `tied` (indices into `names`) of the lowest digest for a VM's text."""
     # Copying the digest of the text so far takes half the time of digesting the whole text.
     copy = vm_text.copy

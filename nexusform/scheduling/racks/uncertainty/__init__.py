@@ -6,5 +6,7 @@ PUBLIC = {
         "compute_default_runs MIN_RUNS MAX_RUNS Operation PoolCertainty repeat_with_samples run_operations "
         "OccupyOperation Token PlaceOperation ReleaseOperation"
     ),
-    "splits": "count_blocked_vms name_choice PACKED Roomiest RULE_DESCRIPTIONS Splits SPREAD SplitChoice",
+    "splits": (
+        "count_blocked_vms format_split_choice PACKED LargestSplit RULE_DESCRIPTIONS CellSplits SPREAD SplitChoice"
+    ),
 }

@@ -71,7 +71,7 @@ class PoolCertainty(Struct, frozen=True):
         return sum(self.counts.get(rack, 0) for rack in self.certain_racks)
 
 
-class RepeatedRuns(Struct, frozen=True):
+class RepetitionResult(Struct, frozen=True):
     """Result of repetitions.
 
     `outcomes[run][token]` is the VM's placement, None if it did not fit; kept only on request. `fits[run]`:
@@ -138,7 +138,7 @@ def repeat_with_samples(
     first: int = 0,
     keep_outcomes: bool = False,
     on_progress: Callable[[int], None] = lambda _runs: None,
-) -> RepeatedRuns:
+) -> RepetitionResult:
     """Run the operations with `runs` seeds from `first` on, for ties and splits, and compare the results with
     those of `base`'s own seeds.
 
@@ -147,10 +147,10 @@ def repeat_with_samples(
     run. `on_progress` gets the number of finished runs.
     """
     if runs <= 0:
-        return RepeatedRuns({}, ())
+        return RepetitionResult({}, ())
     actual = run_operations(base, operations)
     demands = {operation.token: operation.demand for operation in operations if isinstance(operation, PlaceOperation)}
-    tallies = _Tallies(demands, actual)
+    tallies = _MatchCounts(demands, actual)
     unknown_cells = _UnknownCells(base, operations, demands)
     unknown_cells.add_run(actual)
     outcomes = []
@@ -163,7 +163,7 @@ def repeat_with_samples(
         if keep_outcomes:
             outcomes.append(outcome)
         on_progress(len(fits))
-    return RepeatedRuns(
+    return RepetitionResult(
         tallies.compute_vm_certainties(runs),
         tallies.compute_pool_certainties(runs),
         tuple(outcomes),
@@ -218,7 +218,7 @@ class _UnknownCells:
         )
 
 
-class _Tallies:
+class _MatchCounts:
     """Matches counted so far."""
 
     def __init__(self, demands: Mapping[Token, Demand], actual: Mapping[Token, Placement | None]) -> None:

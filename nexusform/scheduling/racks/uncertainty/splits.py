@@ -20,7 +20,7 @@ FreeCells: TypeAlias = tuple[tuple[int, int], ...]
 Cells: TypeAlias = tuple[int, ...]
 
 
-class Roomiest(NamedTuple):
+class LargestSplit(NamedTuple):
     """Split of each machine with most capacity for VMs of the first SKU, then of the next, ..."""
 
     skus: tuple[VmSku, ...]
@@ -32,7 +32,7 @@ PACKED: Final = "packed"
 SPREAD: Final = "spread"
 
 # Assumed cells of VMs on unknown cells: a number selects a sample, all else is a rule.
-SplitChoice: TypeAlias = int | str | Roomiest
+SplitChoice: TypeAlias = int | str | LargestSplit
 
 
 # Descriptions of the split rules in plan output.
@@ -44,9 +44,9 @@ RULE_DESCRIPTIONS: Final = {
 }
 
 
-def name_choice(choice: SplitChoice) -> int | str:
+def format_split_choice(choice: SplitChoice) -> int | str:
     """Return a sample's number, or the name of a rule."""
-    return ROOMIEST if isinstance(choice, Roomiest) else choice
+    return ROOMIEST if isinstance(choice, LargestSplit) else choice
 
 
 EXACT_CELLS: Final = 2  # machines of so many cells are always enumerated
@@ -57,7 +57,7 @@ MAX_TRIES: Final = 10_000
 _Cell = TypeVar("_Cell", bound=tuple[int, ...])
 
 
-class Splits:
+class CellSplits:
     """Legal splits of one machine. `shares` are those of its VMs on unknown cells.
 
     `legal_splits` has the free cells of each split, in a fixed order; empty: no split is legal. `is_known` is

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nexusform.domains.azure.importers.az_capture import read_directory
-from nexusform.domains.azure.importers.az_documents import read_items
+from nexusform.domains.azure.importers.az_documents import read_export_resources
 from nexusform.domains.azure.importers.az_inventory import read_inventory, read_sites
 from nexusform.language.evaluation_run import FileProblem
 from tests.domains.azure.importers.test_az_inventory import cluster, machine, node, rack
@@ -19,7 +19,7 @@ RACKS = [rack("r1"), rack("r2")]
 def names(name: str, content: str, kind: str = "racks") -> tuple[list[str], list[str]]:
     """The names that a document gives under its kind, and the ids of findings."""
     findings: list[Any] = []
-    items = read_items({kind: [(name, content.encode())]}, findings)
+    items = read_export_resources({kind: [(name, content.encode())]}, findings)
     return [item.read_text("name") or "" for item in items.list_resources("racks")], [
         finding.id for finding in findings
     ]
@@ -168,7 +168,7 @@ def test_a_resource_that_stands_in_two_files_alike_is_read_once() -> None:
     findings: list[Any] = []
     both["racks"].append(("copy.json", json.dumps(RACKS).encode()))
     both["any"] = [("all.json", json.dumps(typed).encode())]
-    items = read_items(both, findings)
+    items = read_export_resources(both, findings)
     assert [finding.id for finding in findings] == ["duplicate-inventory-resources"]
     assert len(items.list_resources("racks")) == 4  # what differs stands beside: who reads it says so
 
@@ -177,5 +177,5 @@ def test_a_resource_that_stands_in_two_files_alike_is_read_once() -> None:
 def test_yaml_is_read_as_shells_write_it(encoding: str) -> None:
     content = "- id: /x/racks/r1\r\n  name: r1\r\n".encode(encoding)
     findings: list[Any] = []
-    items = read_items({"racks": [("racks.yaml", content)]}, findings)
+    items = read_export_resources({"racks": [("racks.yaml", content)]}, findings)
     assert (findings, [item.read_text("name") for item in items.list_resources("racks")]) == ([], ["r1"])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.domains.azure.importers.az_documents import read_items
-from nexusform.domains.azure.importers.az_supplies import build_supplies, read_supplies
+from nexusform.domains.azure.importers.az_documents import read_export_resources
+from nexusform.domains.azure.importers.az_supplies import build_site_supplies, read_site_supplies
 from nexusform.plans.site_capacity.other_capacity import (
     NetworkSupply,
     StorageSupply,
@@ -28,7 +28,7 @@ def body(kind: str, name: str, group: str = "rg", **properties: Any) -> dict[str
 def read(**kinds: Any) -> tuple[Supplies, list[str]]:
     findings: list[Problem] = []
     documents = {kind: [(f"{kind}.json", json.dumps(bodies).encode())] for kind, bodies in kinds.items()}
-    supplies = build_supplies(read_supplies(read_items(documents, findings)))
+    supplies = build_site_supplies(read_site_supplies(read_export_resources(documents, findings)))
     return supplies, [finding.id for finding in findings]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nexusform.domains.azure.providers.azure_changes import PATCH_PROPERTIES, SiteContext, build_changes
-from nexusform.domains.azure.providers.azure_requests import ArmChange, Verb
+from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmOperation
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem
 
 AROUND = SiteContext("lab-rg", {"location": "eastus"}, str)
@@ -30,7 +30,9 @@ def test_pools_go_in_the_order_of_their_blocks() -> None:
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
     request = ChangeRequest(key, "nexus_kubernetes_cluster.c", _cluster(*pools, "last"), _cluster("last"))
     changes = build_changes(request, AROUND)
-    assert [(change.verb, change.target.names[1]) for change in changes] == [(Verb.DELETE, name) for name in pools]
+    assert [(change.verb, change.target.names[1]) for change in changes] == [
+        (ArmOperation.DELETE, name) for name in pools
+    ]
 
 
 def change_body(before: dict[str, Any], after: dict[str, Any]) -> list[ArmChange]:
@@ -71,7 +73,7 @@ def test_tags_and_administrators_are_sent() -> None:
     administrators = {"administratorConfiguration": {"sshPublicKeys": [{"keyData": "k"}]}}
     after = {"tags": {"a": "b"}, "properties": {**NETWORK["properties"], **administrators}}
     [change] = change_body(NETWORK, after)
-    assert change.verb is Verb.UPDATE
+    assert change.verb is ArmOperation.UPDATE
     assert change.body == {"tags": {"a": "b"}, "properties": administrators}
 
 

@@ -25,7 +25,7 @@ GOES_ON = "continues an earlier apply"
 VM = NEW[NEW.index('resource "nexus_virtual_machine"') :]
 
 
-class Scene:
+class PredictionScenario:
     """A site that was taken over, where applies are killed once Azure took their first change."""
 
     def __init__(self, folder: Path, server: ArmServer) -> None:
@@ -83,8 +83,8 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    scene = Scene(tmp_path_factory.mktemp("scene"), server)
+def scene(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PredictionScenario]:
+    scene = PredictionScenario(tmp_path_factory.mktemp("scene"), server)
     yield scene
     scene.runner.end()
 
@@ -101,7 +101,7 @@ def scene(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     ids=["upgrade", "scale-out", "creation", "vm", "deletion"],
 )
 def test_while_it_goes_on_nothing_says_that_nothing_is_to_do(
-    configuration: str, words: tuple[str, ...], shown: str, scene: Scene, tmp_path: Path
+    configuration: str, words: tuple[str, ...], shown: str, scene: PredictionScenario, tmp_path: Path
 ) -> None:
     scene.kill(tmp_path, configuration, *words)
     before = list(scene.server.site.taken)
@@ -121,7 +121,7 @@ def test_while_it_goes_on_nothing_says_that_nothing_is_to_do(
 @pytest.mark.parametrize("rollback", [False, True])
 @pytest.mark.parametrize("outcome", ["Succeeded", "Failed", "Canceled"])
 def test_what_was_dropped_while_it_went_on_is_sent_again_only_where_it_failed(
-    outcome: str, rollback: bool, scene: Scene, tmp_path: Path
+    outcome: str, rollback: bool, scene: PredictionScenario, tmp_path: Path
 ) -> None:
     scene.kill(tmp_path, UPGRADED)
     scene.good("apply", "-discard")
@@ -142,7 +142,9 @@ def test_what_was_dropped_while_it_went_on_is_sent_again_only_where_it_failed(
 
 
 @pytest.mark.parametrize("configuration", [UPGRADED, SCALED], ids=["upgrade", "scale-out"])
-def test_what_failed_before_anybody_looked_is_due(configuration: str, scene: Scene, tmp_path: Path) -> None:
+def test_what_failed_before_anybody_looked_is_due(
+    configuration: str, scene: PredictionScenario, tmp_path: Path
+) -> None:
     scene.kill(tmp_path, configuration)
     scene.end("Failed")
     assert "ended Failed: no machine has room" in scene.due()
@@ -154,7 +156,9 @@ def test_what_failed_before_anybody_looked_is_due(configuration: str, scene: Sce
     assert "No changes." in scene.good("plan", "-detailed-exitcode")
 
 
-def test_an_apply_waits_for_what_goes_on_and_sends_nothing_of_its_own(scene: Scene, tmp_path: Path) -> None:
+def test_an_apply_waits_for_what_goes_on_and_sends_nothing_of_its_own(
+    scene: PredictionScenario, tmp_path: Path
+) -> None:
     scene.kill(tmp_path, UPGRADED)
     scene.good("apply", "-discard")
     scene.server.site.faults = Faults()
@@ -165,7 +169,7 @@ def test_an_apply_waits_for_what_goes_on_and_sends_nothing_of_its_own(scene: Sce
     assert "No changes." in scene.good("plan", "-detailed-exitcode")
 
 
-def test_a_creation_that_failed_before_anybody_looked_never_stood(scene: Scene, tmp_path: Path) -> None:
+def test_a_creation_that_failed_before_anybody_looked_never_stood(scene: PredictionScenario, tmp_path: Path) -> None:
     scene.kill(tmp_path, NEW)
     scene.end("Failed")
     assert "nexus_kubernetes_cluster.d is tainted" in scene.due("-details")
@@ -174,7 +178,7 @@ def test_a_creation_that_failed_before_anybody_looked_never_stood(scene: Scene, 
     assert [path.rpartition("/")[2] for _, path in scene.server.site.taken].count("d") == 1
 
 
-def test_what_vanished_while_it_was_made_is_made(scene: Scene, tmp_path: Path) -> None:
+def test_what_vanished_while_it_was_made_is_made(scene: PredictionScenario, tmp_path: Path) -> None:
     scene.kill(tmp_path, VM)
     scene.good("apply", "-discard")
     site = scene.server.site
@@ -188,7 +192,7 @@ def test_what_vanished_while_it_was_made_is_made(scene: Scene, tmp_path: Path) -
     assert "No changes." in scene.good("plan", "-detailed-exitcode")
 
 
-def test_nodes_that_never_came_of_what_was_dropped_are_due(scene: Scene, tmp_path: Path) -> None:
+def test_nodes_that_never_came_of_what_was_dropped_are_due(scene: PredictionScenario, tmp_path: Path) -> None:
     scene.kill(tmp_path, SCALED)
     scene.good("apply", "-discard")
     assert "c/np1 is Updating" in scene.due()
@@ -206,7 +210,7 @@ def test_nodes_that_never_came_of_what_was_dropped_are_due(scene: Scene, tmp_pat
     assert "No changes." in scene.good("plan", "-detailed-exitcode")
 
 
-def test_what_was_to_go_and_stands_is_not_changed_for_that(scene: Scene, tmp_path: Path) -> None:
+def test_what_was_to_go_and_stands_is_not_changed_for_that(scene: PredictionScenario, tmp_path: Path) -> None:
     scene.kill(tmp_path, "", "destroy", "-auto-approve", "-parallelism=1")
     scene.good("apply", "-discard")
     assert "c is Deleting" in scene.due()
@@ -218,7 +222,7 @@ def test_what_was_to_go_and_stands_is_not_changed_for_that(scene: Scene, tmp_pat
     assert scene.taken("DELETE") == 2
 
 
-def test_a_pool_that_was_to_go_and_is_gone_is_not_due(scene: Scene, tmp_path: Path) -> None:
+def test_a_pool_that_was_to_go_and_is_gone_is_not_due(scene: PredictionScenario, tmp_path: Path) -> None:
     start = SCALED.index('  agent_pool "web"')
     scene.kill(tmp_path, f"{SCALED[:start].replace('4', '2')}}}\n")
     scene.good("apply", "-discard")
@@ -231,7 +235,7 @@ def test_a_pool_that_was_to_go_and_is_gone_is_not_due(scene: Scene, tmp_path: Pa
     assert scene.taken("DELETE") == 1
 
 
-def test_notes_of_what_goes_on_hold_no_values(scene: Scene, tmp_path: Path) -> None:
+def test_notes_of_what_goes_on_hold_no_values(scene: PredictionScenario, tmp_path: Path) -> None:
     scene.kill(tmp_path, SCALED)
     scene.good("apply", "-discard")
     document = json.loads((scene.where / "state" / "nexusform.nfstate").read_text())

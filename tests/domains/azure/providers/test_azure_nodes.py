@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from nexusform.domains.azure.providers.azure_nodes import NodeRecreation, recreate_nodes
-from nexusform.domains.azure.providers.azure_requests import ArmClient, Target, Timing
+from nexusform.domains.azure.providers.azure_requests import ArmClient, ArmTarget, PollTiming
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, StepPending, StepProgress
 
-CLUSTER = Target("kubernetes_clusters", "rg", ("c",))
+CLUSTER = ArmTarget("kubernetes_clusters", "rg", ("c",))
 POOL_ID = "/x/agentPools/np1"
 
 
@@ -40,7 +40,7 @@ def request(client: Client, *, stops: bool = False) -> ChangeRequest:
 
 
 def arm_of(client: Client) -> ArmClient:
-    return ArmClient(client, "https://arm", "s", Timing(0.0))
+    return ArmClient(client, "https://arm", "s", PollTiming(0.0))
 
 
 def test_nodes_are_made_anew_in_batches() -> None:

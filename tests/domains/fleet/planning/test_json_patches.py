@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from nexusform.domains.fleet.importers.fleet_model import JsonPatch
-from nexusform.domains.fleet.planning.json_patches import PatchError, apply_patches, fill_values
+from nexusform.domains.fleet.planning.json_patches import PatchError, apply_patches, replace_variables
 
 ARGS: Final = "/spec/template/spec/containers/0/args"
 DEPLOYMENT: Final[dict[str, Any]] = {
@@ -24,7 +24,7 @@ FAILING: Final[list[dict[str, Any]]] = json.loads(
 
 def carried_out(operation: str, path: str, value: Any) -> Any:
     patch = JsonPatch(operation, path, value)
-    return apply_patches(DEPLOYMENT, [patch], fill_values([patch], "m1", {"region": "eu"}))
+    return apply_patches(DEPLOYMENT, [patch], replace_variables([patch], "m1", {"region": "eu"}))
 
 
 @pytest.mark.parametrize("case", FAILING, ids=lambda case: f"{case['operation']} {case['path']}")

@@ -10,8 +10,8 @@ from nexusform.domains.fleet.scheduling.rollout import (
     RollingUpdate,
     Wave,
     WaveBudget,
-    compute_budget,
-    compute_target,
+    compute_rollout_budget,
+    compute_rollout_target,
     simulate_rollout,
 )
 from nexusform.kubernetes.quantity import IntOrPercent, parse_int_or_percent
@@ -52,19 +52,19 @@ def test_no_amounts(written: str) -> None:
 
 
 def test_budget() -> None:
-    assert compute_budget(RollingUpdate(), 10, ready=10, can_be_ready=10) == WaveBudget(3, 3)
-    assert compute_budget(RollingUpdate(), 10, ready=7, can_be_ready=12) == WaveBudget(0, 1)
-    assert compute_budget(RollingUpdate(IntOrPercent(0), IntOrPercent(0)), 3, ready=3, can_be_ready=3) == WaveBudget(
-        0, 0
-    )
+    assert compute_rollout_budget(RollingUpdate(), 10, ready=10, can_be_ready=10) == WaveBudget(3, 3)
+    assert compute_rollout_budget(RollingUpdate(), 10, ready=7, can_be_ready=12) == WaveBudget(0, 1)
+    assert compute_rollout_budget(
+        RollingUpdate(IntOrPercent(0), IntOrPercent(0)), 3, ready=3, can_be_ready=3
+    ) == WaveBudget(0, 0)
 
 
 def test_targets() -> None:
     mixed = [*bound("a", "b"), *new("c"), *gone("d")]
-    assert compute_target(None, None, mixed) == 3
-    assert compute_target(Policy(ALL), None, mixed) == 3
-    assert compute_target(Policy(FIXED, cluster_names=("a", "z")), None, mixed) == 2
-    assert compute_target(pick(7), 7, mixed) == 7
+    assert compute_rollout_target(None, None, mixed) == 3
+    assert compute_rollout_target(Policy(ALL), None, mixed) == 3
+    assert compute_rollout_target(Policy(FIXED, cluster_names=("a", "z")), None, mixed) == 2
+    assert compute_rollout_target(pick(7), 7, mixed) == 7
 
 
 def test_a_new_placement_is_bound_within_target_and_surge() -> None:

@@ -11,8 +11,8 @@ from nexusform.domains.fleet.scheduling.staged_update import (
     RunProblem,
     RunState,
     Stage,
+    StageTask,
     StepKind,
-    Task,
     check_transition,
     initialize_run,
     list_run_steps,
@@ -30,13 +30,15 @@ MEMBERS = [
     member("d", {"ring": "prod", "order": "9"}),
 ]
 HELD = [Binding(name, SCHEDULED, 0, 0, 0) for name in "abcd"]
-CANARY = Stage("canary", build_label_selector({"ring": "canary"}), after=(Task("TimedWait", 60.0), Task("Approval")))
+CANARY = Stage(
+    "canary", build_label_selector({"ring": "canary"}), after=(StageTask("TimedWait", 60.0), StageTask("Approval"))
+)
 PROD = Stage(
     "prod",
     build_label_selector({"ring": "prod"}),
     "order",
     IntOrPercent(50, is_percent=True),
-    before=(Task("Approval"),),
+    before=(StageTask("Approval"),),
 )
 
 
@@ -133,7 +135,7 @@ def test_a_run_from_end_to_end() -> None:
 
 def test_a_stage_without_clusters_is_skipped_with_its_tasks() -> None:
     # KubeFleet pkg/controllers/updaterun/execution.go: "Skip the entire stage when there are 0 clusters".
-    tasks = (Task("Approval"), Task("TimedWait", 60))
+    tasks = (StageTask("Approval"), StageTask("TimedWait", 60))
     nobody = Stage("nobody", build_label_selector({"ring": "none"}), before=tasks[:1], after=tasks)
     run = good([nobody, Stage("all", LabelSelector())])
     assert run.stages[0].clusters == ()

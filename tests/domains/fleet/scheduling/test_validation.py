@@ -15,9 +15,9 @@ from nexusform.domains.fleet.scheduling.bindings import (
     SpreadConstraint,
 )
 from nexusform.domains.fleet.scheduling.eviction import DisruptionBudget
-from nexusform.domains.fleet.scheduling.staged_update import Stage, Task
+from nexusform.domains.fleet.scheduling.staged_update import Stage, StageTask
 from nexusform.domains.fleet.scheduling.update_validation import (
-    check_budget,
+    check_disruption_budget,
     check_policy_change,
     check_stages,
     check_strategy_change,
@@ -252,13 +252,13 @@ def test_rolling_updates() -> None:
 
 def test_budgets() -> None:
     one = IntOrPercent(1)
-    assert check_budget(DisruptionBudget(max_unavailable=one), N) == []
-    assert check_budget(DisruptionBudget(min_available=one), ALL) == []
-    (empty,) = check_budget(DisruptionBudget(), N)
+    assert check_disruption_budget(DisruptionBudget(max_unavailable=one), N) == []
+    assert check_disruption_budget(DisruptionBudget(min_available=one), ALL) == []
+    (empty,) = check_disruption_budget(DisruptionBudget(), N)
     assert (empty.id, empty.severity) == ("fully-blocking-budget", Severity.WARNING)
-    assert "cannot both be set" in texts(check_budget(DisruptionBudget(one, one), None))
-    assert "max unavailable 1" in texts(check_budget(DisruptionBudget(one), ALL))
-    assert "as a percentage 5%" in texts(check_budget(DisruptionBudget(None, IntOrPercent(5, True)), ALL))
+    assert "cannot both be set" in texts(check_disruption_budget(DisruptionBudget(one, one), None))
+    assert "max unavailable 1" in texts(check_disruption_budget(DisruptionBudget(one), ALL))
+    assert "as a percentage 5%" in texts(check_disruption_budget(DisruptionBudget(None, IntOrPercent(5, True)), ALL))
 
 
 @pytest.mark.parametrize(
@@ -269,12 +269,12 @@ def test_budgets() -> None:
         (Stage("a", max_concurrency=IntOrPercent(0)), "stage.0.max_concurrency"),
         (Stage("a", max_concurrency=IntOrPercent(101, True)), "stage.0.max_concurrency"),
         (Stage("a", build_label_selector({"x y": "z"})), "stage.0.label_selector"),
-        (Stage("a", before=(Task("TimedWait", 1.0),)), "stage.0.before_stage_task.0.type"),
-        (Stage("a", before=(Task("Approval"),) * 2), "stage.0.before_stage_task: at most 1"),
-        (Stage("a", after=(Task("Approval"),) * 2), "cannot be more than one task of type Approval"),
-        (Stage("a", after=(Task("Approval", 1.0),)), "waitTime is not allowed"),
-        (Stage("a", after=(Task("TimedWait"),)), "waitTime is required"),
-        (Stage("a", after=(Task("TimedWait", -1.0),)), "non-negative"),
+        (Stage("a", before=(StageTask("TimedWait", 1.0),)), "stage.0.before_stage_task.0.type"),
+        (Stage("a", before=(StageTask("Approval"),) * 2), "stage.0.before_stage_task: at most 1"),
+        (Stage("a", after=(StageTask("Approval"),) * 2), "cannot be more than one task of type Approval"),
+        (Stage("a", after=(StageTask("Approval", 1.0),)), "waitTime is not allowed"),
+        (Stage("a", after=(StageTask("TimedWait"),)), "waitTime is required"),
+        (Stage("a", after=(StageTask("TimedWait", -1.0),)), "non-negative"),
     ],
 )
 def test_stages(stage: Stage, about: str) -> None:
@@ -287,8 +287,8 @@ def test_strategies() -> None:
         build_label_selector(),
         "order",
         IntOrPercent(50, True),
-        (Task("Approval"),),
-        (Task("TimedWait", 9.0),),
+        (StageTask("Approval"),),
+        (StageTask("TimedWait", 9.0),),
     )
     assert check_stages([good, Stage("prod")]) == []
     assert "duplicate stage name 'a'" in texts(check_stages([Stage("a"), Stage("a")]))

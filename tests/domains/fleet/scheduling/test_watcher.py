@@ -18,7 +18,7 @@ from nexusform.domains.fleet.scheduling.bindings import (
     ResourceUsage,
 )
 from nexusform.domains.fleet.scheduling.watcher import (
-    SchedulingOccasion,
+    SchedulingTriggers,
     Trigger,
     WatchedPlacement,
     enqueue_placements,
@@ -108,25 +108,25 @@ def test_observations_name_what_would_refuse_now() -> None:
 @pytest.mark.parametrize(
     ("change", "occasion", "trigger"),
     [
-        (BindingAction.CREATED, SchedulingOccasion(is_new=True), Trigger.PLACEMENT_CREATED),
-        (BindingAction.CREATED, SchedulingOccasion(policy_changed=True), Trigger.POLICY_CHANGED),
-        (BindingAction.CREATED, SchedulingOccasion(number_increased=True), Trigger.NUMBER_INCREASED),
+        (BindingAction.CREATED, SchedulingTriggers(is_new=True), Trigger.PLACEMENT_CREATED),
+        (BindingAction.CREATED, SchedulingTriggers(policy_changed=True), Trigger.POLICY_CHANGED),
+        (BindingAction.CREATED, SchedulingTriggers(number_increased=True), Trigger.NUMBER_INCREASED),
         (
             BindingAction.CREATED,
-            SchedulingOccasion(member_triggers={"a": Trigger.TAINT_REMOVED}),
+            SchedulingTriggers(member_triggers={"a": Trigger.TAINT_REMOVED}),
             Trigger.TAINT_REMOVED,
         ),
         (
             BindingAction.CREATED,
-            SchedulingOccasion(member_triggers={"b": Trigger.CLUSTER_LEFT}, departed_clusters=frozenset("b")),
+            SchedulingTriggers(member_triggers={"b": Trigger.CLUSTER_LEFT}, departed_clusters=frozenset("b")),
             Trigger.CLUSTER_LEFT,
         ),
-        (BindingAction.CREATED, SchedulingOccasion(evicted_clusters=frozenset("a")), Trigger.EVICTED),
-        (BindingAction.REPOINTED, SchedulingOccasion(), Trigger.POLICY_CHANGED),
-        (BindingAction.CREATED, SchedulingOccasion(), Trigger.RESOURCES_CHANGED),
+        (BindingAction.CREATED, SchedulingTriggers(evicted_clusters=frozenset("a")), Trigger.EVICTED),
+        (BindingAction.REPOINTED, SchedulingTriggers(), Trigger.POLICY_CHANGED),
+        (BindingAction.CREATED, SchedulingTriggers(), Trigger.RESOURCES_CHANGED),
     ],
 )
-def test_triggers_of_picks(change: BindingAction, occasion: SchedulingOccasion, trigger: Trigger) -> None:
+def test_triggers_of_picks(change: BindingAction, occasion: SchedulingTriggers, trigger: Trigger) -> None:
     assert find_change_trigger(BindingChange("a", change, ChangeCause.PICKED), occasion) is trigger
 
 
@@ -140,6 +140,6 @@ def test_triggers_of_picks(change: BindingAction, occasion: SchedulingOccasion, 
 )
 def test_triggers_of_releases(cause: ChangeCause, trigger: Trigger) -> None:
     assert (
-        find_change_trigger(BindingChange("a", BindingAction.UNSCHEDULED, cause), SchedulingOccasion(is_new=True))
+        find_change_trigger(BindingChange("a", BindingAction.UNSCHEDULED, cause), SchedulingTriggers(is_new=True))
         is trigger
     )

@@ -6,7 +6,7 @@ import pytest
 
 from nexusform.domains.pods.importers.appliance_claims import collect_appliance_claims
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.pods.planning.storage_claims import compute_demand, compute_planned_demand
+from nexusform.domains.pods.planning.storage_claims import compute_planned_storage_demand, compute_storage_demand
 
 GIB = 1024**3
 
@@ -68,7 +68,7 @@ STATEFUL = frozenset({("default", "db")})
 
 
 def after(before: str, now: str, stateful: frozenset[tuple[str, str]] = STATEFUL):  # noqa: ANN201
-    return compute_planned_demand(claims(before), claims(now), stateful, frozenset())
+    return compute_planned_storage_demand(claims(before), claims(now), stateful, frozenset())
 
 
 def test_each_template_makes_a_claim_for_each_pod() -> None:
@@ -133,14 +133,14 @@ spec:
               storageClassName: nexus-volume
               resources: {requests: {storage: 5Gi}}
 """
-    demand = compute_demand(claims(text, {"default/DaemonSet/log": 4}))
+    demand = compute_storage_demand(claims(text, {"default/DaemonSet/log": 4}))
     assert demand.size == 20 * GIB
 
 
 def test_what_was_seen_unbound_waits_and_what_was_seen_bound_does_not() -> None:
     text = claim("a", more="volumeName: pv1") + claim("b", "3Gi")
     seen = frozenset({("default", "a"), ("default", "b")})
-    demand = compute_demand(claims(text, observed_names=seen, is_complete=True))
+    demand = compute_storage_demand(claims(text, observed_names=seen, is_complete=True))
     assert (demand.size, demand.unbound_size, demand.unverified_sizes) == (13 * GIB, 3 * GIB, ())
 
 
@@ -149,7 +149,7 @@ def test_a_claim_that_is_made_larger_asks_for_the_rest() -> None:
     assert (demand.size, demand.unbound_size) == (25 * GIB, 15 * GIB)
     # Half of the way: its volume has not grown yet.
     status = "status: {capacity: {storage: 10Gi}}"
-    growing = compute_demand(claims(claim("a", "25Gi", more="volumeName: pv1", status=status)))
+    growing = compute_storage_demand(claims(claim("a", "25Gi", more="volumeName: pv1", status=status)))
     assert (growing.size, growing.unbound_size) == (25 * GIB, 15 * GIB)
 
 
@@ -181,4 +181,4 @@ def test_a_template_scaled_out_asks_for_new_claims_alone() -> None:
 
 def test_a_claim_that_cannot_be_read_is_named() -> None:
     text = claim("a").replace("resources: {requests: {storage: 10Gi}}", "")
-    assert compute_demand(claims(text)).unsized_claim == "default/a"
+    assert compute_storage_demand(claims(text)).unsized_claim == "default/a"

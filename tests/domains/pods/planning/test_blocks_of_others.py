@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.types.fleet_member_cluster import FLEET_MEMBER_CLUSTER
-from nexusform.interfaces.plugins import Registries
+from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.resource_types.nexus_site import NEXUS_SITE
 from tests.planning import harness
 
@@ -23,7 +23,7 @@ resource "network_slice" "s" {
 def test_the_phase_of_a_fleet_plans_the_types_of_a_fleet_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     foreign = replace(NEXUS_SITE, name="network_slice", phase=FLEET_MEMBER_CLUSTER.phase, add_to_inventory=None)
     known = harness.all_types()
-    types = Registries({**known.resource_types, foreign.name: foreign}, known.data_sources)
+    types = PluginRegistries({**known.resource_types, foreign.name: foreign}, known.data_sources)
     monkeypatch.setattr(harness, "all_types", lambda: types)
     planned = {str(change.address) for change in harness.plan(CONFIGURATION).plan.changes}
     assert planned == {"fleet_member_cluster.m"}  # the other one is for its own domain to plan

@@ -10,7 +10,7 @@ import pytest
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.rules.volumes import TOO_MANY
-from nexusform.domains.pods.scheduling.volume_binder import build_node_need
+from nexusform.domains.pods.scheduling.volume_binder import build_node_volume_need
 from nexusform.domains.pods.scheduling.workloads import (
     HOSTNAME,
     ZONE,
@@ -64,7 +64,7 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         (),
         asks(volumes=(VolumeNeed(None, is_bound=True, zones=(Requirement(ZONE, "In", ("y",)),)),)),
     ),
-    ("NODE_FILTERS", "volume_limits"): (TWO, (), asks(volumes=(build_node_need(["n1"], TOO_MANY),))),
+    ("NODE_FILTERS", "volume_limits"): (TWO, (), asks(volumes=(build_node_volume_need(["n1"], TOO_MANY),))),
     ("NODE_FILTERS", "volumes"): (TWO, (), asks(volumes=(VolumeNeed((IN_Y,), is_bound=True),))),
     ("DOMAIN_FILTERS", "claims"): (
         TWO,

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixPart, compute_capacity
-from nexusform.domains.whatif.questions.lookup import find_mix
+from nexusform.domains.whatif.questions.lookup import parse_sku_mix
 from nexusform.resource_types import nks_pools
 from nexusform.resource_types.nks_pools import get_zones
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST
@@ -239,7 +239,7 @@ def test_a_mix_obeys_what_all_pools_of_a_sku_ask_as_single_skus_do(monkeypatch: 
 
 
 def mix_of(text: str) -> list[tuple[int, str]] | str:
-    found = find_mix({**SKUS, "2xlarge": replace(G6, name="2xlarge")}, text)
+    found = parse_sku_mix({**SKUS, "2xlarge": replace(G6, name="2xlarge")}, text)
     return found.summary if isinstance(found, Diagnostic) else [(p.count, p.sku.name) for p in found]
 
 
@@ -264,11 +264,11 @@ def test_a_mix_in_words(text: str, parts: object) -> None:
 
 
 def test_a_mix_written_the_wrong_way_round_or_too_long_is_answered_briefly() -> None:
-    turned = find_mix(SKUS, "NC_P46_224_v1x3")
+    turned = parse_sku_mix(SKUS, "NC_P46_224_v1x3")
     assert isinstance(turned, Diagnostic)
     assert turned.detail == "Write the number before the SKU: 3xNC_P46_224_v1."
     for text in ("2xNC_" + "9" * 6000, "9" * 6000, "1000001xNC_P46_224_v1"):
-        refused = find_mix(SKUS, text)
+        refused = parse_sku_mix(SKUS, text)
         assert isinstance(refused, Diagnostic)
         assert len(refused.detail) < 500
     assert "1 to 1,000,000 VMs" in refused.detail

@@ -11,12 +11,17 @@ from msgspec.structs import replace
 from nexusform.cli.main import run_command_line
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
-from nexusform.domains.whatif.questions.kubernetes_upgrade_path import UpgradePath, find_path
+from nexusform.domains.whatif.questions.kubernetes_upgrade_path import UpgradePath, find_upgrade_path
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_path_report import (
     build_upgrade_path_document,
     build_upgrade_path_report,
 )
-from nexusform.kubernetes.releases.versions import has_etcd_gap, list_hops, parse_version, select_available
+from nexusform.kubernetes.releases.versions import (
+    has_etcd_gap,
+    list_upgrade_hops,
+    parse_version,
+    select_available_versions,
+)
 from nexusform.state.objects import State
 from tests.planning.harness import cluster, plan, pool, rows
 from tests.worlds.small_worlds import racks, site_of, standing, where
@@ -27,7 +32,7 @@ OLD = 'kubernetes_version = "1.29"'
 def path_of(state: State, names: str, to: str) -> UpgradePath:
     site = site_of(state)
     clusters = [next(one for one in site.clusters if one.name == name) for name in names.split()]
-    return find_path(site, clusters, to, {})
+    return find_upgrade_path(site, clusters, to, {})
 
 
 @pytest.mark.parametrize(
@@ -45,20 +50,20 @@ def test_what_a_site_offers(asked: str, offered: list[str]) -> None:
     version = parse_version(asked)
     assert version is not None
     catalog = ("v1.31.4-4.5.0", "1.31.6-4.6.0", "1.32", "what?")
-    assert select_available(version, catalog) == tuple(offered)
-    assert select_available(version, None) is None
+    assert select_available_versions(version, catalog) == tuple(offered)
+    assert select_available_versions(version, None) is None
 
 
 def test_hops_lead_to_versions_that_the_site_offers() -> None:
     state = standing(racks(4) + cluster("a", arguments=OLD))
     site = replace(site_of(state), versions=("1.30.2-4.1.0", "1.30.9-4.1.0", "1.31.4-4.5.0"))
-    path = find_path(site, site.clusters, "1.31", {})
+    path = find_upgrade_path(site, site.clusters, "1.31", {})
     assert [str(hop.end) for hop in path.clusters[0].hops] == ["1.30.9-4.1.0", "1.31"]
     with pytest.raises(DiagnosticsError, match=r"1\.30\.9-4\.1\.0 -> 1\.31\.7: Azure offers"):
-        find_path(site, site.clusters, "1.31.7", {})
+        find_upgrade_path(site, site.clusters, "1.31.7", {})
     # The list of the cluster wins over the catalogue of the site for the next hop.
     narrowed = replace(site, upgrades={"a": ("1.30.2-4.1.0",)})
-    path = find_path(narrowed, narrowed.clusters, "1.31", {})
+    path = find_upgrade_path(narrowed, narrowed.clusters, "1.31", {})
     assert [str(hop.end) for hop in path.clusters[0].hops] == ["1.30.2-4.1.0", "1.31"]
 
 
@@ -74,7 +79,7 @@ def test_no_minor_version_is_skipped(start: str, end: str, hops: list[str]) -> N
     first, last = parse_version(start), parse_version(end)
     assert first is not None
     assert last is not None
-    assert [str(version) for version in list_hops(first, last)] == hops
+    assert [str(version) for version in list_upgrade_hops(first, last)] == hops
 
 
 @pytest.mark.parametrize(
@@ -195,7 +200,7 @@ def test_the_site_tells_the_end_of_support_before_any_list() -> None:
     state = standing(racks(4) + cluster("a", arguments=OLD))
     days = {"1.30.2-4.1.0": "2026-09-30", "1.30.9-4.4.0": "2026-10-31"}
     site = replace(site_of(state), versions=(*days, "1.31"), supported_until=days)
-    path = find_path(site, site.clusters, "1.31", {})
+    path = find_upgrade_path(site, site.clusters, "1.31", {})
     document = build_upgrade_path_document(path)["clusters"][0]["hops"]
     told = [(hop["end_of_support"], hop["end_of_support_told_by"]) for hop in document]
     assert told == [("2026-10-31", "site"), ("2026-11", "list")]

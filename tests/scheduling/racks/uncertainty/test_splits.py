@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
 from nexusform.scheduling.racks.layout import MachineCapacity, Share
-from nexusform.scheduling.racks.uncertainty.splits import MAX_SPLITS, Splits, compute_bounds
+from nexusform.scheduling.racks.uncertainty.splits import MAX_SPLITS, CellSplits, compute_bounds
 from nexusform.scheduling.racks.vms import (
     MIB_PER_GIB,
     NONE_FITS,
@@ -93,7 +93,7 @@ def test_a_drawn_split_is_a_legal_one_and_is_drawn_again(skus: list[VmSku], seed
     host = machine(disk=100_000)
     legal = {tuple((cpus, gib * MIB_PER_GIB) for cpus, gib in left) for left in assignments(host, skus)}
     shares = tuple(sorted(Share.compute(sku) for sku in skus))
-    splits = Splits(((48, 224 * MIB_PER_GIB),) * 2, shares)
+    splits = CellSplits(((48, 224 * MIB_PER_GIB),) * 2, shares)
     assert splits.is_known
     assert {tuple(sorted(left)) for left in legal} == set(splits.legal_splits)
     drawn = splits.sample_cells(f"{seed}|split|m|", list)
@@ -111,7 +111,7 @@ def test_a_drawn_split_is_a_legal_one_and_is_drawn_again(skus: list[VmSku], seed
 
 def test_draws_differ() -> None:
     shares = tuple(sorted(Share.compute(SKUS[name]) for name in ("NC_G12_56_v1", "NC_P22_112_v1")))
-    splits = Splits(((48, 224 * MIB_PER_GIB),) * 2, shares)
+    splits = CellSplits(((48, 224 * MIB_PER_GIB),) * 2, shares)
     assert len(splits.legal_splits) == 2  # in one cell, or apart
     assert len({splits.sample_cells(f"{seed}|split|m|", list) for seed in range(20)}) == 2
 
@@ -194,7 +194,7 @@ def test_too_many_splits_are_bounded_and_one_is_found_for_a_draw() -> None:
     count = scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G12_56_v1"]))
     assert 0 < count.minimum < count.maximum
     assert scheduler.try_place(Demand(VmName("d", "d", "p", 0), SKUS["NC_G12_56_v1"])) is not None
-    splits = Splits(((100, 1000 * MIB_PER_GIB),) * 8, tuple(sorted(Share.compute(sku) for sku in skus)))
+    splits = CellSplits(((100, 1000 * MIB_PER_GIB),) * 8, tuple(sorted(Share.compute(sku) for sku in skus)))
     assert not splits.is_known
     assert MAX_SPLITS == 10_000
 

@@ -10,8 +10,8 @@ from functools import partial
 from itertools import islice
 
 from nexusform.domains.fleet.scheduling.bindings import (
-    Abort,
     ClusterTerm,
+    CycleAbort,
     PlacementRequest,
     PreferredTerm,
     PropertyRequirement,
@@ -19,10 +19,10 @@ from nexusform.domains.fleet.scheduling.bindings import (
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList, iterate_ascending
 from nexusform.domains.fleet.scheduling.properties import (
     COMPARISONS,
-    Extremes,
+    PropertyExtremes,
     UnreadableProperty,
-    find_extremes,
-    list_values,
+    find_property_extremes,
+    list_property_values,
 )
 from nexusform.kubernetes.quantity import MalformedQuantity, Quantity, parse_quantity
 
@@ -32,7 +32,9 @@ REASON = "cluster does not match with any of the required cluster affinity terms
 ASCENDING, DESCENDING = "Ascending", "Descending"
 
 
-def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask | Abort:
+def find_eligible(
+    request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks
+) -> Mask | CycleAbort:
     """Return the members that match a required term; all without terms."""
     terms = request.policy.required_terms
     if not terms:
@@ -47,10 +49,10 @@ def explain_rejection(
     return REASON
 
 
-def _match_terms(terms: tuple[ClusterTerm, ...], member_list: MemberList) -> Mask | Abort:
+def _match_terms(terms: tuple[ClusterTerm, ...], member_list: MemberList) -> Mask | CycleAbort:
     """Return the members that match one of the terms, in order; abort at an unreadable value."""
     matched: Mask = 0
-    aborts: list[tuple[int, Abort]] = []
+    aborts: list[tuple[int, CycleAbort]] = []
     aborted: Mask = 0
     for term in terms:
         term_members, unreadable = _match_term(term, member_list, member_list.all_members & ~matched & ~aborted)
@@ -61,7 +63,9 @@ def _match_terms(terms: tuple[ClusterTerm, ...], member_list: MemberList) -> Mas
     return min(aborts, key=lambda pair: pair[0])[1] if aborts else matched
 
 
-def _match_term(term: ClusterTerm, member_list: MemberList, candidates: Mask) -> tuple[Mask, list[tuple[int, Abort]]]:
+def _match_term(
+    term: ClusterTerm, member_list: MemberList, candidates: Mask
+) -> tuple[Mask, list[tuple[int, CycleAbort]]]:
     """Return the members of `candidates` that match a term, and by position errors of unreadable values."""
     selected_members = member_list.select_by_labels(term.label_selector)
     if isinstance(selected_members, str):
@@ -69,7 +73,7 @@ def _match_term(term: ClusterTerm, member_list: MemberList, candidates: Mask) ->
         first_positions = list(islice(iterate_ascending(candidates), 1))
         return 0, [(position, _build_abort(member_list, position, selected_members)) for position in first_positions]
     candidates &= selected_members
-    unreadable: list[tuple[int, Abort]] = []
+    unreadable: list[tuple[int, CycleAbort]] = []
     for requirement in term.property_selector or ():
         matching, failing = member_list.get_cached(
             ("meets", requirement), partial(_compare_members, requirement, member_list)
@@ -83,8 +87,8 @@ def _match_term(term: ClusterTerm, member_list: MemberList, candidates: Mask) ->
     return candidates, unreadable
 
 
-def _build_abort(member_list: MemberList, position: int, message: str) -> Abort:
-    return Abort(member_list.members[position].name, message)
+def _build_abort(member_list: MemberList, position: int, message: str) -> CycleAbort:
+    return CycleAbort(member_list.members[position].name, message)
 
 
 def _compare_members(requirement: PropertyRequirement, member_list: MemberList) -> tuple[Mask, dict[int, str]]:
@@ -93,7 +97,7 @@ def _compare_members(requirement: PropertyRequirement, member_list: MemberList) 
     compare = COMPARISONS.get(requirement.operator)
     matching: Mask = 0
     failing: dict[int, str] = {}
-    for position, value in enumerate(list_values(member_list, requirement.name)):
+    for position, value in enumerate(list_property_values(member_list, requirement.name)):
         if value is None:
             continue
         if isinstance(value, UnreadableProperty):
@@ -120,13 +124,13 @@ def _parse_bound(requirement: PropertyRequirement) -> Quantity | str:
     return quantity
 
 
-def check_sorters(request: PlacementRequest, member_list: MemberList) -> Abort | None:
+def check_sorters(request: PlacementRequest, member_list: MemberList) -> CycleAbort | None:
     """Return an abort if a sorter's property is unreadable anywhere in the fleet."""
     for term in request.policy.preferred_terms:
         sorter = term.preference.property_sorter
-        extremes = find_extremes(member_list, sorter.name) if sorter else None
+        extremes = find_property_extremes(member_list, sorter.name) if sorter else None
         if isinstance(extremes, UnreadableProperty):
-            return Abort("", f"failed to prepare plugin state: {extremes.message}")
+            return CycleAbort("", f"failed to prepare plugin state: {extremes.message}")
     return None
 
 
@@ -162,15 +166,15 @@ def _score_term(term: PreferredTerm, member_list: MemberList) -> tuple[tuple[int
     sorter = term.preference.property_sorter
     if sorter is None:
         return tuple(term.weight if selected_members >> position & 1 else 0 for position in range(size)), {}
-    extremes = find_extremes(member_list, sorter.name)
+    extremes = find_property_extremes(member_list, sorter.name)
     failing: dict[int, str] = {}
     column = [0] * size
-    values = list_values(member_list, sorter.name)
+    values = list_property_values(member_list, sorter.name)
     for position in iterate_ascending(selected_members):
         value = values[position]
-        if not isinstance(value, Quantity) or not isinstance(extremes, Extremes):
+        if not isinstance(value, Quantity) or not isinstance(extremes, PropertyExtremes):
             continue
-        share = interpolate(value, extremes, sorter.sort_order)
+        share = interpolate_score(value, extremes, sorter.sort_order)
         if isinstance(share, str):
             failing[position] = share
         elif share is not None:
@@ -178,7 +182,7 @@ def _score_term(term: PreferredTerm, member_list: MemberList) -> tuple[tuple[int
     return tuple(column), failing
 
 
-def interpolate(value: Quantity, extremes: Extremes, sort_order: str) -> float | str | None:
+def interpolate_score(value: Quantity, extremes: PropertyExtremes, sort_order: str) -> float | str | None:
     """Interpolate the share of a term's weight, 0..1; None if all clusters are equal, a text on failure.
     Computed in doubles like KubeFleet, since rounding is visible.
     """

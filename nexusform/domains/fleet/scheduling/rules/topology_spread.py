@@ -34,7 +34,7 @@ class SpreadDomain(Struct, frozen=True):
     is_violated: bool
 
 
-def build_domains(
+def build_topology_domains(
     constraint: SpreadConstraint, member_list: MemberList, binding_masks: BindingMasks
 ) -> tuple[SpreadDomain, ...]:
     """Build the domains of a constraint; members without the label belong to none."""
@@ -74,7 +74,7 @@ def evaluate_constraints(
         deltas: dict[int, Mask] = {}
         rejected: Mask = 0
         members_with_label: Mask = 0
-        for domain in build_domains(constraint, member_list, binding_masks):
+        for domain in build_topology_domains(constraint, member_list, binding_masks):
             members_with_label |= domain.members
             if domain.is_violated and not is_soft:
                 rejected |= domain.members
@@ -85,11 +85,11 @@ def evaluate_constraints(
         remaining_members = sum(members_by_score.values())
         if rejected & remaining_members:
             rejected_by_constraint.append((constraint, rejected & remaining_members))
-        members_by_score = _add_scores(members_by_score, deltas)
+        members_by_score = _group_by_score_sum(members_by_score, deltas)
     return SpreadVerdict(tuple(rejected_by_constraint), members_by_score)
 
 
-def _add_scores(members_by_score: dict[int, Mask], deltas: dict[int, Mask]) -> dict[int, Mask]:
+def _group_by_score_sum(members_by_score: dict[int, Mask], deltas: dict[int, Mask]) -> dict[int, Mask]:
     """Return the members by the sum of score and delta."""
     totals: dict[int, Mask] = {}
     for score, members in members_by_score.items():

@@ -21,6 +21,6 @@ def reject(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
     )
 
 
-def can_share(pod: PodSpec) -> bool:
+def can_share_disks(pod: PodSpec) -> bool:
     """Return whether several pods of a spec can have its disks on one node."""
     return all(disk.is_read_only for disk in pod.disks)

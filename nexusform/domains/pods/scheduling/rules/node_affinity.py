@@ -14,7 +14,7 @@ EXCLUDED: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 CONFLICT: Final = "pod affinity terms conflict"
 
 
-def find_conflict(pod: PodSpec) -> str | None:
+def find_contradictory_terms(pod: PodSpec) -> str | None:
     """Return a reason if every required term names contradictory nodes: then no node is checked."""
     if not pod.node_terms:
         return None
@@ -38,10 +38,10 @@ def reject_unnamed(pod: PodSpec, node: Node) -> str | None:
 
 def reject(pod: PodSpec, node: Node) -> str | None:
     """Return a reason unless the node satisfies nodeSelector and one required term."""
-    return None if is_satisfied(pod, node) or reject_unnamed(pod, node) else REASON
+    return None if is_node_affinity_satisfied(pod, node) or reject_unnamed(pod, node) else REASON
 
 
-def is_satisfied(pod: PodSpec, node: Node) -> bool:
+def is_node_affinity_satisfied(pod: PodSpec, node: Node) -> bool:
     """Return whether the node satisfies nodeSelector and one of the required terms, if there are any."""
     if any(node.labels.get(key) != value for key, value in pod.node_selector):
         return False
