@@ -14,7 +14,7 @@ from typing import Any
 
 def received(connection: Any) -> int:
     """The next number that the other side sends."""
-    return int(struct.unpack_arguments("i", connection.recv(4, _socket.MSG_WAITALL))[0])
+    return int(struct.unpack("i", connection.recv(4, _socket.MSG_WAITALL))[0])
 
 
 def main() -> None:

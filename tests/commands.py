@@ -101,7 +101,7 @@ class Forks:
         head, files, _, _ = socket.recv_fds(connection, 4, 3)
         if len(head) < 4:
             return
-        (length,) = struct.unpack_arguments("i", head)
+        (length,) = struct.unpack("i", head)
         content = b""
         while len(content) < length and (part := connection.recv(length - len(content))):
             content += part
