@@ -359,14 +359,22 @@ class _Execution:
             call.step,
             StepOutcome.WAITING if is_delegated else outcome,
             result.error,
-            completed_call.answer.remark if completed_call.answer is not None else "",
+            completed_call.answer,
             is_delegated=is_delegated,
         )
 
     def _record_end(
-        self, step: Step, outcome: StepOutcome, error: str, remark: str = "", *, is_delegated: bool = False
+        self,
+        step: Step,
+        outcome: StepOutcome,
+        error: str,
+        answer: ChangeResult | None = None,
+        *,
+        is_delegated: bool = False,
     ) -> None:
-        event = replace(self._build_event(step, outcome, error), message=remark, is_delegated=is_delegated)
+        event = replace(self._build_event(step, outcome, error), is_delegated=is_delegated)
+        if answer is not None:
+            event = replace(event, message=answer.remark, not_verified=answer.not_verified)
         log_event("debug", "step ended", step=step.id, address=event.address, outcome=outcome)
         self._end_events[step.id] = event
         self._timings.pop(step.id, None)

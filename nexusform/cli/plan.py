@@ -165,7 +165,8 @@ class PlanDisplay(Struct, frozen=True):
 def plan(arguments: PlanArguments) -> int:
     """Show planned changes and the placement of every VM, binding and pod.
 
-    Exit code 0, or 1 for errors. With -detailed-exitcode, 2 if there are changes.
+    Exit code 0, or 1 for errors. With -detailed-exitcode, 2 if there are changes, and 1 if
+    there are none in a plan from the state alone.
 
     -fail-on=NAME:LIMIT sets guard rails. `moved:0`: no placement may move or lose its machine.
     `removed:0`: none may be removed or forgotten. `capacity:5`: capacity for 5 of the largest VM
@@ -268,7 +269,9 @@ def get_exit_code(plan: Plan | None, diagnostics: Iterable[Diagnostic], *, is_de
     """
     if plan is None or plan.is_rejected or has_errors(diagnostics):
         return 1
-    return _EXIT_CHANGES if is_detailed and plan.has_changes else 0
+    if not is_detailed or plan.has_changes:
+        return _EXIT_CHANGES if is_detailed else 0
+    return 1 if plan.is_from_state else 0  # a plan that read nothing cannot exclude changes
 
 
 def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:

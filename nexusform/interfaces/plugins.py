@@ -383,7 +383,8 @@ class ChangeResult(Struct, frozen=True):
     `unfinished_change` is the unapplied part of the change, for the object's note: it is reported as an
     error, and the applied part is saved. `note` is merged into the object's private note, and so are the
     plan's `verified_predictions` about the object, if the provider can verify them. `remark` is the
-    unfinished part of a completed step, as predicted, for the end of the apply.
+    unfinished part of a completed step, as predicted, for the end of the apply, `not_verified` describes results
+    without permission to read them.
     """
 
     attributes: Mapping[str, Any]
@@ -392,6 +393,7 @@ class ChangeResult(Struct, frozen=True):
     note: Mapping[str, Any] = field(default_factory=dict)
     verified_predictions: tuple[VerifiedPrediction, ...] = ()
     remark: str = ""
+    not_verified: str = ""
 
 
 class ProviderProblem(Exception):

@@ -418,6 +418,7 @@ class NumaSampling(Struct, frozen=True):
 
 # Key of the prediction scores in a site's private note, by rack_spread.
 PREDICTION_KEY: Final = "prediction"
+_PLAN_FROM_STATE: Final = "plan-from-state"
 
 
 class PredictionScore(Struct, frozen=True):
@@ -539,6 +540,11 @@ class Plan(Struct, frozen=True):
     def is_rejected(self) -> bool:
         """Whether the plan may not be applied: it has errors, or breaks a guard rail."""
         return self.errored or has_errors(self.diagnostics)
+
+    @property
+    def is_from_state(self) -> bool:
+        """Whether nothing was read: changes made elsewhere are unknown."""
+        return any(diagnostic.id == _PLAN_FROM_STATE for diagnostic in self.diagnostics)
 
     @property
     def has_changes(self) -> bool:

@@ -40,7 +40,8 @@ def build_headline(plan: Plan) -> str:
         return _describe_failure(plan)
     if not plan.has_changes:
         is_empty = any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics)
-        return "nothing to predict" if is_empty else "no changes"
+        no_changes = "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
+        return "nothing to predict" if is_empty else no_changes
     counts = count_effects(plan.placements)
     waiting = format_effect_clauses(counts, [Effect.WAITING])
     moving = format_effect_clauses(counts, LOSS_EFFECTS)

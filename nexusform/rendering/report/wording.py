@@ -171,10 +171,9 @@ _NO_CHANGES: Final = {
         ),
     ),
 }
-_PLAN_FROM_STATE: Final = "plan-from-state"
 _NO_CHANGES_FROM_STATE: Final = (
-    "No changes. The state matches the configuration; the hub was not read.",
-    "Changes made on the hub are unknown. Plan again with access to the hub.",
+    "The state matches the configuration; the hub was not read.",
+    "Changes made on the hub are unknown (exit code 1 with -detailed-exitcode). Plan again with access to the hub.",
 )
 _NO_SELECTED_CHANGES: Final = {
     Mode.NORMAL: (
@@ -212,7 +211,7 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
         return _UNFINISHED
     if any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics):
         return _NOTHING_TO_PREDICT
-    if any(diagnostic.id == _PLAN_FROM_STATE for diagnostic in plan.diagnostics):
+    if plan.is_from_state:
         return _NO_CHANGES_FROM_STATE
     sentences = _NO_SELECTED_CHANGES if plan.targets or plan.excludes else _NO_CHANGES
     return sentences[plan.mode]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -188,7 +188,7 @@ def _execute_plan(
     checks = tuple(_build_check(check) for check in results.checks)
     recorder.add_record(ApplyEnd(results.outputs, checks))
     problems = [*results.diagnostics, *_build_prediction_warning(wrong_predictions), *_build_unfinished_error(applied)]
-    problems += [_build_remark_warning(end) for end in applied.end_events if end.message]
+    problems += list(chain.from_iterable(map(_build_remark_warnings, applied.end_events)))
     problems += [_build_journal_error(applied.problem)] if applied.problem else []
     state = add_new_identities(run.providers, run.identities or IdentityCheck(), recorder.get_state())
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
@@ -218,9 +218,12 @@ def _verify_predictions(
     return list_wrong_certain(chain(applied.predictions, *verification.verified.values()))
 
 
-def _build_remark_warning(end: StepEvent) -> Diagnostic:
-    """Build a warning about a completed step, stopped as predicted."""
-    return build_warning("incomplete-rollout", f"{end.address}: {end.message}.")
+def _build_remark_warnings(end: StepEvent) -> Iterator[Diagnostic]:
+    """Build warnings about a completed step: it stopped as predicted, or its results could not be read."""
+    if end.message:
+        yield build_warning("incomplete-rollout", f"{end.address}: {end.message}.")
+    if end.not_verified:
+        yield build_warning("not-checked", f"{end.address}: not verified: {end.not_verified}.")
 
 
 def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnostic]:

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -68,9 +67,6 @@ class RunCallbacks(Struct, frozen=True):
     on_read: Callable[[str, str], None] = lambda _address, _id: None
     on_lock: Callable[[str], None] = lambda _: None
     on_progress: Progress = lambda _stage, _done, _of: None
-
-
-PLAN_FROM_STATE: Final = "plan-from-state"
 
 
 class PlanOptions(Struct, frozen=True):
@@ -205,7 +201,7 @@ class Run(Struct):
         reason = "the plan is made from the state"
         result = self._build_plan(replace(options, refresh=False, dry_run_skip_reason=reason))
         warning = build_warning(
-            PLAN_FROM_STATE,
+            "plan-from-state",
             f"{self.unreachable.rstrip('.')}. This plan starts from the state alone: changes made elsewhere and "
             "new members are unknown, and nothing was validated. An apply needs the hub.",
         )

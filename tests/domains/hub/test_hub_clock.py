@@ -17,19 +17,39 @@ from tests.domains.hub.test_fleet_provider import write, written
 pytestmark = pytest.mark.our_hub_alone
 
 
-def test_without_a_date_the_newest_heartbeat_is_the_clock(
-    hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = datetime.now(UTC) - timedelta(minutes=6)
+def set_heartbeats(hub: Front, age: timedelta, later: timedelta) -> None:
+    """Give all members a heartbeat of this age, and par1 one that is older by `later`."""
     for each in hub.all("MemberCluster"):
-        late = there - timedelta(minutes=6 * (each["metadata"]["name"] == "par1"))
-        agent: Body = {**each["status"]["agentStatus"][0], "lastReceivedHeartbeat": f"{late:%Y-%m-%dT%H:%M:%SZ}"}
+        time = datetime.now(UTC) - age - later * (each["metadata"]["name"] == "par1")
+        agent: Body = {**each["status"]["agentStatus"][0], "lastReceivedHeartbeat": f"{time:%Y-%m-%dT%H:%M:%SZ}"}
         hub.put({**each, "status": {**each["status"], "agentStatus": [agent]}})
+
+
+@pytest.mark.parametrize(("minutes", "is_known"), [(1, True), (6, False), (-6, False)])
+def test_without_a_date_the_newest_heartbeat_is_the_clock(
+    hub: Front, told: Told, minutes: int, is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_heartbeats(hub, timedelta(minutes=minutes), timedelta(minutes=6))
     monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", lambda *_: "")
     write()
     code, said = told("plan", "-details")
     assert (code, "clock-skew" in said) == (0, False), said
     assert "+ 2 clusters -> fra1, lon1" in said or "+ 2 clusters -> ams1, lon1" in said, said
+    assert ("Whether members are alive is unknown." in said) is not is_known, said
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.parametrize(("minutes", "code"), [(1, 2), (6, 0)])
+def test_without_the_age_of_heartbeats_no_wrong_prediction_was_certain(
+    hub: Front, controller: Controller, told: Told, minutes: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_heartbeats(hub, timedelta(minutes=minutes), timedelta())
+    monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", lambda *_: "")
+    controller.picks["web"] = ["ams1", "fra1"]
+    write()
+    got, said = told("apply", "-auto-approve")
+    assert (got, "Wrong certain predictions" in said) == (code, code == 2), said
+    assert ("health unknown, without the age of its heartbeat -> Healthy" in said) is (code == 0), said
 
 
 @pytest.mark.parametrize(("minutes", "words"), [(6, "s ahead of that of"), (-6, "s behind that of")])

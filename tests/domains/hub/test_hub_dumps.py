@@ -85,8 +85,12 @@ def test_without_a_hub_a_plan_starts_from_the_state(
     assert (code, "No kubeconfig found" in said) == (1, True), said
     assert hub.log == []
     Path("main.nf.hcl").write_text(text.replace('a: "2"', 'a: "1"'))
-    said = told("plan")[1]
-    assert "No changes. The state matches the configuration; the hub was not read." in said, said
+    code, said = told("plan", "-out=x.nfplan")
+    assert (code, "The state matches the configuration; the hub was not read." in said) == (0, True), said
+    assert "No changes." not in said, said
+    assert json.loads(told("show", "-json", "x.nfplan")[1])["complete"] is False
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "exit code 1 with -detailed-exitcode" in said) == (1, True), said
 
 
 @pytest.mark.our_hub_alone

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.domains.hub.conftest import Told
 from tests.domains.hub.hub_controller import Controller
-from tests.domains.hub.hub_front import Front
+from tests.domains.hub.hub_front import Body, Front, Refuse
 from tests.domains.hub.hub_server import HubServer
 from tests.domains.hub.test_fleet_provider import write
 
@@ -255,3 +256,24 @@ def test_the_objects_of_each_cluster_are_verified_after_overrides(hub: Front, to
         "lon1 was predicted as at resource snapshot 0, but is there with other content: its Works differ from the plan"
     )
     assert (f"{wrong} in ConfigMap web/settings" in said) is (color == "blue"), said
+    assert "not verified: the hub has no Works of par1" in said, said
+
+
+@pytest.mark.our_hub_alone
+def test_works_without_permission_are_not_verified(hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    respond = hub.respond
+
+    def refuse(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
+        if path.endswith("/works"):
+            raise Refuse(403, 'works is forbidden: User "bob" cannot list resource "works"')
+        return respond(method, path, query, token, content)
+
+    monkeypatch.setattr(hub, "respond", refuse)
+    write_with("red")
+    code, said = told("apply", "-auto-approve")
+    unread = "not verified: the hub does not let Works be listed, so the objects of its clusters are unknown"
+    assert (code, unread in said) == (0, True), said
+    code, said = told("reconcile", "-from=hub")
+    assert (code, unread in said) == (0, True), said
+    (placement,) = json.loads(told("reconcile", "-from=hub", "-format=json")[1])["placements"]
+    assert placement["not_verified"] in unread

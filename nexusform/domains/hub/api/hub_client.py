@@ -162,9 +162,19 @@ class HubClient:
         """Return the time of the hub's clock, in UTC. A hub behind a proxy without Date headers is as late as the
         newest heartbeat of the members among its `objects`.
         """
+        return self._find_heartbeat(objects) or datetime.now(UTC) - timedelta(seconds=self.clock_skew)
+
+    def measure_heartbeat_age(self, objects: Iterable[Mapping[str, Any]]) -> float:
+        """Return the age of the newest heartbeat by the local clock, in seconds; 0 with Date headers, or without
+        heartbeats. If it is old, the members are dead, or the local clock is ahead of the hub's.
+        """
+        heartbeat = self._find_heartbeat(objects)
+        return (datetime.now(UTC) - heartbeat).total_seconds() if heartbeat is not None else 0.0
+
+    def _find_heartbeat(self, objects: Iterable[Mapping[str, Any]]) -> datetime | None:
+        """Return the newest heartbeat of members; None with Date headers."""
         members = (body for body in objects if body.get("kind") == MEMBER.kind)
-        heartbeat = None if self._sends_date else find_newest_heartbeat(members)
-        return heartbeat or datetime.now(UTC) - timedelta(seconds=self.clock_skew)
+        return None if self._sends_date else find_newest_heartbeat(members)
 
     def _compare_clock(self, date: str | None) -> None:
         """Compare the local clock with the Date header of a response, precise to a second."""

@@ -27,7 +27,8 @@ _EXPIRED_STATUSES: Final = frozenset({400, 410, 422})  # status codes for an exp
 
 
 def read_dump(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
-    """Return all objects as JSON: `server`, `read_at` by the hub's clock, `clock_skew` in seconds, `items`,
+    """Return all objects as JSON: `server`, `read_at` by the hub's clock, `clock_skew` in seconds, `heartbeat_age` of a
+    hub without a clock, `items`,
     `unlisted` and `skipped` kinds without permission. `selectors` of the arguments are those of configured
     placements, `optional` kinds are skipped without permission. Raises ExternalProblem.
     """
@@ -47,6 +48,7 @@ def read_dump(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
             "server": hub.server,
             "read_at": read_at,
             "clock_skew": round(hub.clock_skew),
+            "heartbeat_age": round(hub.measure_heartbeat_age(items)),
             "items": [*items, *selected.items],
             "skipped": list(scope.skipped),
             "unlisted": sorted(set(selected.forbidden)),

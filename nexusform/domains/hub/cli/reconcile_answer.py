@@ -111,10 +111,11 @@ def _build_rule_section(result: HubReconciliation) -> Iterator[Section]:
 
 def _build_prediction_section(checks: Sequence[PlacementCheck]) -> Iterator[Section]:
     """Build the section about verified predictions of applied plans."""
-    scores = [(check.name, compute_score(check.record)) for check in checks]
+    scores = [(check, compute_score(check.record)) for check in checks]
     lines = [
-        f"{name}: {format_prediction_accuracy(score) if score is not None else 'no open decisions yet'}"
-        for name, score in scores
+        f"{check.name}: {format_prediction_accuracy(score) if score is not None else 'no open decisions yet'}"
+        f"{f'; not verified: {check.not_verified}' if check.not_verified else ''}"
+        for check, score in scores
     ]
     if lines:
         yield Section("Predictions of applied plans", tuple(lines))
@@ -136,7 +137,7 @@ def _build_score(check: PlacementCheck) -> dict[str, Any] | None:
 
 _PLACEMENT_FORM: Final = RecordForm(
     PlacementCheck,
-    "address id=name gone=. otherwise=differences claims=.",
+    "address id=name gone=. otherwise=differences claims=. not_verified",
     gone=lambda check: check.observed is None,
     otherwise=build_row_form("cluster state hub"),
     claims=_build_score,

@@ -446,12 +446,12 @@ def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str)
     return remaining + [
         f"{str((work.get('metadata') or {}).get('namespace')).removeprefix('fleet-member-')}: Work "
         f"{get_name(work)}{_describe_finalizers(work)}"
-        for work in works
+        for work in works or ()
     ]
 
 
-def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]]:
-    """Return the Works of a placement; none without permission."""
+def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]] | None:
+    """Return the Works of a placement; None without permission."""
     selector = f"{PARENT_LABEL}={name}" + (
         f",{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f",!{PARENT_NAMESPACE_LABEL}"
     )
@@ -460,7 +460,7 @@ def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]
     except ApiError as api_error:
         if api_error.kind is not ErrorKind.PERMISSION:
             raise
-        return []
+        return None
 
 
 def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -11,12 +11,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.field_shapes import get_mapping
 from nexusform.documents.times import parse_time
 from nexusform.domains.fleet.importers.fleet_members import read_health
 from nexusform.domains.hub.providers.rollout_progress import find_condition, get_name, list_picked_clusters
+from nexusform.domains.hub.types.fleet_hub import is_age_unknown
 from nexusform.placements.prediction_scores import VerifiedPrediction
 
 KUBEFLEET: Final = "KubeFleet e160c1cd"  # version of the implemented rules
@@ -25,11 +27,13 @@ REJECTION_PREDICTION: Final = "refusal"
 SCORE_PREDICTION: Final = "score"
 CONTENT_PREDICTION: Final = "content"
 WRONG_PREDICTIONS: Final = "misses"  # key of the wrong predictions in a placement's note
+NOT_VERIFIED: Final = "not_verified"  # key of the unread results there
 CHANGED_FIGURES: Final = "figures"
 DIFFERENT_RULE: Final = "rule"
 DIFFERENT_VERSION: Final = "version"
 DIFFERENT_CONTENT: Final = "content"
 UNKNOWN_CAUSE: Final = "unknown"
+UNKNOWN_HEALTH: Final = "unknown, without the age of its heartbeat"
 _SCORES: Final = ("affinity_score", "topology_spread_score")
 _MAX_RECORDED: Final = 12
 _MAX_NAMES: Final = 3
@@ -73,10 +77,13 @@ class WrongPrediction(Struct, frozen=True):
 
 
 class VerificationResult(Struct, frozen=True):
-    """Verified predictions of one placement, and the wrong ones."""
+    """Verified predictions of one placement, and the wrong ones. `not_verified` describes unread results; ""
+    without any.
+    """
 
     predictions: tuple[VerifiedPrediction, ...] = ()
     wrong_predictions: tuple[WrongPrediction, ...] = ()
+    not_verified: str = ""
 
     def add_wrong_content(self, clusters: Iterable[str], index: int, difference: str) -> VerificationResult:
         """Return the result with clusters at a resource snapshot with other objects than predicted. Right ones
@@ -91,10 +98,12 @@ class VerificationResult(Struct, frozen=True):
             VerifiedPrediction(CONTENT_PREDICTION, 1.0, 0.5, was_correct=False, is_certain=True, text=w.message)
             for w in added
         ]
-        return VerificationResult((*self.predictions, *wrong), (*self.wrong_predictions, *added))
+        return replace(
+            self, predictions=(*self.predictions, *wrong), wrong_predictions=(*self.wrong_predictions, *added)
+        )
 
     def build_note(self) -> dict[str, Any]:
-        """Return the wrong predictions as recorded in a placement's note."""
+        """Return the wrong predictions, and unread results, as recorded in a placement's note."""
         records = [
             {
                 "about": wrong_prediction.about,
@@ -106,7 +115,8 @@ class VerificationResult(Struct, frozen=True):
             }
             for wrong_prediction in self.wrong_predictions[:_MAX_RECORDED]
         ]
-        return {WRONG_PREDICTIONS: records} if records else {}
+        note: dict[str, Any] = {WRONG_PREDICTIONS: records} if records else {}
+        return note | ({NOT_VERIFIED: self.not_verified} if self.not_verified else {})
 
 
 # --- figures ---------------------------------------------------------------------------------------
@@ -147,7 +157,10 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
             members = [item for item in dump["items"] if item.get("kind") == "MemberCluster"]
             if members:
                 observed_at = parse_time(str(dump.get("read_at")))
-                figures_by_server[str(dump.get("server"))] = read_figures(members, observed_at)
+                figures = read_figures(members, observed_at)
+                if is_age_unknown(dump):
+                    figures = {name: {**known, "health": UNKNOWN_HEALTH} for name, known in figures.items()}
+                figures_by_server[str(dump.get("server"))] = figures
     return figures_by_server
 
 
@@ -192,7 +205,8 @@ class PredictionVerifier(Struct, frozen=True):
         predicted, observed = (list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings))
         members = {*self.current_figures, *predicted, *observed}
         changes = [] if self.plan_figures is None else list(_find_changes(self.plan_figures, self.current_figures))
-        is_certain = self.plan_figures is not None and not changes
+        has_ages = all(figures.get("health") != UNKNOWN_HEALTH for figures in (self.plan_figures or {}).values())
+        is_certain = self.plan_figures is not None and not changes and has_ages
         for cluster in sorted(members):
             was_picked, is_picked = cluster in predicted, cluster in observed
             about = CLUSTER_PREDICTION if was_picked else REJECTION_PREDICTION

@@ -81,7 +81,11 @@ from nexusform.domains.hub.providers.run_verification import (
     verify_eviction,
     verify_run,
 )
-from nexusform.domains.hub.providers.work_verification import find_wrong_works, has_cluster_content
+from nexusform.domains.hub.providers.work_verification import (
+    describe_missing_works,
+    find_wrong_works,
+    has_cluster_content,
+)
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -333,7 +337,12 @@ class StepWriter(Struct, frozen=True):
                 note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
             is_run_managed = has_external_rollout(build_objects(self._type_name, planned)[0].body)
             result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
-            return replace(result, verified_predictions=verification.predictions, remark=final.message)
+            return replace(
+                result,
+                verified_predictions=verification.predictions,
+                remark=final.message,
+                not_verified=verification.not_verified,
+            )
         if self._type_name in RUN_TYPES:
             return ChangeResult(planned, note=note, verified_predictions=self._wait_for_run())
         if self._type_name in OVERRIDE_TYPES:
@@ -390,7 +399,9 @@ class StepWriter(Struct, frozen=True):
         index = final.latest_snapshot
         is_complete = final.is_done and not final.message and not is_run_managed
         if is_complete and index is not None and has_cluster_content(resources):
-            for cluster, difference in find_wrong_works(resources, list_works(self.hub, namespace, name)):
+            works = list_works(self.hub, namespace, name)
+            verification = replace(verification, not_verified=describe_missing_works(resources, works))
+            for cluster, difference in find_wrong_works(resources, works or ()):
                 verification = verification.add_wrong_content([cluster], index, difference)
         if self.request.prior is None or is_run_managed or not planned or index != planned[-1].index:
             return verification
@@ -399,7 +410,8 @@ class StepWriter(Struct, frozen=True):
         except ApiError as api_error:
             if api_error.kind is not ErrorKind.PERMISSION:
                 raise
-            return verification
+            unread = "the hub does not let resource snapshots be listed, so their objects are unknown"
+            return replace(verification, not_verified="; ".join(filter(None, (verification.not_verified, unread))))
         titles = {manifest.title for manifest in planned[-1].objects}
         difference = find_wrong_objects(index, titles, bodies, self.coordination.applied_objects)
         clusters = [

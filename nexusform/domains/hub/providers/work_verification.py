@@ -23,14 +23,9 @@ def has_cluster_content(planned: AppliedResources) -> bool:
 
 def find_wrong_works(planned: AppliedResources, works: Works) -> Iterator[tuple[str, str]]:
     """Yield the clusters with other objects in their Works than planned, and the difference. Clusters without
-    readable Works and with a predicted failure are left out.
+    Works and with a predicted failure are left out.
     """
-    objects_by_cluster: dict[str, dict[str, Manifest]] = {}
-    for work in works:
-        cluster = str((work.get("metadata") or {}).get("namespace")).removeprefix(_MEMBER_NAMESPACE)
-        manifests = map(build_manifest, map(dict, list_mappings(work, "spec", "workload", "manifests")))
-        objects = objects_by_cluster.setdefault(cluster, {})
-        objects |= {manifest.title: manifest for manifest in manifests if manifest is not None}
+    objects_by_cluster = _read_objects(works)
     for cluster, rendered in sorted(planned.on_cluster.items()):
         objects = objects_by_cluster.get(cluster, {})
         if not objects or rendered.failure:
@@ -43,6 +38,27 @@ def find_wrong_works(planned: AppliedResources, works: Works) -> Iterator[tuple[
         ]
         if different:
             yield cluster, f"its Works differ from the plan in {format_first_items(different, _MAX_NAMES)}"
+
+
+def describe_missing_works(planned: AppliedResources, works: Works | None) -> str:
+    """Describe the clusters without Works to verify them; "" if all have some. None: no permission."""
+    if works is None:
+        return "the hub does not let Works be listed, so the objects of its clusters are unknown"
+    observed = _read_objects(works)
+    expected = (name for name, rendered in planned.on_cluster.items() if rendered.manifests and not rendered.failure)
+    missing = sorted(name for name in expected if not observed.get(name))
+    return f"the hub has no Works of {format_first_items(missing, _MAX_NAMES)}" if missing else ""
+
+
+def _read_objects(works: Works) -> dict[str, dict[str, Manifest]]:
+    """Return the objects in Works, by cluster and title."""
+    objects_by_cluster: dict[str, dict[str, Manifest]] = {}
+    for work in works:
+        cluster = str((work.get("metadata") or {}).get("namespace")).removeprefix(_MEMBER_NAMESPACE)
+        manifests = map(build_manifest, map(dict, list_mappings(work, "spec", "workload", "manifests")))
+        objects = objects_by_cluster.setdefault(cluster, {})
+        objects |= {manifest.title: manifest for manifest in manifests if manifest is not None}
+    return objects_by_cluster
 
 
 def _has_different_content(planned: Manifest, observed: Manifest) -> bool:

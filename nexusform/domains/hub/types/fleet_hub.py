@@ -18,6 +18,7 @@ from nexusform.schemas.value_types import STRING
 
 READER: Final = "nexusform.domains.hub.api.hub_dump:read_dump"
 _MAX_SKEW: Final = 30  # seconds
+_MAX_HEARTBEAT_AGE: Final = 5 * 60  # seconds, as KubeFleet's limit
 _PLACEMENT_TYPES: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
 # Kinds read for configured objects of a type only.
 _OPTIONAL_KINDS: Final = {
@@ -84,17 +85,29 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     answer = build_hub_answer(reader, (), times, expects_members="namespaces" not in arguments)
     if not answer.attributes:
         return answer
-    if abs(dump.get("clock_skew", 0)) > _MAX_SKEW:
-        answer = replace(answer, problems=(*answer.problems, _build_skew_warning(dump)))
-    if dump.get("unlisted"):
-        answer = replace(answer, problems=(*answer.problems, _build_unlisted_warning(dump)))
-    if dump.get("skipped"):
-        answer = replace(answer, problems=(*answer.problems, _build_skipped_warning(dump)))
+    answer = replace(answer, problems=(*answer.problems, *_build_warnings(dump)))
     if "namespaces" in arguments and not answer.attributes["member_clusters"]:
         attributes_read = {**answer.attributes, "member_clusters": None}
         answer = replace(answer, attributes=attributes_read, problems=(*answer.problems, _UNKNOWN_MEMBERS))
     source_attributes = {"id": dump["server"], "read_at": dump["read_at"]}
     return replace(answer, attributes={**answer.attributes, **source_attributes})
+
+
+def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield warnings about the clock of the hub and about unread kinds."""
+    if abs(dump.get("clock_skew", 0)) > _MAX_SKEW:
+        yield _build_skew_warning(dump)
+    if is_age_unknown(dump):
+        yield _build_age_warning(dump)
+    if dump.get("unlisted"):
+        yield _build_unlisted_warning(dump)
+    if dump.get("skipped"):
+        yield _build_skipped_warning(dump)
+
+
+def is_age_unknown(dump: Mapping[str, Any]) -> bool:
+    """Return whether the members of a hub without a clock are either dead, or alive by an earlier clock."""
+    return abs(dump.get("heartbeat_age", 0)) > _MAX_HEARTBEAT_AGE
 
 
 def _list_selectors(context: ReadContext) -> list[dict[str, str]]:
@@ -170,6 +183,17 @@ def _build_skew_warning(dump: Mapping[str, Any]) -> Problem:
         "with the hub's clock. Synchronize the clocks (NTP)."
     )
     return Problem((), "clock-skew", detail, Severity.WARNING)
+
+
+def _build_age_warning(dump: Mapping[str, Any]) -> Problem:
+    seconds = int(dump["heartbeat_age"])
+    detail = (
+        f"{dump['server']} sends no Date header, and the newest heartbeat of its members ({dump['read_at']}) is "
+        f"{abs(seconds)} s {'old' if seconds > 0 else 'ahead'} by the clock of this machine. Whether members are alive "
+        "is unknown. This plan assumes that those with the newest heartbeats are; no cluster of it is certain. "
+        "Compare MEMBER-AGENT-LAST-SEEN in `kubectl get memberclusters`."
+    )
+    return Problem((), "unknown-heartbeat-age", detail, Severity.WARNING)
 
 
 FLEET_HUB: Final = ResourceType(

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.source import SourceFile
+from nexusform.documents.field_shapes import get_mapping
+from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.hub.providers.hub_bodies import PLACEMENT_TYPES
 from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest
@@ -34,7 +36,7 @@ Bindings = Mapping[str, Mapping[str, object]]
 
 class PlacementCheck(Struct, frozen=True):
     """Comparison of one placement: its clusters in state and on the hub; None if it is missing there.
-    `record` holds the verified predictions of applied plans.
+    `record` holds the verified predictions of applied plans, `not_verified` describes unread results of the last.
     """
 
     address: str
@@ -42,6 +44,7 @@ class PlacementCheck(Struct, frozen=True):
     recorded: Bindings
     observed: Bindings | None
     record: PredictionRecord
+    not_verified: str = ""
 
     @property
     def differences(self) -> tuple[tuple[str, str, str], ...]:
@@ -151,7 +154,9 @@ def _build_check(address: Address, current: ObjectState, observed: Mapping[str, 
     observed_bindings = observed.get("bindings") if observed is not None else None
     name = str(current.attributes.get("id"))
     bindings = observed_bindings if isinstance(observed_bindings, Mapping) else None
-    return PlacementCheck(str(address), name, recorded, bindings, parse_record(current.private))
+    private = current.private or {}
+    unread = str(get_mapping(private.get(ON_HUB)).get("not_verified") or "")
+    return PlacementCheck(str(address), name, recorded, bindings, parse_record(private), unread)
 
 
 def _select_compared(binding: Mapping[str, object] | None) -> tuple[object, ...]:
