@@ -107,7 +107,7 @@ def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:
 
 def is_age_unknown(dump: Mapping[str, Any]) -> bool:
     """Return whether the members of a hub without a clock are either dead, or alive by an earlier clock."""
-    return abs(dump.get("heartbeat_age", 0)) > _MAX_HEARTBEAT_AGE
+    return abs(float(dump.get("heartbeat_age", 0))) > _MAX_HEARTBEAT_AGE
 
 
 def _list_selectors(context: ReadContext) -> list[dict[str, str]]:
