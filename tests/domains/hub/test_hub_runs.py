@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -196,3 +197,19 @@ def test_an_eviction_is_sent_once(hub: Front, told: Told) -> None:
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     assert len(hub.all("ClusterResourceBinding")) == 2
+
+
+def test_an_evicted_cluster_leaves_the_predicted_status_before_any_run(hub: Front, told: Told) -> None:
+    write_run(f'approvals = ["{REQUEST}"]')
+    assert told("apply", "-auto-approve")[0] == 0
+    member = next(each for each in hub.all("MemberCluster") if each["metadata"]["name"] == "lon1")
+    names = {name: member[name] for name in ("apiVersion", "kind")}
+    taint = {"key": "maintenance", "value": "yes", "effect": "NoSchedule"}
+    hub.put({**names, "metadata": {"name": "lon1"}, "spec": {"taints": [taint]}}, "kubectl")
+    add(EVICTION)
+    assert told("plan", "-out=p")[0] == 0
+    changes = json.loads(told("show", "-json", "p")[1])["resource_changes"]
+    after = next(
+        change["change"]["after"] for change in changes if change["type"] == "fleet_cluster_resource_placement"
+    )
+    assert sorted(status["cluster_name"] for status in after["placement_statuses"]) == ["", "ams1", "fra1", "par1"]
