@@ -118,13 +118,13 @@ def _render_sequence(plain: list[Any], sequence_type: Type, indent: int) -> str:
         return f"{opening}{closing}"
     margin = " " * (indent + 2)
     lines = [
-        f"{margin}{_render_value(element, _get_element_type(sequence_type, index), indent + 2)},"
+        f"{margin}{_render_value(element, get_element_type(sequence_type, index), indent + 2)},"
         for index, element in enumerate(plain)
     ]
     return "\n".join([opening, *lines, " " * indent + closing])
 
 
-def _get_element_type(sequence_type: Type, index: int) -> Type:
+def get_element_type(sequence_type: Type, index: int) -> Type:
     """Return the type of an element of a list, set or tuple."""
     if isinstance(sequence_type, ListType | SetType):
         return sequence_type.element

@@ -4,28 +4,31 @@ maps and objects; without a schema the shape of the data decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
+from nexusform.json_data.plain_data import Path
 from nexusform.rendering.notation.colours import count_columns
 from nexusform.rendering.notation.hcl_text import (
     NO_MARKS,
     TOO_DEEP,
     PathMarks,
     format_attribute_name,
+    get_element_type,
     is_too_deep,
     quote_string,
 )
-from nexusform.rendering.report.pairing import Pair, pair_elements
-from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, get_order_attribute
+from nexusform.schemas.value_types import DYNAMIC, MapType, ObjectType, SetType, Type
+from nexusform.values.value import UNKNOWN
 
-IMPORTANT: Final = frozenset({"id", "name"})
 CREATED, DELETED, CHANGED, SAME = "+", "-", "~", ""
 # A labelled block (an agent pool) with all VMs deleted and created again.
 REPLACED: Final = "-/+"
+_IMPORTANT: Final = frozenset({"id", "name"})
 
 
 class NodeKind(StrEnum):
@@ -72,65 +75,232 @@ class _Absent:
 
 
 ABSENT: Final = _Absent()
+_Mapping: TypeAlias = Mapping[str, Any]
+_NO_TEXTS: Final[Mapping[str, str]] = {}
+_NO_SCHEMA: Final = BlockSchema({})
 
 
-class DifferenceOptions(Struct, frozen=True):
-    """Options of a comparison. `show_unchanged` keeps unchanged parts in the tree; `keep_null` treats null as
-    a value, as in JSON, and not as a missing attribute.
+class Comparison(Struct, frozen=True):
+    """Comparison of two sides. `show_unchanged` keeps unchanged parts in the tree; `keep_null` treats null as
+    a value, as in JSON, and not as a missing attribute. The marks of a part are relative to it.
     """
 
     show_unchanged: bool = False
     keep_null: bool = False
 
+    def compare_objects(
+        self,
+        before: _Mapping | None,
+        after: _Mapping | None,
+        schema: BlockSchema | None,
+        marks: PathMarks = NO_MARKS,
+        condensed_texts: Mapping[str, str] = _NO_TEXTS,
+    ) -> DifferenceNode:
+        """Compute the difference tree of a whole object: attributes and nested blocks by name. `condensed_texts`
+        maps changed attributes to replacement texts. Without a schema every property is an attribute. None on a
+        side means that the object does not exist there.
+        """
+        old, new, schema = before or {}, after or {}, schema or _NO_SCHEMA
 
-def compare_values(
-    name: str, old: Any, new: Any, value_type: Type, *, marks: PathMarks, options: DifferenceOptions
-) -> DifferenceNode:
-    """Compare two values and return their node; ABSENT means a missing value."""
-    if is_too_deep(old) or is_too_deep(new):
-        return create_leaf(name, _compute_symbol(old, new, value_type), TOO_DEEP)
-    return _compare_named(name, old, new, value_type, marks=marks, options=options)
+        def compare_attribute(name: str, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
+            if name in condensed_texts and old is not new and old != new:
+                return DifferenceNode(
+                    NodeKind.CONDENSED, _compute_symbol(old, new, value_type), name, new=condensed_texts[name]
+                )
+            return self.compare_values(name, old, new, value_type, marks)
 
-
-def _compare_named(
-    name: str, old: Any, new: Any, value_type: Type, *, marks: PathMarks, options: DifferenceOptions
-) -> DifferenceNode:
-    """Compare two values and return their node with its name."""
-    node = _build_node(old, new, value_type, marks, options)
-    forces_replacement = marks.replacement is True and node.symbol != SAME
-    if not name and not forces_replacement:
-        return node
-    return node._replace(name=name, forces_replacement=forces_replacement)
-
-
-def _build_node(old: Any, new: Any, value_type: Type, marks: PathMarks, options: DifferenceOptions) -> DifferenceNode:
-    """Build the node of a value without its name, by the kind of both sides."""
-    symbol = _compute_symbol(old, new, value_type)
-    if marks.old is True or marks.new is True:
-        return DifferenceNode(
-            NodeKind.SENSITIVE, symbol or _compute_mark_symbol(marks), note=_compute_mark_note(old, new, marks)
+        hidden_names = {*schema.blocks, *_list_unchanged_orders(schema, old, new)}
+        types = {name: attribute.type for name, attribute in schema.attributes.items()}
+        body = self._compare_parts(
+            NodeKind.BLOCK, {**old, **new}.keys() - hidden_names, old, new, types, marks, compare_attribute
         )
-    classes = {side.__class__ for side in (old, new) if side is not ABSENT}
-    if classes == {dict}:
-        return _compare_mappings(
-            symbol, _replace_absent(old) or {}, _replace_absent(new) or {}, value_type, marks=marks, options=options
+        blocks: list[DifferenceNode] = []
+        for name in sorted({**old, **new}.keys() & schema.blocks.keys()):
+            blocks += self._compare_blocks(name, old, new, schema.blocks[name], marks.select_part(name, name))
+        visible_blocks = tuple(filter(self._is_visible, blocks))
+        return body._replace(
+            symbol=CHANGED if any(part.symbol for part in (*body.children, *visible_blocks)) else SAME,
+            blocks=visible_blocks,
+            hidden_blocks=len(blocks) - len(visible_blocks),
         )
-    if classes == {list}:
-        return _compare_sequences(
-            symbol, _replace_absent(old) or [], _replace_absent(new) or [], value_type, marks=marks, options=options
-        )
-    if classes == {str}:
-        return _compare_strings(symbol, old, new, options)
-    if dict in classes or list in classes:
-        old_node = _build_node(old, ABSENT, value_type, marks, options)
-        new_node = _build_node(ABSENT, new, value_type, marks, options)
-        return DifferenceNode(NodeKind.TYPE_CHANGED, symbol, children=(old_node, new_node))
-    return DifferenceNode(NodeKind.LEAF, symbol, old=_replace_absent(old), new=_replace_absent(new))
+
+    def compare_values(
+        self, name: str, old: Any, new: Any, value_type: Type, marks: PathMarks = NO_MARKS
+    ) -> DifferenceNode:
+        """Compare two values and return their node; ABSENT means a missing value."""
+        if is_too_deep(old) or is_too_deep(new):
+            return DifferenceNode(NodeKind.CONDENSED, _compute_symbol(old, new, value_type), name, new=TOO_DEEP)
+        return self._compare_named(name, old, new, value_type, marks)
+
+    def _compare_named(self, name: str, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
+        node = self._build_node(old, new, value_type, marks)
+        forces_replacement = marks.replacement is True and node.symbol != SAME
+        return node._replace(name=name, forces_replacement=forces_replacement) if name or forces_replacement else node
+
+    def _is_visible(self, node: DifferenceNode) -> bool:
+        """Return whether a node is part of the tree: it differs, or unchanged parts are requested."""
+        return self.show_unchanged or node.symbol != SAME
+
+    # --- blocks ---
+
+    def _compare_blocks(
+        self, name: str, old_body: _Mapping, new_body: _Mapping, block: NestedBlock, marks: PathMarks
+    ) -> list[DifferenceNode]:
+        """Compare the nested blocks of one type, including unchanged ones: those without labels like list
+        elements, labelled ones by label.
+        """
+        old, new = old_body.get(name), new_body.get(name)
+        if new is UNKNOWN:
+            return [DifferenceNode(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
+        match block.nesting:
+            case Nesting.SINGLE:
+                return [self._compare_block(name, "", old, new, block, marks)] if old or new else []
+            case Nesting.LIST:
+                old, new = old or [], new or []
+                return [
+                    self._compare_block(
+                        name,
+                        "",
+                        None if i is None else old[i],
+                        None if j is None else new[j],
+                        block,
+                        marks.select_part(i, j),
+                    )
+                    for i, j in pair_elements(old, new)
+                ]
+            case Nesting.MAP:
+                old, new = old or {}, new or {}
+                return [
+                    self._compare_block(
+                        name, label, old.get(label), new.get(label), block, marks.select_part(label, label)
+                    )
+                    for label in _list_labels(name, old_body, new_body)
+                ]
+
+    def _compare_block(
+        self, name: str, label: str, old: Any, new: Any, block: NestedBlock, marks: PathMarks
+    ) -> DifferenceNode:
+        """Compare one nested block. Parts omitted from its body may differ, such as null and a missing attribute."""
+        body = self.compare_objects(old, new, block.schema, marks)
+        symbol = body.symbol
+        if old is None or new is None:
+            symbol = CREATED if old is None else DELETED
+        elif symbol == SAME and not _is_equal(old, new):
+            symbol = CHANGED
+        if label and symbol == CHANGED and any(part.forces_replacement for part in (*body.children, *body.blocks)):
+            symbol = REPLACED
+        return body._replace(symbol=symbol, name=name, label=label, forces_replacement=marks.replacement is True)
+
+    # --- values ---
+
+    def _build_node(self, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
+        """Build the node of a value without its name, by the kind of both sides."""
+        symbol = _compute_symbol(old, new, value_type)
+        if marks.old is True or marks.new is True:
+            mark_symbol = SAME if marks.old is marks.new else CHANGED
+            return DifferenceNode(NodeKind.SENSITIVE, symbol or mark_symbol, note=_compute_mark_note(old, new, marks))
+        classes = {side.__class__ for side in (old, new) if side is not ABSENT}
+        if classes == {dict}:
+            node = self._compare_mappings(_replace_absent(old) or {}, _replace_absent(new) or {}, value_type, marks)
+            return node._replace(symbol=_merge_symbols(symbol, node.children))
+        if classes == {list}:
+            return self._compare_sequences(
+                symbol, _replace_absent(old) or [], _replace_absent(new) or [], value_type, marks
+            )
+        if classes == {str}:
+            return self._compare_strings(symbol, old, new)
+        if dict in classes or list in classes:
+            sides = ((old, ABSENT), (ABSENT, new))
+            children = tuple(self._build_node(before, after, value_type, marks) for before, after in sides)
+            return DifferenceNode(NodeKind.TYPE_CHANGED, symbol, children=children)
+        return _create_leaf(symbol, old, new)
+
+    def _compare_mappings(self, old: _Mapping, new: _Mapping, mapping_type: Type, marks: PathMarks) -> DifferenceNode:
+        """Compare maps or objects, with a child per entry."""
+        names = {**old, **new}.keys()
+        if isinstance(mapping_type, MapType):
+            types = dict.fromkeys(names, mapping_type.element)
+            return self._compare_parts(NodeKind.MAP, names, old, new, types, marks, self._compare_named)
+        types = dict(mapping_type.attributes) if isinstance(mapping_type, ObjectType) else {}
+        return self._compare_parts(NodeKind.OBJECT, names, old, new, types, marks, self._compare_named)
+
+    def _compare_parts(
+        self,
+        kind: NodeKind,
+        names: Iterable[str],
+        old: _Mapping,
+        new: _Mapping,
+        types: Mapping[str, Type],
+        marks: PathMarks,
+        compare: Callable[[str, Any, Any, Type, PathMarks], DifferenceNode],
+    ) -> DifferenceNode:
+        """Compare the parts with these names; keep those that differ or must be shown."""
+        is_map = kind is NodeKind.MAP
+        has_nulls = is_map or self.keep_null
+        children: list[DifferenceNode] = []
+        hidden_count = width = 0
+        for name in sorted(names):
+            old_value, new_value = (_get_part(side, name, has_nulls=has_nulls) for side in (old, new))
+            if old_value is ABSENT and new_value is ABSENT:
+                continue
+            width = max(width, measure_name_width(name, quote=is_map))
+            is_important = not is_map and name in _IMPORTANT
+            part_type, part_marks = types.get(name, DYNAMIC), marks.select_part(name, name)
+            is_skipped = part_marks is NO_MARKS and not self.show_unchanged and not is_important
+            if is_skipped and _is_equal(old_value, new_value, part_type):
+                hidden_count += 1
+                continue
+            child = compare(name, old_value, new_value, part_type, part_marks)
+            if is_important or self._is_visible(child):
+                children.append(child)
+            else:
+                hidden_count += 1
+        return DifferenceNode(kind, SAME, children=tuple(children), hidden=hidden_count, width=width)
+
+    def _compare_sequences(
+        self, symbol: str, old: list[Any], new: list[Any], sequence_type: Type, marks: PathMarks
+    ) -> DifferenceNode:
+        """Compare lists, tuples or sets by paired elements. A changed element of a list keeps its neighbours."""
+        is_set = isinstance(sequence_type, SetType)
+        children: list[DifferenceNode] = []
+        for i, j in _pair_set_elements(old, new) if is_set else pair_elements(old, new):
+            element_type = get_element_type(sequence_type, (i or 0) if j is None else j)
+            old_element, new_element = ABSENT if i is None else old[i], ABSENT if j is None else new[j]
+            part_marks = NO_MARKS if is_set else marks.select_part(i, j)
+            children.append(self._build_node(old_element, new_element, element_type, part_marks))
+        if is_set:
+            visible = tuple(filter(self._is_visible, children))
+            return DifferenceNode(NodeKind.SET, symbol, children=visible, hidden=len(children) - len(visible))
+        visible, hidden_count = (tuple(children), 0) if self.show_unchanged else _select_with_context(children)
+        return DifferenceNode(NodeKind.LIST, _merge_symbols(symbol, children), children=visible, hidden=hidden_count)
+
+    def _compare_strings(self, symbol: str, old: Any, new: Any) -> DifferenceNode:
+        """Compare strings: embedded JSON, several lines, or a leaf."""
+        structures = (_parse_json(old), _parse_json(new))
+        if None not in structures:
+            structure = Comparison(self.show_unchanged, keep_null=True).compare_values("", *structures, DYNAMIC)
+            return DifferenceNode(NodeKind.JSON, symbol, children=(structure,))
+        if not any("\n" in text for text in (old, new) if text is not ABSENT):
+            return _create_leaf(symbol, old, new)
+        old_lines, new_lines = ([] if text is ABSENT else text.split("\n") for text in (old, new))
+        lines = []
+        for i, j in pair_elements(old_lines, new_lines):
+            line_symbol = CREATED if i is None else DELETED if j is None else SAME
+            sides = (ABSENT if i is None else old_lines[i], ABSENT if j is None else new_lines[j])
+            lines.append(_create_leaf(line_symbol, *sides))
+        return DifferenceNode(NodeKind.TEXT, symbol, children=tuple(lines))
+
+
+# --- sides -------------------------------------------------------------------------------------
 
 
 def _replace_absent(plain: Any) -> Any:
     """Return the value, or None if it is absent."""
     return None if plain is ABSENT else plain
+
+
+def _create_leaf(symbol: str, old: Any, new: Any) -> DifferenceNode:
+    return DifferenceNode(NodeKind.LEAF, symbol, old=_replace_absent(old), new=_replace_absent(new))
 
 
 def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
@@ -139,11 +309,12 @@ def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
         return SAME if new is ABSENT else CREATED
     if new is ABSENT:
         return DELETED
-    return SAME if is_equal(old, new, value_type) else CHANGED
+    return SAME if _is_equal(old, new, value_type) else CHANGED
 
 
-def _compute_mark_symbol(marks: PathMarks) -> str:
-    return SAME if marks.old is marks.new else CHANGED
+def _merge_symbols(symbol: str, children: Sequence[DifferenceNode]) -> str:
+    # Equal data may differ in sensitivity.
+    return CHANGED if symbol == SAME and any(child.symbol for child in children) else symbol
 
 
 def _compute_mark_note(old: Any, new: Any, marks: PathMarks) -> str:
@@ -153,7 +324,7 @@ def _compute_mark_note(old: Any, new: Any, marks: PathMarks) -> str:
     return "sensitive" if marks.new is True else "exposed"
 
 
-def is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
+def _is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
     """Return whether two values are equal. Without a type, `1` and `true` differ."""
     if old is new:
         return True
@@ -171,57 +342,10 @@ def _has_same_booleans(old: Any, new: Any) -> bool:
     return (old.__class__ is bool) == (new.__class__ is bool)
 
 
-# --- collections -------------------------------------------------------------------------------
-
-
-def _compare_mappings(
-    symbol: str,
-    old: dict[str, Any],
-    new: dict[str, Any],
-    mapping_type: Type,
-    *,
-    marks: PathMarks,
-    options: DifferenceOptions,
-) -> DifferenceNode:
-    """Compare maps or objects, with a child per entry."""
-    is_map = isinstance(mapping_type, MapType)
-    types = dict(mapping_type.attributes) if isinstance(mapping_type, ObjectType) else {}
-    element = mapping_type.element if isinstance(mapping_type, MapType) else DYNAMIC
-    get_side = _get_element if is_map or options.keep_null else get_attribute
-    children: list[DifferenceNode] = []
-    hidden_count = width = 0
-    for name in sorted({**old, **new}):
-        old_value, new_value = get_side(old, name), get_side(new, name)
-        if old_value is ABSENT and new_value is ABSENT:
-            continue
-        width = max(width, measure_name_width(name, quote=is_map))
-        is_important = not is_map and name in IMPORTANT
-        child_type, child_marks = types.get(name, element), marks.select_part(name, name)
-        if not is_important and can_skip(old_value, new_value, child_type, marks=child_marks, options=options):
-            hidden_count += 1
-            continue
-        child = _compare_named(name, old_value, new_value, child_type, marks=child_marks, options=options)
-        if is_important or is_visible(child, options):
-            children.append(child)
-        else:
-            hidden_count += 1
-    return DifferenceNode(
-        NodeKind.MAP if is_map else NodeKind.OBJECT,
-        _merge_symbols(symbol, children),
-        children=tuple(children),
-        hidden=hidden_count,
-        width=width,
-    )
-
-
-def _get_element(side: Mapping[str, Any], key: str) -> Any:
-    return side.get(key, ABSENT)
-
-
-def get_attribute(side: Mapping[str, Any], name: str) -> Any:
-    """Return the value of an attribute, or ABSENT if it is null or missing."""
-    plain = side.get(name)
-    return ABSENT if plain is None else plain
+def _get_part(side: _Mapping, name: str, *, has_nulls: bool) -> Any:
+    """Return the value of a part, or ABSENT if it is missing, or null without `has_nulls`."""
+    plain = side.get(name, ABSENT)
+    return ABSENT if plain is None and not has_nulls else plain
 
 
 def measure_name_width(name: str, *, quote: bool = False) -> int:
@@ -231,61 +355,60 @@ def measure_name_width(name: str, *, quote: bool = False) -> int:
     return count_columns(quote_string(name)) - 2 if quote else count_columns(format_attribute_name(name))
 
 
-def can_skip(old: Any, new: Any, value_type: Type, *, marks: PathMarks, options: DifferenceOptions) -> bool:
-    """Return whether a part is unchanged and hidden, so that it needs no node."""
-    return marks is NO_MARKS and not options.show_unchanged and is_equal(old, new, value_type)
+def _parse_json(text: Any) -> Any:
+    """Return the structure of a text of JSON, ABSENT for an absent text, or None for another text."""
+    # The first character excludes most texts without stripping them.
+    if text is ABSENT or text[:1] not in "{[ \n\t" or text.strip()[:1] not in ("{", "["):
+        return ABSENT if text is ABSENT else None
+    import json
+
+    try:
+        structure = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return None if is_too_deep(structure) else structure
 
 
-def is_visible(node: DifferenceNode, options: DifferenceOptions) -> bool:
-    """Return whether a node is part of the tree: it differs, or unchanged parts are requested."""
-    return options.show_unchanged or node.symbol != SAME
+# --- blocks and elements -----------------------------------------------------------------------
 
 
-def _merge_symbols(symbol: str, children: Sequence[DifferenceNode]) -> str:
-    # Equal data may differ in sensitivity.
-    return CHANGED if symbol == SAME and any(child.symbol for child in children) else symbol
+def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) -> Iterable[str]:
+    """Return the attributes with the source order of labelled blocks, unless remaining blocks swap positions."""
+    for name, block in schema.blocks.items():
+        attribute = get_order_attribute(name)
+        if block.nesting is Nesting.MAP and not _is_reordered(old.get(attribute), new.get(attribute)):
+            yield attribute
 
 
-def _compare_sequences(
-    symbol: str, old: list[Any], new: list[Any], sequence_type: Type, *, marks: PathMarks, options: DifferenceOptions
-) -> DifferenceNode:
-    """Compare lists or tuples by paired elements; `_compare_sets` handles sets."""
-    if isinstance(sequence_type, SetType):
-        return _compare_sets(symbol, old, new, sequence_type, options)
-    children: list[DifferenceNode] = []
-    for old_at, new_at in pair_elements(old, new):
-        element_type = _get_element_type(sequence_type, new_at if new_at is not None else old_at)
-        old_element = ABSENT if old_at is None else old[old_at]
-        new_element = ABSENT if new_at is None else new[new_at]
-        children.append(_build_node(old_element, new_element, element_type, marks.select_part(old_at, new_at), options))
-    visible_children, hidden_count = _select_with_context(children, options)
-    return DifferenceNode(
-        NodeKind.LIST, _merge_symbols(symbol, children), children=visible_children, hidden=hidden_count
-    )
+def _is_reordered(old: Any, new: Any) -> bool:
+    if old.__class__ is not list or new.__class__ is not list:
+        return False
+    common_labels = set(old) & set(new)
+    return [label for label in old if label in common_labels] != [label for label in new if label in common_labels]
 
 
-def _get_element_type(sequence_type: Type, index: int | None) -> Type:
-    """Return the type of an element of a list or a tuple."""
-    if isinstance(sequence_type, ListType):
-        return sequence_type.element
-    if isinstance(sequence_type, TupleType) and index is not None and index < len(sequence_type.elements):
-        return sequence_type.elements[index]
-    return DYNAMIC
+def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:
+    """List labels in source order: those of the new side first, then removed ones."""
+    labels: dict[str, None] = {}
+    for side in (new, old):
+        blocks = side.get(name)
+        if blocks.__class__ is not dict:
+            continue
+        order = side.get(get_order_attribute(name))
+        if order.__class__ is list:
+            labels.update((label, None) for label in order if label in blocks)
+        labels.update(dict.fromkeys(sorted(blocks)))
+    return list(labels)
 
 
-def _select_with_context(
-    children: Sequence[DifferenceNode], options: DifferenceOptions
-) -> tuple[tuple[DifferenceNode, ...], int]:
+def _select_with_context(children: Sequence[DifferenceNode]) -> tuple[tuple[DifferenceNode, ...], int]:
     """Return the visible list elements and the number of hidden ones after them. A changed element keeps one
     unchanged neighbour on each side. A node with a count replaces hidden elements in between.
     """
-    if options.show_unchanged or all(child.symbol for child in children):
-        return tuple(children), 0
     visible_children: list[DifferenceNode] = []
     hidden_count = 0
     for position, child in enumerate(children):
-        neighbours = children[max(position - 1, 0) : position + 2]
-        if not any(neighbour.symbol for neighbour in neighbours):
+        if not any(neighbour.symbol for neighbour in children[max(position - 1, 0) : position + 2]):
             hidden_count += 1
             continue
         if hidden_count:
@@ -295,88 +418,61 @@ def _select_with_context(
     return tuple(visible_children), hidden_count
 
 
-def _compare_sets(
-    symbol: str, old: list[Any], new: list[Any], set_type: SetType, options: DifferenceOptions
-) -> DifferenceNode:
-    children: list[DifferenceNode] = []
-    for old_at, new_at in _pair_set_elements(old, new):
-        old_element = ABSENT if old_at is None else old[old_at]
-        new_element = ABSENT if new_at is None else new[new_at]
-        children.append(_build_node(old_element, new_element, set_type.element, NO_MARKS, options))
-    visible_children = tuple(child for child in children if is_visible(child, options))
-    return DifferenceNode(NodeKind.SET, symbol, children=visible_children, hidden=len(children) - len(visible_children))
+# A position on each side; None for an element of one side only.
+_Pair: TypeAlias = tuple[int | None, int | None]
 
 
-def _pair_set_elements(old: list[Any], new: list[Any]) -> list[Pair]:
+def _pair_set_elements(old: list[Any], new: list[Any]) -> list[_Pair]:
     """Return the positions of the elements on each side, those of the old side first."""
     # Elements of a set are added or removed, never changed.
     old_positions = {repr(element): position for position, element in enumerate(old)}
     new_positions = {repr(element): position for position, element in enumerate(new)}
-    old_pairs: list[Pair] = [(position, new_positions.get(text)) for text, position in old_positions.items()]
-    added_pairs: list[Pair] = [
-        (None, position) for text, position in new_positions.items() if text not in old_positions
-    ]
-    return old_pairs + added_pairs
+    old_pairs: list[_Pair] = [(position, new_positions.get(text)) for text, position in old_positions.items()]
+    return old_pairs + [(None, position) for text, position in new_positions.items() if text not in old_positions]
 
 
-# --- strings -----------------------------------------------------------------------------------
+def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
+    """Return pairs of positions (before, after) in display order; None for an element of one side only. Between
+    equal elements, objects (dicts) pair in order as one changed object; other elements are removed and added.
+    """
+    from difflib import SequenceMatcher
+
+    # difflib hashes its elements; dicts are unhashable, so numbers replace them. Removed elements come first.
+    numbers: dict[str, int] = {}
+    old, new = ([numbers.setdefault(repr(element), len(numbers)) for element in side] for side in (before, after))
+    pairs: list[_Pair] = []
+    for tag, new_start, new_stop, old_start, old_stop in SequenceMatcher(None, new, old, autojunk=False).get_opcodes():
+        j = new_start
+        for i in range(old_start, old_stop):
+            is_pair = j < new_stop and before[i].__class__ is dict and after[j].__class__ is dict
+            if tag == "equal" or is_pair:
+                pairs.append((i, j))
+                j += 1
+            else:
+                pairs.append((i, None))
+        pairs += [(None, position) for position in range(j, new_stop)]
+    return pairs
 
 
-def _compare_strings(symbol: str, old: Any, new: Any, options: DifferenceOptions) -> DifferenceNode:
-    """Compare strings: embedded JSON, several lines, or a leaf."""
-    if _may_be_json(old) and _may_be_json(new):
-        node = _compare_json(symbol, old, new, options)
-        if node is not None:
+# --- order -------------------------------------------------------------------------------------
+
+_NAMED_KINDS: Final = frozenset({NodeKind.BLOCK, NodeKind.OBJECT, NodeKind.MAP, NodeKind.LIST, NodeKind.SET})
+
+
+def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> DifferenceNode:
+    """Return the tree with its parts in source order; parts outside the source follow by name. List elements
+    keep their order.
+    """
+    ranks = {path: number for number, path in enumerate(source_order)}
+
+    def sort_parts(parts: Sequence[DifferenceNode], path: Path) -> tuple[DifferenceNode, ...]:
+        paths = [tuple(step for step in (*path, part.name, part.label) if step) for part in parts]
+        order = sorted(range(len(parts)), key=lambda position: ranks.get(paths[position], len(ranks)))
+        return tuple(sort_node(parts[position], paths[position]) for position in order)
+
+    def sort_node(node: DifferenceNode, path: Path) -> DifferenceNode:
+        if node.kind not in _NAMED_KINDS:
             return node
-    if any("\n" in text for text in (old, new) if text is not ABSENT):
-        return _compare_texts(symbol, old, new)
-    return DifferenceNode(NodeKind.LEAF, symbol, old=_replace_absent(old), new=_replace_absent(new))
+        return node._replace(children=sort_parts(node.children, path), blocks=sort_parts(node.blocks, path))
 
-
-def _may_be_json(text: Any) -> bool:
-    """Return whether the start of a text allows JSON. An absent text allows it."""
-    if text is ABSENT:
-        return True
-    # The first character excludes most texts without stripping them.
-    return text[:1] in "{[ \n\t" and text.strip()[:1] in ("{", "[")
-
-
-def _compare_json(symbol: str, old: Any, new: Any, options: DifferenceOptions) -> DifferenceNode | None:
-    """Compare strings of JSON; return None if one of them is not JSON."""
-    import json
-
-    try:
-        old_json = ABSENT if old is ABSENT else json.loads(old)
-        new_json = ABSENT if new is ABSENT else json.loads(new)
-    except (ValueError, RecursionError):
-        return None
-    if is_too_deep(old_json) or is_too_deep(new_json):
-        return None
-    structure = _build_node(
-        old_json, new_json, DYNAMIC, NO_MARKS, DifferenceOptions(options.show_unchanged, keep_null=True)
-    )
-    return DifferenceNode(NodeKind.JSON, symbol, children=(structure,))
-
-
-def _compare_texts(symbol: str, old: Any, new: Any) -> DifferenceNode:
-    """Compare multi-line texts, with a child per line."""
-    old_lines = [] if old is ABSENT else old.split("\n")
-    new_lines = [] if new is ABSENT else new.split("\n")
-    lines = tuple(_build_line_node(old_lines, new_lines, pair) for pair in pair_elements(old_lines, new_lines))
-    return DifferenceNode(NodeKind.TEXT, symbol, children=lines)
-
-
-def _build_line_node(old_lines: Sequence[str], new_lines: Sequence[str], pair: Pair) -> DifferenceNode:
-    """Build the node of one line, present on one side or both."""
-    old = None if pair[0] is None else old_lines[pair[0]]
-    new = None if pair[1] is None else new_lines[pair[1]]
-    if old is None:
-        return DifferenceNode(NodeKind.LEAF, CREATED, new=new)
-    if new is None:
-        return DifferenceNode(NodeKind.LEAF, DELETED, old=old)
-    return DifferenceNode(NodeKind.LEAF, SAME, old=old, new=new)
-
-
-def create_leaf(name: str, symbol: str, text: str) -> DifferenceNode:
-    """Create a node with a text in place of its value."""
-    return DifferenceNode(NodeKind.CONDENSED, symbol, name=name, new=text)
+    return sort_node(tree, ()) if ranks else tree

@@ -361,11 +361,8 @@ def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int 
     is_folded = len(tables) > maximum
     sites = []
     for site_id, site_tables in by_site.items():
-        rows = (
-            _build_folded_rows(site_tables, plan.samples)
-            if is_folded
-            else _build_single_rows(site_tables, plan.samples)
-        )
+        members = _group_pools(site_tables) if is_folded else [[table] for table in site_tables]
+        rows = [_build_row(pool_tables, plan.samples) for pool_tables in members]
         visible_rows = rows[:MAX_ROWS]
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
         name, is_decided = names.get(site_id, site_id), is_fully_decided(site_tables)
@@ -438,24 +435,12 @@ def _replace_site(text: str, site: str) -> str:
     return re.sub(rf"(?<![A-Za-z0-9]){re.escape(site)}(?![A-Za-z0-9])", _SITE, text) if site in text else text
 
 
-def _restore_common_racks(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...]:
-    """Name the racks of rows where they have the same names on every site."""
-    racks = [{site.rows[number].racks for site in sites} for number in range(len(rows))]
-    return tuple(
-        replace(row, racks=names.pop()) if len(names) == 1 else row for row, names in zip(rows, racks, strict=True)
-    )
-
-
-def _build_single_rows(tables: Iterable[PlacementTable], samples: int) -> list[PoolRow]:
-    return [_build_row([table], samples) for table in tables]
-
-
-def _build_folded_rows(tables: Iterable[PlacementTable], samples: int) -> list[PoolRow]:
-    """Build one row per name, SKU and size of pool, in the order of the first of each."""
+def _group_pools(tables: Iterable[PlacementTable]) -> list[list[PlacementTable]]:
+    """Group the pools by name, SKU and size, in the order of the first of each."""
     tables_by_pool: dict[tuple[str, str, int], list[PlacementTable]] = {}
     for table in tables:
         tables_by_pool.setdefault((table.pool, table.vm_sku_name, table.total_count), []).append(table)
-    return [_build_row(members, samples) for members in tables_by_pool.values()]
+    return list(tables_by_pool.values())
 
 
 def _build_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:

@@ -17,8 +17,15 @@ from nexusform.placement_kinds.kinds import MAPS
 from nexusform.plans.plan import Action, Change, Drift, Plan
 from nexusform.rendering.notation.hcl_text import SENSITIVE, PathMarks, build_path_trie, format_scalar
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.body_difference import compare_objects, sort_by_source_order
-from nexusform.rendering.report.difference_tree import CHANGED, CREATED, DELETED, DifferenceNode, NodeKind
+from nexusform.rendering.report.difference_tree import (
+    CHANGED,
+    CREATED,
+    DELETED,
+    Comparison,
+    DifferenceNode,
+    NodeKind,
+    sort_by_source_order,
+)
 from nexusform.rendering.report.folding import fold_addresses, format_names
 from nexusform.rendering.report.stanzas import SchemaLookup, describe_placements, is_reported
 from nexusform.resources.address import Address
@@ -184,7 +191,7 @@ def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
     if drift.after is None:
         return ObjectRow(drift.address, DELETED, name, ("has been deleted",))
     marks = PathMarks.create(drift.sensitive, drift.sensitive)
-    tree = compare_objects(drift.before, drift.after, schema, marks=marks)
+    tree = Comparison().compare_objects(drift.before, drift.after, schema, marks)
     return ObjectRow(drift.address, "~", name, tuple(_build_clauses(tree, None, "")) or ("has changed",))
 
 
@@ -332,7 +339,7 @@ def _describe_changes(
     if change.before is None or change.after is None:
         return ()
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
-    tree = compare_objects(change.before, change.after, schema, marks=marks)
+    tree = Comparison().compare_objects(change.before, change.after, schema, marks)
     tree = sort_by_source_order(tree, change.configured_paths)
     texts = _describe_manifest_changes(change, tree) | _describe_nested_changes(change, tree)
     machines = frozenset(change.after.get("machines") or ())

@@ -17,15 +17,7 @@ from nexusform.plans.impact.effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, OutputChange, PlacementAction, Plan
 from nexusform.rendering.notation.hcl_text import PathMarks
 from nexusform.rendering.report import wording
-from nexusform.rendering.report.body_difference import compare_objects
-from nexusform.rendering.report.difference_tree import (
-    ABSENT,
-    CHANGED,
-    DELETED,
-    DifferenceNode,
-    DifferenceOptions,
-    compare_values,
-)
+from nexusform.rendering.report.difference_tree import ABSENT, CHANGED, DELETED, Comparison, DifferenceNode
 from nexusform.rendering.report.placement_rows import OUTCOMES, PlacementDetail, describe_outcome
 from nexusform.resources.address import Address
 from nexusform.schemas.block_schema import BlockSchema
@@ -108,16 +100,10 @@ def _build_stanza(
     change: Change, find_schema: SchemaLookup, counts: _PlacementCounts, *, placements_follow: bool
 ) -> Stanza:
     after = change.before if change.action is Action.FORGET else change.after
-    body = compare_objects(
-        change.before,
-        after,
-        find_schema(change.address),
-        marks=PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths),
-        options=DifferenceOptions(show_unchanged=bool(change.importing)),
-        condensed_texts=_build_condensed_texts(
-            change.before, change.after, counts, placements_follow=placements_follow
-        ),
-    )
+    marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
+    texts = _build_condensed_texts(change.before, change.after, counts, placements_follow=placements_follow)
+    comparison = Comparison(show_unchanged=bool(change.importing))
+    body = comparison.compare_objects(change.before, after, find_schema(change.address), marks, texts)
     return Stanza(
         address=wording.format_headline_address(change),
         symbol=wording.SYMBOLS[change.action],
@@ -134,13 +120,8 @@ def _build_drift_stanza(drift: Drift, find_schema: SchemaLookup) -> Stanza:
     condensed = (
         _build_condensed_texts(drift.before, None, _NO_PLACEMENTS, placements_follow=False) if is_deleted else {}
     )
-    body = compare_objects(
-        drift.before,
-        drift.after,
-        find_schema(drift.address),
-        marks=PathMarks.create(drift.sensitive, drift.sensitive),
-        condensed_texts=condensed,
-    )
+    marks = PathMarks.create(drift.sensitive, drift.sensitive)
+    body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, condensed)
     return Stanza(
         address=str(drift.address),
         symbol=DELETED if is_deleted else CHANGED,
@@ -157,7 +138,7 @@ def compare_output(output: OutputChange) -> DifferenceNode:
     marks = PathMarks.create(sensitive_paths, sensitive_paths)
     before = ABSENT if output.action is Action.CREATE else output.before
     after = ABSENT if output.action is Action.DELETE else output.after
-    return compare_values(output.name, before, after, output.type, marks=marks, options=DifferenceOptions())
+    return Comparison().compare_values(output.name, before, after, output.type, marks)
 
 
 # --- placements in a stanza --------------------------------------------------------------------

@@ -113,14 +113,17 @@ class _DifferenceRenderer:
             return [f"{header} {{}}{replacement_note}"]
         return [f"{header} {{{replacement_note}", *inner, f"{margin}{_BLANK}}}"]
 
-    def render_attributes(self, nodes: Iterable[DifferenceNode], level: int, width: int) -> list[str]:
-        """Render one or more lines per attribute with aligned `=`."""
+    def render_attributes(
+        self, nodes: Iterable[DifferenceNode], level: int, width: int, *, is_map: bool = False, show_null: bool = True
+    ) -> list[str]:
+        """Render one or more lines per attribute, or entry of a map, with aligned `=`."""
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for node in nodes:
             lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(node.note, ())]
-            name = fill_to_width(format_attribute_name(node.name), width)
-            lines.append(f"{margin}{self._signs[node.symbol]}{name} = {self.render_value(node, level + 1)}")
+            name = fill_to_width(quote_string(node.name) if is_map else format_attribute_name(node.name), width)
+            value = self.render_value(node, level + 1, show_null=show_null)
+            lines.append(f"{margin}{self._signs[node.symbol]}{name} = {value}")
         return lines
 
     def _render_hidden_count(self, count: int, noun: str, level: int) -> str:
@@ -187,14 +190,8 @@ class _DifferenceRenderer:
 
     def _render_entries(self, node: DifferenceNode, level: int) -> list[str]:
         is_map = node.kind is NodeKind.MAP
-        margin = _BLANK * (level + 1)
         width = node.width + 2 if is_map else node.width
-        lines: list[str] = []
-        for child in node.children:
-            lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(child.note, ())]
-            name = fill_to_width(quote_string(child.name) if is_map else format_attribute_name(child.name), width)
-            value = self.render_value(child, level + 1, show_null=False)
-            lines.append(f"{margin}{self._signs[child.symbol]}{name} = {value}")
+        lines = self.render_attributes(node.children, level, width, is_map=is_map, show_null=False)
         if node.hidden:
             lines.append(self._render_hidden_count(node.hidden, "element" if is_map else "attribute", level + 1))
         return lines

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.rendering.notation.colours import PLAIN, Painter, escape_control_characters
 from nexusform.rendering.notation.hcl_text import PathMarks, render_hcl_value
-from nexusform.rendering.report.body_difference import compare_objects
-from nexusform.rendering.report.difference_tree import DifferenceOptions
+from nexusform.rendering.report.difference_tree import Comparison
 from nexusform.rendering.report.stanzas import create_schema_lookup, format_block_header
 from nexusform.rendering.text.stanza_text import render_body_lines
 from nexusform.resources.address import Address, compute_address_order
@@ -70,9 +69,8 @@ def _render_object(
     """Render one object as a block without a final newline."""
     hidden_paths = () if show_sensitive else instance.sensitive
     marks = PathMarks.create(hidden_paths, hidden_paths)
-    body = compare_objects(
-        instance.attributes, instance.attributes, schema, marks=marks, options=DifferenceOptions(show_unchanged=True)
-    )
+    sides = instance.attributes, instance.attributes
+    body = Comparison(show_unchanged=True).compare_objects(*sides, schema, marks)
     notes = f" (deposed object {deposed})" if deposed else ""
     notes += " (tainted)" if instance.tainted else ""
     lines = [

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.rendering.notation.hcl_text import NO_MARKS
 from nexusform.rendering.pull_request.markdown_parts import (
     CodeOrigin,
     ReportPart,
@@ -16,7 +15,7 @@ from nexusform.rendering.pull_request.markdown_parts import (
     join_parts_within_limit,
     render_diff,
 )
-from nexusform.rendering.report.difference_tree import ABSENT, DifferenceOptions, compare_values
+from nexusform.rendering.report.difference_tree import ABSENT, Comparison
 from nexusform.rendering.text.stanza_text import render_outputs
 from nexusform.schemas.value_types import DYNAMIC
 
@@ -91,7 +90,7 @@ def test_a_sentence_keeps_its_code_and_nothing_else_of_markdown() -> None:
 
 
 def _drawn(old: object, new: object) -> str:
-    node = compare_values("m", old, new, DYNAMIC, marks=NO_MARKS, options=DifferenceOptions())
+    node = Comparison().compare_values("m", old, new, DYNAMIC)
     return render_diff("\n".join(render_outputs([node])))
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.rendering.report.pairing import pair_elements
+from nexusform.rendering.report.difference_tree import pair_elements
 
 items = st.lists(st.sampled_from(["a", "b", "c", {"k": 1}, {"k": 2}]), max_size=12)
 
