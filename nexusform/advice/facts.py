@@ -18,7 +18,6 @@ from nexusform.diagnostics.source import Span
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.scheduling.catalogue import find_largest_sku
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.vms import (
     CONTROL_PLANE,
     NO_CONSTRAINTS,
@@ -26,6 +25,7 @@ from nexusform.scheduling.racks.vms import (
     Interval,
     Machine,
     PlacementConstraints,
+    Shortage,
     VmName,
     VmSku,
     build_standalone_demand,

@@ -12,7 +12,6 @@ from typing import Final, Protocol, TypeVar, runtime_checkable
 import msgspec
 from msgspec import Struct
 
-from nexusform.backends.journal_lines import check_records
 from nexusform.files.log import log_event
 from nexusform.interfaces.state_storage import (
     BackendProblem,
@@ -81,6 +80,8 @@ class GuardedBackend:
 
     def append_all(self, records: Sequence[bytes]) -> None:
         """Add records in order, all durable on return."""
+        from nexusform.backends.journal_lines import check_records
+
         check_records(records)
         if self._known_digest != _UNREAD:  # a journal is never overwritten
             self._verify_document()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -161,7 +160,7 @@ class LocalBackend:
                     f'Cannot delete the workspace "{name}": "{directory}" contains "{foreign_names[0]}", '
                     "which nexusform did not create. Move it away."
                 )
-            renamed = directory.with_name(f".{name}.{secrets.token_hex(8)}.deleted")
+            renamed = directory.with_name(f".{name}.{os.urandom(8).hex()}.deleted")
             directory.rename(renamed)
             for entry in own_files:
                 (renamed / entry.name).unlink(missing_ok=True)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
-import socket
 import sys
 from contextlib import suppress
 from enum import Enum
@@ -151,7 +149,7 @@ class LocalLock:
 
     def _prepare_file(self, info: LockInfo) -> tuple[Path, int]:
         """Return a complete lock file under a temporary name, with its flock."""
-        temporary_path = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}.tmp")
+        temporary_path = self._path.with_name(f"{self._path.name}.{os.urandom(8).hex()}.tmp")
         descriptor = create_file(temporary_path, _READABLE)
         _try_flock(descriptor)
         write_all(descriptor, _format_lock(info))
@@ -218,7 +216,7 @@ def _format_lock(info: LockInfo) -> bytes:
 
 
 def _is_dead(holder: LockInfo, mark: str) -> bool:
-    return holder.host == socket.gethostname() and is_process_dead(holder.pid, mark)
+    return holder.host == os.uname().nodename and is_process_dead(holder.pid, mark)
 
 
 def read_start_mark(pid: int) -> str:

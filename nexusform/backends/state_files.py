@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from nexusform.backends import backend_checks, journal_lines
+from nexusform.backends import backend_checks
 from nexusform.files import regular_files
 from nexusform.files.regular_files import (
     FileTooLarge,
@@ -40,14 +40,18 @@ class JournalFile:
 
     def append_lines(self, records: Sequence[bytes]) -> None:
         """Append lines in order, durable on return. Raises BackendProblem; ValueError if invalid."""
-        journal_lines.check_records(records)
+        from nexusform.backends.journal_lines import check_records
+
+        check_records(records)
         if records:
             self._add_lines(records)
 
     def mark_compacted(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Mark existing lines as part of the document; append those to keep. Raises BackendProblem."""
         if keep or self._descriptor is not None or os.path.lexists(self._path):
-            self._add_lines([journal_lines.build_compaction_mark(document), *keep])
+            from nexusform.backends.journal_lines import build_compaction_mark
+
+            self._add_lines([build_compaction_mark(document), *keep])
 
     def remove(self) -> None:
         """Remove the file. Raises BackendProblem."""
@@ -63,8 +67,10 @@ class JournalFile:
             data = read_file(self._path, self._maximum_size)
         if not data:
             return []
+        from nexusform.backends.journal_lines import list_pending_records
+
         lines = data.split(b"\n")[:-1]
-        return journal_lines.list_pending_records(lines, document())
+        return list_pending_records(lines, document())
 
     def _add_lines(self, lines: Sequence[bytes]) -> None:
         """Append lines; one flush covers all lines written before it began."""

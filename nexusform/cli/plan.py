@@ -33,10 +33,10 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, has_errors
 from nexusform.diagnostics.source import SourceFile
 from nexusform.interfaces.plugins import PluginRegistries
+from nexusform.language.parser import pause_collector
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.plans.impact.guard_rails import GuardRailLimit, apply_limits, parse_limits
 from nexusform.plans.plan import Plan
-from nexusform.state.json_codec import pause_collector
 from nexusform.state.objects import EMPTY, State
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import OpenResult, open_project

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import AnyBody, ResourceBlock
 from nexusform.configuration.declarations.constants import EMPTY_SCOPE, is_constant
-from nexusform.configuration.dynamic_blocks import read_dynamic_block
 from nexusform.configuration.prepared_body import (
     Argument,
     BlockGroup,
@@ -170,6 +169,8 @@ def _add_block(
         body = _prepare_body_once(block.body, inner, block.header_span, problems, build_body_schema(inner))
         items[block.type].append(StaticBlock(label, body, block.header_span))
         return
+    from nexusform.configuration.dynamic_blocks import read_dynamic_block
+
     labels = {
         name: nested.label or "name" if nested.nesting is Nesting.MAP else "" for name, nested in schema.blocks.items()
     }

@@ -53,7 +53,6 @@ from nexusform.files.regular_files import (
     write_file,
 )
 from nexusform.language import parser
-from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import SYNTAX_VERSION, parse_file, pause_collector
 from nexusform.language.syntax.positions import Positions
 from nexusform.language.syntax.syntax_nodes import Body
@@ -270,6 +269,8 @@ class _FileReader:
     def _parse_tree(self, source: SourceFile) -> tuple[AnyBody, list[Diagnostic]]:
         """Return the tree of a file, from the cache if it was parsed before and is large."""
         if source.name.endswith(JSON):
+            from nexusform.language.json_syntax import parse_json_file
+
             return parse_json_file(source)  # read about as fast as a kept tree
         cache = self._cache if len(source.text) >= _MIN_CACHED_LENGTH else None
         cached = cache.get(source) if cache is not None else None

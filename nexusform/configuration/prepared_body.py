@@ -6,16 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from nexusform.configuration.dynamic_blocks import (
-    DynamicBlock,
-    build_iterator_scopes,
-    build_unknown_scope,
-    evaluate_label,
-)
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
 from nexusform.diagnostics.source import Span
 from nexusform.json_data.plain_data import (
@@ -43,6 +37,9 @@ from nexusform.language.syntax.syntax_nodes import (
 from nexusform.schemas import block_schema as schemas
 from nexusform.schemas.block_schema import NestedBlock, Nesting, get_order_attribute
 from nexusform.values.value import UNKNOWN, Refinement
+
+if TYPE_CHECKING:
+    from nexusform.configuration.dynamic_blocks import DynamicBlock
 
 
 class EvaluationNotes:
@@ -265,6 +262,8 @@ class BlockGroup:
         self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, notes: EvaluationNotes
     ) -> bool:
         """Evaluate a dynamic block's blocks. Return whether they are known."""
+        from nexusform.configuration.dynamic_blocks import build_iterator_scopes, build_unknown_scope, evaluate_label
+
         scopes, problems = build_iterator_scopes(item.dynamic, scope)
         notes.problems.extend(problems)
         if scopes is None:

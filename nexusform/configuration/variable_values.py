@@ -23,7 +23,6 @@ from nexusform.diagnostics.source import SourceFile, Span
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.bodies import decode_attributes
 from nexusform.language.conversion import convert_value, describe_problem
-from nexusform.language.json_syntax import parse_json_file
 from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.syntax.positions import describe_span as place_of
 from nexusform.language.syntax.syntax_nodes import Expression
@@ -86,6 +85,8 @@ def parse_option(text: str) -> tuple[Assignment | None, list[Diagnostic]]:
 
 def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diagnostic]]:
     """Parse the assignments of a variable file."""
+    from nexusform.language.json_syntax import parse_json_file
+
     if source.name.endswith(".json"):
         json_body, problems = parse_json_file(source)
         attributes, new_problems = decode_attributes(json_body)

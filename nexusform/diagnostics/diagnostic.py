@@ -17,7 +17,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.source import Position, SourceFile, Span
-from nexusform.diagnostics.summaries import get_summary
 
 
 class Severity(StrEnum):
@@ -142,6 +141,8 @@ def build_diagnostic(
     `headline` replaces that summary if it needs names or figures; `fields` are the other fields of
     Diagnostic.
     """
+    from nexusform.diagnostics.summaries import get_summary
+
     return Diagnostic(severity, headline or get_summary(diagnostic_id), detail, subject, id=diagnostic_id, **fields)
 
 

@@ -15,9 +15,11 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, suggest_name
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.diagnostics.source import Position, Span
-from nexusform.language.json_syntax import COMMENT_NAME, build_expression
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.positions import describe_span
+
+# Property name of a comment in a JSON object that represents a body.
+_COMMENT_NAME: Final = "//"
 
 
 class BodySchema(Struct, frozen=True):
@@ -188,7 +190,7 @@ def _get_end_span(body: syntax.JsonBody) -> Span:
 def _list_properties(body: syntax.JsonBody) -> Iterator[syntax.JsonProperty]:
     for json_object in body.objects:
         for item in json_object.properties:
-            if item.name != COMMENT_NAME:
+            if item.name != _COMMENT_NAME:
                 yield item
 
 
@@ -207,6 +209,8 @@ def _add_attribute(
             )
         )
         return
+    from nexusform.language.json_syntax import build_expression
+
     expression, problems = build_expression(json_property.value)
     diagnostics += problems
     span = json_property.name_span.extend_to(json_property.value.span)
@@ -257,7 +261,7 @@ class _BlockDecoder:
                 self.diagnostics.append(self._report_label_level(item, len(labels)))
                 continue
             for json_property in item.properties:
-                if json_property.name != COMMENT_NAME:
+                if json_property.name != _COMMENT_NAME:
                     self._decode_level(
                         json_property.value,
                         (*labels, syntax.Label(json_property.name, json_property.name_span)),

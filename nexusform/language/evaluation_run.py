@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, ValueNote, build_error, has_errors
 from nexusform.diagnostics.source import Span
-from nexusform.language.functions.function import Function
 from nexusform.language.operators import get_attribute, get_element
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
-from nexusform.language.value_notes import build_value_notes, format_traversal
 from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.exact_numbers import convert_decimal
 from nexusform.values.value import DYNAMIC_UNKNOWN, UNKNOWN, Value
+
+if TYPE_CHECKING:
+    from nexusform.language.functions.function import Function
 
 # Limits on what one expression may produce: elements of collections and pieces of text. They are far above
 # real use, and low enough that nested `for` expressions end with an error message.
@@ -127,6 +128,8 @@ class ExpressionRun:
         `node` is the offending part, `enclosing` the expression to display around it; its references are
         listed with their values.
         """
+        from nexusform.language.value_notes import build_value_notes
+
         subject = node if isinstance(node, Span) else node.span
         displayed = enclosing if enclosing is not None else node
         notes = (
@@ -140,10 +143,14 @@ class ExpressionRun:
 
     def build_notes(self, expression: Expression) -> tuple[ValueNote, ...]:
         """Build the notes of an expression: its references with their values."""
+        from nexusform.language.value_notes import build_value_notes
+
         return build_value_notes(expression, self._evaluate_reference)
 
     def _evaluate_reference(self, traversal: Traversal) -> tuple[str, Value] | None:
         # Returns the value of a reference, or of its longest valid part.
+        from nexusform.language.value_notes import format_traversal
+
         self._is_building_notes = True
         try:
             for step_count in range(len(traversal.steps), -1, -1):

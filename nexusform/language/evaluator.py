@@ -9,7 +9,6 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, ValueNote, build_error, has_errors
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.calls import call_function
 from nexusform.language.comprehension import (
     evaluate_for_object,
     evaluate_for_tuple,
@@ -271,6 +270,13 @@ def _evaluate_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.O
         return None
 
 
+def _evaluate_call(expression: syntax.Call, run: ExpressionRun) -> Value:
+    # loaded by the first call of a function
+    from nexusform.language.calls import call_function
+
+    return call_function(expression, run)
+
+
 _HANDLERS: Final[Mapping[type, Handler]] = {
     syntax.Literal: _evaluate_literal,
     syntax.StringLiteral: _evaluate_string,
@@ -286,7 +292,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     syntax.Unary: _evaluate_unary,
     syntax.Binary: _evaluate_binary,
     syntax.Conditional: evaluate_conditional,
-    syntax.Call: call_function,
+    syntax.Call: _evaluate_call,
     syntax.TupleCons: _evaluate_tuple,
     syntax.ObjectCons: _evaluate_object,
     syntax.ForTuple: evaluate_for_tuple,

@@ -253,9 +253,6 @@ def parse_json_value(text: str, positions: Positions) -> tuple[syntax.JsonValue 
 # The most common template, `${a.b.c}`, is built without the parser.
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_-]*)((?:\.[A-Za-z_][A-Za-z0-9_-]*)*)\}")
 
-# Property name of a comment, in objects that represent bodies.
-COMMENT_NAME = "//"
-
 
 def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnostic]]:
     """Parse a `.nf.json` file to a body: its root object, or the objects of its root array."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nexusform.diagnostics.source import SourceFile
-from nexusform.language.json_syntax import build_expression
 from nexusform.language.parser import parse_expression
 from nexusform.language.syntax import syntax_nodes as syntax
 
@@ -159,6 +158,8 @@ def _list_in_dynamic(body: syntax.Body, label: str, bound_names: _Names) -> Iter
 
 def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
     """List the references of a JSON value; texts may be templates."""
+    from nexusform.language.json_syntax import build_expression
+
     if isinstance(value, syntax.JsonObject):
         for json_property in value.properties:
             if json_property.name == "dynamic" and isinstance(

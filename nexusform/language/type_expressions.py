@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors, suggest_name
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.evaluator import evaluate_expression
-from nexusform.language.functions.function import Functions
 from nexusform.language.syntax.syntax_nodes import (
     Call,
     Expression,
@@ -34,6 +33,9 @@ from nexusform.schemas.value_types import (
     Type,
 )
 from nexusform.values.value import DYNAMIC_UNKNOWN, Value
+
+if TYPE_CHECKING:
+    from nexusform.language.functions.function import Functions
 
 _NAMES: Final[Mapping[str, PrimitiveType]] = {"string": STRING, "number": NUMBER, "bool": BOOL, "any": DYNAMIC}
 _COLLECTIONS: Final[Mapping[str, type[ListType | SetType | MapType]]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,9 +16,11 @@ from nexusform.interfaces.plugins import Files, PluginRegistries, ServerReader, 
 from nexusform.json_data.plain_data import Path
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, AddressPattern
-from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 from nexusform.state.objects import ObjectState, State
 from nexusform.values.value import Value
+
+if TYPE_CHECKING:
+    from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 
 class ArgumentAdjustment(Struct, frozen=True):

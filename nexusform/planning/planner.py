@@ -40,7 +40,6 @@ from nexusform.planning.preparation.selection import (
     check_moved_selection,
     check_unmatched_options,
 )
-from nexusform.planning.verdicts.numa_samples import iterate_fitting_samples, list_maximum_capacity_samples
 from nexusform.planning.verdicts.stranded_vms import SELECTION_KEY
 from nexusform.planning.vm_planning.vm_context import build_vm_context
 from nexusform.planning.vm_planning.vm_passes import plan_destroy, plan_vms
@@ -75,6 +74,8 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
     sample, return the one with the fewest unplaced VMs: its findings for the others then apply to every
     sample.
     """
+    from nexusform.planning.verdicts.numa_samples import iterate_fitting_samples, list_maximum_capacity_samples
+
     for split_choice in iterate_fitting_samples(result.sites, result.unplaced, request.samples):
         new_result = _plan_once(replace(request, split_choice=split_choice))
         if not new_result.unplaced:

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType, UnplacedVms, VmHandlers
 from nexusform.json_data.plain_data import Path
-from nexusform.kubernetes.releases.versions import UpgradeKind, determine_upgrade_kind, parse_version
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.nks_pools import (
@@ -140,13 +139,21 @@ def build_owner(attributes: Mapping[str, Any]) -> str:
     return f"nks:{build_id(attributes)}"
 
 
+def _check_version(version: str) -> list[Problem]:
+    from nexusform.kubernetes.releases.versions import parse_version
+
+    if parse_version(version) is not None:
+        return []
+    detail = f'"{version}" is not a Kubernetes version. Write one such as "1.30.3", or remove the line.'
+    return [Problem(("kubernetes_version",), "invalid-kubernetes-version", detail)]
+
+
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check the rules for a cluster beyond its schema."""
     problems: list[Problem] = []
     version = attributes.get("kubernetes_version")
-    if is_set_and_known(version) and parse_version(str(version)) is None:
-        detail = f'"{version}" is not a Kubernetes version. Write one such as "1.30.3", or remove the line.'
-        problems.append(Problem(("kubernetes_version",), "invalid-kubernetes-version", detail))
+    if is_set_and_known(version):
+        problems += _check_version(str(version))
     plane = attributes.get("control_plane")
     if isinstance(plane, dict):
         problems += check_whole_numbers(plane, ("count",), ("control_plane",))
@@ -256,6 +263,8 @@ def adjust_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> t
         return {}, []
     if target is None:
         return {"kubernetes_version": current}, []
+    from nexusform.kubernetes.releases.versions import UpgradeKind, determine_upgrade_kind, parse_version
+
     start, end = parse_version(current), parse_version(target) if isinstance(target, str) else None
     if start is None or end is None:
         return {}, []

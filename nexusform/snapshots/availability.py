@@ -14,10 +14,9 @@ from nexusform.planning.vm_planning.site_plans import build_demand
 from nexusform.plans.cluster_upgrades import compute_quorum
 from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.uncertainty.certainty import MAX_RUNS, MIN_RUNS
 from nexusform.scheduling.racks.uncertainty.splits import PACKED, SPREAD, format_split_choice
-from nexusform.scheduling.racks.vms import Interval, Placement
+from nexusform.scheduling.racks.vms import Interval, Placement, Shortage
 from nexusform.snapshots.snapshot import ClusterSnapshot, OwnerKind, PoolSnapshot, SiteSnapshot
 
 

@@ -10,6 +10,6 @@ PUBLIC = {
         "ApplyStart InstanceOutcome encode_record ApplyEnd Intent InstanceMoves NO_STEP OpenIntent PlanPart "
         "Progress parse_journal Record RunningOperation"
     ),
-    "json_codec": "decode_text pause_collector render_json JsonProblem parse_json convert_mapping",
+    "json_codec": "decode_text render_json JsonProblem parse_json convert_mapping",
     "objects": "EMPTY InstanceState ObjectState OutputState State",
 }

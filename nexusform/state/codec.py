@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_development_file_error, build_error
 from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_value
+from nexusform.language.parser import pause_collector
 from nexusform.resources.address import (
     Address,
     AddressProblem,
@@ -98,7 +99,7 @@ CURRENT: Final = 1
 
 def encode_state(state: State) -> bytes:
     """Encode the state as an indented JSON document, with the same bytes for equal states."""
-    with json_codec.pause_collector():
+    with pause_collector():
         return json_codec.render_document(build_ordered_object(_build_document(state, build_ordered_object)))
 
 
@@ -177,7 +178,7 @@ def decode_state(
 
     With `schemas` (by resource type) the attributes of resources are validated too.
     """
-    with json_codec.pause_collector():
+    with pause_collector():
         try:
             document = json_codec.parse_json(data)
         except json_codec.JsonProblem as problem:
@@ -190,7 +191,7 @@ def decode_state(
 
 def decode_plain_document(document: Any, name: str) -> tuple[State | None, list[Diagnostic]]:
     """Decode a state document given as plain data. Return the state, or None, and the diagnostics."""
-    with json_codec.pause_collector():
+    with pause_collector():
         return _decode_any_version(document, name, {}, lambda: json_codec.render_json(document, indent=True))
 
 

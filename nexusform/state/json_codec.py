@@ -7,10 +7,8 @@ the standard library.
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, make_dataclass
 from functools import cache
 from math import isfinite
@@ -50,18 +48,6 @@ class JsonProblem(Exception):
         super().__init__(message)
         self.message = message
         self.offset = offset
-
-
-@contextmanager
-def pause_collector() -> Iterator[None]:
-    """Pause the cyclic garbage collector: it would scan many new objects in vain."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def decode_text(data: bytes) -> str:

@@ -25,10 +25,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # for the brute force
 
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples
-from nexusform.scheduling.racks.vms import Demand, Machine, Placement, RackSpread, VmName, VmSku
+from nexusform.scheduling.racks.vms import Demand, Machine, Placement, RackSpread, Shortage, VmName, VmSku
 from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from nexusform.placement_kinds.kinds import VM
 from nexusform.placements.vm_demands import PoolDemand
@@ -14,8 +15,10 @@ from nexusform.planning.verdicts.fit import SiteCertainty
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
 from nexusform.plans.plan import FORGOTTEN_REASON, PlacementAction, PlacementChange, PlacementTable
-from nexusform.scheduling.racks.explanation import Explanation
 from nexusform.scheduling.racks.vms import Placement
+
+if TYPE_CHECKING:
+    from nexusform.scheduling.racks.explanation import Explanation
 
 OBSERVED_ELSEWHERE = "observed_elsewhere"
 REASONS: Mapping[str, str] = {

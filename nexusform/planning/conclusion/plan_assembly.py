@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from nexusform import __version__
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, locate_text_line
 from nexusform.domain_table import collect_diagnostic_traits
-from nexusform.interfaces.plugins import ResourceType
+from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.placements.prediction_scores import PredictionRecord, compute_score, parse_record
 from nexusform.planning.conclusion.changes import build_changes, find_drifted_objects
 from nexusform.planning.conclusion.placement_accounting import build_imbalance_error, compute_totals, mark_waiting_pods
@@ -51,9 +51,6 @@ from nexusform.planning.verdicts.fit import (
     lower_certainty_to_accuracy,
     measure_site_certainties,
 )
-from nexusform.planning.verdicts.machine_actions import MachineActionOrder, order_machine_actions
-from nexusform.planning.verdicts.numa_samples import check_uncertain_fit, compute_numa_sampling
-from nexusform.planning.verdicts.separation import SeparationVerdicts, evaluate_rules, has_rules
 from nexusform.planning.verdicts.stranded_vms import (
     check_duplicate_names,
     check_lost_forgotten_vms,
@@ -71,6 +68,7 @@ from nexusform.plans.plan import (
     CheckResult,
     Drift,
     Mode,
+    NumaSampling,
     PlacementAction,
     PlacementChange,
     Plan,
@@ -80,6 +78,11 @@ from nexusform.plans.plan import (
 from nexusform.resources.address import Address, compute_address_order, parse_address
 from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.vms import RackSpread
+
+if TYPE_CHECKING:
+    from nexusform.planning.verdicts.machine_actions import MachineActionOrder
+    from nexusform.planning.verdicts.separation import SeparationVerdicts
+    from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 T = TypeVar("T")
 
@@ -117,7 +120,7 @@ class PlanValidation(Struct, frozen=True):
 
     diagnostics: list[Diagnostic]
     unplaced: tuple[UnplacedPool, ...]
-    rules: SeparationVerdicts
+    rules: SeparationVerdicts | None = None
 
 
 def build_plan(
@@ -132,13 +135,13 @@ def build_plan(
     types, vms = request.registries.resource_types, outcome.vms.values()
     lost_addresses = find_lost_forgotten_vms(blocks.instances, types, outcome.sites, request.mode)
     changes, problems = _build_changes(blocks, outcome, has_errors=has_errors(diagnostics))
-    has_separation_rules = request.mode is Mode.NORMAL and has_rules(blocks.instances.values())
+    has_separation_rules = request.mode is Mode.NORMAL and _has_kind(blocks, PlanningKind.SEPARATION_RULE)
     samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
     action_order = _order_actions(blocks, outcome)
     all_diagnostics = [*diagnostics, *problems, *check_lost_forgotten_vms(blocks.instances, lost_addresses)]
-    all_diagnostics += action_order.diagnostics
+    all_diagnostics += action_order.diagnostics if action_order else ()
     validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
-    numa_sampling = compute_numa_sampling(outcome.sites, certainty, request.split_choice, samples)
+    numa_sampling, warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
     other_rows = _collect_domain_rows(request, outcome, changes)
     rows = (*build_placement_changes(vms, certainty, everything=request.includes_rejections), *other_rows)
     observed_attributes = dict(_flatten_diagnostics(part.observed_attributes.items() for part in outcome.contributions))
@@ -148,7 +151,7 @@ def build_plan(
     upgrades, delays = _collect_upgrades(vms, outcome)
     combined = _combine_diagnostics(
         [*validation.diagnostics, *delays, *_find_renames(blocks, rows)],
-        check_uncertain_fit(outcome.sites, vms, numa_sampling),
+        warnings,
         build_imbalance_error(placement_totals.mistakes),
     )
     plan = Plan(
@@ -171,18 +174,37 @@ def build_plan(
         basis=outcome.evaluation.settings.reads.build_basis(request.commit),
         prediction_scores=tuple(_collect_scores(prior)),
         upgrades=upgrades,
-        separation_verdicts=tuple(validation.rules.verdicts),
+        separation_verdicts=tuple(validation.rules.verdicts) if validation.rules else (),
         rollouts=tuple(_flatten_diagnostics(part.rollouts for part in parts)),
         rejected_clusters=tuple(_flatten_diagnostics(part.rejected_clusters for part in parts)),
         feasibility=tuple(_flatten_diagnostics(part.feasibility for part in parts)),
-        machine_actions=action_order.actions,
+        machine_actions=action_order.actions if action_order else (),
         observed_attributes=observed_attributes,
     )
     result = _build_result(_complete_plan(plan, request, combined), outcome, order, validation)
     return replace(result, prior_notes=_collect_prior_notes(blocks.instances, lost_addresses))
 
 
-def _order_actions(blocks: BlockPlanner, outcome: PlacementOutcome) -> MachineActionOrder:
+def _sample_numa_cells(
+    outcome: PlacementOutcome, certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, samples: int
+) -> tuple[NumaSampling | None, Iterable[Diagnostic]]:
+    if not any(site.base is not None and site.base.is_sampled for site in outcome.sites.values()):
+        return None, ()
+    from nexusform.planning.verdicts.numa_samples import check_uncertain_fit, compute_numa_sampling
+
+    sampling = compute_numa_sampling(outcome.sites, certainty, split_choice, samples)
+    return sampling, check_uncertain_fit(outcome.sites, outcome.vms.values(), sampling)
+
+
+def _has_kind(blocks: BlockPlanner, kind: PlanningKind) -> bool:
+    return any(instance.type.kind is kind for instance in blocks.instances.values())
+
+
+def _order_actions(blocks: BlockPlanner, outcome: PlacementOutcome) -> MachineActionOrder | None:
+    if not _has_kind(blocks, PlanningKind.MACHINE_ACTION):
+        return None
+    from nexusform.planning.verdicts.machine_actions import order_machine_actions
+
     find_disruptions = [part.find_disruptions for part in outcome.contributions]
     return order_machine_actions(blocks.instances, outcome.vms, outcome.sites, find_disruptions)
 
@@ -200,11 +222,11 @@ def _build_steps(
     outcome: PlacementOutcome,
     prior: PriorState,
     types: Mapping[str, ResourceType],
-    action_order: MachineActionOrder,
+    action_order: MachineActionOrder | None,
 ) -> list[Step]:
     """Build the steps of a plan, in the order of all domains and machine actions."""
     domain_order = dict(_flatten_diagnostics(part.step_order.items() for part in outcome.contributions))
-    step_order = {**domain_order, **action_order.step_order}
+    step_order = {**domain_order, **(action_order.step_order if action_order else {})}
     return build_steps(changes, outcome.vms, outcome.sites, prior, outcome.prior_context, types, step_order)
 
 
@@ -220,7 +242,7 @@ def _build_result(
         unplaced=validation.unplaced,
         objects=outcome.vms,
         sites=outcome.sites,
-        open_rules=tuple(validation.rules.open_rules),
+        open_rules=tuple(validation.rules.open_rules) if validation.rules else (),
         contributions=outcome.contributions,
     )
 
@@ -413,14 +435,16 @@ def _validate_plan(
     )
     if has_other_errors:
         all_diagnostics += _collect_findings(outcome, instances, risks=False)
-        return PlanValidation(all_diagnostics, (), SeparationVerdicts())
+        return PlanValidation(all_diagnostics, ())
     pod_problems = _collect_findings(outcome, instances, risks=not failures.unplaced)
     pod_problems += _check_spread(list(vms))
-    rules = SeparationVerdicts()
+    rules = None
     if certainty is not None:
+        from nexusform.planning.verdicts.separation import evaluate_rules
+
         workloads = list(_flatten_diagnostics(contribution.list_workloads() for contribution in outcome.contributions))
         rules = evaluate_rules(instances.values(), outcome.vms, outcome.sites, certainty, workloads)
-    all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems, *rules.diagnostics]
+    all_diagnostics = [*failures.diagnostics, *all_diagnostics, *pod_problems, *(rules.diagnostics if rules else ())]
     return PlanValidation(all_diagnostics, failures.unplaced, rules)
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.planning.phases import DomainContribution
 from nexusform.planning.verdicts.fit import UnplacedPool
-from nexusform.planning.verdicts.separation import OpenRule
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.explanation import Explanation
+
+if TYPE_CHECKING:
+    from nexusform.planning.verdicts.separation import OpenRule
+    from nexusform.scheduling.racks.explanation import Explanation
 
 
 class ExplainedVm(Struct, frozen=True):

@@ -13,12 +13,8 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Severity, has_errors
 from nexusform.interfaces.plugins import PluginRegistries, ResourceType
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand, compute_number_key
-from nexusform.planning.conclusion.existing_findings import mark_existing_findings
-from nexusform.planning.conclusion.network_references import check_network_references
 from nexusform.planning.conclusion.result import PlanResult
-from nexusform.planning.conclusion.version_changes import check_version_changes
 from nexusform.planning.verdicts.fit import DOES_NOT_FIT
-from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED
 from nexusform.planning.verdicts.stranded_vms import LOST_VMS_KEY
 from nexusform.planning.vm_planning.site_plans import (
     SiteLayout,
@@ -42,6 +38,7 @@ from nexusform.plans.site_capacity.occupancy import (
     UnmanagedVm,
 )
 from nexusform.plans.site_capacity.other_capacity import (
+    SUPPLIES,
     NodeCounts,
     OtherCapacity,
     compute_other_capacity,
@@ -78,13 +75,22 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     site_ids = sorted({*before, *after})
     site_records = tuple(_build_site(before.get(site_id), after.get(site_id), order) for site_id in site_ids)
     records = _mark_lost_vms(site_records, plan)
-    plan = mark_existing_findings(replace(plan, sites=records, capacity=capacity, other_capacity=other_capacity))
+    plan = replace(plan, sites=records, capacity=capacity, other_capacity=other_capacity)
+    if plan.diagnostics:
+        from nexusform.planning.conclusion.existing_findings import mark_existing_findings
+
+        plan = mark_existing_findings(plan)
     return replace(result, plan=_add_shortage_warnings(plan))
 
 
 def _check_sites(result: PlanResult, registries: PluginRegistries) -> PlanResult:
     """Add the problems of Kubernetes versions and networks."""
     plan = result.plan
+    if not any(change.before or SUPPLIES in (change.private or {}) for change in plan.changes):
+        return result
+    from nexusform.planning.conclusion.network_references import check_network_references
+    from nexusform.planning.conclusion.version_changes import check_version_changes
+
     problems = (*check_version_changes(result, registries), *check_network_references(result))
     return replace(
         result,
@@ -121,6 +127,10 @@ def _mark_lost_vms(sites: tuple[SiteVms, ...], plan: Plan) -> tuple[SiteVms, ...
 def _is_placement_known(plan: Plan) -> bool:
     """Return whether all errors are about placement, so that everything else is known."""
     errors = [problem for problem in plan.diagnostics if problem.severity is Severity.ERROR]
+    if not errors:
+        return True
+    from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED
+
     return all(problem.id in (DOES_NOT_FIT, SEPARATION_VIOLATED) for problem in errors)
 
 

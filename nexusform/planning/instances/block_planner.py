@@ -26,7 +26,6 @@ from nexusform.planning.name_resolution.evaluation_settings import PreparedBodie
 from nexusform.planning.name_resolution.repetition import ObjectView, Repetition, ResourceView
 from nexusform.planning.name_resolution.scope import ModuleInstance
 from nexusform.planning.plan_request import PlanningStage, PlanRequest
-from nexusform.planning.preparation.moves import is_object_kept
 from nexusform.planning.preparation.planning_order import PlanningOrder, find_created_first
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.selection import Selection
@@ -460,6 +459,8 @@ def find_orphans(blocks: BlockPlanner) -> InstancesWithoutBlock:
         if block.type not in types:
             diagnostics.append(_build_unknown_type_error(block))
             continue
+        from nexusform.planning.preparation.moves import is_object_kept
+
         for address in addresses:
             if not blocks.selection.has(address):
                 instances.append(blocks.build_unchanged(address))

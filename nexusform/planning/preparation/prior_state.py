@@ -18,7 +18,6 @@ from nexusform.planning.name_resolution.evaluation_settings import build_state_e
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, Repetition, expand_repetition
 from nexusform.planning.name_resolution.scope import InstanceScope
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
-from nexusform.planning.preparation.moves import apply_moves, rename_refreshed
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.preparation.selection import Selection
 from nexusform.plans.plan import Mode
@@ -59,8 +58,13 @@ class PriorState(Struct, frozen=True):
 
 def build_prior_state(request: PlanRequest) -> PriorState:
     """Build the prior state of a plan. Only normal plans import objects."""
-    moved_state, problems = apply_moves(request.configuration, request.state)
     imports = request.imports if request.mode is Mode.NORMAL else {}
+    if not request.state.instances:
+        state = add_imports(request.state, imports)
+        return PriorState(state, state.instances, _group_by_block(state.instances), {}, imports, ())
+    from nexusform.planning.preparation.moves import apply_moves, rename_refreshed
+
+    moved_state, problems = apply_moves(request.configuration, request.state)
     state = add_imports(moved_state.state, imports)
     # The recorded instances as observed by the providers (None: missing).
     observed = rename_refreshed(request.refreshed_objects, moved_state.previous)
@@ -113,6 +117,8 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
     imports = request.configuration.root.imports
     if not imports:
         return [], []
+    from nexusform.planning.preparation.moves import apply_moves
+
     moved_state, _ = apply_moves(request.configuration, request.state)
     evaluation = build_state_evaluation(replace(request, state=moved_state.state))
     blocks = {block.address: block for block in iterate_resource_blocks(request.configuration)}

@@ -28,7 +28,6 @@ from nexusform.planning.vm_planning.vm_object import ROLLING, HardHint, VmObject
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.scheduling.decision import Certainty
-from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.uncertainty.certainty import (
     PlaceOperation,
     PoolCertainty,
@@ -36,7 +35,7 @@ from nexusform.scheduling.racks.uncertainty.certainty import (
     compute_default_runs,
     repeat_with_samples,
 )
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, MIB_PER_GIB, Machine, Placement
+from nexusform.scheduling.racks.vms import CONTROL_PLANE, MIB_PER_GIB, Machine, Placement, Shortage
 
 MAXIMUM_NAMED = 5
 DOES_NOT_FIT = "insufficient-capacity"

@@ -69,11 +69,6 @@ class SeparationVerdicts(Struct):
     open_rules: list[OpenRule] = field(default_factory=list)
 
 
-def has_rules(instances: Iterable[Instance]) -> bool:
-    """Return whether rules exist: only then the outcomes of samples are kept."""
-    return any(instance.type.kind is PlanningKind.SEPARATION_RULE for instance in instances)
-
-
 def evaluate_rules(
     instances: Iterable[Instance],
     objects: Mapping[Address, VmObject],

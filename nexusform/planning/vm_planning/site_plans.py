@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -22,15 +22,13 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.catalogue import CATALOGUES, NEWEST, get_catalogue
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.explanation import Explanation, Shortage
 from nexusform.scheduling.racks.uncertainty.certainty import (
     OccupyOperation,
     Operation,
     PlaceOperation,
     ReleaseOperation,
 )
-from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
-from nexusform.scheduling.racks.vms import Demand, Hint, Machine, Placement, VmName, VmSku
+from nexusform.scheduling.racks.vms import Demand, Hint, Machine, Placement, Shortage, VmName, VmSku
 from nexusform.scheduling.site_inventory import (
     Inventory,
     InventoryMachine,
@@ -41,6 +39,10 @@ from nexusform.scheduling.site_inventory import (
     add_observed_facts,
     merge_site_machines,
 )
+
+if TYPE_CHECKING:
+    from nexusform.scheduling.racks.explanation import Explanation
+    from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 
 class MachineRecreation(Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,8 +19,10 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
-from nexusform.scheduling.racks.explanation import Explanation, Shortage
-from nexusform.scheduling.racks.vms import Hint, Placement
+from nexusform.scheduling.racks.vms import Hint, Placement, Shortage
+
+if TYPE_CHECKING:
+    from nexusform.scheduling.racks.explanation import Explanation
 
 ROLLING = "kubernetes_version_changed"
 MACHINE_REMOVED = "machine_removed"

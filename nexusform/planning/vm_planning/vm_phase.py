@@ -27,9 +27,8 @@ from nexusform.planning.vm_planning.vm_object import (
     compute_actions,
 )
 from nexusform.plans.plan import Action
-from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.rules import hints as hint_rule
-from nexusform.scheduling.racks.vms import Hint, HintScope, Placement
+from nexusform.scheduling.racks.vms import Hint, HintScope, Placement, Shortage
 
 
 def build_vm_object(instance: Instance, context: VmContext, recorded: Mapping[str, Any] | None = None) -> VmObject:

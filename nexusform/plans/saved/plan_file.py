@@ -27,6 +27,7 @@ import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_development_file_error, build_error
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import ConversionProblem
+from nexusform.language.parser import pause_collector
 from nexusform.plans.plan import Plan
 from nexusform.plans.saved.record_codec import read_record, write_record
 from nexusform.plans.saved.shared_values import DocumentExpander, SharedDocuments, SharedValuesError
@@ -97,7 +98,7 @@ def write_plan_file(
     defaults of optional object attributes in the types of variables are not stored: values already contain
     them.
     """
-    with json_codec.pause_collector():
+    with pause_collector():
         record = write_record(plan)
         documents: dict[str, Any] = {f"{name}.json": record.pop(name, []) for name in _LARGE}
         documents = {_PLAN: record, **documents, _CONFIGURATION: dict(sorted(configuration_files.items()))}
@@ -163,7 +164,7 @@ def read_plan_file(
     name, `own_version` the version of this nexusform.
     """
     try:
-        with json_codec.pause_collector():
+        with pause_collector():
             return _parse_plan(data, name, own_version), []
     except DiagnosticsError as problem:
         return None, problem.diagnostics

@@ -11,7 +11,6 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.placement_kinds.kinds import get_kind_order, get_kind_title
 from nexusform.plans.cluster_upgrades import PoolUpgrade
 from nexusform.plans.plan import Action, PlacementAction, Plan, SeparationVerdict
-from nexusform.rendering.report.capacity_table import build_capacity_table
 from nexusform.rendering.report.conditions import describe_conditions
 from nexusform.rendering.report.entries import list_destructive_renames
 from nexusform.rendering.report.object_rows import ObjectFold
@@ -124,6 +123,8 @@ def _build_trigger_rows(plan: Plan) -> tuple[Row, ...]:
 
 def build_capacity_section(view: PlanView) -> Section | None:
     """Build the spare capacity of the changed sites, or of all sites without changes."""
+    from nexusform.rendering.report.capacity_table import build_capacity_table
+
     table, other_note = build_capacity_table(view.plan.capacity, view.plan.other_capacity)
     if table is None:
         return None
@@ -132,6 +133,8 @@ def build_capacity_section(view: PlanView) -> Section | None:
 
 def build_all_capacity_section(view: PlanView) -> Section | None:
     """Build the folded spare capacity of every site, if some do not change."""
+    from nexusform.rendering.report.capacity_table import build_capacity_table
+
     _, other_note = build_capacity_table(view.plan.capacity, view.plan.other_capacity)
     table, _ = build_capacity_table(view.plan.capacity, view.plan.other_capacity, has_unchanged=True)
     return Section("Spare capacity of every site", table=table, is_folded=True) if other_note else None

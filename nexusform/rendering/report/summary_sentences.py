@@ -6,7 +6,6 @@ from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.plans.plan import NumaSampling, Plan
-from nexusform.scheduling.racks.uncertainty.splits import RULE_DESCRIPTIONS
 
 _MAX_NAMES: Final = 6
 
@@ -15,6 +14,8 @@ def describe_unknown_cells(sampling: NumaSampling | None) -> str:
     """Return a sentence about the effect of unknown NUMA cells."""
     if sampling is None:
         return ""
+    from nexusform.scheduling.racks.uncertainty.splits import RULE_DESCRIPTIONS
+
     unknown_cells = f"NUMA use unknown on {format_count(sampling.machines, 'machine')}"
     if not sampling.sample_count:
         return f"{unknown_cells}; no other layout was sampled."

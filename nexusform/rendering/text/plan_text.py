@@ -11,7 +11,6 @@ from nexusform.diagnostics.source import SourceFile
 from nexusform.placement_kinds.kinds import get_kind_title
 from nexusform.plans.plan import Action, Mode, Plan, is_fully_decided
 from nexusform.rendering.notation.colours import Painter, count_columns, escape_control_characters, wrap_lines
-from nexusform.rendering.notation.sample_text import describe_samples
 from nexusform.rendering.report import placement_sections, plan_sections, wording
 from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.entries import list_destructive_renames
@@ -328,6 +327,8 @@ def _render_verdict(view: PlanView, paint: Painter, width: int) -> list[str]:
 
 def _describe_certainty(view: PlanView, width: int) -> list[str]:
     """Return a sentence about the certainty of all VMs."""
+    from nexusform.rendering.notation.sample_text import describe_samples
+
     plan, tables = view.plan, view.plan.placement_tables
     if not view.placed_vms:
         return []

@@ -3,7 +3,7 @@
 # Public names of the package, by module.
 PUBLIC = {
     "engine": "RackScheduler",
-    "explanation": "Explanation RankedCandidate MachineRanking Shortage",
+    "explanation": "Explanation RankedCandidate MachineRanking",
     "layout": "Share MachineCapacity Layout",
     "rule": (
         "KeyPart MachineFilter CapacityFilter Filter Item MachineLoad RejectionCheck Weigh "
@@ -13,7 +13,7 @@ PUBLIC = {
         "build_standalone_demand NO_CONSTRAINTS find_common_constraints CONTROL_PLANE DEFAULT_SEED Demand "
         "convert_to_gib Hint HintScope Interval Machine MachineStatus MachineSku MIB_PER_GIB Placement "
         "RackSpread CurrentVm PlacementConstraints sum_intervals VFS_PER_CELL VmName VmSku "
-        "round_up_to_mib"
+        "round_up_to_mib Shortage"
     ),
     "profile": "RACK_KEYS MACHINE_KEYS Profile",
 }

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from nexusform.scheduling.racks import open_rules
-from nexusform.scheduling.racks.explanation import (
-    BestMachines,
-    Explanation,
-    MachineRanking,
-    Shortage,
-    explain_placement,
-    find_shortage,
-    list_rejections,
-)
 from nexusform.scheduling.racks.layout import UNKNOWN_CELLS, Counts, Share
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.profile import Profile
@@ -23,7 +15,6 @@ from nexusform.scheduling.racks.queues import CandidateQueues
 from nexusform.scheduling.racks.rule import CountFilter, Filter, Item
 from nexusform.scheduling.racks.session import NOWHERE, PoolSession
 from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, Site, rank_cells
-from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
     NONE_FITS,
@@ -33,10 +24,15 @@ from nexusform.scheduling.racks.vms import (
     Machine,
     Placement,
     RackSpread,
+    Shortage,
     VmName,
     VmSku,
     sum_intervals,
 )
+
+if TYPE_CHECKING:
+    from nexusform.scheduling.racks.explanation import BestMachines, Explanation, MachineRanking
+    from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 
 class RackScheduler:
@@ -216,6 +212,8 @@ class RackScheduler:
 
     def explain(self, demand: Demand) -> Explanation:
         """Explain where `place` would put this VM now, and why not elsewhere. Changes nothing."""
+        from nexusform.scheduling.racks.explanation import explain_placement
+
         self._prepare_read()
         return explain_placement(self._ledger, demand, self.spread, self.seed)
 
@@ -225,6 +223,8 @@ class RackScheduler:
 
     def rank_machines(self, demand: Demand) -> MachineRanking:
         """Rank the machines for the VM now; supports the exclusion of machines."""
+        from nexusform.scheduling.racks.explanation import MachineRanking
+
         self._close_session()
         return MachineRanking(self._ledger, demand, self.spread)
 
@@ -234,6 +234,8 @@ class RackScheduler:
 
     def list_rejections(self, machine: str, demand: Demand) -> Iterator[tuple[Filter, str]]:
         """List every filter that rejects this machine for the demand now, with the reason."""
+        from nexusform.scheduling.racks.explanation import list_rejections
+
         self._prepare_read()
         return list_rejections(self._ledger, demand, self._site.machine_index[machine])
 
@@ -350,6 +352,8 @@ class RackScheduler:
 
     def _find_shortage(self, demand: Demand) -> Shortage:
         """Return why nothing fits; the reasons hold for all later VMs of the pool."""
+        from nexusform.scheduling.racks.explanation import find_shortage
+
         session = self._session
         if session is None:
             return find_shortage(self._ledger, demand)

@@ -20,17 +20,10 @@ from nexusform.scheduling.racks.open_rules import OpenKey, exclude_last_resort
 from nexusform.scheduling.racks.rule import CapacityFilter, Filter, KeyPart, MachineVm, RejectionCheck
 from nexusform.scheduling.racks.rules.tie_break import compute_digest
 from nexusform.scheduling.racks.site import Site, rank_cells
-from nexusform.scheduling.racks.vms import Demand, Interval, Placement, RackSpread
+from nexusform.scheduling.racks.vms import Demand, Interval, Placement, RackSpread, Shortage
 from nexusform.scheduling.racks.weighing import select_heaviest, weigh_machines
 
 NO_MACHINE: Final = "no_machine"
-
-
-class Shortage(Struct, frozen=True):
-    """Reason why nothing fits: the binding constraint (one word, for programs) and sentences."""
-
-    binding: str
-    reason: str
 
 
 class _ShortageContext:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nexusform.scheduling.racks.layout import NO_VMS, UNKNOWN_CELLS, Counts, OwnerVmCounts, Share, Usage
 from nexusform.scheduling.racks.site import (
@@ -21,8 +21,10 @@ from nexusform.scheduling.racks.site import (
     SplitCapacities,
     VmShape,
 )
-from nexusform.scheduling.racks.uncertainty.splits import SPREAD, Cells, LargestSplit, SplitChoice
 from nexusform.scheduling.racks.vms import CurrentVm, VmName
+
+if TYPE_CHECKING:
+    from nexusform.scheduling.racks.uncertainty.splits import Cells, SplitChoice
 
 REMOVED = -1
 
@@ -283,6 +285,8 @@ class Ledger:
         self, machine: int, choice: SplitChoice, handles: Sequence[int], split_capacities: SplitCapacities
     ) -> tuple[Cells, ...] | None:
         """Return the cells of each VM (`handles`, in the order of the splits), or None if there are none."""
+        from nexusform.scheduling.racks.uncertainty.splits import SPREAD, LargestSplit
+
         splits = split_capacities.splits
         if isinstance(choice, LargestSplit):
             roomiest = split_capacities.find_roomiest([self.site.get_shape(sku) for sku in choice.skus])

@@ -24,7 +24,6 @@ from nexusform.scheduling.racks.rule import (
 )
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.vms import Demand, RackSpread
-from nexusform.scheduling.racks.weighing import select_heaviest
 
 Passes = Callable[[int], bool]
 
@@ -223,6 +222,8 @@ def choose_placement(
     ledger: Ledger, demand: Demand, spread: RackSpread, seed: int, *, is_sample: bool = False
 ) -> VmRecord | None:
     """Choose the placement of the VM; None if nothing fits. Counts nothing."""
+    from nexusform.scheduling.racks.weighing import select_heaviest
+
     site = ledger.site
     # The machines that no filter rejects; the last resort only if it is alone.
     usage = ledger.get_usage(demand.vm.owner, demand.vm.pool)

@@ -6,14 +6,16 @@ All of it is shared by a scheduler and its copies; the tables only grow, and gro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nexusform.scheduling.racks import profile as profiles
 from nexusform.scheduling.racks.layout import CapacityTable, Layout, MachineCapacity, Share
 from nexusform.scheduling.racks.rule import CapacityFilter, CountFilter, DemandFilter, Filter, MachineFilter, PoolKey
 from nexusform.scheduling.racks.rules import cells as cell_rules
-from nexusform.scheduling.racks.uncertainty.splits import Cells, CellSplits, FreeCells, compute_bounds
 from nexusform.scheduling.racks.vms import NONE_FITS, Interval, Machine, Placement, VmName, VmSku
+
+if TYPE_CHECKING:
+    from nexusform.scheduling.racks.uncertainty.splits import Cells, FreeCells
 
 CELLS_BITS = 16
 CELLS_MASK = (1 << CELLS_BITS) - 1
@@ -86,6 +88,8 @@ class SplitCapacities:
     __slots__ = ("_free_vfs", "_known_capacity", "_table", "capacities", "splits")
 
     def __init__(self, table: CapacityTable, known_capacity: int, shares: tuple[Share, ...]) -> None:
+        from nexusform.scheduling.racks.uncertainty.splits import CellSplits
+
         free = table.get_free_capacity(known_capacity)
         self._table = table
         self._known_capacity = known_capacity
@@ -119,6 +123,8 @@ class SplitCapacities:
 
     def count(self, shape: VmShape) -> Interval:
         """Count how many VMs of a SKU fit, over all splits."""
+        from nexusform.scheduling.racks.uncertainty.splits import compute_bounds
+
         if self.capacities:
             counts = [shape.steps.count(capacity) for capacity in self.capacities]
             return Interval(min(counts), max(counts))

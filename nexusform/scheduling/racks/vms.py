@@ -283,3 +283,10 @@ class CurrentVm(Struct, frozen=True):
     vm: VmName
     sku: VmSku
     placement: Placement
+
+
+class Shortage(Struct, frozen=True):
+    """Reason why nothing fits: the binding constraint (one word, for programs) and sentences."""
+
+    binding: str
+    reason: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -23,8 +23,10 @@ from nexusform.workflow.opening.command_context import (
     load_project_configuration,
     read_project_variables,
 )
-from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
 from nexusform.workflow.opening.system_io import RealFiles
+
+if TYPE_CHECKING:
+    from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
 
 NO_ANSWERS: Final[Mapping[str, str]] = {}
 
@@ -105,6 +107,8 @@ def create_project(
     """Create the project of a loaded configuration, from a directory or a saved plan; `answers` are the
     server responses of the saved plan.
     """
+    from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
+
     return Project(
         context=context,
         configuration=configuration,

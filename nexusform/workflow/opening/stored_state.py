@@ -11,7 +11,6 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend, is_encrypted
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.state import codec
 from nexusform.state.objects import EMPTY, State
 
 if TYPE_CHECKING:  # most states have no journal
@@ -38,6 +37,8 @@ class StoredState(Struct, frozen=True):
 
 def compute_state_digest(state: State) -> str:
     """Compute the SHA-256 of the state document."""
+    from nexusform.state import codec
+
     return sha256(codec.encode_state(state)).hexdigest()
 
 
@@ -68,6 +69,8 @@ def read_stored_state(
 
         return None, [build_encrypted_error(backend.describe())]
     if document is not None:
+        from nexusform.state import codec
+
         state, problems = codec.decode_state(document, backend.describe(), types)
     if state is None:
         return None, problems

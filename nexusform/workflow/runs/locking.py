@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import os
 import shlex
-import socket
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -70,7 +69,7 @@ def build_lock_info(
     operation: str, backend: StateBackend, clock: Clock, environment: Mapping[str, str], info: str = ""
 ) -> LockInfo:
     """Build the description of this process for others that wait for the lock."""
-    host = socket.gethostname()
+    host = os.uname().nodename
     return LockInfo(
         id=str(uuid.uuid4()),
         operation=operation,

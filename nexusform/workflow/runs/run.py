@@ -34,6 +34,7 @@ from nexusform.interfaces.plugins import (
     ServerReader,
 )
 from nexusform.interfaces.state_storage import BackendProblem, EncryptedStorage, StateBackend
+from nexusform.language.parser import pause_collector
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.planning.plan_request import ImportedObject, PlanRequest, Progress
@@ -42,7 +43,6 @@ from nexusform.plans.plan import Change, Mode, Plan
 from nexusform.providers.identified_provider import IdentifiedProvider
 from nexusform.providers.registry import PROVIDERS
 from nexusform.resources.address import Address
-from nexusform.state.json_codec import pause_collector
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState
 from nexusform.workflow.opening.linting import add_lint_findings
 from nexusform.workflow.opening.project import Project

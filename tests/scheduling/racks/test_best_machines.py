@@ -9,7 +9,8 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from nexusform.scheduling.racks.engine import BestMachines, RackScheduler
+from nexusform.scheduling.racks.engine import RackScheduler
+from nexusform.scheduling.racks.explanation import BestMachines
 from nexusform.scheduling.racks.vms import Demand, Machine, Placement, VmName, VmSku
 
 MACHINES = tuple(

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from nexusform.scheduling.catalogue import CATALOGUES
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.vms import (
     Demand,
     Hint,
@@ -21,6 +20,7 @@ from nexusform.scheduling.racks.vms import (
     Placement,
     PlacementConstraints,
     RackSpread,
+    Shortage,
     VmName,
     VmSku,
 )

@@ -14,7 +14,6 @@ import pytest
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks import rules as rules_package
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.explanation import Shortage
 from nexusform.scheduling.racks.layout import Counts, Figure, Usage
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.open_rules import prepare_sort_keys
@@ -30,6 +29,7 @@ from nexusform.scheduling.racks.vms import (
     Machine,
     PlacementConstraints,
     RackSpread,
+    Shortage,
     VmName,
     VmSku,
 )

@@ -19,7 +19,7 @@ from nexusform.plans.cluster_upgrades import Disruptions, Upgrade
 from nexusform.plans.cluster_upgrades import PoolUpgrade as PoolCourse
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.explanation import Shortage
+from nexusform.scheduling.racks.vms import Shortage
 from nexusform.snapshots.availability import (
     PlacedReplacements,
     Replacement,

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.scheduling.decision import Certainty
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 from nexusform.scheduling.racks.vms import Demand, Placement, VmName, VmSku
+
+if TYPE_CHECKING:
+    from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 Token = Hashable
 PoolId = tuple[str, str]
