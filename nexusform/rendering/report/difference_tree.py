@@ -6,11 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
-<<<<<<< HEAD
 from typing import Any, Final, NamedTuple, TypeAlias
-=======
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
->>>>>>> 38d92838 (A plan loads moves, machine actions, separation rules, functions, JSON syntax and samples of cells only with a use)
 
 from msgspec import Struct
 
@@ -25,19 +21,10 @@ from nexusform.rendering.notation.hcl_text import (
     is_too_deep,
     quote_string,
 )
-<<<<<<< HEAD
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, get_order_attribute
 from nexusform.schemas.value_types import DYNAMIC, MapType, ObjectType, SetType, Type
 from nexusform.values.value import UNKNOWN
 
-=======
-from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
-
-if TYPE_CHECKING:
-    from nexusform.rendering.report.pairing import Pair
-
-IMPORTANT: Final = frozenset({"id", "name"})
->>>>>>> 38d92838 (A plan loads moves, machine actions, separation rules, functions, JSON syntax and samples of cells only with a use)
 CREATED, DELETED, CHANGED, SAME = "+", "-", "~", ""
 # A labelled block (an agent pool) with all VMs deleted and created again.
 REPLACED: Final = "-/+"
@@ -393,32 +380,11 @@ def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) ->
             yield attribute
 
 
-<<<<<<< HEAD
 def _is_reordered(old: Any, new: Any) -> bool:
     if old.__class__ is not list or new.__class__ is not list:
         return False
     common_labels = set(old) & set(new)
     return [label for label in old if label in common_labels] != [label for label in new if label in common_labels]
-=======
-def _compare_sequences(
-    symbol: str, old: list[Any], new: list[Any], sequence_type: Type, *, marks: PathMarks, options: DifferenceOptions
-) -> DifferenceNode:
-    """Compare lists or tuples by paired elements; `_compare_sets` handles sets."""
-    from nexusform.rendering.report.pairing import pair_elements
-
-    if isinstance(sequence_type, SetType):
-        return _compare_sets(symbol, old, new, sequence_type, options)
-    children: list[DifferenceNode] = []
-    for old_at, new_at in pair_elements(old, new):
-        element_type = _get_element_type(sequence_type, new_at if new_at is not None else old_at)
-        old_element = ABSENT if old_at is None else old[old_at]
-        new_element = ABSENT if new_at is None else new[new_at]
-        children.append(_build_node(old_element, new_element, element_type, marks.select_part(old_at, new_at), options))
-    visible_children, hidden_count = _select_with_context(children, options)
-    return DifferenceNode(
-        NodeKind.LIST, _merge_symbols(symbol, children), children=visible_children, hidden=hidden_count
-    )
->>>>>>> 38d92838 (A plan loads moves, machine actions, separation rules, functions, JSON syntax and samples of cells only with a use)
 
 
 def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:
@@ -509,57 +475,4 @@ def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> 
             return node
         return node._replace(children=sort_parts(node.children, path), blocks=sort_parts(node.blocks, path))
 
-<<<<<<< HEAD
     return sort_node(tree, ()) if ranks else tree
-=======
-
-def _may_be_json(text: Any) -> bool:
-    """Return whether the start of a text allows JSON. An absent text allows it."""
-    if text is ABSENT:
-        return True
-    # The first character excludes most texts without stripping them.
-    return text[:1] in "{[ \n\t" and text.strip()[:1] in ("{", "[")
-
-
-def _compare_json(symbol: str, old: Any, new: Any, options: DifferenceOptions) -> DifferenceNode | None:
-    """Compare strings of JSON; return None if one of them is not JSON."""
-    import json
-
-    try:
-        old_json = ABSENT if old is ABSENT else json.loads(old)
-        new_json = ABSENT if new is ABSENT else json.loads(new)
-    except (ValueError, RecursionError):
-        return None
-    if is_too_deep(old_json) or is_too_deep(new_json):
-        return None
-    structure = _build_node(
-        old_json, new_json, DYNAMIC, NO_MARKS, DifferenceOptions(options.show_unchanged, keep_null=True)
-    )
-    return DifferenceNode(NodeKind.JSON, symbol, children=(structure,))
-
-
-def _compare_texts(symbol: str, old: Any, new: Any) -> DifferenceNode:
-    """Compare multi-line texts, with a child per line."""
-    from nexusform.rendering.report.pairing import pair_elements
-
-    old_lines = [] if old is ABSENT else old.split("\n")
-    new_lines = [] if new is ABSENT else new.split("\n")
-    lines = tuple(_build_line_node(old_lines, new_lines, pair) for pair in pair_elements(old_lines, new_lines))
-    return DifferenceNode(NodeKind.TEXT, symbol, children=lines)
-
-
-def _build_line_node(old_lines: Sequence[str], new_lines: Sequence[str], pair: Pair) -> DifferenceNode:
-    """Build the node of one line, present on one side or both."""
-    old = None if pair[0] is None else old_lines[pair[0]]
-    new = None if pair[1] is None else new_lines[pair[1]]
-    if old is None:
-        return DifferenceNode(NodeKind.LEAF, CREATED, new=new)
-    if new is None:
-        return DifferenceNode(NodeKind.LEAF, DELETED, old=old)
-    return DifferenceNode(NodeKind.LEAF, SAME, old=old, new=new)
-
-
-def create_leaf(name: str, symbol: str, text: str) -> DifferenceNode:
-    """Create a node with a text in place of its value."""
-    return DifferenceNode(NodeKind.CONDENSED, symbol, name=name, new=text)
->>>>>>> 38d92838 (A plan loads moves, machine actions, separation rules, functions, JSON syntax and samples of cells only with a use)

@@ -17,7 +17,6 @@ from nexusform.placement_kinds.kinds import MAPS
 from nexusform.plans.plan import Action, Change, Drift, Plan
 from nexusform.rendering.notation.hcl_text import SENSITIVE, PathMarks, build_path_trie, format_scalar
 from nexusform.rendering.report import wording
-<<<<<<< HEAD
 from nexusform.rendering.report.difference_tree import (
     CHANGED,
     CREATED,
@@ -27,9 +26,6 @@ from nexusform.rendering.report.difference_tree import (
     NodeKind,
     sort_by_source_order,
 )
-=======
-from nexusform.rendering.report.difference_tree import CHANGED, CREATED, DELETED, DifferenceNode, NodeKind
->>>>>>> 38d92838 (A plan loads moves, machine actions, separation rules, functions, JSON syntax and samples of cells only with a use)
 from nexusform.rendering.report.folding import fold_addresses, format_names
 from nexusform.rendering.report.stanzas import SchemaLookup, describe_placements, is_reported
 from nexusform.resources.address import Address
@@ -191,8 +187,6 @@ def _select_visible(attributes: _Attributes | None, sensitive: Iterable[Path]) -
 
 def _build_drift_row(drift: Drift, schema: BlockSchema | None) -> ObjectRow:
     """Build the row of a change made outside of nexusform."""
-    from nexusform.rendering.report.body_difference import compare_objects
-
     name = _find_name(drift.address, _select_visible(drift.before, drift.sensitive))
     if drift.after is None:
         return ObjectRow(drift.address, DELETED, name, ("has been deleted",))
@@ -342,8 +336,6 @@ def _describe_changes(
     """Return clauses about the changed arguments; computed values are omitted. `placement_clauses` describe
     its placements.
     """
-    from nexusform.rendering.report.body_difference import compare_objects, sort_by_source_order
-
     if change.before is None or change.after is None:
         return ()
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)

@@ -17,18 +17,7 @@ from nexusform.plans.impact.effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, OutputChange, PlacementAction, Plan
 from nexusform.rendering.notation.hcl_text import PathMarks
 from nexusform.rendering.report import wording
-<<<<<<< HEAD
 from nexusform.rendering.report.difference_tree import ABSENT, CHANGED, DELETED, Comparison, DifferenceNode
-=======
-from nexusform.rendering.report.difference_tree import (
-    ABSENT,
-    CHANGED,
-    DELETED,
-    DifferenceNode,
-    DifferenceOptions,
-    compare_values,
-)
->>>>>>> 38d92838 (A plan loads moves, machine actions, separation rules, functions, JSON syntax and samples of cells only with a use)
 from nexusform.rendering.report.placement_rows import OUTCOMES, PlacementDetail, describe_outcome
 from nexusform.resources.address import Address
 from nexusform.schemas.block_schema import BlockSchema
@@ -110,8 +99,6 @@ def format_block_header(address: Address) -> str:
 def _build_stanza(
     change: Change, find_schema: SchemaLookup, counts: _PlacementCounts, *, placements_follow: bool
 ) -> Stanza:
-    from nexusform.rendering.report.body_difference import compare_objects
-
     after = change.before if change.action is Action.FORGET else change.after
     marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
     texts = _build_condensed_texts(change.before, change.after, counts, placements_follow=placements_follow)
@@ -128,8 +115,6 @@ def _build_stanza(
 
 
 def _build_drift_stanza(drift: Drift, find_schema: SchemaLookup) -> Stanza:
-    from nexusform.rendering.report.body_difference import compare_objects
-
     is_deleted = drift.after is None
     # For a deleted object the number of its placements matters, not their locations.
     condensed = (
