@@ -41,7 +41,7 @@ def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def test_several_plans_are_one_summary(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["show", "-report=markdown:both.md", "lab.nfplan", "par.nfplan"]) == 0
     text = capsys.readouterr().out
-    assert "2 of 2 have changes; nothing moves." in text
+    assert "2 of 2 have changes; 2 VMs to place, nothing moves." in text
     assert max(map(len, text.splitlines())) <= 80
     markdown = Path("both.md").read_text()
     assert "| lab.nfplan | 3 | 0 | 0 | 1 | 0 | 0 | 0 |" in markdown

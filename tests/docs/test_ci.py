@@ -75,7 +75,7 @@ def test_the_action_plans(workspace: Path) -> None:
     assert outputs(workspace) == {"exitcode": "2", "moved": "0", "sarif": "true"}
     names = {file.name for file in (workspace / "out").iterdir()}
     assert names >= {"reviewed.plan", "plan.md", "plan.html", "racks.svg", "plan.json", "plan.sarif", "plan.xml"}
-    assert (workspace / "summary").read_text().startswith("### nexusform: 13 to add, nothing moves")
+    assert (workspace / "summary").read_text().startswith("### nexusform: 13 to add, 178 VMs to place, nothing moves")
     document = json.loads((workspace / "out" / "plan.sarif").read_text())
     uris = re.findall(r'"uri": "([^"]*)"', json.dumps(document["runs"][0]["results"]))
     assert uris
@@ -251,7 +251,7 @@ def test_a_plan_of_terraform_is_foretold_in_a_comment(workspace: Path) -> None:
     done = predicted(workspace)
     assert (done.returncode, outputs(workspace)) == (0, {"exitcode": "0"}), done.stdout
     comment = (workspace / "temp" / "placements.md").read_text()
-    assert comment.startswith("### nexusform: 2 to add, nothing moves")
+    assert comment.startswith("### nexusform: 2 to add, 17 VMs to place, nothing moves")
     assert "NC\\_P46\\_224\\_v1" in comment
 
 

@@ -215,7 +215,7 @@ def test_a_plan_that_terraform_does_not_make_takes_back_what_the_comment_said(re
     shutil.copytree(EXAMPLE / "export", tree / "export")
     good = hub.foretell(tree, "head1")
     assert good.success, good.log
-    assert "### nexusform: 2 to add, nothing moves" in hub.comments[0]
+    assert "### nexusform: 2 to add, 17 VMs to place, nothing moves" in hub.comments[0]
     (tree / "live" / "lab" / "main.tf").write_text("# a mistake\n")
     bad = hub.foretell(tree, "head2")
     assert not bad.success  # the check is red

@@ -86,7 +86,7 @@ def test_people_are_told_which_is_which(plan: Plan) -> None:
     assert ["".join(box) for box in boxes] == ["Warning", "Advice", "Not caused by this plan", "Warning"]
     comment = render_markdown(plan, {})
     assert "- **Warning** no-surge-capacity: new/p: an upgrade would fail" in comment
-    assert comment.startswith("### nexusform: 1 to add, nothing moves\n> [!NOTE]\n")
+    assert comment.startswith("### nexusform: 1 to add, 53 VMs to place, nothing moves\n> [!NOTE]\n")
 
 
 def test_a_plan_with_nothing_but_what_held_before_needs_no_look(plan: Plan) -> None:

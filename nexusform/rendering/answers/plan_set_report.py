@@ -12,10 +12,11 @@ from msgspec import Struct
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.diagnostics.summaries import get_summary
-from nexusform.plans.impact.effects import LOSS_EFFECTS, count_effects, format_effect_clauses
+from nexusform.plans.impact.effects import LOSS_EFFECTS, Effect, count_effects, format_effect_clauses
 from nexusform.plans.machine_actions import describe_stopped_vms
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.report.capacity_table import build_capacity_table
+from nexusform.rendering.report.decision_lines import describe_effects
 from nexusform.rendering.report.entries import FindingEntries, build_entries
 from nexusform.rendering.report.plan_notes import build_notes
 from nexusform.rendering.report.plan_verdict import describe_rejection
@@ -50,9 +51,10 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
     """Return one sentence about all plans."""
     if rejected_paths:
         return f"{format_list(rejected_paths)} cannot be applied."
-    rows = chain.from_iterable(plan.placements for _, plan in plans)
+    counts = count_effects(chain.from_iterable(plan.placements for _, plan in plans))
     stopped = describe_stopped_vms(chain.from_iterable(plan.machine_actions for _, plan in plans))
-    moves = [*format_effect_clauses(count_effects(rows), LOSS_EFFECTS), *stopped] or ["nothing moves"]
+    placed = describe_effects(counts, [Effect.PLACED])
+    moves = [*placed, *([*format_effect_clauses(counts, LOSS_EFFECTS), *stopped] or ["nothing moves"])]
     changed_count = sum(plan.has_changes for _, plan in plans)
     if not changed_count:
         return "No plan has changes."

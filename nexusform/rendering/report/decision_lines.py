@@ -103,6 +103,7 @@ def _describe_selection(plan: Plan) -> Iterator[str]:
 # --- impact ------------------------------------------------------------------------------------
 
 _VERBS: Final[Mapping[Effect, str]] = {
+    Effect.PLACED: "to place",
     Effect.MOVED: "to move",
     Effect.RECREATED: "to re-create in place",
     Effect.REMOVED: "to remove",

@@ -26,15 +26,21 @@ from nexusform.rendering.report.availability_losses import (
     find_availability_losses,
     find_weakened_rules,
 )
-from nexusform.rendering.report.decision_lines import format_title, is_blocking_verdict, list_reasons, select_own_errors
+from nexusform.rendering.report.decision_lines import (
+    describe_effects,
+    format_title,
+    is_blocking_verdict,
+    list_reasons,
+    select_own_errors,
+)
 from nexusform.rendering.report.entries import Finding
 from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 from nexusform.rendering.report.wording import count_changes
 
 
 def build_headline(plan: Plan) -> str:
-    """Return `1 to add, nothing moves`; if objects move, only the moves and destroyed objects: `3 VMs are
-    re-created on other machines`.
+    """Return `1 to add, 7 VMs to place, nothing moves`; if objects move, only the moves, the new and the
+    destroyed objects: `3 VMs are re-created on other machines`.
     """
     if plan.is_failed:
         return _describe_failure(plan)
@@ -43,19 +49,18 @@ def build_headline(plan: Plan) -> str:
         no_changes = "no changes to the state; the hub was not read" if plan.is_from_state else "no changes"
         return "nothing to predict" if is_empty else no_changes
     counts = count_effects(plan.placements)
+    outside_upgrades = count_effects(select_rows_outside_upgrades(plan)) if plan.upgrades else counts
     waiting = format_effect_clauses(counts, [Effect.WAITING])
-    moving = format_effect_clauses(counts, LOSS_EFFECTS)
-    if plan.upgrades:
-        effects_without_upgrades = count_effects(select_rows_outside_upgrades(plan))
-        moving = [*describe_upgrades(plan.upgrades), *format_effect_clauses(effects_without_upgrades, LOSS_EFFECTS)]
+    placed = describe_effects(outside_upgrades, [Effect.PLACED])
+    moving = [*describe_upgrades(plan.upgrades), *format_effect_clauses(outside_upgrades, LOSS_EFFECTS)]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
     verbs = ("to import", "to add", "to change", "to destroy", "to forget")
     objects = [f"{count:,} {verb}" for count, verb in zip(count_changes(plan), verbs, strict=True) if count]
     if moving:
         objects = [f"{plan.to_destroy:,} to destroy"] if plan.to_destroy else []
-        clauses = [*moving, *waiting, *objects]
+        clauses = [*moving, *placed, *waiting, *objects]
     else:
-        clauses = [*(objects or _describe_objectless_plan(plan)), "nothing moves", *waiting]
+        clauses = [*(objects or _describe_objectless_plan(plan)), *placed, "nothing moves", *waiting]
     return ", ".join(["blocked" if plan.is_rejected else "", *clauses]).removeprefix(", ")
 
 

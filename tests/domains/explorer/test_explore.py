@@ -181,7 +181,7 @@ def test_the_page_and_its_questions(server: ExplorerServer, ask: Callable[..., t
     status, text = ask("/plan", {"wish": {"counts": {LARGE: 3}}})
     answer = json.loads(text)
     assert status == 200
-    assert answer["headline"] == "1 to change, nothing moves"
+    assert answer["headline"] == "1 to change, 1 VM to place, nothing moves"
     assert answer["data"]["sites"]
     status, text = ask("/change", {"wish": {"counts": {LARGE: 3}}})
     digest = json.loads(text)["digest"]

@@ -43,7 +43,7 @@ def test_reads_as_reviewed(name: str, plans: SimpleNamespace, golden: Callable[[
 
 def test_the_verdict_comes_first(plans: SimpleNamespace) -> None:
     added = render_markdown(plans.added_cluster(), {}).split("\n")
-    assert added[0] == "### nexusform: 1 to add, nothing moves"
+    assert added[0] == "### nexusform: 1 to add, 53 VMs to place, nothing moves"
     assert added[1].startswith("> [!")
     assert added[3] == "> Impact:      no running workload affected"
     assert "\n> Plan: 1 to add, 0 to change, 0 to destroy.\n> ```\n" in "\n".join(added)
