@@ -58,26 +58,52 @@ def test_other_content_is_a_wrong_prediction() -> None:
     )
 
 
-def test_the_end_and_the_order_of_a_run_are_verified() -> None:
-    conditions = [{"type": kind, "status": "True"} for kind in ("Initialized", "Succeeded")]
-    run = {
+def build_run(*kinds: str, **clusters: tuple[str, ...]) -> dict[str, Any]:
+    """Return a run with these conditions; its clusters have a start and other conditions."""
+    entries = [
+        {
+            "clusterName": name,
+            "conditions": [{"type": "Started", "status": "True", "lastTransitionTime": f"2026-11-21T02:08:{start}Z"}]
+            + [{"type": kind, "status": "True"} for kind in ends],
+        }
+        for name, (start, *ends) in clusters.items()
+    ]
+    return {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
         "kind": "ClusterStagedUpdateRun",
         "metadata": {"name": "first"},
         "status": {
-            "conditions": conditions,
-            "stagesStatus": [{"stageName": "all", "clusters": [{"clusterName": "lon1"}, {"clusterName": "par1"}]}],
+            "conditions": [{"type": kind, "status": "True"} for kind in ("Initialized", *kinds)],
+            "stagesStatus": [{"stageName": "all", "clusters": entries}],
         },
     }
-    note = {"stages": [["all", ["lon1", "par1"]]], "ended": True}
+
+
+def test_the_end_of_a_run_and_the_order_of_its_clusters_are_verified() -> None:
+    run = build_run("Succeeded", par1=("20", "Succeeded"), lon1=("10", "Succeeded"))
+    note = {"stages": [["all", ["lon1", "par1"]]], "ended": True, "done": ["lon1", "par1"]}
     assert [(each.subject, each.was_correct, each.chance) for each in verify_run("first", note, run)] == [
         ("run_end", True, 0.5),
         ("run_order", True, 0.5),
+        ("run_order", True, 0.5),
     ]
-    other = {"stages": [["all", ["par1", "lon1"]]]}
-    assert [each.text for each in verify_run("first", other, run)] == [
-        "first: predicted: it stops; observed: all stages complete",
-        "first: predicted: all (par1 lon1); observed: all (lon1 par1)",
+    other = {"stages": [["all", ["par1", "lon1"]]], "ended": True, "done": ["lon1", "par1"]}
+    assert [each.text for each in verify_run("first", other, run) if not each.was_correct] == [
+        "first: par1: predicted: 1 of 2 in stage all; observed: 2 of 2 in stage all",
+        "first: lon1: predicted: 2 of 2 in stage all; observed: 1 of 2 in stage all",
+    ]
+
+
+def test_the_clusters_of_a_run_that_stops_are_verified() -> None:
+    run = build_run("Progressing", lon1=("10", "Succeeded"), par1=("20",))
+    note = {"stages": [["all", ["lon1", "par1"]], ["rest", ["ams1"]]], "done": ["lon1", "par1"]}
+    assert [(each.text, each.was_correct) for each in verify_run("first", note, run)] == [
+        ("first: predicted: it stops; observed: it stops", True),
+        ("first: lon1: predicted: updated; observed: updated", True),
+        ("first: lon1: predicted: 1 of 2 in stage all; observed: 1 of 2 in stage all", True),
+        ("first: par1: predicted: updated; observed: not updated", False),
+        ("first: par1: predicted: 2 of 2 in stage all; observed: 2 of 2 in stage all", True),
+        ("first: ams1: predicted: not updated; observed: not updated", True),
     ]
 
 

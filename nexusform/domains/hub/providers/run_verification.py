@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from math import factorial, prod
 from typing import Any, Final
 
+from msgspec import Struct
+
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domains.fleet.importers.fleet_export import read_snapshot_objects
+from nexusform.documents.field_shapes import list_mappings
+from nexusform.domains.fleet.importers.fleet_export import list_conditions, read_snapshot_objects
 from nexusform.domains.fleet.importers.hub_records import read_runs
 from nexusform.domains.fleet.scheduling.eviction import PREDICTED_EVICTION
 from nexusform.domains.hub.providers.hub_bodies import HubObject, find_differences
@@ -24,6 +26,19 @@ _MAX_NAMES: Final = 4
 Body = Mapping[str, Any]
 # Objects applied so far in this run of the program, by identity.
 AppliedObjects = Mapping[tuple[str, str, str, str], HubObject]
+
+
+class _Place(Struct, frozen=True):
+    """Place of a cluster in the order of its stage, from 1."""
+
+    stage: str
+    number: int
+    size: int
+
+    @property
+    def text(self) -> str:
+        """Display text."""
+        return f"{self.number} of {self.size} in stage {self.stage}"
 
 
 def find_wrong_content(run: Body, note: Body, snapshots: Sequence[Body], applied: AppliedObjects) -> str:
@@ -60,29 +75,62 @@ def find_wrong_objects(
 
 
 def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified predictions of a completed run: its end, and the order of its clusters."""
+    """Return the verified predictions of a run: its end, the clusters of a run that stops, and the place of each
+    cluster in the order of its stage.
+    """
     manifest = build_manifest(dict(run))
     observed = next(iter(read_runs([manifest] if manifest is not None else [])), None)
     if observed is None or not note.get("stages"):
         return ()
-    planned_stages = [(stage, tuple(clusters)) for stage, clusters in note["stages"]]
-    planned_order, order = (_format_stages(stages) for stages in (planned_stages, observed.stages))
     has_ended = note.get("ended") is True
     ends = [_format_end(is_complete) for is_complete in (has_ended, observed.succeeded)]
     predictions = [_build_prediction(RUN_END_PREDICTION, name, 0.5, *ends)]
-    sizes = [factorial(len(clusters)) for _, clusters in planned_stages]
-    if prod(sizes) > 1 or planned_order != order:
-        predictions.append(_build_prediction(RUN_ORDER_PREDICTION, name, 1 / prod(sizes), planned_order, order))
+    planned_places, places = _list_places(note["stages"]), _list_places(_read_order(run))
+    is_partial = not has_ended or not observed.succeeded
+    for cluster, planned_place in planned_places.items():
+        title = f"{name}: {cluster}"
+        updates = [_format_update(cluster in done) for done in (note.get("done") or (), observed.done)]
+        if is_partial or updates[0] != updates[1]:
+            predictions.append(_build_prediction(RUN_END_PREDICTION, title, 0.5, *updates))
+        place = places.get(cluster)
+        if place is not None and (planned_place.size > 1 or place != planned_place):
+            chance = 1 / planned_place.size
+            predictions.append(_build_prediction(RUN_ORDER_PREDICTION, title, chance, planned_place.text, place.text))
     return tuple(predictions)
+
+
+def _read_order(run: Body) -> list[tuple[str, list[str]]]:
+    """Return the clusters of each stage of a run in the order of their start; the others follow."""
+    stages = []
+    for stage in list_mappings(run, "status", "stagesStatus"):
+        clusters = list_mappings(stage, "clusters")
+        times = {str(item.get("clusterName")): _read_start(item) for item in clusters}
+        stages.append((str(stage.get("stageName")), sorted(times, key=lambda name: times[name] or "~")))
+    return stages
+
+
+def _read_start(cluster: Body) -> str:
+    """Return the start of a cluster's update; "" before it."""
+    conditions = list_conditions({"status": cluster})
+    return next((str(item.get("lastTransitionTime") or "") for item in conditions if item.get("type") == "Started"), "")
+
+
+def _list_places(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _Place]:
+    """Return the place of each cluster."""
+    return {
+        cluster: _Place(stage, number, len(clusters))
+        for stage, clusters in stages
+        for number, cluster in enumerate(clusters, 1)
+    }
+
+
+def _format_update(is_done: bool) -> str:
+    return "updated" if is_done else "not updated"
 
 
 def _build_prediction(subject: str, name: str, chance: float, predicted: str, observed: str) -> VerifiedPrediction:
     text = f"{name}: predicted: {predicted}; observed: {observed}"
     return VerifiedPrediction(subject, 1.0, chance, predicted == observed, text=text)
-
-
-def _format_stages(stages: Iterable[tuple[str, Sequence[str]]]) -> str:
-    return ", ".join(f"{stage} ({' '.join(clusters)})" for stage, clusters in stages)
 
 
 def _format_end(is_complete: bool) -> str:

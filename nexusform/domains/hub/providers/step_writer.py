@@ -94,9 +94,9 @@ from nexusform.interfaces.plugins import (
     StepPending,
     StepProgress,
 )
-from nexusform.placements.prediction_scores import VerifiedPrediction
 
 Values = Mapping[str, Any]
+_NO_SNAPSHOTS: Final = "the hub does not let resource snapshots be listed, so their objects are unknown"
 EXTERNAL_PATCH: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
 
 
@@ -344,7 +344,13 @@ class StepWriter(Struct, frozen=True):
                 not_verified=verification.not_verified,
             )
         if self._type_name in RUN_TYPES:
-            return ChangeResult(planned, note=note, verified_predictions=self._wait_for_run())
+            verification = self._wait_for_run()
+            return ChangeResult(
+                planned,
+                note=note,
+                verified_predictions=verification.predictions,
+                not_verified=verification.not_verified,
+            )
         if self._type_name in OVERRIDE_TYPES:
             self._wait_for_override(planned, is_removed=False)
         elif self._type_name == EVICTION_TYPE:
@@ -403,15 +409,14 @@ class StepWriter(Struct, frozen=True):
             verification = replace(verification, not_verified=describe_missing_works(resources, works))
             for cluster, difference in find_wrong_works(resources, works or ()):
                 verification = verification.add_wrong_content([cluster], index, difference)
-        if self.request.prior is None or is_run_managed or not planned or index != planned[-1].index:
+        if self.request.prior is None or is_run_managed or not planned or index is None:
             return verification
-        try:
-            bodies = list_created_objects(self.hub, list_created_kinds(kind)[2], namespace, name)
-        except ApiError as api_error:
-            if api_error.kind is not ErrorKind.PERMISSION:
-                raise
-            unread = "the hub does not let resource snapshots be listed, so their objects are unknown"
-            return replace(verification, not_verified="; ".join(filter(None, (verification.not_verified, unread))))
+        if index != planned[-1].index and not is_complete:  # the rollout of the planned one stopped
+            return verification
+        bodies = self._list_snapshots(list_created_kinds(kind)[2], namespace, name)
+        if bodies is None:
+            unread = "; ".join(filter(None, (verification.not_verified, _NO_SNAPSHOTS)))
+            return replace(verification, not_verified=unread)
         titles = {manifest.title for manifest in planned[-1].objects}
         difference = find_wrong_objects(index, titles, bodies, self.coordination.applied_objects)
         clusters = [
@@ -435,7 +440,7 @@ class StepWriter(Struct, frozen=True):
             message = f"it is not waited for until its clusters have it: {api_error.missing_permission}"
             self.request.report_progress(StepProgress(message=message))
 
-    def _wait_for_run(self) -> tuple[VerifiedPrediction, ...]:
+    def _wait_for_run(self) -> VerificationResult:
         """Wait for a run; return its verified predictions. Raises ProviderProblem if it failed."""
         planned = self._planned
         granted = frozenset(str(name) for name in planned.get("approvals") or ())
@@ -449,23 +454,35 @@ class StepWriter(Struct, frozen=True):
                 object_exists=True,
                 attributes=planned,
             )
-        return self._verify_run() if planned.get("state") == "Run" else ()
+        return self._verify_run() if planned.get("state") == "Run" else VerificationResult()
 
-    def _verify_run(self) -> tuple[VerifiedPrediction, ...]:
+    def _verify_run(self) -> VerificationResult:
         """Compare a completed run with the planned one. Raises ProviderProblem for other resources."""
         kind, namespace, name = get_identity(self._type_name, self._planned)
         run = self.hub.get(KINDS[kind].build_path(name, namespace)) or {}
         snapshot_kind = "ResourceSnapshot" if namespace else "ClusterResourceSnapshot"
         placement = str((run.get("spec") or {}).get("placementName"))
-        snapshots = list_created_objects(self.hub, snapshot_kind, namespace, placement)
-        difference = find_wrong_content(run, self.request.planned_note, snapshots, self.coordination.applied_objects)
+        snapshots = self._list_snapshots(snapshot_kind, namespace, placement)
+        difference = find_wrong_content(
+            run, self.request.planned_note, snapshots or (), self.coordination.applied_objects
+        )
         if difference:
             raise ProviderProblem(
                 f"The run {name} succeeded with other resources than planned: {difference}. Create another run.",
                 object_exists=True,
                 attributes=self._planned,
             )
-        return verify_run(name, self.request.planned_note, run)
+        predictions = verify_run(name, self.request.planned_note, run)
+        return VerificationResult(predictions, not_verified=_NO_SNAPSHOTS if snapshots is None else "")
+
+    def _list_snapshots(self, kind: str, namespace: str, placement: str) -> list[dict[str, Any]] | None:
+        """Return the resource snapshots of a placement; None without permission."""
+        try:
+            return list_created_objects(self.hub, kind, namespace, placement)
+        except ApiError as api_error:
+            if api_error.kind is not ErrorKind.PERMISSION:
+                raise
+            return None
 
     def _approve(self) -> ChangeResult:
         planned = self._planned
