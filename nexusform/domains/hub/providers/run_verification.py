@@ -75,7 +75,7 @@ def find_wrong_objects(
 
 
 def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ...]:
-    """Return the verified predictions of a run: its end, the clusters of a run that stops, and the place of each
+    """Return the verified predictions of a run: its end, the clusters of a stopping run, and the place of each
     cluster in the order of its stage.
     """
     manifest = build_manifest(dict(run))
