@@ -20,6 +20,8 @@ from nexusform.network.errors import WebError, check_plain_credentials
 _MAX_BYTES: Final = 1 << 20
 _PLACES: Final = ("clouds.yaml", "~/.config/openstack/clouds.yaml", "/etc/openstack/clouds.yaml")
 _CREATED: Final = 201
+_REJECTIONS: Final = (400, 401, 403)
+_SERVER_ERROR: Final = 500
 # Fields of `auth` in clouds.yaml; the variable of each is OS_ and its name in capitals.
 _FIELDS: Final = (
     "auth_url",
@@ -33,6 +35,7 @@ _FIELDS: Final = (
     "project_domain_name",
     "project_domain_id",
     "application_credential_id",
+    "application_credential_name",
     "application_credential_secret",
     "token",
 )
@@ -79,9 +82,12 @@ def fetch_token(credentials: Credentials) -> str:
     finally:
         client.close()
     token = answer.headers.get("x-subject-token", "")
-    if answer.status != _CREATED or not token:
+    if answer.status == _CREATED and token:
+        return token
+    if answer.status in _REJECTIONS:
         raise ProviderProblem(f"Keystone at {address} rejected the credentials (status {answer.status}).")
-    return token
+    detail = f"{address} is no Keystone v3, or it failed: status {answer.status} in place of a token"
+    raise ProviderProblem(f"{detail}. Check auth_url.", is_unreachable=answer.status >= _SERVER_ERROR)
 
 
 def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
@@ -113,18 +119,25 @@ def _check(credentials: Credentials, source: str) -> Credentials:
             f'auth = "keystone" needs credentials, and {source} has no auth_url. Set OS_CLOUD, or OS_AUTH_URL and the '
             'other variables of an openrc file. A Tacker without Keystone needs auth = "none".'
         )
-    ways = (("application_credential_id", "application_credential_secret"), ("token",), ("password",))
-    if not any(all(name in fields for name in way) for way in ways):
-        detail = "needs a password, a token, or application_credential_id and application_credential_secret"
+    has_user = "user_id" in fields or "username" in fields
+    if not _has_application_credential(fields) and "token" not in fields and not ("password" in fields and has_user):
+        detail = "needs a user and a password, a token, or an application credential with its secret"
         raise ProviderProblem(f"{source[0].upper()}{source[1:]} {detail}.")
     return credentials
 
 
 def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
     """Build the request of Keystone's interface v3."""
-    if "application_credential_id" in fields:
-        secret = {"id": fields["application_credential_id"], "secret": fields["application_credential_secret"]}
-        return {"identity": {"methods": ["application_credential"], "application_credential": secret}}
+    user: dict[str, Any] = {"id": fields["user_id"]} if "user_id" in fields else {}
+    if not user and "username" in fields:
+        user = {"name": fields["username"], "domain": _build_domain(fields, "user_domain")}
+    if _has_application_credential(fields):
+        credential: dict[str, Any] = {"secret": fields["application_credential_secret"]}
+        if "application_credential_id" in fields:
+            credential["id"] = fields["application_credential_id"]
+        else:
+            credential |= {"name": fields["application_credential_name"], "user": user}
+        return {"identity": {"methods": ["application_credential"], "application_credential": credential}}
     scope: dict[str, Any] = {}
     if "project_id" in fields:
         scope = {"scope": {"project": {"id": fields["project_id"]}}}
@@ -133,12 +146,16 @@ def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
         scope = {"scope": {"project": {"name": fields["project_name"], "domain": domain}}}
     if "token" in fields:
         return {"identity": {"methods": ["token"], "token": {"id": fields["token"]}}, **scope}
-    user: dict[str, Any] = {"password": fields["password"]}
-    if "user_id" in fields:
-        user["id"] = fields["user_id"]
-    else:
-        user |= {"name": fields.get("username", ""), "domain": _build_domain(fields, "user_domain")}
-    return {"identity": {"methods": ["password"], "password": {"user": user}}, **scope}
+    return {
+        "identity": {"methods": ["password"], "password": {"user": user | {"password": fields["password"]}}},
+        **scope,
+    }
+
+
+def _has_application_credential(fields: Mapping[str, str]) -> bool:
+    has_user = "user_id" in fields or "username" in fields
+    has_identifier = "application_credential_id" in fields or ("application_credential_name" in fields and has_user)
+    return has_identifier and "application_credential_secret" in fields
 
 
 def _build_domain(fields: Mapping[str, str], name: str) -> dict[str, str]:
