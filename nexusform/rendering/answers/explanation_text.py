@@ -5,13 +5,13 @@ locations.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.kinds import build_location_document, format_location_text
 from nexusform.placement_kinds.vm_kind import format_cells
@@ -237,17 +237,20 @@ _NEED_TEXTS: Mapping[Requirement, str] = {
     Requirement.HINT: "another placement hint",
     Requirement.RULE: "a rule about the VMs there",
 }
-# The cheapest change first.
-_NEED_ORDER = (
-    None,
-    Requirement.ZONE,
-    Requirement.OPEN,
-    Requirement.LEAVE,
-    Requirement.HINT,
-    Requirement.RULE,
-    Requirement.SIZE,
-    Requirement.HARDWARE,
-)
+# Sentences about the machines available after one change, the cheapest change first.
+_NEED_SENTENCES: Final[Mapping[Requirement | None, str]] = {
+    None: "{count} {have} capacity but a lower rank: {machines}.",
+    Requirement.ZONE: (
+        "{count} {have} capacity in zones outside {{{zones}}}: {racks}. A wider availability_zones allows them; "
+        "{consequence}."
+    ),
+    Requirement.OPEN: "{count} {have} capacity once {they_take} VMs: {reasons}.",
+    Requirement.LEAVE: "",
+    Requirement.HINT: "{count} {have} capacity without a hard placement hint: {reasons}.",
+    Requirement.RULE: "{count} {have} capacity, but a rule rejects the VM: {reasons}.",
+    Requirement.SIZE: "A smaller SKU would fit {count} more: {machines}; {consequence}.",
+    Requirement.HARDWARE: "A SKU of its hardware would fit {count} more: {machines}; {consequence}.",
+}
 
 
 def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int) -> list[str]:
@@ -265,7 +268,7 @@ def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: De
             ).append(alternative)
     lines = [
         _describe_need(need, alternatives_by_need[need], demand, pool_size)
-        for need in _NEED_ORDER
+        for need in _NEED_SENTENCES
         if need in alternatives_by_need
     ]
     if multiple_count:
@@ -277,57 +280,28 @@ def _describe_need(
     need: Requirement | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
 ) -> str:
     """Describe the machines available after one change."""
-    count = format_count(len(alternatives), "machine")
-    verb = select_word_form(len(alternatives), "has", "have")
-    machines = format_list((alternative.machine for alternative in alternatives), _MAX_NAMES)
-    consequence = f"that re-places all {pool_size:,} VMs of the pool" if pool_size > 1 else "that re-places the VM"
-    match need:
-        case None:
-            return f"{count} {verb} capacity but a lower rank: {machines}."
-        case Requirement.ZONE:
-            zones = ", ".join(sorted(demand.zones or ()))
-            return (
-                f"{count} {verb} capacity in zones outside {{{zones}}}: "
-                f"{_format_by_rack(alternatives)}. A wider "
-                f"availability_zones allows them; {consequence}."
-            )
-        case Requirement.LEAVE:
-            return _describe_departures(alternatives)
-        case Requirement.OPEN:
-            they_take = select_word_form(len(alternatives), "it takes", "they take")
-            reasons = _join_first(
-                [f"{alternative.machine} ({alternative.unschedulable_reason})" for alternative in alternatives],
-                format_list,
-            )
-            return f"{count} {verb} capacity once {they_take} VMs: {reasons}."
-        case Requirement.HINT:
-            reasons = _join_first(
-                [f"{alternative.machine} ({alternative.hint})" for alternative in alternatives], format_list
-            )
-            return f"{count} {verb} capacity without a hard placement hint: {reasons}."
-        case Requirement.RULE:
-            reasons = _join_first(
-                [f"{alternative.machine} ({alternative.rule})" for alternative in alternatives], format_list
-            )
-            return f"{count} {verb} capacity, but a rule rejects the VM: {reasons}."
-        case Requirement.HARDWARE:
-            return f"A SKU of its hardware would fit {count} more: {machines}; {consequence}."
-        case Requirement.SIZE:
-            return f"A smaller SKU would fit {count} more: {machines}; {consequence}."
-
-
-def _join_first(texts: Sequence[str], join: Callable[[Sequence[str]], str]) -> str:
-    """Join the first texts and add the number of others."""
-    remainder = f" and {len(texts) - _MAX_NAMES} more" if len(texts) > _MAX_NAMES else ""
-    return f"{join(texts[:_MAX_NAMES])}{remainder}"
+    if need is Requirement.LEAVE:
+        return _describe_departures(alternatives)
+    scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"
+    reasons = [f"{item.machine} ({item.unschedulable_reason or item.hint or item.rule})" for item in alternatives]
+    return _NEED_SENTENCES[need].format(
+        count=format_count(len(alternatives), "machine"),
+        have=select_word_form(len(alternatives), "has", "have"),
+        they_take=select_word_form(len(alternatives), "it takes", "they take"),
+        machines=format_list((alternative.machine for alternative in alternatives), _MAX_NAMES),
+        racks=_format_by_rack(alternatives),
+        zones=", ".join(sorted(demand.zones or ())),
+        reasons=format_list(reasons, _MAX_NAMES),
+        consequence=f"that re-places {scope}",
+    )
 
 
 def _describe_departures(alternatives: Sequence[MachineAlternative]) -> str:
     """Describe the machines with the fewest VMs to remove."""
     minimum = min(len(alternative.removed_vms) for alternative in alternatives)
     best = [alternative for alternative in alternatives if len(alternative.removed_vms) == minimum]
-    machines = _join_first(
-        [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best], ", ".join
+    machines = format_first_items(
+        [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best], _MAX_NAMES
     )
     other_count = len(alternatives) - len(best)
     other_note = f"; {other_count} more if several were removed" if other_count else ""

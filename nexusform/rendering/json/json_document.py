@@ -24,24 +24,8 @@ from nexusform.rendering.json.json_parts import (
     build_finding_document,
     format_provider_name,
 )
-from nexusform.rendering.json.json_placements import (
-    build_accuracy_documents,
-    build_capacity_documents,
-    build_checks_document,
-    build_evaluation_document,
-    build_feasibility_documents,
-    build_machine_action_documents,
-    build_other_capacity_documents,
-    build_out_of_service_documents,
-    build_placement_changes,
-    build_rollout_documents,
-    build_separation_documents,
-    build_table_documents,
-    build_total_documents,
-    build_upgrade_documents,
-)
+from nexusform.rendering.json.json_placements import PLAN_FORM, build_placement_changes
 from nexusform.rendering.notation.hcl_text import build_path_trie
-from nexusform.rendering.notation.json_bounds import SAMPLES_FORM
 from nexusform.rendering.notation.json_values import (
     LazyArray,
     LazyObject,
@@ -111,21 +95,7 @@ def build_plan_document(
         errored=plan.errored,
         decision=build_decision_document(plan),
         placement_changes=LazyArray(lambda: build_placement_changes(plan, placements)),
-        placement_totals=build_total_documents(plan),
-        placement_tables=build_table_documents(plan),
-        separation_rules=build_separation_documents(plan),
-        rollouts=build_rollout_documents(plan),
-        upgrades=build_upgrade_documents(plan),
-        capacity=build_capacity_documents(plan.capacity),
-        **({"capacity_other": build_other_capacity_documents(plan.other_capacity)} if plan.other_capacity else {}),
-        out_of_service=build_out_of_service_documents(plan),
-        **({"machine_actions": build_machine_action_documents(plan)} if plan.machine_actions else {}),
-        **({"feasibility": build_feasibility_documents(plan)} if plan.feasibility else {}),
-        samples=plan.numa_sampling and SAMPLES_FORM(plan.numa_sampling),
-        **({"prediction_scores": build_accuracy_documents(plan.prediction_scores)} if plan.prediction_scores else {}),
-        **build_evaluation_document(plan),
-        **build_checks_document(plan),
-        **({"rejected": list(plan.rejected)} if plan.rejected else {}),
+        **PLAN_FORM(plan),
         **({"providers": dict(plan.providers)} if plan.providers else {}),
         **({"dry_runs": list(plan.dry_run_messages)} if plan.dry_run_messages else {}),
         diagnostics=[build_finding_document(finding, known_files) for finding in collect_findings(plan)],

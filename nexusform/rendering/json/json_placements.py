@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec import to_builtins
@@ -29,7 +29,7 @@ from nexusform.plans.plan import (
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
 from nexusform.plans.site_capacity.occupancy import Capacity, OutOfService, SiteCapacity, list_out_of_service
 from nexusform.plans.site_capacity.other_capacity import OtherCapacity, OtherResourceKind
-from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
+from nexusform.rendering.notation.json_bounds import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.notation.json_values import drop_unknown_values
 from nexusform.rendering.report.placement_rows import PlacementDetail
 from nexusform.rendering.report.upgrade_runbook import build_upgrade_runbook
@@ -78,8 +78,8 @@ def _build_row(row: PlacementChange, detail: PlacementDetail) -> dict[str, Any]:
 REJECTION_FORM: Final = RecordForm(Rejection, "candidate rule reason")
 
 
-def build_total_documents(plan: Plan) -> dict[str, dict[str, int]]:
-    """Build the top-level `placement_totals` of a plan: numbers of objects by kind and outcome."""
+def _build_totals(plan: Plan) -> dict[str, dict[str, int]]:
+    """Build the numbers of objects by kind and outcome."""
     documents: dict[str, dict[str, int]] = {}
     for total in plan.placement_totals:
         figures = asdict(total)
@@ -91,11 +91,6 @@ TABLE_FORM: Final = RecordForm(
     PlacementTable,
     "cluster pool vm_sku_name total_count expected_racks actual_racks expected_vms_per_rack actual_vms_per_rack",
 )
-
-
-def build_table_documents(plan: Plan) -> list[dict[str, Any]]:
-    """Build one object per pool in plan order."""
-    return [TABLE_FORM(table) for table in plan.placement_tables]
 
 
 def _round_hours(hours: float) -> float:
@@ -121,20 +116,10 @@ _UPGRADE_FORM: Final = RecordForm(
 )
 
 
-def build_upgrade_documents(plan: Plan) -> list[dict[str, Any]]:
-    """Build the top-level `upgrades` of a plan: clusters with nodes re-created pool by pool."""
-    return [_UPGRADE_FORM(upgrade) for upgrade in plan.upgrades]
-
-
 _STEP_FORM: Final = RecordForm(
     RolloutStep, "kind stage? group? clusters begins_seconds=start_seconds wait_seconds waits_for? status"
 )
 _ROLLOUT_FORM: Final = RecordForm(Rollout, "address cause resource_snapshot steps", steps=_STEP_FORM)
-
-
-def build_rollout_documents(plan: Plan) -> list[dict[str, Any]]:
-    """Build the top-level `rollouts` of a plan: resource rollouts of placements, step by step."""
-    return [_ROLLOUT_FORM(rollout) for rollout in plan.rollouts]
 
 
 _VIOLATION_FORM: Final = RecordForm(
@@ -152,11 +137,6 @@ _VERDICT_FORM: Final = RecordForm(
     "address enforcement holds=satisfied violations scope samples=sample_count holds_in=satisfied_count",
     violations=_build_violation,
 )
-
-
-def build_separation_documents(plan: Plan) -> list[dict[str, Any]]:
-    """Build the top-level `separation_rules` of a plan in planning order."""
-    return [_VERDICT_FORM(verdict) for verdict in plan.separation_verdicts]
 
 
 _CAPACITY_FORM: Final = RecordForm(
@@ -179,22 +159,12 @@ def _is_captured(capacity: OtherCapacity) -> bool:
     return capacity.total is not None and (capacity.used is not None or capacity.kind is not OtherResourceKind.CLAIMS)
 
 
-_OTHER_CAPACITY_FORM: Final = RecordForm(
+OTHER_CAPACITY_FORM: Final = RecordForm(
     OtherCapacity,
     "site_id site kind name? unit captured=. total used_before used_after=used "
     "free_before_at_most=free_before free_after_at_most=free surge lacks=is_insufficient",
     captured=_is_captured,
 )
-
-
-def build_capacity_documents(capacity: Iterable[SiteCapacity]) -> list[dict[str, Any]]:
-    """Build the capacity: an object per site and VM SKU, the largest SKU of a site first."""
-    return [_SITE_CAPACITY_FORM(row) for row in capacity]
-
-
-def build_other_capacity_documents(rows: Iterable[OtherCapacity]) -> list[dict[str, Any]]:
-    """Build the capacity of resources other than machines; null is unknown."""
-    return [_OTHER_CAPACITY_FORM(row) for row in rows]
 
 
 _OUT_OF_SERVICE_FORM: Final = RecordForm(
@@ -205,8 +175,8 @@ _OUT_OF_SERVICE_FORM: Final = RecordForm(
 )
 
 
-def build_out_of_service_documents(plan: Plan) -> list[dict[str, Any]]:
-    """Build the top-level `out_of_service` of a plan: compute machines closed to new VMs."""
+def _build_out_of_service(plan: Plan) -> list[dict[str, Any]]:
+    """Build the compute machines closed to new VMs."""
     return [_OUT_OF_SERVICE_FORM(row) for row in list_out_of_service(plan.sites)]
 
 
@@ -220,13 +190,8 @@ _MACHINE_ACTION_FORM: Final = RecordForm(
 )
 
 
-def build_machine_action_documents(plan: Plan) -> list[dict[str, Any]]:
-    """Build the top-level `machine_actions` of a plan, in order of execution."""
-    return [_MACHINE_ACTION_FORM(action) for action in plan.machine_actions]
-
-
 _LOSS_FORM: Final = RecordForm(LossEffect, "lost waiting_pods")
-_FEASIBILITY_FORM: Final = RecordForm(
+FEASIBILITY_FORM: Final = RecordForm(
     Feasibility,
     "placement cluster result missing_nodes pool site_capacity reason replicas_requested replicas_max "
     "certain=is_certain [one_machine_down] [one_rack_down] selected=is_selected",
@@ -234,22 +199,6 @@ _FEASIBILITY_FORM: Final = RecordForm(
     one_machine_down=_LOSS_FORM,
     one_rack_down=_LOSS_FORM,
 )
-
-
-def build_feasibility_documents(plan: Plan) -> list[dict[str, Any]]:
-    """Build the top-level `feasibility` of a plan: a row per binding of a placement with pods."""
-    return [_FEASIBILITY_FORM(row) for row in plan.feasibility]
-
-
-def build_evaluation_document(plan: Plan) -> dict[str, Any]:
-    """Build the top-level `evaluation` of a plan; empty if it is not recorded."""
-    evaluation = plan.basis.evaluation
-    return {} if evaluation is None else {"evaluation": to_builtins(evaluation)}
-
-
-def build_checks_document(plan: Plan) -> dict[str, Any]:
-    """Build the top-level `checks_by` of a plan; empty without a check by a program."""
-    return {"checks_by": [_CHECK_FORM(check) for check in plan.checks_by]} if plan.checks_by else {}
 
 
 _CHECK_FORM: Final = RecordForm(ProgramCheck, differences=RecordForm(DecisionDifference))
@@ -266,7 +215,24 @@ _ACCURACY_FORM: Final = RecordForm(
     claims=_PREDICTIONS_FORM,
 )
 
-
-def build_accuracy_documents(scores: Iterable[PredictionScore]) -> list[dict[str, Any]]:
-    """Build the top-level `prediction_scores` of a plan: results of site replays."""
-    return [_ACCURACY_FORM(score) for score in scores]
+# Top-level members of a plan document about its placements and sites.
+PLAN_FORM: Final = RecordForm(
+    Plan,
+    "placement_totals=. placement_tables separation_rules=separation_verdicts rollouts upgrades capacity "
+    "[capacity_other=other_capacity] out_of_service=. [machine_actions] [feasibility] samples=numa_sampling "
+    "[prediction_scores] [evaluation=basis.evaluation] [checks_by] [rejected]",
+    placement_totals=_build_totals,
+    placement_tables=TABLE_FORM,
+    separation_rules=_VERDICT_FORM,
+    rollouts=_ROLLOUT_FORM,
+    upgrades=_UPGRADE_FORM,
+    capacity=_SITE_CAPACITY_FORM,
+    capacity_other=OTHER_CAPACITY_FORM,
+    out_of_service=_build_out_of_service,
+    machine_actions=_MACHINE_ACTION_FORM,
+    feasibility=FEASIBILITY_FORM,
+    samples=SAMPLES_FORM,
+    prediction_scores=_ACCURACY_FORM,
+    evaluation=to_builtins,
+    checks_by=_CHECK_FORM,
+)

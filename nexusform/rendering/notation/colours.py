@@ -97,8 +97,7 @@ def wrap_lines(text: str, width: int) -> list[str]:
             lines.append(line.rstrip())
         else:
             indent = list_item.end() if list_item is not None else 0
-            first_line, *further_lines = _fill_lines(line[indent:].split(" "), width - indent)
-            lines += [f"{line[:indent]}{first_line}", *(f"{' ' * indent}{further}" for further in further_lines)]
+            lines += _fill_lines(line[indent:].split(" "), width, line[:indent], " " * indent)
     return lines
 
 
@@ -112,9 +111,8 @@ def wrap_hanging(text: str, width: int) -> str:
         indent = label.end() if label is not None else 2
         if width < _MIN_WIDTH or count_columns(line) <= width:
             lines.append(line)
-            continue
-        first_line, *further_lines = _fill_lines(line[indent:].split(" "), width - indent)
-        lines += [f"{line[:indent]}{first_line}", *(f"{' ' * indent}{further}" for further in further_lines)]
+        else:
+            lines += _fill_lines(line[indent:].split(" "), width, line[:indent], " " * indent)
     return "\n".join(lines)
 
 
@@ -125,28 +123,17 @@ def wrap_line(text: str, indent: int, width: int) -> list[str]:
     if width < _MIN_WIDTH or count_columns(text) <= width:
         return [text]
     start = len(text) - len(text.lstrip(" "))
-    first, *words = text[start:].split(" ")
-    lines: list[str] = []
-    line = f"{text[:start]}{first}"
-    for word in words:
-        if count_columns(line) + 1 + count_columns(word) > width:
-            lines.append(line.rstrip())
-            line = f"{' ' * indent}{word}"
-        elif line.strip():
-            line = f"{line} {word}"
-        else:
-            line = f"{' ' * indent}{word}"
-    return [*lines, line]
+    return [*_fill_lines(text[start:].split(" "), width, text[:start], " " * indent)]
 
 
-def _fill_lines(words: Iterable[str], width: int) -> Iterable[str]:
-    """Join words to lines of at most `width` columns."""
-    line = ""
+def _fill_lines(words: Sequence[str], width: int, first_margin: str, margin: str) -> Iterable[str]:
+    """Join words to lines of at most `width` columns, each after its margin."""
+    content = ""
     for word in words:
-        if line and count_columns(line) + 1 + count_columns(word) > width:
-            yield line.rstrip()
-            line = word
+        if content and count_columns(first_margin) + count_columns(content) + 1 + count_columns(word) > width:
+            yield f"{first_margin}{content}".rstrip()
+            first_margin, content = margin, word
         else:
-            line = f"{line} {word}" if line else word
-    if line:
-        yield line
+            content = f"{content} {word}" if content else word
+    if content:
+        yield f"{first_margin}{content}"

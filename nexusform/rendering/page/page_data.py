@@ -5,8 +5,8 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
@@ -118,33 +118,27 @@ def _build_step(step: PlaybackStep) -> dict[str, Any]:
 
 def _build_site(site: SiteMap) -> dict[str, Any]:
     """Build a site with its racks and VMs; repeated names are numbers."""
-    addresses, pools, skus = _NumberedNames[str](), _NumberedNames[str](), _NumberedNames[_Sku]()
+    addresses: dict[str, int] = {}
+    pools: dict[str, int] = {}
+    skus: dict[_Sku, int] = {}
     clusters = {cluster: number for number, cluster in enumerate(site.clusters)}
     vms: list[list[Any]] = []
     for vm in site.vms:
         numbers = (
-            addresses.assign_number(vm.address),
+            addresses.setdefault(vm.address, len(addresses)),
             clusters[vm.cluster],
-            pools.assign_number(vm.pool),
-            skus.assign_number(_build_sku(vm.sku)),
+            pools.setdefault(vm.pool, len(pools)),
+            skus.setdefault(_build_sku(vm.sku), len(skus)),
         )
-        vms.append(
-            [
-                vm.name,
-                *numbers,
-                _MARK_NUMBERS[vm.mark],
-                _build_location(vm.before),
-                _build_location(vm.after),
-                _build_details(vm),
-            ]
-        )
+        locations = (_build_location(vm.before), _build_location(vm.after))
+        vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *locations, _build_details(vm)])
     return {
         "id": site.id,
         "name": site.name,
         "clusters": [_CLUSTER_FORM(paint) for paint in build_cluster_styles(site.clusters).values()],
-        "addresses": addresses.names,
-        "pools": pools.names,
-        "skus": [list(sku) for sku in skus.names],
+        "addresses": list(addresses),
+        "pools": list(pools),
+        "skus": [list(sku) for sku in skus],
         "racks": [_RACK_FORM(rack) for rack in site.racks],
         "steps": [],
         "vms": vms,
@@ -159,25 +153,6 @@ def _build_sku(sku: VmSku) -> _Sku:
 
 
 _CLUSTER_FORM: Final = RecordForm(ClusterStyle, "name=cluster key colour pattern=pattern_name")
-
-
-_Name = TypeVar("_Name", bound=Hashable)
-
-
-class _NumberedNames(Generic[_Name]):
-    """Distinct names with numbers."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[_Name, int] = {}
-
-    def assign_number(self, name: _Name) -> int:
-        """Return the number of a name, assigned on first use."""
-        return self._numbers.setdefault(name, len(self._numbers))
-
-    @property
-    def names(self) -> list[_Name]:
-        """The names in the order of their numbers."""
-        return list(self._numbers)
 
 
 def _build_machine(machine: MapMachine) -> list[Any]:

@@ -217,9 +217,7 @@ def describe_line(line: PlacementLine) -> Text:
 
 def build_cause_section(view: PlanView) -> Section | None:
     """Build the causes of moves: `Cause: main.nf.hcl:26.`."""
-    moves = [
-        row for row in view.plan.placements if row.kind == VM and row.action is PlacementAction.MOVE and row.source
-    ]
+    moves = _list_moves(view.plan)
     changes = find_move_causes(view.plan) if moves else ()
     locations = dict.fromkeys(format_location(change.source) for change in changes)
     causes = [Span(location, Style.LOCATION) for location in locations if location]

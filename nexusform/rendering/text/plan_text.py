@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.diagnostics.phrases import format_list
@@ -16,6 +16,7 @@ from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.entries import list_destructive_renames
 from nexusform.rendering.report.placement_rows import PlacementSummary, build_count_clauses
 from nexusform.rendering.report.plan_view import PlanView
+from nexusform.rendering.report.report_tree import Section
 from nexusform.rendering.report.summary_sentences import describe_scale_in
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.entry_text import build_entry_hint, render_entries
@@ -68,8 +69,11 @@ def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options:
     return _join_parts(before), _join_parts(after)
 
 
-def _render_sites(view: PlanView, width: int, paint: Painter) -> list[str]:
-    return render_plan_section(plan_sections.build_site_section(view), width, paint)
+_SectionRenderer: TypeAlias = Callable[[PlanView, int, Painter], list[str]]
+
+
+def _create_section_renderer(build: Callable[[PlanView], Section | None]) -> _SectionRenderer:
+    return lambda view, width, paint: render_plan_section(build(view), width, paint)
 
 
 def _render_objects(view: PlanView, width: int, paint: Painter) -> list[str]:
@@ -95,10 +99,6 @@ def _render_changed_outputs(view: PlanView, width: int, paint: Painter) -> list[
         return []
     lines = [paint("Changes to Outputs:", "bold"), *render_short_outputs(view.outputs, width, paint)]
     return ["\n".join(lines), *([] if view.objects else [_wrap_paragraph(wording.ONLY_OUTPUTS, width)])]
-
-
-def _render_conditions(view: PlanView, width: int, paint: Painter) -> list[str]:
-    return render_plan_section(plan_sections.build_condition_section(view), width, paint)
 
 
 def _render_drift_items(view: PlanView, width: int, paint: Painter) -> list[str]:
@@ -130,18 +130,14 @@ def _render_placements(view: PlanView, width: int, paint: Painter) -> list[str]:
     return [*pools, *render_plan_section(placement_sections.build_placement_section(view), width, paint, hint=hint)]
 
 
-def _render_rollouts(view: PlanView, width: int, paint: Painter) -> list[str]:
-    return render_plan_section(plan_sections.build_rollout_section(view), width, paint)
-
-
-_SHORT_PLAN: Final[tuple[Callable[[PlanView, int, Painter], list[str]], ...]] = (
-    _render_sites,
+_SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
+    _create_section_renderer(plan_sections.build_site_section),
     _render_objects,
     _render_changed_outputs,
-    _render_conditions,
+    _create_section_renderer(plan_sections.build_condition_section),
     _render_drift_items,
     _render_placements,
-    _render_rollouts,
+    _create_section_renderer(plan_sections.build_rollout_section),
 )
 
 

@@ -8,7 +8,7 @@ from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.verdicts.separation import format_verdict
 from nexusform.plans.plan import SeparationVerdict, SeparationViolation
 from nexusform.plans.saved import plan_file
-from nexusform.rendering.json.json_placements import build_separation_documents
+from nexusform.rendering.json.json_placements import PLAN_FORM
 from nexusform.resources.address import parse_address
 from tests.planning.harness import (
     RACKS,
@@ -239,7 +239,7 @@ def test_the_verdict_is_no_part_of_state_and_survives_the_plan_file() -> None:
     saved, _ = plan_file.read_plan_file(plan_file.write_plan_file(result.plan, {}))
     assert saved is not None
     assert saved.plan.separation_verdicts == result.plan.separation_verdicts
-    (shown,) = build_separation_documents(result.plan)
+    (shown,) = PLAN_FORM(result.plan)["separation_rules"]
     assert shown["address"] == "nexus_separation_rule.apart"
     assert {"enforcement", "holds", "violations"} <= shown.keys()
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, PlacementAction, Plan, RejectedCluster
-from nexusform.rendering.json.json_placements import build_feasibility_documents
+from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
 from nexusform.rendering.report.conditions import describe_candidate, describe_feasibility
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
@@ -115,8 +115,8 @@ def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
         if row.kind == "binding" and row.action in (PlacementAction.MOVE, PlacementAction.REMOVE)
     ]
     return {
-        "feasibility": build_feasibility_documents(selected),
-        "other_feasibility": build_feasibility_documents(Plan(feasibility=tuple(answer.others))),
+        "feasibility": [FEASIBILITY_FORM(row) for row in selected.feasibility],
+        "other_feasibility": [FEASIBILITY_FORM(row) for row in answer.others],
         "rejected": [{"cluster": row.cluster, "reason": row.reason} for row in answer.rejected],
         "changed_bindings": [{"placement": str(row.address), "cluster": row.object} for row in moved],
     }

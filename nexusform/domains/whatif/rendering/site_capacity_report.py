@@ -13,7 +13,7 @@ from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswe
 from nexusform.domains.whatif.questions.fragmentation import Fragmentation
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.other_capacity import LABELS, POD_BLOCK, OtherCapacity
-from nexusform.rendering.json.json_placements import build_other_capacity_documents
+from nexusform.rendering.json.json_placements import OTHER_CAPACITY_FORM
 from nexusform.rendering.notation.json_bounds import INTERVAL_FORM
 from nexusform.rendering.notation.sample_text import describe_fit
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
@@ -298,7 +298,7 @@ def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]
 
 def _build_site_document(answer: CapacityAnswer) -> dict[str, Any]:
     other = (
-        {"capacity_other": build_other_capacity_documents(answer.other_capacities)} if answer.other_capacities else {}
+        {"capacity_other": list(map(OTHER_CAPACITY_FORM, answer.other_capacities))} if answer.other_capacities else {}
     )
     return {**_SITE(answer), **other, "mix": None if answer.mix is None else _build_mix_document(answer.mix)}
 
