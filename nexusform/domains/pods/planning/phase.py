@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import Manifest, unwrap_envelopes
@@ -26,7 +27,7 @@ from nexusform.domains.pods.planning.object_pods import (
     add_previous_maximums,
 )
 from nexusform.domains.pods.planning.rows import build_hosted_workload, build_pod_row
-from nexusform.domains.pods.planning.template_matching import add_observed_changes, assign_specs
+from nexusform.domains.pods.planning.template_matching import add_observed_changes, assign_specs, find_orphans
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PredictionScenario, find_doubtful_pods
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
@@ -74,11 +75,30 @@ class PodPhase(ClusterPods):
             adjusted = add_observed_changes(workload, workload_pods, is_complete=is_complete, is_changed=is_changed)
             workloads.append(adjusted)
             pods = assign_specs(adjusted, workload_pods, is_complete=is_complete)
+            pods = [*pods, *self._adopt_orphans(workload, object_pods.manifests, cluster.id, pods)]
             # The prior pods of a re-created object are removed; the observed ones still exist.
             self._existing_pods[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
             for pod in pods:
                 object_pods.import_pod(pod, cluster, workload.pod.template)
         object_pods.workloads = tuple(workloads)
+
+    def _adopt_orphans(
+        self, workload: Workload, manifests: Sequence[Manifest], cluster_id: str, own_pods: Sequence[ExistingPod]
+    ) -> list[ExistingPod]:
+        """Return the observed pods without a controller as pods of a selecting ReplicaSet. Pods of manifests stay."""
+        observed_pods = self._observed_pods[cluster_id]
+        objects = self._object_pods_by_cluster[cluster_id].values()
+        managed = {key for object_pods in objects for key in object_pods.list_keys() | object_pods.prior_pods.keys()}
+        orphans = list(find_orphans(workload, manifests, observed_pods.keys() - managed, observed_pods))
+        for pod in orphans:
+            observed_pods.pop(pod.workload)
+            del self._existing_pods[cluster_id][pod.workload, pod.number]
+        numbers = {pod.number for pod in own_pods}
+        numbers |= {number for key, number in self._existing_pods.get(cluster_id, {}) if key == workload.key}
+        return [
+            replace(pod, workload=workload.key, number=number, spec=replace(pod.spec, template=workload.pod.template))
+            for number, pod in enumerate(orphans, max(numbers, default=-1) + 1)
+        ]
 
     def place_pods(
         self,

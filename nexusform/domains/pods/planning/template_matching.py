@@ -6,13 +6,16 @@ the images and requests of each group are compared with the manifest's.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
+from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.planning.object_pods import ObjectPods
 from nexusform.domains.pods.scheduling.workloads import NEWEST_REVISION, Container, ExistingPod, PodSpec, Workload
+from nexusform.kubernetes.matching import is_selected
 
 # Kinds with template updates; pods of all others are created once.
 _UPDATED_KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
@@ -173,3 +176,22 @@ def create_replacement_check(
         return bool(find_outdated_pods(workload, [pod], is_complete=is_complete))
 
     return is_replaced
+
+
+def find_orphans(
+    workload: Workload,
+    manifests: Iterable[Manifest],
+    keys: Collection[str],
+    observed_pods: Mapping[str, Sequence[ExistingPod]],
+) -> Iterator[ExistingPod]:
+    """Yield the pods without a controller that a ReplicaSet adopts before it creates pods, among these keys.
+    Source: kubernetes pkg/controller/controller_ref_manager.go.
+    """
+    title = ("ReplicaSet", workload.namespace, workload.name)
+    for manifest in manifests:
+        if (manifest.kind, manifest.namespace or workload.namespace, manifest.name) != title:
+            continue
+        selector = parse_selector(Fields(manifest, [], manifest.body).get_mapping("spec"), "selector")
+        for key in sorted(keys) if selector is not None and workload.kind == "ReplicaSet" else ():
+            if key.startswith(f"{workload.namespace}/Pod/"):
+                yield from (pod for pod in observed_pods[key] if is_selected(selector, dict(pod.spec.labels)))

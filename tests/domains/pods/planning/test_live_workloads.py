@@ -97,3 +97,24 @@ def test_images_of_a_mirror_are_no_template_change() -> None:
         each["spec"]["containers"][0]["image"] = "mirror.local/redis@sha256:12"
     result = good(seen(configured(unscaled(replicas=2, cpu="1")), *NODES, *there, live("Deployment", "web", 2)))
     assert pods(result) == {}
+
+
+def test_a_replica_set_adopts_pods_without_a_controller_before_it_creates_pods() -> None:
+    text = configured(deployment("web", 3, cpu="1", kind="ReplicaSet"))
+    orphans = [pod(f"web-{n}", "a-np-1", labels={"app": "web"}) for n in "ab"]
+    others = [
+        pod("other", "a-np-1", labels={"app": "other"}),
+        pod("owned", "a-np-1", labels={"app": "web"}, owner=("ReplicaSet", "old")),
+        pod("leaving", "a-np-1", labels={"app": "web"}, terminating=True),
+    ]
+    result = good(seen(text, *NODES, *orphans, *others))
+    assert pods(result) == {"web-2": ("place", "scale_out")}
+    nodes = places(result)
+    assert [nodes[f"web-{n}"] for n in range(2)] == ["a-np-1", "a-np-1"]
+    assert is_empty(good(plan(text.replace(OF_A, ""), applied(result))))
+    # More orphans than replicas: the others are deleted.
+    result = good(seen(configured(deployment("web", 1, cpu="1", kind="ReplicaSet")), *NODES, *orphans))
+    assert [action for action, _ in pods(result).values()] == ["remove"]
+    # A Deployment selects by the hash of its template, too.
+    result = good(seen(configured(deployment("web", 1, cpu="1")), *NODES, *orphans))
+    assert pods(result) == {"web-0": ("place", "new")}
