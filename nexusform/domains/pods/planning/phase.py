@@ -75,14 +75,14 @@ class PodPhase(ClusterPods):
             adjusted = add_observed_changes(workload, workload_pods, is_complete=is_complete, is_changed=is_changed)
             workloads.append(adjusted)
             pods = assign_specs(adjusted, workload_pods, is_complete=is_complete)
-            pods = [*pods, *self._adopt_orphans(workload, object_pods.manifests, cluster.id, pods)]
+            pods = [*pods, *self._import_orphans(workload, object_pods.manifests, cluster.id, pods)]
             # The prior pods of a re-created object are removed; the observed ones still exist.
             self._existing_pods[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
             for pod in pods:
                 object_pods.import_pod(pod, cluster, workload.pod.template)
         object_pods.workloads = tuple(workloads)
 
-    def _adopt_orphans(
+    def _import_orphans(
         self, workload: Workload, manifests: Sequence[Manifest], cluster_id: str, own_pods: Sequence[ExistingPod]
     ) -> list[ExistingPod]:
         """Return the observed pods without a controller as pods of a selecting ReplicaSet. Pods of manifests stay."""

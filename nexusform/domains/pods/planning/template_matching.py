@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from msgspec.structs import replace
@@ -187,11 +188,12 @@ def find_orphans(
     """Yield the pods without a controller that a ReplicaSet adopts before it creates pods, among these keys.
     Source: kubernetes pkg/controller/controller_ref_manager.go.
     """
-    title = ("ReplicaSet", workload.namespace, workload.name)
-    for manifest in manifests:
+    title = (workload.kind, workload.namespace, workload.name)
+    for manifest in manifests if workload.kind == "ReplicaSet" else ():
         if (manifest.kind, manifest.namespace or workload.namespace, manifest.name) != title:
             continue
         selector = parse_selector(Fields(manifest, [], manifest.body).get_mapping("spec"), "selector")
-        for key in sorted(keys) if selector is not None and workload.kind == "ReplicaSet" else ():
-            if key.startswith(f"{workload.namespace}/Pod/"):
-                yield from (pod for pod in observed_pods[key] if is_selected(selector, dict(pod.spec.labels)))
+        own_keys = [key for key in sorted(keys) if key.startswith(f"{workload.namespace}/Pod/")]
+        for pod in chain.from_iterable(observed_pods[key] for key in own_keys):
+            if selector is not None and is_selected(selector, dict(pod.spec.labels)):
+                yield pod
