@@ -35,6 +35,15 @@ class Requirement(Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
+class NodeTerm(Struct, frozen=True):
+    """Expressions over a node's labels and fields (only metadata.name); all must match. A term without any
+    matches no node.
+    """
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
 class LabelSelector(Struct, frozen=True):
     """Selector: all pairs and all expressions must match; an empty selector selects everything.
 

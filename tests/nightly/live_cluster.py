@@ -15,7 +15,8 @@ from typing import Any
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, free_port
 
 Body = dict[str, Any]
-_CONTROLLERS = ("deployment", "replicaset", "statefulset", "daemonset", "job", "disruption")
+_CONTROLLERS = ("deployment", "replicaset", "statefulset", "daemonset", "job", "disruption", "resourceclaim")
+DEVICE_KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
 PATHS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
@@ -26,6 +27,10 @@ PATHS = {
     "Node": "/api/v1/nodes",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "Namespace": "/api/v1/namespaces",
+    "ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices",
+    "DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses",
+    "ResourceClaim": "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims",
+    "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaimtemplates",
 }
 _MERGE = "application/strategic-merge-patch+json"
 _CONTAINER_STATUS = {"restartCount": 0, "image": "", "imageID": ""}
@@ -59,6 +64,11 @@ class LiveCluster:
     def patch(self, kind: str, name: str, body: Body) -> Body:
         return self._programs.call("PATCH", f"{PATHS[kind].format('default')}/{name}", body, _MERGE)
 
+    def label_namespace(self, key: str, value: str) -> None:
+        """Set a label of the default namespace."""
+        body = {"metadata": {"labels": {key: value}}}
+        self._programs.call("PATCH", f"{PATHS['Namespace']}/default", body, _MERGE)
+
     def list_all(self, kind: str) -> list[Body]:
         path = PATHS[kind].replace("/namespaces/{}", "")
         answer = self._programs.call("GET", path)
@@ -80,6 +90,11 @@ class LiveCluster:
         self._programs.call("DELETE", PATHS["Node"])
         while self.list_all("Node"):
             time.sleep(0.05)
+        while any(self.list_all(kind) for kind in DEVICE_KINDS):
+            for claim in self.list_all("ResourceClaim"):
+                self.patch("ResourceClaim", claim["metadata"]["name"], {"metadata": {"finalizers": None}})
+            for kind in DEVICE_KINDS:
+                self._programs.call("DELETE", PATHS[kind].format("default"))
 
     def wait_for_pods(self, pods: list[Body]) -> None:
         """Wait until these pods are reported as ready, and a little for the scheduler to see them."""

@@ -16,7 +16,7 @@ from nexusform.domains.pods.scheduling.workloads import is_recreated
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers import cluster_objects
-from tests.nightly.live_cluster import Body, LiveCluster, build_priority_classes
+from tests.nightly.live_cluster import DEVICE_KINDS, Body, LiveCluster, build_priority_classes
 from tests.planning.harness import good, plan
 
 _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -36,11 +36,13 @@ data "kubernetes_nodes" "a" {
 
 
 class World(Struct):
-    """Nodes, pods that run, and workloads to create in order."""
+    """Nodes, pods that run, and workloads to create in order. `objects` and `earlier_workloads` exist before."""
 
     nodes: list[Body]
     pods: list[Body]
     workloads: list[Body]
+    objects: list[Body] = []
+    earlier_workloads: list[Body] = []
 
 
 class Result(Struct):
@@ -60,7 +62,7 @@ def build_world(seed: int) -> World:
     """Return a random world of 2 to 5 workloads."""
     draw = random.Random(seed)
     zones = draw.randint(1, 3)
-    nodes = [_build_node(draw, number, zones) for number in range(draw.randint(2, 6))]
+    nodes = [build_node(draw, number, zones) for number in range(draw.randint(2, 6))]
     pods = [
         _build_pod(draw, f"old-{number}", draw.choice(nodes)["metadata"]["name"])
         for number in range(draw.randint(0, 5))
@@ -69,7 +71,7 @@ def build_world(seed: int) -> World:
     return World(nodes, pods, workloads)
 
 
-def _build_node(draw: random.Random, number: int, zones: int) -> Body:
+def build_node(draw: random.Random, number: int, zones: int) -> Body:
     amounts = {"cpu": str(draw.choice((2, 4, 4, 8))), "memory": f"{draw.choice((4, 8, 16))}Gi", "pods": "110"}
     labels = {_HOST: f"n{number}", _ZONE: f"z{number % zones}", "disk": draw.choice(("ssd", "hdd"))}
     taints = [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}] if draw.random() < 0.1 else []
@@ -82,12 +84,12 @@ def _build_node(draw: random.Random, number: int, zones: int) -> Body:
             "capacity": amounts,
             "allocatable": amounts,
             "conditions": [{"type": "Ready", "status": "True"}],
-            "nodeInfo": _NODE_INFO,
+            "nodeInfo": NODE_INFO,
         },
     }
 
 
-_NODE_INFO = dict.fromkeys(
+NODE_INFO = dict.fromkeys(
     (
         "machineID",
         "systemUUID",
@@ -179,10 +181,13 @@ def _build_workload(draw: random.Random, name: str) -> Body:
 
 def run_world(cluster: LiveCluster, world: World) -> tuple[list[Body], dict[str, dict[str, str]]]:
     """Create a world on a cleared cluster. Return the objects before its workloads, and the nodes of their pods."""
-    for body in (*world.nodes, *world.pods):
+    for body in (*world.objects, *world.nodes, *world.pods, *world.earlier_workloads):
         cluster.create(body)
+    if world.earlier_workloads:
+        cluster.wait_until_settled()
     cluster.wait_for_pods(world.pods)
-    before = [body for kind in ("Namespace", "PriorityClass", "Node", "Pod") for body in cluster.list_all(kind)]
+    kinds = ("Namespace", "PriorityClass", "Node", "Pod", *(DEVICE_KINDS if world.objects else ()))
+    before = [body for kind in kinds for body in cluster.list_all(kind)]
     for body in world.workloads:
         cluster.create(body)
     pods = cluster.wait_until_settled()
@@ -267,7 +272,7 @@ def run_worlds(
     for seed in seeds:
         world = build_world(seed)
         for node in world.nodes:
-            node["status"]["nodeInfo"] = {**_NODE_INFO, "kubeletVersion": f"v{version}"}
+            node["status"]["nodeInfo"] = {**NODE_INFO, "kubeletVersion": f"v{version}"}
         results = [run_world(cluster, world) for _ in range(repetitions)]
         predicted = predict_world(results[0][0], world.workloads)
         yield seed, compare_world(predicted, [nodes for _, nodes in results])

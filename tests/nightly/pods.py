@@ -1,6 +1,6 @@
 """Compares certain predictions with kube-scheduler on fresh random clusters, for a given time.
 
-Run: NEXUSFORM_HUB_PROGRAMS=DIR python -m tests.nightly.pods MINUTES VERSION
+Run: NEXUSFORM_HUB_PROGRAMS=DIR python -m tests.nightly.pods MINUTES VERSION [devices]
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ import itertools
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.nightly import device_worlds
 from tests.nightly.live_cluster import start_cluster
 from tests.nightly.pod_worlds import Result, run_worlds
 
 
-def compare(minutes: float, version: str) -> int:
+def compare(minutes: float, version: str, run: Callable[..., Iterator[tuple[int, Result]]] = run_worlds) -> int:
     """Print each wrong prediction and the totals. Return 1 if a certain pod ran elsewhere."""
     total, worlds = Result(), 0
     first = int(time.time()) % 1_000_000_000  # other worlds each night; a report names them
     end = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as directory, start_cluster(Path(directory)) as cluster:
-        for seed, result in run_worlds(cluster, itertools.count(first), version):
+        for seed, result in run(cluster, itertools.count(first), version):
             worlds += 1
             total.pods += result.pods
             total.certain += result.certain
@@ -39,4 +41,5 @@ def compare(minutes: float, version: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(compare(float(sys.argv[1]), sys.argv[2]))
+    run = device_worlds.run_worlds if "devices" in sys.argv[3:] else run_worlds
+    sys.exit(compare(float(sys.argv[1]), sys.argv[2], run))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.domains.pods.scheduling.workloads import Node, NodeTerm, PodSpec, PodTerm, SpreadConstraint
-from nexusform.kubernetes.matching import LabelSelector, Requirement, Toleration
+from nexusform.domains.pods.scheduling.workloads import Node, PodSpec, PodTerm, SpreadConstraint
+from nexusform.kubernetes.matching import LabelSelector, NodeTerm, Requirement, Toleration
 
 Body = dict[str, Any]
 _CPU_DEFAULT: Final = 100  # thousandths of a CPU: the score of a container without a request

@@ -2,6 +2,7 @@
 
 # Public names of the package, by module.
 PUBLIC = {
+    "device_objects": "collect_device_inventory",
     "kubernetes_admission": "collect_budgets collect_quotas",
     "kubernetes_checks": "list_metadata_problems",
     "manifest_parser": (

@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from nexusform.documents.field_shapes import get_mapping, get_value, list_mappings
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
-from nexusform.domains.pods.scheduling.workloads import AttachLimits, NodeTerm
-from nexusform.kubernetes.matching import IN, Requirement
+from nexusform.domains.pods.scheduling.workloads import AttachLimits
+from nexusform.kubernetes.matching import IN, NodeTerm, Requirement
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
 # In-tree plugins of volumes and provisioners, all replaced by CSI drivers.

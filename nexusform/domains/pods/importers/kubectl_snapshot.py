@@ -15,6 +15,13 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.documents.field_shapes import get_mapping, get_value, list_mappings
 from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yaml
+from nexusform.domains.pods.importers.device_objects import (
+    DeviceObjects,
+    collect_device_objects,
+    find_claim_names,
+    list_claimed_uses,
+    parse_device_claims,
+)
 from nexusform.domains.pods.importers.kubernetes_pod_spec import PodOwner, Priorities, parse_containers, parse_pod_spec
 from nexusform.domains.pods.importers.kubernetes_resizing import CONTAINERS, apply_allocated_requests
 from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_volumes
@@ -30,6 +37,7 @@ from nexusform.domains.pods.importers.pod_conditions import (
     reduce_node_condition,
     reduce_pod_condition,
 )
+from nexusform.domains.pods.scheduling.device_records import ClaimedUses
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.domains.pods.scheduling.workloads import ObservedTemplate, PodCondition, PodSpec
 from nexusform.kubernetes.matching import Taint
@@ -52,6 +60,7 @@ _POD_FIELDS: Final = (
     "schedulingGates",
     "schedulerName",
     "preemptionPolicy",
+    "resourceClaims",
 )
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 # Further kinds that affect pods, and the fields kept of each.
@@ -83,6 +92,7 @@ _KEPT_METADATA: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _KEPT_STATUS: Final[Mapping[str, tuple[str, ...]]] = {
     "PersistentVolumeClaim": ("phase", "capacity"),
+    "ResourceClaim": ("allocation",),
     "PodDisruptionBudget": ("disruptionsAllowed", "disruptedPods", "expectedPods"),
 }
 _KEPT_CLAIM_ANNOTATIONS: Final = ("pv.kubernetes.io/bind-completed", "volume.kubernetes.io/selected-node")
@@ -118,7 +128,7 @@ class ObservedNode(Struct, frozen=True):
 class ObservedPod(Struct, frozen=True):
     """Pod with resources on a node. `workload` is the key of its controller, "" for a terminating pod.
     `start_time` is its start time (UTC, as in Kubernetes), "" before the start. `template` is its observed
-    template; None after a resize.
+    template; None after a resize. `devices`: its allocated ResourceClaims with their devices.
     """
 
     workload: str
@@ -129,6 +139,13 @@ class ObservedPod(Struct, frozen=True):
     start_time: str = ""
     template: ObservedTemplate | None = None
     condition: PodCondition | None = None
+    devices: ClaimedUses = ()
+
+
+class _PodContext(Struct, frozen=True):
+    storage: Storage
+    devices: DeviceObjects
+    is_complete: bool
 
 
 class KubectlSnapshot(Struct, frozen=True):
@@ -314,6 +331,7 @@ def _reduce_pod(body: _Object) -> _Object:
         "promised": not get_value(body, "spec", "nodeName"),
         **({"resized": True} if is_resized else {}),
         **_select_fields(status, ("startTime",)),
+        **({"claims": names} if (names := find_claim_names(body)) else {}),
         "condition": reduce_pod_condition(body),
         "spec": {**_select_fields(spec, _POD_FIELDS), **containers},
     }
@@ -330,15 +348,18 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     bodies = data.get("objects") or []
     objects = tuple(_build_manifest(body) for body in bodies)
     missing_kinds = find_missing_kinds(bodies)
-    storage = collect_storage(objects, is_complete=NAMESPACE not in missing_kinds)
+    is_complete = NAMESPACE not in missing_kinds
+    context = _PodContext(
+        collect_storage(objects, is_complete=is_complete), collect_device_objects(objects), is_complete=is_complete
+    )
     active_pods = [(name, body) for name, body in data["pods"] if body["phase"] not in _FINISHED_PHASES]
     assigned_pods = [item for item in active_pods if item[1]["spec"].get("nodeName")]
     return KubectlSnapshot(
         nodes=tuple(nodes),
-        pods=tuple(_build_pod(name, body, storage) for name, body in assigned_pods if not body.get("promised")),
-        nominated_pods=tuple(_build_pod(name, body, storage) for name, body in assigned_pods if body.get("promised")),
+        pods=tuple(_build_pod(name, body, context) for name, body in assigned_pods if not body.get("promised")),
+        nominated_pods=tuple(_build_pod(name, body, context) for name, body in assigned_pods if body.get("promised")),
         waiting_pods=tuple(
-            _build_pod(name, body, storage) for name, body in active_pods if not body["spec"].get("nodeName")
+            _build_pod(name, body, context) for name, body in active_pods if not body["spec"].get("nodeName")
         ),
         workloads={body["key"]: build_live_workload(body) for body in data.get("workloads") or ()},
         has_pods=bool(data["pods"]),
@@ -402,7 +423,7 @@ def _parse_amount(value: Any) -> int:
     return 0 if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
 
 
-def _build_pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
+def _build_pod(title: str, body: _Object, context: _PodContext) -> ObservedPod:
     """Return the record of a stored pod, its spec parsed like a manifest's."""
     namespace, _, name = title.partition("/")
     kind, owner = _find_controller(name, body)
@@ -419,7 +440,10 @@ def _build_pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
     pod_owner = PodOwner(namespace=namespace, kind=kind, added_labels={}, spread_selector=None, template="")
     pod_spec = parse_pod_spec(metadata, root.get_mapping("spec"), pod_owner, Priorities())
     is_terminating = body["terminating"] is True
-    volumes = parse_volumes(manifest, root.get_mapping("spec"), (), storage)
+    volumes = parse_volumes(manifest, root.get_mapping("spec"), (), context.storage)
+    device_claims = parse_device_claims(
+        namespace, root.get_mapping("spec"), context.devices, is_complete=context.is_complete
+    )
     pod_spec = msgspec.structs.replace(
         pod_spec,
         is_terminating=is_terminating,
@@ -429,6 +453,8 @@ def _build_pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
         disks=volumes.disks,
         claim_count=volumes.claim_count,
         bound_claims=volumes.bound_claims,
+        device_claims=() if device_claims.problems else device_claims.claims,
+        has_unknown_rules=pod_spec.has_unknown_rules or bool(device_claims.problems),
     )
     workload = "" if is_terminating else f"{namespace}/{kind}/{owner}"
     return ObservedPod(
@@ -445,6 +471,7 @@ def _build_pod(title: str, body: _Object, storage: Storage) -> ObservedPod:
             parse_containers(root.get_mapping("spec")),
         ),
         condition=build_pod_condition(body["condition"]) if body.get("condition") else None,
+        devices=list_claimed_uses((f"{namespace}/{name}" for name in body.get("claims") or ()), context.devices),
     )
 
 

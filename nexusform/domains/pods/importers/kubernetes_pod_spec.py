@@ -18,7 +18,6 @@ from nexusform.domains.pods.scheduling.workloads import (
     AlignedRequests,
     Container,
     HostPort,
-    NodeTerm,
     PodSpec,
     PodTerm,
     QuotaFigures,
@@ -34,6 +33,7 @@ from nexusform.kubernetes.matching import (
     NO_SCHEDULE,
     NOT_IN,
     LabelSelector,
+    NodeTerm,
     Requirement,
     Toleration,
     build_label_selector,
@@ -139,9 +139,6 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
     if scheduler != "default-scheduler":
         detail = f'is "{scheduler}"; its rules are unknown, so those of kube-scheduler are used.'
         spec.report("schedulerName", detail, Severity.WARNING, id=ANOTHER_SCHEDULER)
-    if spec.get_list("resourceClaims"):
-        detail = "requests devices (DRA), which are not counted. The pods may stay Pending or run on other nodes."
-        spec.report("resourceClaims", detail, Severity.WARNING, id=DEVICE_CLAIMS)
     group_key = next((key for key in ("schedulingGroup", "workloadRef") if key in spec), "")
     if group_key:
         detail = "is a gang: its pods are scheduled together or not at all, which is not predicted."
@@ -152,7 +149,7 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         requests=_compute_requests(spec, {}),
         scored_requests=_compute_requests(spec, _SCORE_DEFAULTS),
         node_name=spec.get_text("nodeName"),
-        has_unknown_rules=scheduler != "default-scheduler" or bool(spec.get_list("resourceClaims") or group_key),
+        has_unknown_rules=scheduler != "default-scheduler" or bool(group_key),
         node_selector=tuple(sorted(spec.get_text_mapping("nodeSelector").items())),
         node_terms=node_affinity.required,
         preferred_nodes=node_affinity.preferred,

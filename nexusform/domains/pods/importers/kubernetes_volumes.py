@@ -26,8 +26,8 @@ from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_node_term
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.rules.volumes import UNBOUND, ZONE_LABELS
 from nexusform.domains.pods.scheduling.volume_binder import can_bind_volume
-from nexusform.domains.pods.scheduling.workloads import AttachLimits, Claim, Disk, NodeTerm, Pairs, Volume, VolumeNeed
-from nexusform.kubernetes.matching import IN, Requirement
+from nexusform.domains.pods.scheduling.workloads import AttachLimits, Claim, Disk, Pairs, Volume, VolumeNeed
+from nexusform.kubernetes.matching import IN, NodeTerm, Requirement
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.documents.field_shapes import get_mapping, get_value
 from nexusform.documents.yaml_documents import build_problem
+from nexusform.domains.pods.importers.device_objects import DeviceObjects, collect_device_objects, parse_device_claims
 from nexusform.domains.pods.importers.kubernetes_admission import (
     AdmissionRules,
     apply_admission,
@@ -84,6 +85,8 @@ def collect_workloads(
         live_workloads,
         {(manifest.kind, manifest.namespace, manifest.name): manifest for manifest in previous_manifests},
         _collect_device_classes(all_manifests),
+        collect_device_objects(all_manifests),
+        is_complete=is_complete,
     )
     workloads = []
     for manifest in manifests:
@@ -144,6 +147,9 @@ class _WorkloadReader:
         live_workloads: Mapping[str, LiveWorkload],
         previous_manifests: Mapping[tuple[str, str, str], Manifest],
         device_classes: Mapping[str, str],
+        devices: DeviceObjects,
+        *,
+        is_complete: bool,
     ) -> None:
         self.priorities = priorities
         self.rules = rules
@@ -152,6 +158,7 @@ class _WorkloadReader:
         self.autoscalers = autoscalers
         self.live_workloads = live_workloads
         self.device_classes = device_classes
+        self.devices, self.is_complete = devices, is_complete
         self.replica_sets = group_replica_sets(live_workloads.values())
         self.previous_manifests = previous_manifests
         self.findings: list[Problem] = []
@@ -186,7 +193,10 @@ class _WorkloadReader:
         if is_gang:
             detail = "schedules its pods as a gang: together or not at all, which is not predicted."
             spec.report("scheduling", detail, Severity.WARNING, id=GANGS)
-        if is_gang or has_devices:
+        device_claims = parse_device_claims(
+            manifest.namespace, template.get_mapping("spec"), self.devices, is_complete=self.is_complete
+        )
+        if is_gang or has_devices or device_claims.problems:
             pod = replace(pod, has_unknown_rules=True)
         workload = Workload(
             kind=manifest.kind,
@@ -202,6 +212,7 @@ class _WorkloadReader:
                 claim_count=volumes.claim_count,
                 bound_claims=volumes.bound_claims,
                 missing_objects=volumes.missing_objects,
+                device_claims=() if device_claims.problems else device_claims.claims,
             ),
             line=manifest.line,
             containers=parse_containers(pod_spec),

@@ -12,7 +12,6 @@ from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import select_word_form
 from nexusform.documents.field_shapes import get_list, list_mappings
 from nexusform.documents.yaml_documents import build_problem
-from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS
 from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group
 
 NOT_PREDICTED: Final = "pods-not-predicted"
@@ -26,7 +25,6 @@ _RESIZES: Final = "it changes resource requests; the configured ones are predict
 _CHANGES: Final = (
     "it may change pods (add containers, labels, tolerations) before they are scheduled; this is not predicted"
 )
-_DEVICES: Final = "claimed devices (DRA) are not counted; pods that claim devices may stay Pending"
 _NO_EFFECT: Final = ""
 
 _EFFECTS: Final[Mapping[tuple[str, str], str]] = {
@@ -62,8 +60,6 @@ _EFFECTS: Final[Mapping[tuple[str, str], str]] = {
     ("keda.sh", _ANY): _NO_EFFECT,
     ("autoscaling.k8s.io", "VerticalPodAutoscaler"): _RESIZES,
     ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): _CHANGES,
-    ("resource.k8s.io", "ResourceClaim"): _DEVICES,
-    ("resource.k8s.io", "ResourceClaimTemplate"): _DEVICES,
     ("monitoring.coreos.com", _ANY): _NO_EFFECT,
     ("cert-manager.io", _ANY): _NO_EFFECT,
     ("acme.cert-manager.io", _ANY): _NO_EFFECT,
@@ -114,5 +110,4 @@ def _build_warning(objects: list[Manifest], effect: str) -> Problem:
     further_text = f" and {count - 1} more {select_word_form(count - 1, 'object')} of this kind" if count > 1 else ""
     detail = f"{first.title}{further_text} ({first.group or first.version}): {effect}."
     summary = f"{first.title}{further_text}: {effect}"
-    problem_id = DEVICE_CLAIMS if effect == _DEVICES else NOT_PREDICTED
-    return build_problem(first.file, first.position, problem_id, detail, Severity.WARNING, summary)
+    return build_problem(first.file, first.position, NOT_PREDICTED, detail, Severity.WARNING, summary)

@@ -123,11 +123,11 @@ def bind_cluster_snapshot(
 
 
 def _rename_nodes(manifest: Manifest, names: Mapping[str, str]) -> Manifest:
-    """Return an object of a CSI driver with the name of its node in the plan."""
+    """Return an object of a driver with the name of its node in the plan."""
     if manifest.kind == "CSINode" and manifest.name in names:
         return replace(manifest, name=names[manifest.name])
     spec = get_mapping(manifest.body, "spec")
-    if manifest.kind == "VolumeAttachment" and spec.get("nodeName") in names:
+    if manifest.kind in ("VolumeAttachment", "ResourceSlice") and spec.get("nodeName") in names:
         spec = {**spec, "nodeName": names[spec["nodeName"]]}
         return replace(manifest, body={**manifest.body, "spec": spec})
     return manifest
@@ -229,6 +229,7 @@ def _build_existing_pods(
                 observed_template=pod.template,
                 charged_budgets=charged_budgets.get((pod.namespace, pod.name), ()),
                 condition=pod.condition,
+                devices=pod.devices,
             )
         )
     return existing_pods

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.pods.importers.appliance_claims import collect_appliance_claims
+from nexusform.domains.pods.importers.device_objects import collect_device_inventory
 from nexusform.domains.pods.importers.kubernetes_admission import collect_budgets, collect_quotas
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, collect_workloads
@@ -163,6 +164,9 @@ class ClusterPods:
             claims=storage.claims,
             invalid_claims=storage.invalid_claims,
             attach_limits=storage.attach_limits,
+            devices=collect_device_inventory(
+                manifests, observed_cluster.objects if observed_cluster is not None else ()
+            ),
             nominated_pods=observed_cluster.nominated_pods if observed_cluster is not None else (),
             version=cluster.version,
             observation_time=observed_cluster.snapshot.observation_time if observed_cluster is not None else 0,

@@ -7,8 +7,6 @@ PUBLIC = {
     "preemption": "count_allowed_disruptions has_budget",
     "risks": "RISKS",
     "pod_prediction": "predict",
-    "workloads": (
-        "DisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload SpreadConstraint NodeTerm PodTerm"
-    ),
+    "workloads": ("DisruptionBudget Cluster Node PodSpec PodState ExistingPod Workload SpreadConstraint PodTerm"),
     "spec_scheduler": "SpecScheduler",
 }

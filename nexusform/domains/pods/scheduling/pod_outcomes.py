@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.domains.pods.scheduling.device_records import ClaimedUses
 from nexusform.domains.pods.scheduling.rules import disks, inter_pod_affinity
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.domains.pods.scheduling.spec_scheduler import SpecScheduler
@@ -50,7 +51,7 @@ class PodOutcome(Struct, frozen=True):
     is their number, None without a decision. `victims` are evicted for the pod; `preempted_by` is
     the pod it was evicted for. `volumes`: bound claims, each with the name of its volume. `condition` is the
     observed one of a kept pod. `doubt`: the assumption behind an uncertain one, `alternative` its
-    other node and the condition ("n0 if b arrives first").
+    other node and the condition ("n0 if b arrives first"). `devices`: its ResourceClaims with their devices.
     """
 
     workload: str
@@ -73,6 +74,7 @@ class PodOutcome(Struct, frozen=True):
     condition: PodCondition | None = None
     doubt: str = ""
     alternative: str = ""
+    devices: ClaimedUses = ()
 
     @property
     def state(self) -> PodState:
@@ -141,6 +143,7 @@ class Prediction(Struct, frozen=True):
                 outcome.reason if outcome.is_failed and not is_recreated(outcome.workload) else "",
                 outcome.volumes,
                 condition=outcome.condition,
+                devices=outcome.devices,
             )
             for outcome in (*self.outcomes, *self.displaced_outcomes)
             if outcome.action != REMOVE and outcome.spec is not None

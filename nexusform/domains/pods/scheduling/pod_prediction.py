@@ -314,7 +314,7 @@ class Predictor:
             self.session.get_scheduler(spec), len(progress.pods_to_place)
         )
         # The number of pods with a volume depends on the order of placement.
-        minimum = 0 if spec.claims else further_range.minimum
+        minimum = 0 if spec.claims or spec.device_claims else further_range.minimum
         return PlaceableRange(
             kept_count + minimum,
             kept_count + further_range.maximum,
@@ -508,6 +508,9 @@ class Predictor:
             doubt=verdict.doubt,
             preempted_by=pod.preempted_by,
             volumes=self._list_volumes(workload.pod, pod.number),
+            devices=self.session.claimed_devices.list_uses(
+                workload.key, pod.number, (pod.former_spec or workload.pod).template
+            ),
         )
 
     def _list_volumes(self, spec: PodSpec, number: int) -> Pairs:
@@ -572,6 +575,7 @@ class Predictor:
                 unscheduled_state=PodState.FAILED if pod.rejection else PodState.PENDING,
                 volumes=self._list_volumes(pod.spec, pod.number),
                 condition=pod.condition,
+                devices=self.session.claimed_devices.list_uses(workload.key, pod.number, pod.spec.template),
             )
             for pod in (
                 *progress.kept_pods,

@@ -89,6 +89,7 @@ NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
     NodeFilter("volume_limits", lambda pod: pod.volumes, volumes.reject_count),
     NodeFilter("volumes", lambda pod: pod.volumes, volumes.reject),
     NodeFilter("volume_zones", lambda pod: pod.volumes, volumes.reject_zone),
+    NodeFilter("devices", lambda pod: pod.volumes, volumes.reject_devices),
 )
 
 # Filters of the DaemonSet controller before it creates a pod for a node; the scheduler applies the others.
@@ -127,6 +128,7 @@ ORDER: Final = (
     "volume_zones",
     "topology_spread",
     "inter_pod_affinity",
+    "devices",
 )
 
 # Reasons that evictions cannot remove, besides all of NODE_FILTERS: no victims are searched there.

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.attached_volumes import AttachedVolumes
+from nexusform.domains.pods.scheduling.claimed_devices import ClaimedDevices
 from nexusform.domains.pods.scheduling.kubelet_admission import NumaCells, find_kubelet_rejection
 from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, format_pending_message
 from nexusform.domains.pods.scheduling.preemption import Eviction, compute_eviction_allowances, select_victims
@@ -73,6 +74,7 @@ class SchedulingSession:
         # `lost_pods` have lost their nodes and keep their volumes.
         self.volume_binder = VolumeBinder(cluster, (*running_pods, *lost_pods))
         self._attached_volumes = AttachedVolumes(cluster, self.volume_binder)
+        self.claimed_devices = ClaimedDevices(cluster, running_pods)
         self._observer = observer
         self.cache = SchedulerCache(cluster)
         self.facts_cache = NodeFactsCache(cluster.nodes, cluster.version)
@@ -121,6 +123,7 @@ class SchedulingSession:
     def _register_pod(self, pod: ExistingPod, node_index: int) -> None:
         self._pods_by_node[node_index][_get_identity(pod)] = pod
         self._attached_volumes.move_pod(pod.spec, pod.number, self._names[node_index], 1)
+        self.claimed_devices.allocate_claims(pod)
         if not pod.is_protected:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
@@ -144,7 +147,10 @@ class SchedulingSession:
         self.volume_binder.bind_immediate(spec, number)
         volume_needs = self.volume_binder.compute_volume_needs(spec, number)
         limit = self._attached_volumes.compute_need(spec, number)
-        scheduler = self.get_scheduler(spec, volume_needs if limit is None else (*volume_needs, limit))
+        devices = self.claimed_devices.compute_need(spec)
+        limits = () if limit is None else (limit,)
+        scheduler = self.get_scheduler(spec, (*volume_needs, *limits, *devices.needs))
+        scheduler.device_doubt = devices.doubt
         # Evictions may detach volumes of a node.
         can_detach = limit is not None and spec.can_preempt and spec.priority > self._lowest_priority
         scheduler.is_storage_uncertain = can_detach or self.volume_binder.is_storage_uncertain(spec, number)
@@ -158,6 +164,7 @@ class SchedulingSession:
         self.cache.place(self.cache.get_group(pod.spec), node_index, -1)
         if self._pods_by_node[node_index].pop(_get_identity(pod), None) is not None:
             self._attached_volumes.move_pod(pod.spec, pod.number, pod.node, -1)
+            self.claimed_devices.release(pod)
         if node_index in self._cells:
             self._cells[node_index].release(pod.spec)
 
@@ -210,6 +217,8 @@ class SchedulingSession:
             return "rules of others"
         if scheduler.is_storage_uncertain:
             return "storage of nodes"
+        if scheduler.device_doubt:
+            return scheduler.device_doubt
         if self._is_doubtful(scheduler, choice.feasible_nodes if choice is not None else 0):
             return "the Kubernetes version"
         return "images of nodes" if choice is not None and self._may_change(scheduler, choice) else "ties"
@@ -277,7 +286,8 @@ class SchedulingSession:
             return preemption_verdict or PodVerdict(
                 "", not self._uncertain_nodes & 1 << node_index, 0, reason, (rejection,)
             )
-        is_certain = self._is_certain(scheduler, 1 << node_index) and not spec.has_unknown_rules
+        has_doubt = spec.has_unknown_rules or bool(scheduler.device_doubt)
+        is_certain = self._is_certain(scheduler, 1 << node_index) and not has_doubt
         rejection_text = self._start_pod(scheduler, node_index, pod)
         verdict = (
             _build_failed_verdict(node, rejection_text, is_certain, 1)
@@ -297,7 +307,7 @@ class SchedulingSession:
         reasons = tuple(rejections.values())
         reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
         verdict = self._describe_tie_doubt(PodVerdict("", is_certain, 0, reason, reasons), scheduler)
-        if not pod.spec.claims:  # else others of the spec may have other volumes
+        if not (pod.spec.claims or pod.spec.device_claims):  # else others of the spec may have other volumes
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict
 
@@ -402,7 +412,8 @@ class SchedulingSession:
 
     def _is_doubtful(self, scheduler: SpecScheduler, feasible: int) -> bool:
         spec, version = scheduler.group.spec, self.cluster.version
-        return scheduler.is_storage_uncertain or is_version_uncertain(spec, version, feasible)
+        has_doubt = scheduler.is_storage_uncertain or bool(scheduler.device_doubt)
+        return has_doubt or is_version_uncertain(spec, version, feasible)
 
     def _is_certain(self, scheduler: SpecScheduler, nodes: int) -> bool:
         """Return whether no tie-break affects the evaluation of these nodes (bits)."""
@@ -428,9 +439,9 @@ def _build_failed_verdict(node: str, reason: str, is_certain: bool, feasible_nod
 
 
 def _has_pod_dependencies(scheduler: SpecScheduler) -> bool:
-    """Return whether pods on other nodes can affect a pod, including those that take volumes."""
+    """Return whether pods on other nodes can affect a pod, including those that take volumes or devices."""
     counts = scheduler.counts
-    if scheduler.group.spec.claims:
+    if scheduler.group.spec.claims or scheduler.group.spec.device_claims:
         return True
     return bool(
         counts.affinity

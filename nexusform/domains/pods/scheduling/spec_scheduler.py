@@ -108,6 +108,8 @@ class SpecScheduler:
         self.volume_needs = volume_needs
         # Whether the need of its claims may change before the decision.
         self.is_storage_uncertain = False
+        # The assumption behind the devices of nodes, "" if certain.
+        self.device_doubt = ""
         spec = group.spec
         # Spec read by node filters: that of the group with the pod's own claims.
         self._filter_spec = replace(spec, volumes=(*spec.volumes, *volume_needs)) if volume_needs else spec

@@ -20,12 +20,11 @@ from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
     ExistingPod,
     Node,
-    NodeTerm,
     PodSpec,
     Volume,
     VolumeNeed,
 )
-from nexusform.kubernetes.matching import IN, Requirement, is_selected
+from nexusform.kubernetes.matching import IN, NodeTerm, Requirement, is_selected
 
 # Placeholder for the name of a volume provisioned by the class of the claim.
 _PROVISIONED: Final = ""

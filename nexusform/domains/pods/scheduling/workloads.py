@@ -11,7 +11,8 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration
+from nexusform.domains.pods.scheduling.device_records import ClaimedUses, DeviceClaim, DeviceInventory
+from nexusform.kubernetes.matching import LabelSelector, NodeTerm, Requirement, Taint, Toleration
 from nexusform.scheduling.kubelet import TopologyPolicy
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -68,15 +69,6 @@ class Requests(Struct, frozen=True):
     cpu: int = 0
     memory: int = 0
     other_resources: tuple[tuple[str, int], ...] = ()
-
-
-class NodeTerm(Struct, frozen=True):
-    """Expressions over a node's labels and fields (only metadata.name); all must match. A term without any
-    matches no node.
-    """
-
-    labels: tuple[Requirement, ...] = ()
-    fields: tuple[Requirement, ...] = ()
 
 
 class VolumeNeed(Struct, frozen=True):
@@ -233,7 +225,7 @@ class PodSpec(Struct, frozen=True):
     each. `missing_objects` are reasons why no node is checked. `container_scored_requests` are the scored requests
     of the containers alone, if the pod has requests of its own. `has_unknown_rules`: another scheduler, or
     uncounted devices, also affect the decision. `compares_balance`: BalancedAllocation also scores a node before
-    the pod.
+    the pod. `device_claims` are its ResourceClaims.
     """
 
     namespace: str = "default"
@@ -270,6 +262,7 @@ class PodSpec(Struct, frozen=True):
     container_scored_requests: Requests | None = None
     has_unknown_rules: bool = False
     compares_balance: bool = False
+    device_claims: tuple[DeviceClaim, ...] = ()
 
 
 class Strategy(StrEnum):
@@ -343,7 +336,8 @@ class ExistingPod(Struct, frozen=True):
     rejects it permanently, "" if it runs or waits. `volumes`: its recorded claims with the names of their
     volumes. A pod that `is_protected` is never evicted. `observed_template`: its template as listed by
     kubectl. `charged_budgets`: the budgets (of its namespace, by name) already charged for its eviction,
-    though it still exists. `condition` is the observed one, None for a pod predicted to run.
+    though it still exists. `condition` is the observed one, None for a pod predicted to run. `devices`: its
+    ResourceClaims with their devices.
     """
 
     workload: str
@@ -357,6 +351,7 @@ class ExistingPod(Struct, frozen=True):
     observed_template: ObservedTemplate | None = None
     charged_budgets: tuple[str, ...] = ()
     condition: PodCondition | None = None
+    devices: ClaimedUses = ()
 
     @property
     def name(self) -> str:
@@ -413,7 +408,7 @@ class Cluster(Struct, frozen=True):
     """Nodes of one cluster, labels of its namespaces (names are implied), its quotas and budgets; its
     claimable volumes, and the claims that wait for no pod. `invalid_claims` (`namespace/name`) prevent pods
     from getting a node, each with the reason. `observation_time`: the newest heartbeat of a node in seconds
-    since 1970, 0 if unknown.
+    since 1970, 0 if unknown. `devices` are those of ResourceSlices.
     """
 
     name: str
@@ -428,3 +423,4 @@ class Cluster(Struct, frozen=True):
     version: tuple[int, ...] = ()
     observation_time: int = 0
     attach_limits: AttachLimits = AttachLimits()
+    devices: DeviceInventory = DeviceInventory()

@@ -16,8 +16,8 @@ from nexusform.domains.pods.scheduling.pod_outcomes import Prediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.volumes import reject
 from nexusform.domains.pods.scheduling.volume_binder import VolumeBinder
-from nexusform.domains.pods.scheduling.workloads import Claim, Cluster, ExistingPod, Node, NodeTerm, PodSpec, Volume
-from nexusform.kubernetes.matching import Requirement, build_label_selector
+from nexusform.domains.pods.scheduling.workloads import Claim, Cluster, ExistingPod, Node, PodSpec, Volume
+from nexusform.kubernetes.matching import NodeTerm, Requirement, build_label_selector
 from tests.domains.pods.scheduling.outcomes import pending
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

@@ -9,9 +9,10 @@ import yaml
 
 from nexusform.domains.pods.importers.kubernetes_workloads import WorkloadReading, collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.pods.scheduling.workloads import HostPort, NodeTerm, PodSpec, Requests, Strategy, Workload
+from nexusform.domains.pods.scheduling.workloads import HostPort, PodSpec, Requests, Strategy, Workload
 from nexusform.kubernetes.matching import (
     LabelSelector,
+    NodeTerm,
     Requirement,
     Taint,
     Toleration,
@@ -448,7 +449,6 @@ def test_kinds_whose_pods_nobody_forecasts_are_named_once() -> None:
     assert [(finding.id, finding.detail.partition(":")[0]) for finding in reading.findings] == [
         ("pods-not-predicted", "Rollout a and 1 more object of this kind (argoproj.io)"),
         ("pods-not-predicted", "VirtualMachine x (kubevirt.io)"),
-        ("device-claims", "ResourceClaim default/x (resource.k8s.io)"),
         ("pods-not-predicted", "Cluster x (database.example.com)"),
     ]
 

@@ -126,7 +126,8 @@ def test_the_order_of_arrival_is_named() -> None:
     assert rows["a-0"].scores["otherwise"].startswith("no node if")
 
 
-def test_devices_of_a_class_in_the_same_file_are_not_certain() -> None:
+@pytest.mark.parametrize("is_in_dump", [False, True])
+def test_devices_of_a_class_are_not_certain(is_in_dump: bool) -> None:
     device_class = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
@@ -135,8 +136,9 @@ def test_devices_of_a_class_in_the_same_file_are_not_certain() -> None:
     }
     body = json.loads(deployment("web", 1))
     body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
-    text = RACKS + workers(2) + OF_A + manifest("m", json.dumps(body), json.dumps(device_class))
-    result = good(seen(text, *whole(*BIG)))
+    in_manifest, in_dump = ((), (device_class,)) if is_in_dump else ((json.dumps(device_class),), ())
+    text = RACKS + workers(2) + OF_A + manifest("m", json.dumps(body), *in_manifest)
+    result = good(seen(text, *whole(*BIG, *in_dump)))
     assert certainties(result)["web-0"][0] is False
     (told,) = [warning for warning in result.plan.diagnostics if warning.id == "device-claims"]
     assert "DeviceClass gpus" in told.detail

@@ -18,14 +18,13 @@ from nexusform.domains.pods.scheduling.workloads import (
     ExistingPod,
     HostPort,
     Node,
-    NodeTerm,
     PodSpec,
     PodTerm,
     Requests,
     SpreadConstraint,
     Workload,
 )
-from nexusform.kubernetes.matching import Requirement, Taint, Toleration, build_label_selector
+from nexusform.kubernetes.matching import NodeTerm, Requirement, Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling import brute_force
 from tests.domains.pods.scheduling.outcomes import pending, running
 

@@ -12,14 +12,13 @@ from nexusform.domains.pods.scheduling.workloads import (
     Cluster,
     ExistingPod,
     Node,
-    NodeTerm,
     PodSpec,
     PodTerm,
     Requests,
     Strategy,
     Workload,
 )
-from nexusform.kubernetes.matching import Requirement, Taint, Toleration, build_label_selector
+from nexusform.kubernetes.matching import NodeTerm, Requirement, Taint, Toleration, build_label_selector
 from tests.domains.pods.scheduling.outcomes import pending, running
 
 HOST = "kubernetes.io/hostname"

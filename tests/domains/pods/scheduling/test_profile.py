@@ -9,7 +9,7 @@ import pytest
 
 from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.explanation import evaluate_nodes
-from nexusform.domains.pods.scheduling.rules.volumes import TOO_MANY
+from nexusform.domains.pods.scheduling.rules.volumes import NO_DEVICES, TOO_MANY
 from nexusform.domains.pods.scheduling.volume_binder import build_node_volume_need
 from nexusform.domains.pods.scheduling.workloads import (
     HOSTNAME,
@@ -19,14 +19,13 @@ from nexusform.domains.pods.scheduling.workloads import (
     ExistingPod,
     HostPort,
     Node,
-    NodeTerm,
     PodSpec,
     PodTerm,
     Requests,
     SpreadConstraint,
     VolumeNeed,
 )
-from nexusform.kubernetes.matching import Requirement, Taint, build_label_selector
+from nexusform.kubernetes.matching import NodeTerm, Requirement, Taint, build_label_selector
 
 GIB = 1 << 30
 APP = (("app", "a"),)
@@ -65,6 +64,7 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         asks(volumes=(VolumeNeed(None, is_bound=True, zones=(Requirement(ZONE, "In", ("y",)),)),)),
     ),
     ("NODE_FILTERS", "volume_limits"): (TWO, (), asks(volumes=(build_node_volume_need(["n1"], TOO_MANY),))),
+    ("NODE_FILTERS", "devices"): (TWO, (), asks(volumes=(build_node_volume_need(["n1"], NO_DEVICES),))),
     ("NODE_FILTERS", "volumes"): (TWO, (), asks(volumes=(VolumeNeed((IN_Y,), is_bound=True),))),
     ("DOMAIN_FILTERS", "claims"): (
         TWO,

@@ -12,14 +12,13 @@ from nexusform.domains.pods.scheduling.workloads import (
     ExistingPod,
     HostPort,
     Node,
-    NodeTerm,
     PodSpec,
     PodTerm,
     Requests,
     SpreadConstraint,
     Workload,
 )
-from nexusform.kubernetes.matching import LabelSelector, Requirement, Taint, Toleration, build_label_selector
+from nexusform.kubernetes.matching import LabelSelector, NodeTerm, Requirement, Taint, Toleration, build_label_selector
 
 HOST = "kubernetes.io/hostname"
 A, B = build_label_selector({"app": "a"}), build_label_selector({"app": "b"})

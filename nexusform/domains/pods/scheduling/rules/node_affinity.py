@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from nexusform.domains.pods.scheduling.rules.scale import scale_to_hundred
-from nexusform.domains.pods.scheduling.workloads import Node, NodeTerm, PodSpec
-from nexusform.kubernetes.matching import IN, is_requirement_met
+from nexusform.domains.pods.scheduling.workloads import Node, PodSpec
+from nexusform.kubernetes.matching import IN, NodeTerm, is_requirement_met
 
 REASON: Final = "node(s) didn't match Pod's node affinity/selector"
 EXCLUDED: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"

@@ -1,4 +1,6 @@
-"""VolumeBinding, VolumeZone, VolumeRestrictions and NodeVolumeLimits: nodes with access to the volumes of a pod."""
+"""VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits and DynamicResources: nodes with access to the
+volumes and devices of a pod.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,10 @@ CONFLICT: Final = "node(s) didn't match PersistentVolume's node affinity"
 NO_VOLUME: Final = "node(s) didn't find available persistent volumes to bind"
 NO_STORAGE: Final = "node(s) did not have enough free storage"
 TOO_MANY: Final = "node(s) exceed max volume count"
+NO_DEVICES: Final = "cannot allocate all claims"
+UNAVAILABLE_CLAIM: Final = "resourceclaim not available on the node"
+_DEVICE_REASONS: Final = (NO_DEVICES, UNAVAILABLE_CLAIM)
+_OTHER_RULES: Final = (TOO_MANY, *_DEVICE_REASONS)
 OTHER_ZONE: Final = "node(s) had no available volume zone"
 UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 IN_USE: Final = (
@@ -45,7 +51,7 @@ def reject(pod: PodSpec, node: Node) -> str | None:
     """Return the reasons if a volume is unreachable from the node or cannot be provisioned."""
     reasons: dict[str, None] = {}
     for volume in pod.volumes:
-        if volume.reason != TOO_MANY and not _is_reachable(volume, node):
+        if volume.reason not in _OTHER_RULES and not _is_reachable(volume, node):
             reasons[volume.reason or (CONFLICT if volume.is_bound else NO_VOLUME)] = None
     return ", ".join(sorted(reasons)) or None
 
@@ -54,6 +60,14 @@ def reject_count(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if the node has no capacity for the volumes of a CSI driver."""
     limits = (volume for volume in pod.volumes if volume.reason == TOO_MANY)
     return None if all(_is_reachable(volume, node) for volume in limits) else TOO_MANY
+
+
+def reject_devices(pod: PodSpec, node: Node) -> str | None:
+    """Return a reason if the node has no devices for the claims of the pod."""
+    for volume in pod.volumes:
+        if volume.reason in _DEVICE_REASONS and not _is_reachable(volume, node):
+            return volume.reason
+    return None
 
 
 def _is_reachable(volume: VolumeNeed, node: Node) -> bool:

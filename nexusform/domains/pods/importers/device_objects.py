@@ -1,0 +1,328 @@
+"""Devices (ResourceSlices), classes and claims of a cluster, and the claims of a pod. Facts without evaluation
+are named, and their pods are not certain. Source: kubernetes staging/src/k8s.io/api/resource/v1/types.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+from nexusform.diagnostics.diagnostic import Severity
+from nexusform.documents.field_shapes import get_list, get_mapping, get_value, list_mappings
+from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, parse_node_term
+from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
+from nexusform.domains.pods.scheduling.device_records import (
+    ALL_DEVICES,
+    Attribute,
+    ClaimedUses,
+    Device,
+    DeviceAlternative,
+    DeviceClaim,
+    DeviceInventory,
+    DeviceRequest,
+    DeviceSlice,
+    DeviceUse,
+    MatchConstraint,
+)
+from nexusform.domains.pods.scheduling.device_selectors import find_selector_problem, parse_amount
+from nexusform.kubernetes.matching import EQUAL, IN, NodeTerm, Requirement, Taint, Toleration
+
+_GROUP: Final = "resource.k8s.io"
+_VERSION: Final = "v1"
+_SLICE: Final = "ResourceSlice"
+_CLAIM: Final = "ResourceClaim"
+_TEMPLATE: Final = "ResourceClaimTemplate"
+_CLASS: Final = "DeviceClass"
+_ATTRIBUTE_KINDS: Final = ("string", "int", "bool", "version")
+# Fields of features that are not evaluated.
+_DEVICE_FEATURES: Final = (
+    *("allowMultipleAllocations", "bindsToNode", "bindingConditions", "nodeAllocatableResourceMappings"),
+    *("compatibilityGroups", "derivedAttributes"),
+)
+_REQUEST_FEATURES: Final = ("capacity", "derivedAttributes")
+_ALL_NODES: Final = None
+
+
+class DeviceObjects(Struct, frozen=True):
+    """Objects about devices by name (claims and templates by `namespace/name`). `problems`: facts about slices
+    without evaluation here. Without any slice the devices are unknown.
+    """
+
+    classes: Mapping[str, Manifest] = field(default_factory=dict)
+    claims: Mapping[str, Manifest] = field(default_factory=dict)
+    templates: Mapping[str, Manifest] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    has_slices: bool = False
+
+
+class PodDeviceClaims(Struct, frozen=True):
+    """Claims of a pod, and the facts about them without evaluation here."""
+
+    claims: tuple[DeviceClaim, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def collect_device_objects(manifests: Iterable[Manifest]) -> DeviceObjects:
+    """Return the objects about devices; the first of a name counts."""
+    by_kind: dict[str, dict[str, Manifest]] = {kind: {} for kind in (_SLICE, _CLAIM, _TEMPLATE, _CLASS)}
+    for manifest in manifests:
+        if manifest.group == _GROUP and manifest.kind in by_kind:
+            by_kind[manifest.kind].setdefault(_get_key(manifest), manifest)
+    problems = [problem for manifest in by_kind[_SLICE].values() for problem in _list_slice_problems(manifest)]
+    return DeviceObjects(
+        by_kind[_CLASS], by_kind[_CLAIM], by_kind[_TEMPLATE], tuple(problems), has_slices=bool(by_kind[_SLICE])
+    )
+
+
+def _get_key(manifest: Manifest) -> str:
+    return f"{manifest.namespace}/{manifest.name}" if manifest.namespace else manifest.name
+
+
+def _list_slice_problems(manifest: Manifest) -> Iterator[str]:
+    if manifest.version != _VERSION:
+        yield f"{manifest.title} has version {manifest.version}, not {_VERSION}"
+    for device in list_mappings(manifest.body, "spec", "devices"):
+        for name in _DEVICE_FEATURES:
+            if device.get(name):
+                yield f"{manifest.title} uses {name}"
+        if any(_parse_attribute(value) is None for value in get_mapping(device, "attributes").values()):
+            yield f"{manifest.title} has attributes of an unknown type"
+
+
+# --- inventory ------------------------------------------------------------------------------------
+
+
+def collect_device_inventory(
+    manifests: Iterable[Manifest], observed_objects: Iterable[Manifest] = ()
+) -> DeviceInventory:
+    """Return the devices of a cluster and its allocated claims. Allocations are those of observed claims."""
+    slices = {item.name: item for item in manifests if (item.group, item.kind) == (_GROUP, _SLICE)}
+    allocations = {
+        _get_key(item): uses
+        for item in observed_objects
+        if (item.group, item.kind) == (_GROUP, _CLAIM) and (uses := _list_uses(item.body)) is not None
+    }
+    return DeviceInventory(tuple(_parse_slice(item) for item in slices.values()), allocations)
+
+
+def _list_uses(body: Mapping[str, Any]) -> tuple[DeviceUse, ...] | None:
+    """Return the devices of an allocated claim, None if it is not allocated."""
+    if get_value(body, "status", "allocation") is None:
+        return None
+    return tuple(
+        DeviceUse(
+            (str(result.get("driver")), str(result.get("pool")), str(result.get("device"))),
+            result.get("adminAccess") is True,
+        )
+        for result in list_mappings(body, "status", "allocation", "devices", "results")
+    )
+
+
+def list_claimed_uses(names: Iterable[str], objects: DeviceObjects) -> ClaimedUses:
+    """Return the allocated claims among these (`namespace/name`) with their devices."""
+    uses = ((name, _list_uses(objects.claims[name].body)) for name in names if name in objects.claims)
+    return tuple((name, claim_uses) for name, claim_uses in uses if claim_uses is not None)
+
+
+def _parse_slice(manifest: Manifest) -> DeviceSlice:
+    spec = get_mapping(manifest.body, "spec")
+    pool = get_mapping(spec, "pool")
+    return DeviceSlice(
+        name=manifest.name,
+        driver=str(spec.get("driver") or ""),
+        pool=str(pool.get("name") or ""),
+        generation=_get_integer(pool, "generation", 0),
+        slice_count=_get_integer(pool, "resourceSliceCount", 1),
+        devices=tuple(_parse_device(manifest, device) for device in list_mappings(spec, "devices")),
+        terms=_parse_terms(manifest, spec),
+        has_own_nodes=spec.get("perDeviceNodeSelection") is True,
+        counters={
+            (str(counter_set.get("name")), name): _parse_amount(counter)
+            for counter_set in list_mappings(spec, "sharedCounters")
+            for name, counter in get_mapping(counter_set, "counters").items()
+        },
+    )
+
+
+def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
+    attributes = {
+        name: attribute
+        for name, value in get_mapping(device, "attributes").items()
+        if (attribute := _parse_attribute(value)) is not None
+    }
+    return Device(
+        name=str(device.get("name") or ""),
+        attributes=attributes,
+        capacity={name: _parse_amount(amount) for name, amount in get_mapping(device, "capacity").items()},
+        taints=tuple(
+            Taint(str(taint.get("key")), str(taint.get("value") or ""), str(taint.get("effect")))
+            for taint in list_mappings(device, "taints")
+            if taint.get("effect") != "None"
+        ),
+        counters={
+            (str(consumed.get("counterSet")), name): _parse_amount(counter)
+            for consumed in list_mappings(device, "consumesCounters")
+            for name, counter in get_mapping(consumed, "counters").items()
+        },
+        terms=_parse_terms(manifest, device),
+    )
+
+
+def _parse_attribute(value: Any) -> Attribute | None:
+    for kind in _ATTRIBUTE_KINDS:
+        if isinstance(value, dict) and isinstance(value.get(kind), (str, int)):
+            return kind, value[kind]
+    return None
+
+
+def _parse_amount(value: Any) -> int:
+    try:
+        return parse_amount(str(get_value(value, "value")))
+    except ValueError:
+        return 0
+
+
+def _parse_terms(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[NodeTerm, ...] | None:
+    """Return the nodes of a slice or a device: a name, all nodes, or terms."""
+    if fields.get("nodeName"):
+        return (NodeTerm(fields=(Requirement("metadata.name", IN, (str(fields["nodeName"]),)),)),)
+    if fields.get("allNodes") is True:
+        return _ALL_NODES
+    terms = list_mappings(fields, "nodeSelector", "nodeSelectorTerms")
+    return tuple(parse_node_term(Fields(manifest, [], dict(term))) for term in terms)
+
+
+def _get_integer(fields: Mapping[str, Any], key: str, default: int) -> int:
+    value = fields.get(key)
+    return value if isinstance(value, int) else default
+
+
+# --- claims ---------------------------------------------------------------------------------------
+
+
+def parse_device_claims(
+    namespace: str, spec: Fields, objects: DeviceObjects, *, is_complete: bool = True
+) -> PodDeviceClaims:
+    """Return the ResourceClaims of a pod and report the facts without evaluation here. `is_complete`:
+    objects missing here do not exist.
+    """
+    references = tuple(spec.list_mappings("resourceClaims"))
+    if not references:
+        return PodDeviceClaims()
+    reader = _ClaimReader(objects, is_complete=is_complete and objects.has_slices)
+    claims = tuple(reader.parse_reference(namespace, reference) for reference in references)
+    problems = list(objects.problems) if objects.has_slices else ["no ResourceSlice is known"]
+    problems += reader.problems
+    for claim in claims:
+        if claim.error:
+            spec.report("resourceClaims", f"get no devices: {claim.error}.", Severity.WARNING, id=DEVICE_CLAIMS)
+    if problems:
+        text = "; ".join(dict.fromkeys(problems))
+        detail = f"requests devices (DRA), which are not counted: {text}. The pods may stay Pending or run elsewhere."
+        spec.report("resourceClaims", detail, Severity.WARNING, id=DEVICE_CLAIMS)
+    return PodDeviceClaims(claims, tuple(problems))
+
+
+class _ClaimReader:
+    def __init__(self, objects: DeviceObjects, *, is_complete: bool) -> None:
+        self._objects, self._is_complete = objects, is_complete
+        self.problems: list[str] = []
+
+    def parse_reference(self, namespace: str, reference: Fields) -> DeviceClaim:
+        """Return the claim of one entry of a pod's resourceClaims."""
+        name = reference.get_text("resourceClaimName")
+        template = reference.get_text("resourceClaimTemplateName")
+        if name:
+            key = f"{namespace}/{name}"
+            manifest = self._objects.claims.get(key)
+            error = "" if manifest is not None else f'resourceclaim.resource.k8s.io "{name}" not found'
+            return self._parse_claim(key, manifest, error, get_mapping(manifest.body, "spec") if manifest else {})
+        manifest = self._objects.templates.get(f"{namespace}/{template}")
+        error = "" if manifest is not None else f'resourceclaimtemplate.resource.k8s.io "{template}" not found'
+        spec = get_mapping(manifest.body, "spec", "spec") if manifest else {}
+        return self._parse_claim(reference.get_text("name"), manifest, error, spec, is_own=True)
+
+    def _parse_claim(
+        self, name: str, manifest: Manifest | None, error: str, spec: Mapping[str, Any], *, is_own: bool = False
+    ) -> DeviceClaim:
+        if manifest is None or not spec:
+            if not self._is_complete:
+                self.problems.append(error)
+            return DeviceClaim(name, is_own, error=error if self._is_complete else "")
+        if manifest.version != _VERSION:
+            self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
+        errors: list[str] = []
+        items = list_mappings(spec, "devices", "requests")
+        requests = [self._parse_request(manifest.title, item, errors) for item in items]
+        constraints = [
+            MatchConstraint(str(item["matchAttribute"]), tuple(map(str, get_list(item, "requests"))))
+            for item in list_mappings(spec, "devices", "constraints")
+            if item.get("matchAttribute")
+        ]
+        if len(constraints) < len(list_mappings(spec, "devices", "constraints")):
+            self.problems.append(f"{manifest.title} has a constraint other than matchAttribute")
+        return DeviceClaim(name, is_own, tuple(requests), tuple(constraints), next(iter(errors), ""))
+
+    def _parse_request(self, title: str, request: Mapping[str, Any], errors: list[str]) -> DeviceRequest:
+        name = str(request.get("name") or "")
+        first_available = list_mappings(request, "firstAvailable")
+        alternatives: list[DeviceAlternative] = []
+        for fields in first_available or [get_mapping(request, "exactly")]:
+            full_name = f"{name}/{fields.get('name')}" if first_available else name
+            alternatives.append(self._parse_alternative(title, full_name, fields, errors))
+        if any(alternative.count == ALL_DEVICES for alternative in alternatives[1:]):
+            self.problems.append(f"{title} has allocationMode All after the first alternative")
+        return DeviceRequest(name, tuple(alternatives), is_prioritized=bool(first_available))
+
+    def _parse_alternative(
+        self, title: str, full_name: str, fields: Mapping[str, Any], errors: list[str]
+    ) -> DeviceAlternative:
+        class_name = str(fields.get("deviceClassName") or "")
+        device_class = self._objects.classes.get(class_name)
+        if device_class is None:
+            error = f"request {full_name}: device class {class_name} does not exist"
+            (errors if self._is_complete else self.problems).append(error)
+        self.problems += [f"{title} uses {name}" for name in _REQUEST_FEATURES if fields.get(name)]
+        class_selectors = self._list_selectors(device_class.body if device_class else {}, "spec", "selectors")
+        selectors = (*class_selectors, *self._list_selectors(fields, "selectors"))
+        mode = fields.get("allocationMode") or "ExactCount"
+        if mode not in ("ExactCount", "All"):
+            self.problems.append(f"{title} has allocationMode {mode}")
+        return DeviceAlternative(
+            name=full_name.rpartition("/")[2],
+            selectors=selectors,
+            count=ALL_DEVICES if mode == "All" else _get_integer(fields, "count", 1),
+            has_admin_access=fields.get("adminAccess") is True,
+            tolerations=tuple(_parse_toleration(item) for item in list_mappings(fields, "tolerations")),
+        )
+
+    def _list_selectors(self, fields: Mapping[str, Any], *path: str) -> Sequence[str]:
+        expressions: list[str] = []
+        for selector in list_mappings(fields, *path):
+            expression = str(get_value(selector, "cel", "expression") or "")
+            problem = find_selector_problem(expression)
+            if problem:
+                self.problems.append(f'selector "{expression.strip()}": {problem}')
+            else:
+                expressions.append(expression)
+        return expressions
+
+
+def _parse_toleration(fields: Mapping[str, Any]) -> Toleration:
+    return Toleration(
+        str(fields.get("key") or ""),
+        str(fields.get("operator") or EQUAL),
+        str(fields.get("value") or ""),
+        str(fields.get("effect") or ""),
+    )
+
+
+def find_claim_names(body: Mapping[str, Any]) -> list[str]:
+    """Return the names of the ResourceClaims of a pod from kubectl."""
+    names = (claim.get("resourceClaimName") for claim in list_mappings(body, "spec", "resourceClaims"))
+    statuses = (claim.get("resourceClaimName") for claim in list_mappings(body, "status", "resourceClaimStatuses"))
+    extended = get_value(body, "status", "extendedResourceClaimStatus", "resourceClaimName")
+    return sorted({str(name) for name in chain(names, statuses, (extended,)) if name})
