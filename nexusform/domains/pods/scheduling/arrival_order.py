@@ -33,14 +33,15 @@ def count_controller_hops(key: str) -> int:
 class ArrivalOrder(Struct, frozen=True):
     """Order of arrival. Workloads arrive one after the other by `ranks` (keys, earliest first), or with a
     `sample` (from 1) pod by pod at drawn times after the creation of their objects in this order. `ordered_keys` are
-    workloads with podManagementPolicy OrderedReady. `has_slow_victims`: evicted pods terminate after all others
-    have arrived.
+    workloads with podManagementPolicy OrderedReady; pods of `claiming_keys` wait for their ResourceClaims.
+    `has_slow_victims`: evicted pods terminate after all others have arrived.
     """
 
     sample: int = 0
     ranks: tuple[str, ...] = ()
     ordered_keys: frozenset[str] = frozenset()
     has_slow_victims: bool = False
+    claiming_keys: frozenset[str] = frozenset()
 
     def select_next(self, counts: Mapping[str, int]) -> str:
         """Return the workload of the next pod by the numbers of arrived pods (-1 before the first step)."""
@@ -58,7 +59,8 @@ class ArrivalOrder(Struct, frozen=True):
         interval, hop, pace = (part / 256 for part in self._sample_order(key)[:3])
         count, delay = max(0, count), self._sample_order(f"{count}|{key}")[0] / 256
         slowness = _SLOWNESS[self.sample % len(_SLOWNESS)]
-        start = self.ranks.index(key) + interval / 4 + count_controller_hops(key) * hop * slowness
+        hops = count_controller_hops(key) + (key in self.claiming_keys)
+        start = self.ranks.index(key) + interval / 4 + hops * hop * slowness
         # The next pod of an ordered set waits until the one before runs.
         return start + (count * _START_TIME if key in self.ordered_keys else (count + delay) * pace * slowness)
 

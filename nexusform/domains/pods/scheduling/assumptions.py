@@ -204,10 +204,18 @@ def _list_arrivals(scene: PredictionScenario, samples: int) -> Iterator[tuple[st
     if len(scene.workloads) < 2 and not any(map(has_differing_concurrent_pods, scene.workloads)):
         return
     keys = [workload.key for workload in scene.workloads]
+    # Another controller creates a claim of each pod from a template.
+    claiming_keys = frozenset(
+        workload.key for workload in scene.workloads if any(claim.is_own for claim in workload.pod.device_claims)
+    )
     ranked = [keys, sorted(keys, key=count_controller_hops)]
     # The controller of any workload may be late, or faster than all others.
     for key in keys[:_MOST_LATE_WORKLOADS]:
-        ranked += [sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)] if count_controller_hops(key) else []
+        ranked += (
+            [sorted(keys, key=key.__ne__), sorted(keys, key=key.__eq__)]
+            if count_controller_hops(key) or key in claiming_keys
+            else []
+        )
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
     for number in range(samples):
         seed = scene.seed + 1 + number
@@ -216,7 +224,7 @@ def _list_arrivals(scene: PredictionScenario, samples: int) -> Iterator[tuple[st
             arrival = ArrivalOrder(ranks=tuple(ranked[number]), ordered_keys=ordered_keys)
             condition = f"if {last} arrives last" if number % 2 and number > 1 else f"if {first} arrives first"
         else:
-            arrival = ArrivalOrder(number, tuple(keys), ordered_keys, has_slow_victims=number % 4 > 1)
+            arrival = ArrivalOrder(number, tuple(keys), ordered_keys, number % 4 > 1, claiming_keys)
             condition = "if the pods arrive in another order"
         yield condition, replace(scene, arrival=arrival, seed=seed)
 

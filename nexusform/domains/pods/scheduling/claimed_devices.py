@@ -38,9 +38,9 @@ class DeviceNeed(Struct, frozen=True):
 class ClaimedDevices:
     """Devices of a cluster and their claims."""
 
-    def __init__(self, cluster: Cluster, existing_pods: Iterable[ExistingPod]) -> None:
+    def __init__(self, cluster: Cluster, existing_pods: Iterable[ExistingPod], seed: int) -> None:
         self._nodes, self._version = cluster.nodes, cluster.version
-        self._allocator = DeviceAllocator(cluster.devices.slices, cluster.version)
+        self._allocator = DeviceAllocator(cluster.devices.slices, cluster.version, seed)
         self._pools = {node.name: self._allocator.gather_pools(node) for node in cluster.nodes}
         self._has_gated_slices = any(item.is_gated for item in cluster.devices.slices)
         self._uses = dict(cluster.devices.allocations)

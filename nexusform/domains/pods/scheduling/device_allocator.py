@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from itertools import chain
 from typing import Final
 
@@ -77,10 +78,10 @@ class Allocation(Struct, frozen=True):
 
 
 class DeviceAllocator:
-    """Slices of a cluster. `allocate` finds devices for claims on a node."""
+    """Slices of a cluster. `allocate` finds devices for claims on a node; `seed` draws the order of slices."""
 
-    def __init__(self, slices: Iterable[DeviceSlice], version: tuple[int, ...]) -> None:
-        self._is_ordered = version >= ORDERED_POOLS
+    def __init__(self, slices: Iterable[DeviceSlice], version: tuple[int, ...], seed: int) -> None:
+        self._is_ordered, self._seed = version >= ORDERED_POOLS, seed
         by_pool: dict[tuple[str, str], list[DeviceSlice]] = {}
         for item in sorted(slices, key=lambda item: item.name):
             by_pool.setdefault((item.driver, item.pool), []).append(item)
@@ -94,11 +95,18 @@ class DeviceAllocator:
 
     def gather_pools(self, node: Node) -> list[DevicePool]:
         """Return the pools with devices for a node."""
-        pools = [
-            DevicePool(tuple(item for item in pool if _has_devices_for(item, node)), tuple(pool))
-            for pool in self._pools
-        ]
-        return [pool for pool in pools if pool.slices]
+        pools: list[DevicePool] = []
+        for pool in self._pools:
+            slices = [item for item in pool if _has_devices_for(item, node)]
+            if slices:
+                pools.append(DevicePool(tuple(self._sort_slices(slices, node)), tuple(pool)))
+        return pools if self._is_ordered else sorted(pools, key=lambda pool: self._draw(pool.slices[0], node))
+
+    def _sort_slices(self, slices: list[DeviceSlice], node: Node) -> list[DeviceSlice]:
+        return slices if self._is_ordered else sorted(slices, key=lambda item: self._draw(item, node))
+
+    def _draw(self, item: DeviceSlice, node: Node) -> bytes:
+        return blake2b(f"{self._seed}|{node.name}|{item.name}".encode(), digest_size=8).digest()
 
     def is_reachable(self, device: DeviceId, node: Node) -> bool | None:
         """Return whether a node can use a device; None for an unknown device."""

@@ -74,7 +74,7 @@ class SchedulingSession:
         # `lost_pods` have lost their nodes and keep their volumes.
         self.volume_binder = VolumeBinder(cluster, (*running_pods, *lost_pods))
         self._attached_volumes = AttachedVolumes(cluster, self.volume_binder)
-        self.claimed_devices = ClaimedDevices(cluster, running_pods)
+        self.claimed_devices = ClaimedDevices(cluster, running_pods, seed)
         self._observer = observer
         self.cache = SchedulerCache(cluster)
         self.facts_cache = NodeFactsCache(cluster.nodes, cluster.version)
