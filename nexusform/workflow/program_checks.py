@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error
-from nexusform.diagnostics.phrases import format_count
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domain_table import LazyTable, collect_targets
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.plans.plan import Plan
@@ -28,10 +28,13 @@ class CheckProblem(Exception):
 
 
 class CheckOutcome(Struct, frozen=True):
-    """Result of a check, and the different decisions as cases of `nexusform conformance`."""
+    """Result of a check, and the different decisions as cases of `nexusform conformance`. `has_timed_out`: the
+    time ended before the check did.
+    """
 
     check: ProgramCheck
     cases: tuple[Mapping[str, Any], ...] = ()
+    has_timed_out: bool = False
 
 
 # (plan, location of the program, seconds) -> result. Raises CheckProblem.
@@ -56,8 +59,24 @@ def check_with_programs(result: PlanResult, programs: Mapping[str, str], directo
             diagnostics.append(build_error("program-check-failed", detail))
             continue
         checks.append(outcome.check)
+        diagnostics += _warn_about_rest(outcome)
         diagnostics += _report_differences(outcome, directory)
     return replace(plan, checks_by=tuple(checks), diagnostics=(*plan.diagnostics, *diagnostics))
+
+
+def _warn_about_rest(outcome: CheckOutcome) -> list[Diagnostic]:
+    """Return a warning about the objects without a check; none if all have one."""
+    check, rest = outcome.check, outcome.check.total - outcome.check.checked
+    if rest <= 0:
+        return []
+    limit = f"the check ended early, at its limit of {_SECONDS:.0f} s"
+    reason = limit if outcome.has_timed_out else "this check does not cover them"
+    verb = select_word_form(rest, "was", "were")
+    detail = (
+        f"{check.program} {check.version} has checked {check.checked:,} of {format_count(check.total, check.noun)}; "
+        f"{rest:,} {verb} not checked: {reason}."
+    )
+    return [build_warning("incomplete-program-check", detail)]
 
 
 def _report_differences(outcome: CheckOutcome, directory: str) -> list[Diagnostic]:

@@ -9,6 +9,8 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.fleet.scheduling import cycle
+from nexusform.plans.plan_checks import ProgramCheck
+from nexusform.workflow.program_checks import CheckOutcome
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
 
 pytestmark = pytest.mark.of_domains("conformance", "fleet", "pods")
@@ -73,6 +75,21 @@ def test_a_plan_is_checked_by_a_running_hub(
     }
     assert "one is predicted on a, b" in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert run_command_line(["conformance", ".nexusform/checks"]) == 0  # the rule is whole again
+
+
+@pytest.mark.parametrize(
+    ("has_timed_out", "reason"),
+    [(True, "the check ended early, at its limit of 600 s."), (False, "this check does not cover them.")],
+)
+def test_placements_without_a_check_are_named(
+    has_timed_out: bool, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = CheckOutcome(ProgramCheck("kubefleet", "0.3", 1, 2, "placement"), (), has_timed_out)
+    checkers = {"kubefleet": lambda _result, _programs, _seconds: outcome}
+    monkeypatch.setattr("nexusform.workflow.program_checks.CHECKERS", checkers)
+    assert run_command_line(["plan", "-check-with=kubefleet=programs", "-details"]) == 0
+    said = " ".join("".join(capsys.readouterr()).replace("│", " ").split())
+    assert f"kubefleet 0.3 has checked 1 of 2 placements; 1 was not checked: {reason}" in said
 
 
 def test_missing_definitions_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> C
     new_placements = [placement for placement in placements if _is_checkable(placement)]
     if any(member.health not in _HEALTH for member in members):
         raise CheckProblem("A member has not joined, or reports no health.")
-    end = time.monotonic() + seconds
+    end, has_timed_out = time.monotonic() + seconds, False
     try:
         version = _read_version(Path(programs, _AGENT))
         with open_programs(programs) as running:
@@ -56,14 +56,14 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> C
             check = _FleetCheck(running, version, {body["metadata"]["name"]: body for body in _read_manifests(result)})
             check.join_members(members)
             for placement in new_placements:
-                if time.monotonic() > end:
+                if has_timed_out := time.monotonic() > end:
                     break
                 check.check_placement(placement)
     except ProgramProblem as problem:
         raise CheckProblem(str(problem)) from None
     total = sum(placement.needs_scheduling for placement in placements)
     summary = ProgramCheck(PROGRAM, version, check.checked, total, "placement", tuple(check.differences))
-    return CheckOutcome(summary, tuple(check.cases))
+    return CheckOutcome(summary, tuple(check.cases), has_timed_out)
 
 
 def _read_version(program: Path) -> str:

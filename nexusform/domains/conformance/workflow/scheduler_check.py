@@ -57,6 +57,7 @@ def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> C
     """Check the decisions on the pods of a plan. Raises CheckProblem."""
     fleet = find_planned_fleet(result)
     predictions = list(fleet.pods.list_predictions()) if fleet is not None else []
+    has_timed_out = False
     total = sum(bool(outcome.trigger) for _, pods in predictions for _, outcome in pods.values())
     try:
         version = read_version(Path(programs, PROGRAM), "--version")
@@ -66,11 +67,11 @@ def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> C
             for inputs, pods in predictions:
                 check.check_prediction(inputs, pods)
     except TimeIsUp:
-        pass
+        has_timed_out = True
     except ProgramProblem as problem:
         raise CheckProblem(str(problem)) from None
     summary = ProgramCheck(PROGRAM, version, len(check.checked), total, "pod", tuple(check.differences))
-    return CheckOutcome(summary, tuple(check.cases))
+    return CheckOutcome(summary, tuple(check.cases), has_timed_out)
 
 
 def start_scheduler(running: LoopbackPrograms) -> None:

@@ -61,6 +61,7 @@ class Faults:
     conflicts: int = 0  # changes answered 409
     throttles: int = 0  # changes answered 429
     throttled_reads: int = 0  # reads answered 429
+    retry_after: str = "0.01"  # of the 429
     fails: int = 0  # operations that end Failed
     resets: int = 0  # changes that are taken, and the connection breaks
     halves: int = 0  # changes that are taken, and the connection breaks within the answer
@@ -435,7 +436,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 401, error("AuthenticationFailed", "Who are you?"), {}
         if self.command == "GET" and faults.throttled_reads:
             faults.throttled_reads -= 1
-            return 429, error("TooManyRequests", "Slow down."), {"Retry-After": "0.01"}
+            return 429, error("TooManyRequests", "Slow down."), {"Retry-After": faults.retry_after}
         if self.command == "GET":
             return self.read(path)
         return self.change(path, body)
@@ -577,7 +578,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 409, error(faults.code, "Another operation is in progress."), {}
         if faults.throttles:
             faults.throttles -= 1
-            return 429, error("TooManyRequests", "Slow down."), {"Retry-After": "0"}
+            return 429, error("TooManyRequests", "Slow down."), {"Retry-After": faults.retry_after}
         if faults.refusals:
             faults.refusals -= 1
             return 400, {"error": self.arm.site.words}, {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
@@ -11,7 +13,7 @@ from azure.mgmt.networkcloud import _configuration
 
 from nexusform.domains.azure.rendering.azure_objects import API_VERSION
 from tests.domains.azure.providers.arm_server import ArmServer, Faults
-from tests.domains.azure.providers.azure_sites import Told
+from tests.domains.azure.providers.azure_sites import SCALED, Told, write
 
 
 def test_throttled_reads_follow_retry_after_until_the_deadline(nexusform: Told, server: ArmServer) -> None:
@@ -28,6 +30,24 @@ def test_reads_that_stay_throttled_end_at_the_deadline(
     server.site.faults = Faults(throttled_reads=1_000_000)
     assert nexusform("plan", "-detailed-exitcode") == 1, nexusform.said
     assert "No changes." not in nexusform.said
+
+
+def test_throttled_changes_are_sent_again(nexusform: Told, server: ArmServer) -> None:
+    write(SCALED)
+    server.site.faults = Faults(polls=2, throttles=6)
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert server.site.faults.throttles == 0
+    assert len(server.site.taken) == len(set(server.site.taken))
+    assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
+
+
+@pytest.mark.parametrize("faults", [{"throttled_reads": 3}, {"throttles": 3}])
+def test_a_time_in_retry_after_is_followed(nexusform: Told, server: ArmServer, faults: dict[str, int]) -> None:
+    write(SCALED)
+    past = format_datetime(datetime.now(UTC) - timedelta(seconds=5), usegmt=True)
+    server.site.faults = Faults(**faults, retry_after=past)
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert (server.site.faults.throttled_reads, server.site.faults.throttles) == (0, 0)
 
 
 def test_exports_have_the_api_version_of_the_sdk() -> None:
