@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 
@@ -21,33 +22,13 @@ from nexusform.rendering.report.report_tree import Row, Span, Style, Table
 _MAX_NAMES: Final = 3
 
 
-class _CapacityRow(Struct, frozen=True):
-    """One figure of the capacity table as text per site: (before, after) pairs."""
+class _Figure(Struct, frozen=True):
+    """One figure of a site as text, before and after the plan."""
 
     label: str
-    values: tuple[tuple[str, str], ...]
-    worse: tuple[bool, ...]
-
-
-class _CapacityState(Struct, frozen=True):
-    """Capacity of one site before or after a plan: capacity for its largest SKU, its clusters, those without
-    surge capacity and those with uncertain surge capacity.
-    """
-
-    largest: Capacity
-    clusters: tuple[str, ...]
-    no_surge_clusters: tuple[str, ...]
-    uncertain_surge_clusters: tuple[str, ...] = ()
-
-
-class _SiteSummary(Struct, frozen=True):
-    """One site before and after the plan; None if it does not exist. `sku` is its largest SKU in use."""
-
-    name: str
-    sku: str
-    cells: int
-    before: _CapacityState | None
-    after: _CapacityState | None
+    before: str
+    after: str
+    is_worse: bool
 
 
 def build_capacity_table(
@@ -56,58 +37,91 @@ def build_capacity_table(
     """Return the figures of changed sites before and after, those with less capacity first, and a note about
     the other sites. Without changes, or with `has_unchanged`, it has all sites. Equal sites share their rows.
     """
-    rows = (*_build_capacity_rows(capacity), *_build_other_rows(capacity, other_capacity))
-    sites = _summarize_sites(capacity)
-    if not rows or not sites:
+    rows_by_site: dict[str, list[SiteCapacity]] = {}
+    for row in capacity:
+        rows_by_site.setdefault(row.site_id, []).append(row)
+    if not rows_by_site:
         return None, ""
-    changed = [number for number in range(len(sites)) if any(len(set(row.values[number])) > 1 for row in rows)]
-    columns: dict[object, list[int]] = {}
-    for number in range(len(sites)) if has_unchanged else changed or range(len(sites)):
-        figures = tuple((row.values[number], row.worse[number]) for row in rows)
-        columns.setdefault((sites[number].sku, figures), []).append(number)
-    ordered = sorted(columns.values(), key=lambda numbers: not any(row.worse[numbers[0]] for row in rows))
-    names = [format_names(sites[number].name for number in numbers) for numbers in ordered]
+    figures = _build_figures(rows_by_site, other_capacity)
+    changed = [site for site in figures if any(figure.before != figure.after for figure in figures[site])]
+    sites_by_figures: dict[tuple[str, tuple[_Figure, ...]], list[str]] = {}
+    for site in figures if has_unchanged else changed or figures:
+        sites_by_figures.setdefault((rows_by_site[site][0].sku, figures[site]), []).append(site)
+    ordered = sorted(sites_by_figures.items(), key=lambda group: not any(figure.is_worse for figure in group[0][1]))
+    names = [format_names(rows_by_site[site][0].site for site in sites) for _, sites in ordered]
     table_rows: list[Row] = []
-    for name, numbers in zip(names, ordered, strict=True):
+    for name, ((_, site_figures), _) in zip(names, ordered, strict=True):
         prefix = "" if len(names) == 1 else f"{name}: "
-        table_rows += [_build_table_row(f"{prefix}{row.label}", row, numbers[0]) for row in rows]
-    scope = f"{names[0]}{', each' if len(ordered[0]) > 1 else ''}" if len(names) == 1 else "site"
-    unchanged_count = len(sites) - len(changed) if changed else 0
+        table_rows += [_build_table_row(prefix, figure) for figure in site_figures]
+    scope = f"{names[0]}{', each' if len(ordered[0][1]) > 1 else ''}" if len(names) == 1 else "site"
+    unchanged_count = len(figures) - len(changed) if changed else 0
     note = f"{format_count(unchanged_count, 'site')} unchanged." if unchanged_count else ""
     return Table((scope, "before", "after"), tuple(table_rows), frozenset({1, 2}), "Capacity before and after"), note
 
 
-def _build_table_row(label: str, row: _CapacityRow, number: int) -> Row:
+def _build_table_row(prefix: str, figure: _Figure) -> Row:
     """Build the cells of one figure of a site; less capacity is highlighted."""
-    before, after = row.values[number]
-    return Row((label, before, Span(after, Style.STRONG) if row.worse[number] else after))
+    after = Span(figure.after, Style.STRONG) if figure.is_worse else figure.after
+    return Row((f"{prefix}{figure.label}", figure.before, after))
 
 
-def _build_capacity_rows(capacity: Sequence[SiteCapacity]) -> tuple[_CapacityRow, ...]:
-    """Build the rows of the table; none without sites."""
-    sites = _summarize_sites(capacity)
-    if not sites:
-        return ()
-    skus = {site.sku for site in sites}
-    largest = sites[0].sku if len(skus) == 1 else "the largest SKU"
-    return (
-        _build_row(
-            f"spare capacity for {largest}",
-            sites,
-            lambda state: str(state.largest.free_interval),
-            lambda state: -state.largest.free,
-        ),
-        _build_row(
-            "with one rack down",
-            sites,
-            lambda state: str(state.largest.free_interval_after_rack_loss),
-            lambda state: -state.largest.free_after_rack_loss,
-        ),
-        _build_row("surge capacity for every cluster", sites, _format_surge, _compute_surge_deficit),
-    )
+def _build_figures(
+    rows_by_site: Mapping[str, Sequence[SiteCapacity]], other_capacity: Sequence[OtherCapacity]
+) -> dict[str, tuple[_Figure, ...]]:
+    """Build the figures of every site, in plan order."""
+    skus = {rows[0].sku for rows in rows_by_site.values()}
+    free_label = f"spare capacity for {skus.pop() if len(skus) == 1 else 'the largest SKU'}"
+    has_other = any(row.site_id in rows_by_site for row in other_capacity)
+    figures = {}
+    for site, rows in rows_by_site.items():
+        other = [row for row in other_capacity if row.site_id == site]
+        figures[site] = (*_list_figures(rows, free_label), *(_list_other_figures(other) if has_other else ()))
+    return figures
 
 
-# Labels of the rows of other kinds of capacity.
+def _list_figures(rows: Sequence[SiteCapacity], free_label: str) -> Iterator[_Figure]:
+    """Yield the figures of a site by its capacities per SKU, largest first; a greater deficit is worse."""
+    before = [row.before for row in rows if row.before is not None]
+    after = [row.after for row in rows if row.after is not None]
+    for label, (format_figure, compute_deficit) in {free_label: _FREE, **_FURTHER_MEASURES}.items():
+        old, new = (format_figure(side) if side else "-" for side in (before, after))
+        is_worse = bool(before and after) and compute_deficit(after) > compute_deficit(before)
+        yield _Figure(label, old, new, is_worse)
+
+
+def _list_surge_clusters(capacities: Sequence[Capacity]) -> tuple[list[str], list[str]]:
+    """Return the clusters without surge capacity, and the others with uncertain surge capacity."""
+    insufficient = dict.fromkeys(chain.from_iterable(capacity.no_surge_clusters for capacity in capacities))
+    uncertain = dict.fromkeys(chain.from_iterable(capacity.uncertain_surge_clusters for capacity in capacities))
+    return list(insufficient), [cluster for cluster in uncertain if cluster not in insufficient]
+
+
+def _format_surge(capacities: Sequence[Capacity]) -> str:
+    """Return "yes", or the clusters without certain surge capacity."""
+    insufficient, uncertain = _list_surge_clusters(capacities)
+    if insufficient or uncertain:
+        return f"{'no' if insufficient else 'unknown'}: {format_first_items(insufficient or uncertain, _MAX_NAMES)}"
+    return "yes" if any(capacity.clusters for capacity in capacities) else "-"
+
+
+def _compute_surge_deficit(capacities: Sequence[Capacity]) -> int:
+    """Return a higher number for more clusters without certain surge capacity."""
+    insufficient, uncertain = _list_surge_clusters(capacities)
+    return 2 * len(insufficient) + len(uncertain)
+
+
+# The text and the deficit of a figure.
+_Measure: TypeAlias = tuple[Callable[[Sequence[Capacity]], str], Callable[[Sequence[Capacity]], int]]
+_FREE: Final[_Measure] = (lambda side: str(side[0].free_interval), lambda side: -side[0].free)
+_FURTHER_MEASURES: Final[Mapping[str, _Measure]] = {
+    "with one rack down": (
+        lambda side: str(side[0].free_interval_after_rack_loss),
+        lambda side: -side[0].free_after_rack_loss,
+    ),
+    "surge capacity for every cluster": (_format_surge, _compute_surge_deficit),
+}
+
+# Labels of the figures of other kinds of capacity.
 _OTHER_LABELS: Final[Mapping[OtherResourceKind, str]] = {
     OtherResourceKind.NODE_ADDRESSES: "addresses left for nodes, at most",
     OtherResourceKind.POD_BLOCKS: "blocks of pod addresses left (one per node)",
@@ -116,91 +130,12 @@ _OTHER_LABELS: Final[Mapping[OtherResourceKind, str]] = {
 }
 
 
-def _build_other_rows(
-    capacity: Sequence[SiteCapacity], other_capacity: Sequence[OtherCapacity]
-) -> tuple[_CapacityRow, ...]:
-    """Build the rows of capacity other than machines, in the columns of `_build_capacity_rows`: the scarcest
-    of each kind.
-    """
-    sites = [rows[0].site_id for rows in _group_by_site(capacity)]
-    by_site = {site: [row for row in other_capacity if row.site_id == site] for site in sites}
-    if not any(by_site.values()):
-        return ()
-    rows: list[_CapacityRow] = []
+def _list_other_figures(other_capacity: Sequence[OtherCapacity]) -> Iterator[_Figure]:
+    """Yield the scarcest capacity of a site for each kind other than machines."""
     for kind, label in _OTHER_LABELS.items():
-        scarcest = [find_scarcest_resource(by_site[site], kind) for site in sites]
-        values = tuple(
-            (format_spare_resources(row, row.free_before), format_spare_resources(row, row.free)) if row else ("-", "-")
-            for row in scarcest
-        )
-        worse = tuple(_is_worse(row) for row in scarcest)
-        rows.append(_CapacityRow(label, values, worse))
-    return tuple(rows)
-
-
-def _group_by_site(capacity: Sequence[SiteCapacity]) -> list[list[SiteCapacity]]:
-    by_site: dict[str, list[SiteCapacity]] = {}
-    for row in capacity:
-        by_site.setdefault(row.site_id, []).append(row)
-    return list(by_site.values())
-
-
-def _is_worse(row: OtherCapacity | None) -> bool:
-    return row is not None and row.free is not None and row.free < (row.free_before or 0)
-
-
-def _summarize_sites(capacity: Sequence[SiteCapacity]) -> list[_SiteSummary]:
-    """Summarize the capacity of every site, in plan order."""
-    return [_summarize_site(rows) for rows in _group_by_site(capacity)]
-
-
-def _summarize_site(rows: Sequence[SiteCapacity]) -> _SiteSummary:
-    largest = rows[0]
-    before = _build_state([row.before for row in rows if row.before is not None])
-    after = _build_state([row.after for row in rows if row.after is not None])
-    return _SiteSummary(name=largest.site, sku=largest.sku, cells=largest.cells, before=before, after=after)
-
-
-def _build_state(capacities: Sequence[Capacity]) -> _CapacityState | None:
-    """Build the state of a site of its capacities by SKU, largest first; None without any."""
-    if not capacities:
-        return None
-    clusters: dict[str, None] = {}
-    no_surge: dict[str, None] = {}
-    uncertain: dict[str, None] = {}
-    for capacity in capacities:
-        clusters.update(dict.fromkeys(capacity.clusters))
-        no_surge.update(dict.fromkeys(capacity.no_surge_clusters))
-        uncertain.update(dict.fromkeys(capacity.uncertain_surge_clusters))
-    uncertain_surge = tuple(cluster for cluster in uncertain if cluster not in no_surge)
-    return _CapacityState(capacities[0], tuple(clusters), tuple(no_surge), uncertain_surge)
-
-
-def _build_row(
-    label: str,
-    sites: Iterable[_SiteSummary],
-    format_state: Callable[[_CapacityState], str],
-    compute_deficit: Callable[[_CapacityState], int],
-) -> _CapacityRow:
-    """Build one figure of every site, before and after. A greater deficit after the plan is worse."""
-    values: list[tuple[str, str]] = []
-    worse: list[bool] = []
-    for site in sites:
-        before, after = site.before, site.after
-        values.append((format_state(before) if before else "-", format_state(after) if after else "-"))
-        worse.append(bool(before and after and compute_deficit(after) > compute_deficit(before)))
-    return _CapacityRow(label, tuple(values), tuple(worse))
-
-
-def _compute_surge_deficit(state: _CapacityState) -> int:
-    """Return a higher number for more clusters without certain surge capacity."""
-    return 2 * len(state.no_surge_clusters) + len(state.uncertain_surge_clusters)
-
-
-def _format_surge(state: _CapacityState) -> str:
-    """Return "yes", or the clusters without certain surge capacity."""
-    if state.no_surge_clusters:
-        return f"no: {format_first_items(state.no_surge_clusters, _MAX_NAMES)}"
-    if state.uncertain_surge_clusters:
-        return f"unknown: {format_first_items(state.uncertain_surge_clusters, _MAX_NAMES)}"
-    return "yes" if state.clusters else "-"
+        row = find_scarcest_resource(other_capacity, kind)
+        if row is None:
+            yield _Figure(label, "-", "-", is_worse=False)
+            continue
+        old, new = (format_spare_resources(row, free) for free in (row.free_before, row.free))
+        yield _Figure(label, old, new, row.free is not None and row.free < (row.free_before or 0))

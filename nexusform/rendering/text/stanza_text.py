@@ -133,32 +133,39 @@ class _DifferenceRenderer:
     # --- values ---
 
     def render_value(self, node: DifferenceNode, level: int, *, show_null: bool = True) -> str:
-        """Render the text right of `=`; `nulls` adds an arrow to `null` for deleted values."""
+        """Render the text right of `=`; with `show_null` a deleted value has an arrow to `null`."""
         replacement_note = self._replacement_note if node.forces_replacement else ""
         null_note = self._null_arrow if show_null and node.symbol == "-" else ""
+        if node.kind is NodeKind.CONDENSED:
+            return f"{node.new}{replacement_note}"
+        if node.kind is NodeKind.TYPE_CHANGED:
+            old, new = (self.render_value(child, level, show_null=False) for child in node.children)
+            return f"{old}{self._arrow}{new}{replacement_note}"
+        opening, lines, closing = self._render_parts(node, level)
+        if not lines:
+            return f"{opening}{closing}{null_note}{replacement_note}"
+        return "\n".join([f"{opening}{replacement_note}", *lines, f"{_BLANK * level}{_BLANK}{closing}{null_note}"])
+
+    def _render_parts(self, node: DifferenceNode, level: int) -> tuple[str, list[str], str]:
+        """Render the first line, the lines between, and the last one without its margin."""
         match node.kind:
             case NodeKind.LEAF:
-                return f"{self._render_leaf(node)}{null_note}{replacement_note}"
+                return self._render_leaf(node), [], ""
             case NodeKind.SENSITIVE:
-                return f"{SENSITIVE}{null_note}{replacement_note}"
-            case NodeKind.CONDENSED:
-                return f"{node.new}{replacement_note}"
-            case NodeKind.TYPE_CHANGED:
-                old, new = node.children
-                after = self.render_value(new, level, show_null=False)
-                return f"{self.render_value(old, level, show_null=False)}{self._arrow}{after}{replacement_note}"
+                return SENSITIVE, [], ""
             case NodeKind.JSON:
-                return self._render_json(node, level, replacement_note, null_note)
+                child = node.children[0]
+                is_equal = node.symbol == "~" and not child.symbol
+                note = f" {self._paint('# whitespace changes', 'grey')}" if is_equal else ""
+                sign = self._signs["~" if child.symbol == "~" else ""]
+                value = self.render_value(child, level + 1, show_null=False)
+                return f"jsonencode({note}", [f"{_BLANK * (level + 1)}{sign}{value}"], ")"
             case NodeKind.TEXT:
-                return self._render_text(node, level, replacement_note, null_note)
+                return "<<-EOT", self._render_text_lines(node, level), "EOT"
             case NodeKind.LIST | NodeKind.SET:
-                return self._render_enclosed(
-                    "[]", self._render_elements(node, level), level, replacement_note, null_note
-                )
+                return "[", self._render_elements(node, level), "]"
             case _:
-                return self._render_enclosed(
-                    "{}", self._render_entries(node, level), level, replacement_note, null_note
-                )
+                return "{", self._render_entries(node, level), "}"
 
     def _render_leaf(self, node: DifferenceNode) -> str:
         if node.symbol == "-":
@@ -166,14 +173,6 @@ class _DifferenceRenderer:
         if node.symbol == "~":
             return f"{format_scalar(node.old)}{self._arrow}{format_scalar(node.new)}"
         return format_scalar(node.new)
-
-    def _render_enclosed(
-        self, brackets: str, lines: list[str], level: int, replacement_note: str, null_note: str
-    ) -> str:
-        if not lines:
-            return f"{brackets}{null_note}{replacement_note}"
-        end = f"{_BLANK * level}{_BLANK}{brackets[1]}{null_note}"
-        return "\n".join([f"{brackets[0]}{replacement_note}", *lines, end])
 
     def _render_elements(self, node: DifferenceNode, level: int) -> list[str]:
         margin = _BLANK * (level + 1)
@@ -196,26 +195,15 @@ class _DifferenceRenderer:
             lines.append(self._render_hidden_count(node.hidden, "element" if is_map else "attribute", level + 1))
         return lines
 
-    def _render_json(self, node: DifferenceNode, level: int, replacement_note: str, null_note: str) -> str:
-        """Render `jsonencode(` with the structure inside."""
-        child = node.children[0]
-        if node.symbol == "~" and not child.symbol:
-            replacement_note = f" {self._paint('# whitespace changes', 'grey')}{replacement_note}"
-        sign = self._signs["~" if child.symbol == "~" else ""]
-        inner = f"{_BLANK * (level + 1)}{sign}{self.render_value(child, level + 1, show_null=False)}"
-        return "\n".join([f"jsonencode({replacement_note}", inner, f"{_BLANK * level}{_BLANK}){null_note}"])
-
-    def _render_text(self, node: DifferenceNode, level: int, replacement_note: str, null_note: str) -> str:
-        """Render a multi-line text as `<<-EOT` with a sign per line."""
+    def _render_text_lines(self, node: DifferenceNode, level: int) -> list[str]:
+        """Render the lines of a multi-line text with their signs."""
         margin = _BLANK * (level + 1)
-        is_changed = node.symbol == "~"
         lines = []
         for line in node.children:
             text = escape_control_characters(str(line.old if line.symbol == "-" else line.new))
-            sign = self._signs[line.symbol] if is_changed else _BLANK
+            sign = self._signs[line.symbol] if node.symbol == "~" else _BLANK
             lines.append(f"{margin}{sign}{text}".rstrip())
-        end = f"{_BLANK * level}{_BLANK}EOT{null_note}"
-        return "\n".join([f"<<-EOT{replacement_note}", *lines, end])
+        return lines
 
 
 class StanzaGroup(Struct, frozen=True):
