@@ -71,6 +71,12 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
             "nothing-to-move", f"The state holds no {source}. `nexusform state list` shows what it holds."
         )
     pairs = tuple((address, _rename_address(address, source, target)) for address in sources)
+    if source.type and source.key is None and target.key is not None and sources[0].key is not None:
+        raise _build_error(
+            "ambiguous-instance-address",
+            f"{source} is a whole resource with instance keys, {target} is one instance. Write one full address, "
+            f"such as {sources[0]}.",
+        )
     _check_targets(state, pairs, target)
     return pairs
 

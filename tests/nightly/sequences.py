@@ -24,6 +24,8 @@ from typing import Any
 from nexusform.cli.main import run_command_line
 
 _STEPS = 4
+# Errors about addresses of -target, -exclude and -replace, in the table of differences.
+_REJECTED_OPTIONS = ("Nothing has this address", "Nothing to replace")
 _RUN = re.compile(r'run "(\w+)"\.\.\. (pass|fail|skip|error)')
 
 
@@ -96,10 +98,15 @@ class Pair:
 def _list_actions(document: str) -> dict[str, Any]:
     changes = json.loads(document).get("resource_changes", [])
     return {
-        change["address"].partition(".")[2]: (change["change"]["actions"], change.get("action_reason", ""))
+        change["address"].partition(".")[2]: (change["change"]["actions"], _get_reason(change))
         for change in changes
         if change["change"]["actions"] != ["no-op"] or "previous_address" in change
     }
+
+
+def _get_reason(change: dict[str, Any]) -> str:
+    """Return the reason of a change. That of a created object is in the table of differences."""
+    return "" if change["change"]["actions"] == ["create"] else change.get("action_reason", "")
 
 
 def _compare_plan(pair: Pair, *flags: str) -> str:
@@ -107,6 +114,8 @@ def _compare_plan(pair: Pair, *flags: str) -> str:
     for directory in (pair.peer, pair.own):
         (directory / "p").unlink(missing_ok=True)
     peer, own = pair.run("plan", "-out=p", "-input=false", *flags)
+    if not peer[0] and any(summary in own[1] for summary in _REJECTED_OPTIONS):
+        return ""
     if bool(peer[0]) != bool(own[0]):
         return f"plan {flags}: {peer[0]} and {own[0]}\n{peer[1]}\n{own[1]}"
     if peer[0]:

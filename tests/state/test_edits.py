@@ -91,11 +91,13 @@ def test_what_moves_where(standing: list[str], source: str, target: str, expecte
         ("t.a", "t.many[0]", "move-target-exists"),
         ("t.many[0]", "t.taken[0]", "move-target-exists"),
         ("t.many", "t.z[0]", "ambiguous-instance-address"),
+        ("t.single", "t.z[7]", "ambiguous-instance-address"),
+        ("t.single", "t.single[0]", "ambiguous-instance-address"),
         ("module.m", "module.n", "move-target-exists"),
     ],
 )
 def test_what_cannot_move(source: str, target: str, kind: str) -> None:
-    state = state_of("t.a", "t.taken", "t.many[0]", "t.many[1]", "module.m.t.a", "module.n.t.a")
+    state = state_of("t.a", "t.taken", "t.many[0]", "t.many[1]", "t.single[0]", "module.m.t.a", "module.n.t.a")
     with pytest.raises(DiagnosticsError) as problem:
         move(state, source, target)
     (diagnostic,) = problem.value.diagnostics
