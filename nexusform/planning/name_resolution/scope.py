@@ -90,6 +90,10 @@ class NameResolver(Protocol):
     def settings(self) -> EvaluationSettings:
         """Settings shared by all passes of the plan."""
 
+    @property
+    def rejected_values(self) -> Mapping[tuple[ModulePath, str], Value]:
+        """Values rejected by the validation of their variables, by module and name."""
+
     def evaluate_expression(self, expression: Expression, scope: Scope) -> Value | None:
         """Return a value, or None if the expression has errors (reported)."""
 

@@ -35,7 +35,7 @@ from nexusform.planning.name_resolution.scope import InstanceScope
 from nexusform.planning.plan_request import ValueOverride
 from nexusform.providers.simulated import apply_answer
 from nexusform.resources.address import Address, AddressPattern
-from nexusform.values.value import DYNAMIC_UNKNOWN, Value
+from nexusform.values.value import DYNAMIC_UNKNOWN, NULL, Value
 
 LookupResult = tuple[Value, int, list[Diagnostic]]
 
@@ -65,10 +65,13 @@ class OutsideScope(Struct, frozen=True):
 
 
 class AssertScope(Struct, frozen=True):
-    """Scope inside of the tested configuration: its names, `output.NAME`, and `run.NAME`."""
+    """Scope inside of the tested configuration: its names, `output.NAME`, and `run.NAME`. `failed_outputs` are
+    null.
+    """
 
     inner: InstanceScope
     runs: Mapping[str, Value]
+    failed_outputs: frozenset[str] = frozenset()
 
     @property
     def functions(self) -> Mapping[str, Any]:
@@ -80,9 +83,14 @@ class AssertScope(Struct, frozen=True):
         root = traversal.root.name
         if root == "run":
             return lookup_run_outputs(self.runs, traversal)
-        if root != "output":
-            return self.inner.lookup(traversal)
         name, declared_outputs = _get_first_name(traversal), self.inner.instance.module.outputs
+        if root != "output":
+            result = self.inner.lookup(traversal)
+            # An expected failure leaves a variable its value.
+            rejected = self.inner.names.rejected_values.get((self.inner.instance.path, name))
+            return (rejected, *result[1:]) if root == "var" and rejected is not None else result
+        if name in self.failed_outputs:
+            return NULL, 1, []
         if name in declared_outputs:
             return self.inner.names.get_output(self.inner.instance, name), 1, []
         detail = f'No output "{name}" is declared.{suggest_name(name, declared_outputs)}'

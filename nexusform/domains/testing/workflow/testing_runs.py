@@ -37,7 +37,7 @@ from nexusform.planning.verdicts.separation import SEPARATION_VIOLATED
 from nexusform.plans.plan import Mode, Plan
 from nexusform.resource_types.registry import build_registries
 from nexusform.state.objects import EMPTY, InstanceState, ObjectState, State
-from nexusform.values.value import Value, build_object
+from nexusform.values.value import NULL, UNKNOWN, Value, build_object
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import Project
 from nexusform.workflow.opening.remote_sources import RemoteStates, ServerResponses
@@ -225,7 +225,7 @@ class RunExecutor(Struct):
         )
         problems += unexpected_problems
         if plan.errored:
-            return self._handle_failed_plan(block, plan, problems, missing_failures)
+            return self._handle_failed_plan(block, session, plan, [*problems, *missing_failures])
         state = _build_planned_state(session, plan)
         if block.command == "apply":
             outcome = apply_plan(session, plan, _SilentListener(), PlanApplyOptions())
@@ -239,11 +239,8 @@ class RunExecutor(Struct):
         has_failed = self._evaluate_assertions(block, session, state, problems)
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
-    def _handle_failed_plan(
-        self, block: RunBlock, plan: Plan, problems: list[Diagnostic], missing_failures: list[Diagnostic]
-    ) -> RunOutcome:
-        """Return the outcome of a failed plan: a success if that was expected and no apply requested."""
-        problems = [*problems, *missing_failures]
+    def _handle_failed_plan(self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]) -> RunOutcome:
+        """Return the outcome of a failed plan. If that was expected and no apply requested, its assertions decide."""
         if not has_errors(problems) and block.command == "apply":
             detail = (
                 "Conditions failed during the plan, as expected, so this run cannot apply it. Use command "
@@ -252,13 +249,22 @@ class RunExecutor(Struct):
             problems.append(build_error("expected-failure-in-plan", detail, block.span, block=block.header))
         if has_errors(problems):
             raise RunError(problems, plan)
-        return RunOutcome(problems, plan, None)
+        state, failed_outputs = _build_planned_state(session, plan), _list_failed_outputs(plan)
+        has_failed = self._evaluate_assertions(block, session, state, problems, failed_outputs)
+        return RunOutcome(problems, plan, None, has_failed)
 
-    def _evaluate_assertions(self, block: RunBlock, session: Run, state: State, problems: list[Diagnostic]) -> bool:
+    def _evaluate_assertions(
+        self,
+        block: RunBlock,
+        session: Run,
+        state: State,
+        problems: list[Diagnostic],
+        failed_outputs: frozenset[str] = frozenset(),
+    ) -> bool:
         """Evaluate assertions, record outputs, and return whether one failed. Raises RunError."""
         request = build_base_request(session.project, StoredState(state))
         evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
-        scope = AssertScope(evaluation.build_scope(evaluation.root), self.outputs)
+        scope = AssertScope(evaluation.build_scope(evaluation.root), self.outputs, failed_outputs)
         has_failed = False
         for condition in block.assertions:
             status, new_problems = _evaluate_assertion(condition, block, scope, evaluation)
@@ -268,7 +274,7 @@ class RunExecutor(Struct):
             has_failed |= status == "fail"
         outputs = session.project.configuration.root.outputs
         self.outputs[block.name] = build_object(
-            {name: evaluation.get_output(evaluation.root, name) for name in outputs}
+            {name: NULL if name in failed_outputs else evaluation.get_output(evaluation.root, name) for name in outputs}
         )
         return has_failed
 
@@ -317,6 +323,13 @@ def _evaluate_assertion(
         diagnostics.append(build_error("unknown-condition-value", detail, span, block=block.header))
         status = "error"
     return status, diagnostics
+
+
+def _list_failed_outputs(plan: Plan) -> frozenset[str]:
+    """Return the outputs without a value in a failed plan: null in assertions, as in Terraform."""
+    unknown = {name for name, output in plan.planned_outputs.items() if output.value is UNKNOWN}
+    errors = {problem.address for problem in plan.diagnostics if problem.severity is Severity.ERROR}
+    return frozenset(unknown | {name for name in plan.planned_outputs if f"output.{name}" in errors})
 
 
 def _build_planned_state(session: Run, plan: Plan) -> State:

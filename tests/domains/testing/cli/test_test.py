@@ -171,6 +171,25 @@ def test_an_expected_failure_of_a_variable_is_the_only_one(capsys: pytest.Captur
     assert (code, err) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("condition", "passes"),
+    [
+        ("var.racks == 300000", True),
+        ("output.machines == null", True),
+        ("var.racks == 2", False),
+        ("output.machines == 4", False),
+        ("output.missing == 1", False),
+    ],
+)
+def test_assertions_count_after_an_expected_failure(
+    capsys: pytest.CaptureFixture[str], condition: str, passes: bool
+) -> None:
+    """As in Terraform 1.11: the variable has its value, an output without a value is null."""
+    inner = "  command = plan\n  variables {\n    racks = 300000\n  }\n  expect_failures = [var.racks]\n"
+    code, out, err = told(capsys, a_run(inner + asserting(condition)))
+    assert (code == 0) == passes, out + err
+
+
 def test_unknown_values_in_a_planned_assertion_ask_for_apply(capsys: pytest.CaptureFixture[str]) -> None:
     Path("more.nf.hcl").write_text('output "when" {\n  value = timestamp()\n}\n')
     code, _, err = told(capsys, THREE + a_run("  command = plan\n" + asserting('output.when != ""')))
