@@ -80,7 +80,7 @@ CONSTRAINTS = (ROOT / "packaging" / "constraints.txt").read_text(encoding="utf-8
 EXTRAS = ("azure", "encryption", "kubernetes", "postgres", "s3")
 
 
-MORE_EXTRAS = ("cluster", "editor", "optimize")
+MORE_EXTRAS = ("cluster", "devices", "editor", "optimize")
 
 
 @pytest.mark.parametrize("name", ["constraints.txt", "constraints-extras.txt", "release_requirements.txt"])

@@ -17,7 +17,12 @@ from tests.nightly.live_cluster import start_cluster
 from tests.nightly.pod_worlds import Result, run_worlds
 
 
-def compare(minutes: float, version: str, run: Callable[..., Iterator[tuple[int, Result]]] = run_worlds) -> int:
+def compare(
+    minutes: float,
+    version: str,
+    run: Callable[..., Iterator[tuple[int, Result]]] = run_worlds,
+    least_share: float = 0.6,
+) -> int:
     """Print each wrong prediction and the totals. Return 1 if a certain pod ran elsewhere."""
     total, worlds = Result(), 0
     first = int(time.time()) % 1_000_000_000  # other worlds each night; a report names them
@@ -36,10 +41,11 @@ def compare(minutes: float, version: str, run: Callable[..., Iterator[tuple[int,
                 break
     share = total.certain_alike / max(1, total.alike)
     print(f"{worlds} worlds, {total.pods} pods, {total.certain} certain, {len(total.wrong)} workloads wrong")
-    print(f"{total.alike} pods alike in all runs, {share:.0%} of them certain (at least 60 % expected)")
-    return int(bool(total.wrong) or share < 0.6)
+    print(f"{total.alike} pods alike in all runs, {share:.0%} of them certain (at least {least_share:.0%} expected)")
+    return int(bool(total.wrong) or share < least_share)
 
 
 if __name__ == "__main__":
-    run = device_worlds.run_worlds if "devices" in sys.argv[3:] else run_worlds
-    sys.exit(compare(float(sys.argv[1]), sys.argv[2], run))
+    # The order of slices is random before Kubernetes 1.36, so fewer pods with devices are certain.
+    run, least_share = (device_worlds.run_worlds, 0.4) if "devices" in sys.argv[3:] else (run_worlds, 0.6)
+    sys.exit(compare(float(sys.argv[1]), sys.argv[2], run, least_share))

@@ -21,7 +21,7 @@ from nexusform.domains.pods.scheduling.volume_binder import build_node_volume_ne
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, Node, PodSpec, VolumeNeed
 
 # Versions of the scheduler that ran beside this allocation.
-_TESTED_VERSIONS: Final = ((1, 34),)
+_TESTED_VERSIONS: Final = ((1, 34), (1, 37))
 RANDOM: Final = "devices of nodes"
 GATED: Final = "feature gates of devices"
 _VERSION: Final = "the Kubernetes version"

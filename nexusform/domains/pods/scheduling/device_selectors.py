@@ -12,7 +12,7 @@ from typing import Any, Final
 from nexusform.domains.pods.scheduling.device_records import Attribute, Device
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 
-_INSTALL: Final = "pip install 'nexusform[devices]'"
+_INSTALL: Final = "pip install '.[devices]'"
 _VERSION_KEY: Final = "version"
 # Maps of a device by domain; a missing domain is an empty map in Kubernetes.
 _MAP: Final = re.compile(r"device\.(?:attributes|capacity)\b")

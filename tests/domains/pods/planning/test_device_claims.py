@@ -231,4 +231,4 @@ def test_a_selector_without_the_library_is_named(monkeypatch: pytest.MonkeyPatch
     device_selectors._create_environment.cache_clear()
     result = planned(claiming(1), template(claim_spec(exactly("q", A100))), devices_of("a-np-0", device("a")))
     assert certainties(result)["web-0"][0] is False
-    assert "pip install 'nexusform[devices]'" in find_warning(result)
+    assert "pip install '.[devices]'" in find_warning(result)
