@@ -37,7 +37,7 @@ def test_an_update_triggers(watched: str) -> None:
     assert fires(skus(watched), skus(watched, gib=20))
 
 
-@pytest.mark.parametrize("watched", ["", "[0]", "[0].name"])
+@pytest.mark.parametrize("watched", ["", "[0]", "[0].name", "[0].id"])
 def test_a_replacement_triggers(watched: str) -> None:
     assert fires(skus(watched), skus(watched, name="two"))
 
@@ -45,6 +45,11 @@ def test_a_replacement_triggers(watched: str) -> None:
 @pytest.mark.parametrize("watched", ["[0].vcpus", "[0].name"])
 def test_another_attribute_triggers_nothing(watched: str) -> None:
     assert not fires(skus(watched), skus(watched, gib=20))
+
+
+def test_an_unchanged_attribute_of_a_replaced_object_triggers_nothing() -> None:
+    """As in Terraform 1.11.4 and OpenTofu 1.12.6."""
+    assert not fires(skus("[0].vcpus"), skus("[0].vcpus", name="two"))
 
 
 @pytest.mark.parametrize("watched", ["", "[1]", "[1].disk_gib"])
