@@ -452,8 +452,8 @@ class Plan(Struct, frozen=True):
     the lint rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
     `feasibility` has a row per binding of a placement with pods. `since` compares with an earlier plan (None: none).
     `checks_by` are checks by real programs.
-    `providers` holds the identity of the systems behind the providers, `provider_titles` describe them. `rejected`
-    are the addresses of changes rejected by their provider, if a plan has no other error.
+    `providers` holds the identity of the systems behind the providers, `provider_titles` describe them.
+    `missing_data` names facts outside of an export for changed objects. `rejected` are the addresses of changes rejected by their provider, if a plan has no other error.
     """
 
     mode: Mode = Mode.NORMAL
@@ -505,6 +505,7 @@ class Plan(Struct, frozen=True):
     checks_by: tuple[ProgramCheck, ...] = ()
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     provider_titles: tuple[str, ...] = ()
+    missing_data: tuple[str, ...] = ()
     rejected: tuple[str, ...] = ()
 
     @property

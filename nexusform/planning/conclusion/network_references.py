@@ -24,6 +24,30 @@ def check_network_references(result: PlanResult) -> Iterator[Diagnostic]:
     """Yield a warning for each network in the azure block of a changed cluster, pool or VM without this network
     on its site. Sites without a list of networks are not checked.
     """
+    for change, vms, networks in _list_changes(result):
+        yield from _check_change(change, vms, networks)
+
+
+def list_missing_data(result: PlanResult) -> Iterator[str]:
+    """Yield the facts used by changed clusters, pools and VMs, and never part of an export."""
+    changes = [change for change, _, _ in _list_changes(result)]
+    if any(
+        _NETWORK_ID.fullmatch(text.lower()) for change in changes for _, text in _list_network_ids(change.after, ())
+    ):
+        yield "isolation domains and their racks"
+    if any(_has_hugepages(change.after) for change in changes):
+        yield "hugepages of machines"
+
+
+def _has_hugepages(value: Any) -> bool:
+    """Return whether a value requests hugepages at any depth."""
+    if isinstance(value, Mapping):
+        return any((str(name).startswith("hugepages") and part) or _has_hugepages(part) for name, part in value.items())
+    return isinstance(value, list | tuple) and any(map(_has_hugepages, value))
+
+
+def _list_changes(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
+    """Yield the changed clusters, pools and VMs on sites of an export, with the networks of their site."""
     networks_by_site = {
         str((change.after or change.before or {}).get("id")): supplies.attachable
         for change in result.plan.changes
@@ -35,7 +59,7 @@ def check_network_references(result: PlanResult) -> Iterator[Diagnostic]:
             continue
         networks = networks_by_site.get(vms.request.demand.site_id)
         if networks is not None:
-            yield from _check_change(change, vms, networks)
+            yield change, vms, networks
 
 
 def _check_change(change: Change, vms: VmObject, networks: AttachableNetworks) -> Iterator[Diagnostic]:

@@ -264,6 +264,8 @@ def _describe_upgrade_capacity(decision: Decision) -> Iterator[str]:
 def _describe_confidence(plan: Plan, figures: ConfidenceFigures) -> Iterator[str]:
     """Yield `rack counts exact for 168 of 215 VMs; Azure picks the machines`, then the certainty of pods."""
     yield from _describe_vm_confidence(plan, figures)
+    if plan.missing_data:
+        yield f"no data on {', '.join(plan.missing_data)}"
     if figures.pods:
         ranked = tuple(figures.doubts.items())
         verb = select_word_form(ranked[0][1], "depends", "depend") if ranked else ""

@@ -59,3 +59,28 @@ def test_a_missing_or_failed_network_is_said_with_its_line(trunks: Told, network
     assert reason in trunks.said
     assert "Usable networks: good." in trunks.said
     assert 'resource "nexus_agent_pool" "more"' in trunks.said
+
+
+@pytest.mark.parametrize(
+    ("configuration", "missing"),
+    [
+        (attach(f"{TRUNKS}/good"), "no data on isolation domains and their racks"),
+        (
+            NEW.replace(
+                '  vm_sku_name           = "NC_P22_112_v1"\n}',
+                '  vm_sku_name           = "NC_P22_112_v1"\n'
+                '  kubelet {\n    extended_resources = { "hugepages-1Gi" = "4Gi" }\n  }\n}',
+            ),
+            "no data on hugepages of machines",
+        ),
+        (NEW, ""),
+    ],
+    ids=["network", "hugepages", "neither"],
+)
+def test_facts_outside_of_an_export_are_named_by_plans_that_use_them(
+    trunks: Told, configuration: str, missing: str
+) -> None:
+    write(configuration)
+    assert trunks("plan") == 0, trunks.said
+    assert missing in trunks.said
+    assert ("no data on" in trunks.said) is bool(missing), trunks.said
