@@ -451,9 +451,9 @@ class Plan(Struct, frozen=True):
     from there, regardless of state. `dry_run_messages` are the results of server-side dry runs. `disabled_rules` are
     the lint rules disabled by the configuration. `guard_rails` are the results of the limits of `-fail-on`.
     `feasibility` has a row per binding of a placement with pods. `since` compares with an earlier plan (None: none).
-    `checks_by` are checks by real programs.
-    `providers` holds the identity of the systems behind the providers, `provider_titles` describe them.
-    `missing_data` names facts outside of an export for changed objects. `rejected` are the addresses of changes rejected by their provider, if a plan has no other error.
+    `checks_by` are checks by real programs. `providers` holds the identity of the systems behind the providers,
+    `provider_titles` describe them. `missing_data` names facts outside of an export for changed objects. `rejected`
+    are the addresses of changes rejected by their provider, if a plan has no other error.
     """
 
     mode: Mode = Mode.NORMAL

@@ -30,12 +30,10 @@ def check_network_references(result: PlanResult) -> Iterator[Diagnostic]:
 
 def list_missing_data(result: PlanResult) -> Iterator[str]:
     """Yield the facts used by changed clusters, pools and VMs, and never part of an export."""
-    changes = [change for change, _, _ in _list_changes(result)]
-    if any(
-        _NETWORK_ID.fullmatch(text.lower()) for change in changes for _, text in _list_network_ids(change.after, ())
-    ):
+    values = [change.after for change, _, _ in _list_changes(result)]
+    if any(_NETWORK_ID.fullmatch(text.lower()) for value in values for _, text in _list_network_ids(value, ())):
         yield "isolation domains and their racks"
-    if any(_has_hugepages(change.after) for change in changes):
+    if any(map(_has_hugepages, values)):
         yield "hugepages of machines"
 
 
