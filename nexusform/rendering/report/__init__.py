@@ -11,7 +11,7 @@ PUBLIC = {
     "availability_losses": "find_availability_losses find_weakened_rules",
     "upgrade_runbook": "build_upgrade_runbook",
     "wording": "format_prediction_accuracy",
-    "report_tree": "Section Table Report Row",
+    "report_tree": "Code Section Table Report Row",
     "plan_verdict": "compute_impact",
     "stanzas": "create_schema_lookup",
     "conditions": "describe_candidate describe_feasibility",

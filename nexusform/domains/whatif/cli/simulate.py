@@ -59,6 +59,9 @@ COMMANDS: Final[dict[str, CommandEntry]] = {
     "placement": CommandEntry(
         "nexusform.domains.whatif.cli.placement:simulate_placement", "Predict if a new placement runs, and where"
     ),
+    "rebalance": CommandEntry(
+        "nexusform.domains.whatif.cli.rebalance:simulate_rebalance", "Find the fewest evictions so that all pods run"
+    ),
     "fleet": CommandEntry("nexusform.domains.whatif.cli.simulate:fleet", "Simulate changes of fleet members"),
 }
 

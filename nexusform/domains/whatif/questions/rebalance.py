@@ -1,0 +1,230 @@
+"""The fewest evictions so that the pods of all placements run, with a proof. Every set of evictions is tried in the
+order of its size, as a plan of its own, so that no smaller set is left. Source of the rules: an eviction ends one
+binding, and the scheduler picks again; only a taint keeps a picked cluster away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from itertools import combinations, permutations
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.plans.plan import Feasibility, FeasibilityResult, PlacementAction, Plan
+from nexusform.resources.address import Address
+
+MAX_EVICTIONS: Final = 4
+MAX_TRIALS: Final = 400  # plans, a number and not a time: the answer is the same on every computer
+# Parts of kube-scheduler's reasons for a pod waiting for other pods; further pods on its cluster may help it.
+_POD_RULES: Final = ("pod affinity", "topology spread")
+_REJECTED_IDS: Final = frozenset({"eviction-not-executed", "invalid-eviction"})
+_BINDING: Final = "binding"
+
+
+class PlacementPolicy(StrEnum):
+    """Policy of a placement, by its consequence for an eviction."""
+
+    PICK_ALL = "PickAll"
+    PICK_FIXED = "PickFixed"
+    PICK_N = "PickN"
+
+
+class EvictionCandidate(Struct, frozen=True):
+    """A binding that an eviction may end. `provider` is that of the placement's block."""
+
+    placement: str
+    cluster: str
+    policy: PlacementPolicy
+    address: Address
+    provider: str = ""
+
+
+class EvictionTrial(Struct, frozen=True):
+    """Evictions in their order, and the clusters tainted before them."""
+
+    evictions: tuple[EvictionCandidate, ...] = ()
+    tainted_clusters: tuple[str, ...] = ()
+
+
+class TrialOutcome(Struct, frozen=True):
+    """Plan of a trial: waiting bindings, picked clusters by placement, rejected evictions. `error` is why there is no
+    plan.
+    """
+
+    waiting: tuple[Feasibility, ...] = ()
+    unknown: tuple[Feasibility, ...] = ()
+    clusters: Mapping[str, frozenset[str]] = {}
+    rejections: tuple[str, ...] = ()
+    error: str = ""
+
+    def list_returned(self, trial: EvictionTrial) -> tuple[EvictionCandidate, ...]:
+        """Return the evictions with a binding on the same cluster again."""
+        return tuple(item for item in trial.evictions if item.cluster in self.clusters.get(str(item.address), ()))
+
+
+class RebalanceRequest(Struct, frozen=True):
+    """Scope of the question: evict from one cluster only, and help one placement only; "" for all."""
+
+    source_cluster: str = ""
+    placement: str = ""
+
+    def includes(self, row: Feasibility) -> bool:
+        """Whether the pods of a binding have to run."""
+        is_source = self.source_cluster in ("", row.cluster)
+        return is_source and self.placement in ("", row.placement.name)
+
+
+class RebalanceResult(Struct, frozen=True):
+    """Answer: the evictions, None without any. `trial_counts` is the number of plans per number of evictions;
+    `is_proven` is False if the search ended at its limit. `best` is the outcome of the evictions.
+    """
+
+    request: RebalanceRequest
+    before: TrialOutcome
+    candidates: tuple[EvictionCandidate, ...]
+    fixed: tuple[EvictionCandidate, ...]
+    trial: EvictionTrial | None = None
+    best: TrialOutcome = TrialOutcome()
+    trial_counts: tuple[int, ...] = ()
+    is_proven: bool = True
+    rejections: tuple[str, ...] = ()
+    untaintable: tuple[str, ...] = ()
+
+    @property
+    def goals(self) -> tuple[Feasibility, ...]:
+        """Waiting bindings in the scope of the question."""
+        return tuple(row for row in self.before.waiting if self.request.includes(row))
+
+
+Evaluate = Callable[[EvictionTrial], TrialOutcome]
+
+
+def summarize_plan(plan: Plan, error: str = "") -> TrialOutcome:
+    """Return the outcome of a trial from its plan."""
+    selected = [row for row in plan.feasibility if row.is_selected]
+    clusters: dict[str, set[str]] = {}
+    for row in plan.placements:
+        if row.kind == _BINDING and row.target is not None and row.action is not PlacementAction.REMOVE:
+            clusters.setdefault(str(row.address), set()).add(row.object)
+    return TrialOutcome(
+        tuple(row for row in selected if row.result in (FeasibilityResult.RUNS_AFTER, FeasibilityResult.CANNOT_RUN)),
+        tuple(row for row in selected if row.result is FeasibilityResult.UNKNOWN),
+        {address: frozenset(names) for address, names in clusters.items()},
+        tuple(problem.detail for problem in plan.diagnostics if problem.id in _REJECTED_IDS),
+        error,
+    )
+
+
+def find_evictions(
+    request: RebalanceRequest, candidates: Sequence[EvictionCandidate], taintable: Iterable[str], evaluate: Evaluate
+) -> RebalanceResult:
+    """Find the fewest evictions so that all pods in scope run. `taintable` are the clusters whose block can get a
+    taint.
+    """
+    before = evaluate(EvictionTrial())
+    fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)
+    movable = tuple(item for item in candidates if item.policy is not PlacementPolicy.PICK_FIXED)
+    movable = tuple(item for item in movable if request.source_cluster in ("", item.cluster))
+    search = _EvictionSearch(request, before, frozenset(taintable), evaluate)
+    result = RebalanceResult(request, before, movable, fixed)
+    if not result.goals:
+        return result
+    trial, best = search.run(movable)
+    return RebalanceResult(
+        request,
+        before,
+        movable,
+        fixed,
+        trial,
+        best,
+        tuple(search.trial_counts),
+        search.is_complete,
+        tuple(search.rejections),
+        tuple(search.untaintable),
+    )
+
+
+class _EvictionSearch:
+    """Search by growing number of evictions."""
+
+    def __init__(
+        self, request: RebalanceRequest, before: TrialOutcome, taintable: frozenset[str], evaluate: Evaluate
+    ) -> None:
+        self.request = request
+        self.before = before
+        self.taintable = taintable
+        self.evaluate = evaluate
+        self.trial_counts: list[int] = [1]
+        self.rejections: dict[str, None] = {}
+        self.untaintable: dict[str, None] = {}
+        self.is_complete = True
+
+    def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionTrial | None, TrialOutcome]:
+        """Return the first set that works, in the best order, or None."""
+        for size in range(1, len(candidates) + 1):
+            if size > MAX_EVICTIONS:
+                self.is_complete = False
+                break
+            self.trial_counts.append(0)
+            for group in self._list_groups(candidates, size):
+                if sum(self.trial_counts) >= MAX_TRIALS:
+                    self.is_complete = False
+                    return None, TrialOutcome()
+                trial, outcome = self._try_group(group)
+                if trial is not None:
+                    return trial, outcome
+        return None, TrialOutcome()
+
+    def _list_groups(
+        self, candidates: Sequence[EvictionCandidate], size: int
+    ) -> Iterator[tuple[EvictionCandidate, ...]]:
+        """Yield the sets of evictions able to help: a waiting pod needs an eviction on its own cluster, unless it
+        waits for other pods.
+        """
+        goals = [row for row in self.before.waiting if self.request.includes(row)]
+        crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
+        ordered = sorted(candidates, key=lambda item: item.policy is PlacementPolicy.PICK_ALL)
+        for group in combinations(ordered, size):
+            if crowded <= {item.cluster for item in group}:
+                yield group
+
+    def _try_group(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionTrial | None, TrialOutcome]:
+        """Try a set of evictions, with taints on the clusters picked again."""
+        for order in permutations(group):
+            trial = EvictionTrial(order)
+            outcome = self._try(trial)
+            returned = {item.cluster for item in outcome.list_returned(trial)}
+            if returned - self.taintable:
+                self.untaintable |= dict.fromkeys(sorted(returned - self.taintable))
+                break
+            if returned:
+                trial = EvictionTrial(order, tuple(sorted(returned)))
+                outcome = self._try(trial)
+            if not outcome.rejections:
+                return (trial, outcome) if self._is_solution(trial, outcome) else (None, outcome)
+            self.rejections |= dict.fromkeys(outcome.rejections)
+        return None, TrialOutcome()
+
+    def _try(self, trial: EvictionTrial) -> TrialOutcome:
+        self.trial_counts[-1] += 1
+        return self.evaluate(trial)
+
+    def _is_solution(self, trial: EvictionTrial, outcome: TrialOutcome) -> bool:
+        """Return True if the pods in scope run, no other binding is worse, and no placement of N clusters has fewer."""
+        if outcome.error or any(self.request.includes(row) for row in outcome.waiting):
+            return False
+        former = {(row.placement, row.cluster) for row in self.before.waiting}
+        new_waiting = {(row.placement, row.cluster) for row in outcome.waiting} - former
+        known_unknown = {(row.placement, row.cluster) for row in self.before.unknown}
+        new_unknown = {(row.placement, row.cluster) for row in outcome.unknown} - known_unknown
+        if new_waiting or new_unknown or outcome.list_returned(trial):
+            return False
+        removed = {
+            (str(item.address), item.cluster) for item in trial.evictions if item.policy is PlacementPolicy.PICK_ALL
+        }
+        return all(
+            len(outcome.clusters.get(address, ())) >= len(clusters) - sum(key == address for key, _ in removed)
+            for address, clusters in self.before.clusters.items()
+        )

@@ -1,0 +1,101 @@
+"""Configuration of a rebalancing: eviction blocks in their order, and taints as an override file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
+from nexusform.diagnostics.source import Span
+from nexusform.domains.whatif.questions.rebalance import EvictionCandidate, EvictionTrial
+from nexusform.language.syntax.syntax_nodes import Body
+from nexusform.rendering.notation.hcl_text import quote_string
+
+TAINT_KEY: Final = "nexusform-rebalance"
+OVERRIDE_SUFFIX: Final = "_override.nf.hcl"
+_TYPE: Final = "fleet_placement_eviction"
+_MEMBER_TYPE: Final = "fleet_member_cluster"
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class MemberBlock(Struct, frozen=True):
+    """Block of one member cluster: its name in the configuration and the text of its taints."""
+
+    label: str
+    taints: tuple[str, ...] = ()
+
+
+def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
+    """Return the blocks of single members by cluster name: those of the root module, with a literal name."""
+    blocks = {}
+    for block in configuration.root.resources.values():
+        if block.type != _MEMBER_TYPE or block.count or block.for_each or not isinstance(block.body, Body):
+            continue
+        name = _find_literal_name(block, configuration)
+        if name:
+            taints = [part for part in block.body.blocks if _is_taint(part)]
+            texts = tuple(_cut(configuration, part.span) for part in taints)
+            blocks[name] = MemberBlock(block.name, texts)
+    return blocks
+
+
+def render_evictions(trial: EvictionTrial, members: Mapping[str, MemberBlock]) -> str:
+    """Render the eviction blocks; each depends on the one before, the first on the tainted members."""
+    return "\n".join(_iterate_evictions(trial, members))
+
+
+def render_taints(trial: EvictionTrial, members: Mapping[str, MemberBlock]) -> str:
+    """Render the override of the tainted members; "" without taints."""
+    parts = []
+    for cluster in trial.tainted_clusters:
+        member = members[cluster]
+        taints = (*member.taints, f"taint {{\n    key = {quote_string(TAINT_KEY)}\n  }}")
+        body = "".join(f"  {text}\n" for text in taints)
+        parts.append(f'resource "{_MEMBER_TYPE}" {quote_string(member.label)} {{\n{body}}}\n')
+    return "\n".join(parts)
+
+
+def name_eviction(eviction: EvictionCandidate) -> str:
+    """Return the name of an eviction: of its block, and of its object on the hub."""
+    return _NO_NAME.sub("-", f"rebalance-{eviction.placement}-{eviction.cluster}").lower()
+
+
+def _iterate_evictions(trial: EvictionTrial, members: Mapping[str, MemberBlock]) -> Iterator[str]:
+    awaited = [f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters]
+    for eviction in trial.evictions:
+        name = name_eviction(eviction)
+        lines = [
+            f'resource "{_TYPE}" {quote_string(name)} {{',
+            *([f"  provider = {eviction.provider}"] if eviction.provider else []),
+            f"  name = {quote_string(name)}",
+            f"  placement_name = {quote_string(eviction.placement)}",
+            f"  cluster_name = {quote_string(eviction.cluster)}",
+            *([f"  depends_on = [{', '.join(awaited)}]"] if awaited else []),
+            "}",
+        ]
+        yield "\n".join(lines) + "\n"
+        awaited = [f"{_TYPE}.{name}"]
+
+
+def _is_taint(part: object) -> bool:
+    labels = getattr(part, "labels", ())
+    return getattr(part, "type", "") == "taint" or any(label.value == "taint" for label in labels)
+
+
+def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> str:
+    """Return the name of a member if its block states it as text; "" otherwise."""
+    assert isinstance(block.body, Body)
+    for attribute in block.body.attributes:
+        if attribute.name == "name":
+            text = _cut(configuration, attribute.span).partition("=")[2].strip()
+            is_literal = text.startswith('"') and text.endswith('"') and "${" not in text
+            return text[1:-1] if is_literal else ""
+    return ""
+
+
+def _cut(configuration: Configuration, span: Span) -> str:
+    text = configuration.files[span.filename].text
+    return text.encode()[span.start.byte : span.end.byte].decode()

@@ -1,0 +1,141 @@
+"""Report of `simulate rebalance`, as text and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nexusform.diagnostics.phrases import format_count
+from nexusform.domains.whatif.questions.rebalance import MAX_TRIALS, PlacementPolicy, RebalanceResult
+from nexusform.domains.whatif.questions.rebalance_configuration import name_eviction
+from nexusform.plans.plan import Plan
+from nexusform.rendering.json.json_placements import build_feasibility_documents
+from nexusform.rendering.report.report_tree import Code, Report, Row, Section, Table
+
+_COLUMNS = ("order", "evict", "from", "then on", "policy")
+
+
+def build_rebalance_report(result: RebalanceResult, evictions: str, taints: str) -> Report:
+    """Build the report; `evictions` and `taints` are the generated configuration."""
+    sections = tuple(_build_sections(result, evictions, taints))
+    is_finding = bool(result.goals) and result.trial is None
+    return Report("Rebalancing of placements (from the state)", _build_verdict(result), is_finding, (), sections)
+
+
+def _build_verdict(result: RebalanceResult) -> str:
+    if not result.goals:
+        return "no eviction is needed: no pods are waiting."
+    waiting = format_count(len(result.goals), "binding")
+    if result.trial is not None:
+        count = format_count(len(result.trial.evictions), "eviction")
+        taints = format_count(len(result.trial.tainted_clusters), "taint")
+        addition = f" and {taints}" if result.trial.tainted_clusters else ""
+        return f"{count}{addition} let the pods of {waiting} run."
+    if not result.is_proven:
+        return f"no evictions found for {waiting} with waiting pods; the search ended at its limit."
+    return f"no evictions help {waiting} with waiting pods."
+
+
+def _build_sections(result: RebalanceResult, evictions: str, taints: str) -> Iterator[Section]:
+    if result.trial is not None:
+        yield _build_eviction_section(result)
+        yield Section("Proof", (describe_proof(result),))
+        if taints:
+            yield Section("Taints (override file)", (_explain_taints(result),), code=Code(taints, "hcl"))
+        yield Section("Configuration", code=Code(evictions, "hcl"), is_folded=True)
+    elif result.goals:
+        yield Section("Reasons", tuple(list_reasons(result)), is_finding=True)
+    waiting = result.goals if result.trial is None else result.best.waiting
+    if waiting:
+        title = "Waiting pods" if result.trial is None else "Pods outside of the question still waiting"
+        yield Section(title, tuple(f"{row.placement.name} on {row.cluster}: {row.reason}" for row in waiting))
+    if result.before.unknown:
+        rows = result.before.unknown
+        yield Section("Unknown", tuple(f"{row.placement.name} on {row.cluster}: {row.reason}" for row in rows))
+
+
+def _build_eviction_section(result: RebalanceResult) -> Section:
+    assert result.trial is not None
+    rows = []
+    for number, item in enumerate(result.trial.evictions, 1):
+        targets = list_targets(result, str(item.address))
+        cells = (str(number), item.placement, item.cluster, ", ".join(targets) or "no cluster", item.policy.value)
+        rows.append(Row(cells))
+    return Section("Evictions, in this order", table=Table(_COLUMNS, tuple(rows), frozenset({0})))
+
+
+def list_targets(result: RebalanceResult, address: str) -> list[str]:
+    """Return the clusters picked by a placement after the evictions and not before."""
+    after, before = result.best.clusters.get(address, frozenset()), result.before.clusters.get(address, frozenset())
+    return sorted(after - before)
+
+
+def describe_proof(result: RebalanceResult) -> str:
+    """Return why fewer evictions are not enough."""
+    assert result.trial is not None
+    size = len(result.trial.evictions)
+    tried = sum(result.trial_counts[:size])
+    if size == 1:
+        return "Without an eviction the pods keep waiting, so one is the minimum."
+    plans = format_count(tried, "plan")
+    return (
+        f"Fewer do not suffice: every set of at most {format_count(size - 1, 'eviction')} able to help was planned "
+        f"({plans}), and pods keep waiting. A waiting pod needs an eviction on its own cluster."
+    )
+
+
+def _explain_taints(result: RebalanceResult) -> str:
+    assert result.trial is not None
+    returning = [item for item in result.trial.evictions if item.cluster in result.trial.tainted_clusters]
+    names = ", ".join(f"{item.placement} ({item.policy})" for item in returning)
+    leaving = [item.placement for item in returning if item.policy is PlacementPolicy.PICK_ALL]
+    loss = f" {', '.join(leaving)} runs on one cluster less." if leaving else ""
+    return (
+        f"Without a taint the hub picks the same cluster again for {names}.{loss} "
+        "Other placements cannot come to a tainted cluster. Without the taint, a PickAll placement returns."
+    )
+
+
+def list_reasons(result: RebalanceResult) -> Iterator[str]:
+    """Yield why no evictions help."""
+    for item in result.fixed:
+        yield f"{item.placement} on {item.cluster} cannot be evicted: its policy is PickFixed."
+    for text in result.rejections:
+        yield f"The hub rejects an eviction: {text}"
+    for cluster in result.untaintable:
+        yield (
+            f"An evicted placement returns to {cluster} at once. The taint needs a fleet_member_cluster block of "
+            f"{cluster} in the root module, with a literal name, without count and for_each."
+        )
+    if not result.candidates:
+        yield "No binding can be evicted."
+    elif result.is_proven:
+        yield f"Every set of evictions able to help was planned ({format_count(sum(result.trial_counts), 'plan')})."
+    else:
+        yield f"The search ended after {format_count(sum(result.trial_counts), 'plan')} (limit: {MAX_TRIALS})."
+
+
+def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
+    """Build the data of the answer."""
+    trial = result.trial
+    items = trial.evictions if trial is not None else ()
+    return {
+        "is_possible": not result.goals or trial is not None,
+        "is_proven": result.is_proven,
+        "plans": sum(result.trial_counts),
+        "evictions": [
+            {
+                "name": name_eviction(item),
+                "placement": str(item.address),
+                "cluster": item.cluster,
+                "policy": item.policy.value,
+                "targets": list_targets(result, str(item.address)),
+            }
+            for item in items
+        ],
+        "tainted_clusters": list(trial.tainted_clusters) if trial is not None else [],
+        "proof": describe_proof(result) if trial is not None else "",
+        "reasons": list(list_reasons(result)) if result.goals and trial is None else [],
+        "waiting_before": build_feasibility_documents(Plan(feasibility=result.before.waiting)),
+        "waiting_after": build_feasibility_documents(Plan(feasibility=result.best.waiting)),
+    }

@@ -1,0 +1,180 @@
+"""Trials of a rebalancing: plans of the configuration with evictions, without a lock and without changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, Configuration
+from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
+from nexusform.diagnostics.source import SourceFile
+from nexusform.domains.fleet.planning.placement_records import read_bindings
+from nexusform.domains.whatif.questions.rebalance import (
+    EvictionCandidate,
+    EvictionTrial,
+    PlacementPolicy,
+    RebalanceRequest,
+    RebalanceResult,
+    TrialOutcome,
+    find_evictions,
+    summarize_plan,
+)
+from nexusform.domains.whatif.questions.rebalance_configuration import (
+    OVERRIDE_SUFFIX,
+    MemberBlock,
+    find_member_blocks,
+    render_evictions,
+    render_taints,
+)
+from nexusform.language.formatter import format_text
+from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+from nexusform.workflow.opening.project import open_project
+from nexusform.workflow.runs.locking import LockOptions
+from nexusform.workflow.runs.object_import import CONFIGURATION_SUFFIX, check_generated_path, write_new_file
+from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
+
+_PLACEMENT_TYPE: Final = "fleet_cluster_resource_placement"
+_EVICTIONS_FILE: Final = "simulated-rebalance.nf.hcl"  # of the trials, never written
+_TAINTS_FILE: Final = f"simulated-rebalance{OVERRIDE_SUFFIX}"
+
+
+class Rebalancing(Struct, frozen=True):
+    """Answer with the generated texts; `result` is None after errors."""
+
+    result: RebalanceResult | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    sources: Mapping[str, SourceFile] = field(default_factory=dict)
+    evictions: str = ""
+    taints: str = ""
+
+
+def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Rebalancing:
+    """Find the evictions for the configuration of the directory, without reading providers."""
+    opened = open_project(context)
+    if opened.project is None:
+        return Rebalancing(None, opened.diagnostics, opened.sources)
+    members = find_member_blocks(opened.project.configuration)
+    locking = LockOptions(enabled=False, is_exclusive=True)
+    with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
+        if not run.is_ready:
+            return Rebalancing(None, (*opened.diagnostics, *run.diagnostics), opened.sources)
+        candidates = tuple(_list_candidates(run))
+        problems = [*_check_request(request, candidates)]
+        trials = _Trials(run, members)
+        if not problems:
+            trials.evaluate(EvictionTrial())
+            problems = trials.problems
+        if problems:
+            return Rebalancing(None, tuple(problems), opened.sources)
+        result = find_evictions(request, candidates, members, trials.evaluate)
+    if result.trial is None:
+        return Rebalancing(result)
+    evictions, taints = render_evictions(result.trial, members), render_taints(result.trial, members)
+    return Rebalancing(result, (), {}, _format(_EVICTIONS_FILE, evictions), _format(_TAINTS_FILE, taints))
+
+
+def get_taints_path(path: str) -> str:
+    """Return the path of the override file with the taints of a generated file."""
+    return path.removesuffix(CONFIGURATION_SUFFIX) + OVERRIDE_SUFFIX
+
+
+def check_output_path(path: str) -> list[Diagnostic]:
+    """Return errors if the configuration cannot be written to a path."""
+    problems = [check_generated_path(name) for name in (path, get_taints_path(path))]
+    if path.endswith(OVERRIDE_SUFFIX):
+        detail = f'"{path}" is the name of an override file. It cannot contain new blocks. Choose another name.'
+        problems.append(build_error("unwritable-generated-configuration", detail))
+    return [problem for problem in problems if problem is not None]
+
+
+def write_rebalancing(path: str, rebalancing: Rebalancing, context: CommandContext) -> list[Diagnostic]:
+    """Write the evictions, and the taints beside them; return problems."""
+    problems = write_new_file(path, rebalancing.evictions)
+    if rebalancing.taints and not problems:
+        problems = write_new_file(get_taints_path(path), rebalancing.taints)
+        if problems:
+            Path(path).unlink()
+    is_in_directory = Path(path).resolve().parent == Path(context.directory).resolve()
+    if not problems and not (is_in_directory and path.endswith(CONFIGURATION_SUFFIX)):
+        detail = (
+            f"The configuration was written to {path}. nexusform reads *{CONFIGURATION_SUFFIX} files only "
+            "from the directory of the root module. Move the file there before the next plan."
+        )
+        problems = [build_warning("generated-configuration-exists", detail)]
+    return problems
+
+
+class _Trials:
+    """Plans with evictions, each made once. `problems` are errors of the plan without evictions."""
+
+    def __init__(self, run: Run, members: Mapping[str, MemberBlock]) -> None:
+        self.run = run
+        self.project = run.project
+        self.members = members
+        self.problems: list[Diagnostic] = []
+        self._outcomes: dict[EvictionTrial, TrialOutcome] = {}
+
+    def evaluate(self, trial: EvictionTrial) -> TrialOutcome:
+        """Return the outcome of a plan with these evictions and taints."""
+        if trial not in self._outcomes:
+            self._outcomes[trial] = self._plan(trial)
+        return self._outcomes[trial]
+
+    def _plan(self, trial: EvictionTrial) -> TrialOutcome:
+        configuration, problems = self._load(trial)
+        if configuration is None or has_errors(problems):
+            return TrialOutcome(error=problems[0].detail)
+        self.run.project = replace(self.project, configuration=configuration)
+        plan = self.run.plan(PlanOptions(refresh=False, samples=0)).plan
+        errors = [problem for problem in plan.diagnostics if has_errors([problem])]
+        if not trial.evictions:
+            self.problems = errors
+        return summarize_plan(plan, errors[0].detail if errors else "")
+
+    def _load(self, trial: EvictionTrial) -> tuple[Configuration | None, list[Diagnostic]]:
+        texts = {
+            _EVICTIONS_FILE: render_evictions(trial, self.members),
+            _TAINTS_FILE: render_taints(trial, self.members),
+        }
+        extra = tuple(SourceFile(name, text) for name, text in texts.items() if text)
+        if not extra:
+            return self.project.configuration, []
+        configuration, problems = load_project_configuration(self.project.context, extra)
+        return configuration, list(problems)
+
+
+def _list_candidates(run: Run) -> Iterator[EvictionCandidate]:
+    """Yield the bindings of the state, of cluster-scoped placements: an eviction names no other."""
+    blocks = run.project.configuration.root.resources
+    for address, instance in run.stored.state.instances.items():
+        if address.type != _PLACEMENT_TYPE or instance.current is None:
+            continue
+        attributes = instance.current.attributes
+        policy = PlacementPolicy((attributes.get("policy") or {}).get("placement_type") or PlacementPolicy.PICK_ALL)
+        block = next((item for item in blocks.values() if item.address == address.config_address), None)
+        provider = block.provider if block is not None else instance.current.provider
+        provider = "" if provider == DEFAULT_PROVIDER else provider
+        for binding in read_bindings(attributes):
+            if not binding.is_deleting:
+                yield EvictionCandidate(str(attributes["name"]), binding.cluster, policy, address, provider)
+
+
+def _check_request(request: RebalanceRequest, candidates: tuple[EvictionCandidate, ...]) -> Iterator[Diagnostic]:
+    """Yield an error per unknown cluster or placement of the request."""
+    checks = (
+        ("-from", "cluster with a placement", request.source_cluster, {item.cluster for item in candidates}),
+        ("-for", "applied placement", request.placement, {item.placement for item in candidates}),
+    )
+    for flag, noun, name, names in checks:
+        if name and name not in names:
+            choice = f" Known: {', '.join(sorted(names))}." if names else ""
+            detail = f'{flag}: There is no {noun} "{name}".{suggest_name(name, names)}{choice}'
+            yield build_error("invalid-simulation", detail)
+
+
+def _format(name: str, text: str) -> str:
+    return format_text(SourceFile(name, text))[0] if text else ""

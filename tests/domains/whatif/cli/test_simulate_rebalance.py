@@ -1,0 +1,256 @@
+"""`simulate rebalance`: the fewest evictions so that all pods run; plan and apply carry them out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+
+SITE = """
+resource "nexus_site" "lab" {}
+resource "nexus_rack" "rack" {
+  name          = "rack1"
+  site_id       = nexus_site.lab.id
+  machine_count = 8
+}
+"""
+MEMBER = """
+resource "nexus_kubernetes_cluster" "NAME" {
+  name    = "NAME"
+  site_id = nexus_site.lab.id
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_G6_28_v1"
+  }
+  agent_pool "workers" {
+    count       = 1
+    vm_sku_name = "NC_P10_56_v1"
+  }
+  depends_on = [nexus_rack.rack]
+}
+resource "fleet_member_cluster" "NAME" {
+  name                  = "NAME"
+  kubernetes_cluster_id = nexus_kubernetes_cluster.NAME.id
+}
+"""
+PLACEMENT = """
+variable "NAME" {
+  type    = number
+  default = 1
+}
+resource "fleet_hub_manifest" "NAME" {
+  yaml_body = templatefile("pods.yaml", { name = "NAME", replicas = var.NAME })
+}
+resource "fleet_cluster_resource_placement" "NAME" {
+  name = "NAME"
+  resource_selector {
+    version = "v1"
+    kind    = "Namespace"
+    name    = "NAME"
+  }
+  policy {
+    POLICY
+  }
+  depends_on = [fleet_hub_manifest.NAME]
+}
+"""
+PODS = """apiVersion: v1
+kind: Namespace
+metadata:
+  name: ${name}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: api
+  namespace: ${name}
+spec:
+  replicas: ${replicas}
+  selector:
+    matchLabels: {app: api}
+  template:
+    metadata:
+      labels: {app: api}
+    spec:
+      containers:
+        - name: api
+          image: registry.example.com/api:1
+          resources:
+            requests: {cpu: "2", memory: 1Gi}
+"""
+FIXED = 'placement_type = "PickFixed"\n    cluster_names  = ["west"]'
+ONE = 'placement_type     = "PickN"\n    number_of_clusters = 1'
+ALL = 'placement_type = "PickAll"'
+BUDGET = """
+resource "fleet_placement_disruption_budget" "orders" {
+  name          = "orders"
+  min_available = "1"
+}
+"""
+Capture = pytest.CaptureFixture[str]
+
+
+def write(members: tuple[str, ...] = ("west", "east"), **policies: str) -> None:
+    parts = [SITE, *(MEMBER.replace("NAME", name) for name in members)]
+    parts += [PLACEMENT.replace("NAME", name).replace("POLICY", text) for name, text in policies.items()]
+    Path("main.nf.hcl").write_text("".join(parts))
+    Path("pods.yaml").write_text(PODS)
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def run(capsys: Capture, *words: str) -> tuple[int, str]:
+    capsys.readouterr()
+    code = run_command_line(list(words))
+    printed = capsys.readouterr()
+    return code, " ".join((printed.out + printed.err).replace("│", " ").split())
+
+
+def ask(capsys: Capture, *flags: str) -> tuple[int, dict[str, Any]]:
+    capsys.readouterr()
+    code = run_command_line(["simulate", "rebalance", "-format=json", *flags])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def apply(capsys: Capture, *flags: str) -> None:
+    code, text = run(capsys, "apply", "-auto-approve", *flags)
+    assert code == 0, text
+
+
+def grow(name: str, replicas: int) -> None:
+    """Write more replicas into the configuration."""
+    path = Path("main.nf.hcl")
+    old = f'variable "{name}" {{\n  type    = number\n  default = 1'
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, old[:-1] + str(replicas)))
+
+
+def test_one_eviction_and_its_taint_end_in_the_predicted_fleet(capsys: Capture) -> None:
+    write(orders=ONE, payments=FIXED)
+    apply(capsys, "-var=orders=2")
+    grow("orders", 2)
+    grow("payments", 3)
+    code, answer = ask(capsys, "-generate-config-out=moves.nf.hcl")
+    assert code == 0
+    (eviction,) = answer["evictions"]
+    source = eviction["cluster"]
+    assert (eviction["placement"], source) == ("fleet_cluster_resource_placement.orders", "west")
+    assert (eviction["targets"], answer["tainted_clusters"], answer["is_proven"]) == (["east"], ["west"], True)
+    assert "depends_on     = [fleet_member_cluster.west]" in Path("moves.nf.hcl").read_text()
+    assert "taint {" in Path("moves_override.nf.hcl").read_text()
+    apply(capsys)
+    code, text = run(capsys, "plan", "-detailed-exitcode")
+    assert (code, "run on all 2 selected clusters" in text) == (0, True), text
+    assert ask(capsys)[1]["evictions"] == []
+
+
+def test_the_evictions_are_the_fewest_and_depend_on_each_other(capsys: Capture) -> None:
+    write(("west", "east", "south"), orders=ONE, audit=ONE, payments=FIXED)
+    apply(capsys)
+    grow("payments", 4)
+    code, answer = ask(capsys, "-generate-config-out=moves.nf.hcl")
+    assert (code, len(answer["evictions"])) == (0, 2)
+    assert "Fewer do not suffice" in answer["proof"]
+    text = Path("moves.nf.hcl").read_text()
+    first, second = (row["name"] for row in answer["evictions"])
+    assert f"depends_on     = [fleet_placement_eviction.{first}]" in text
+    for name in (first, second):  # either alone leaves pods waiting
+        parts = text.split("\n\n")
+        alone = next(part for part in parts if f'name           = "{name}"' in part)
+        Path("moves.nf.hcl").write_text(alone[: alone.index("  depends_on")] + "}\n")
+        assert "payments: runs on 0 of 1" in run(capsys, "plan")[1]
+    Path("moves.nf.hcl").write_text(text)
+    assert "run on all 3 selected clusters" in run(capsys, "plan")[1]
+
+
+def test_a_placement_on_all_clusters_leaves_for_good(capsys: Capture) -> None:
+    write(everywhere=ALL, payments=FIXED)
+    apply(capsys)
+    grow("payments", 4)
+    code, text = run(capsys, "simulate", "rebalance")
+    assert (code, "everywhere runs on one cluster less" in text) == (0, True), text
+    assert "Without the taint, a PickAll placement returns." in text
+    assert "no cluster PickAll" in text
+
+
+def test_fixed_clusters_cannot_be_left(capsys: Capture) -> None:
+    write(orders=FIXED, payments=FIXED)
+    apply(capsys)
+    grow("payments", 5)
+    code, answer = ask(capsys)
+    assert (code, answer["is_possible"], answer["evictions"]) == (2, False, [])
+    assert "orders on west cannot be evicted: its policy is PickFixed." in answer["reasons"]
+    assert ask(capsys, "-generate-config-out=moves.nf.hcl")[0] == 2
+    assert not Path("moves.nf.hcl").exists()
+
+
+def test_a_budget_that_blocks_is_the_reason(capsys: Capture) -> None:
+    write(orders=ONE, payments=FIXED)
+    with Path("main.nf.hcl").open("a") as file:
+        file.write(BUDGET)
+    apply(capsys)
+    grow("payments", 4)
+    code, answer = ask(capsys)
+    assert code == 2
+    assert any("Eviction is blocked by specified" in reason for reason in answer["reasons"])
+
+
+def test_a_member_without_a_block_of_its_own_gets_no_taint(capsys: Capture) -> None:
+    write(orders=ONE, payments=FIXED)
+    path = Path("main.nf.hcl")
+    old = '"fleet_member_cluster" "west" {\n  name                  = "west"'
+    new = '"fleet_member_cluster" "west" {\n  for_each = toset(["west"])\n  name = each.key'
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    apply(capsys)
+    grow("payments", 4)
+    code, answer = ask(capsys)
+    assert code == 2
+    assert any("needs a fleet_member_cluster block of west" in reason for reason in answer["reasons"])
+
+
+def test_existing_taints_are_kept(capsys: Capture) -> None:
+    write(orders=ONE, payments=FIXED)
+    apply(capsys)
+    path = Path("main.nf.hcl")
+    old = "  kubernetes_cluster_id = nexus_kubernetes_cluster.west.id\n"
+    path.write_text(path.read_text().replace(old, f'{old}  taint {{\n    key = "old"\n  }}\n'))
+    grow("payments", 4)
+    assert ask(capsys, "-generate-config-out=moves.nf.hcl")[1]["evictions"]
+    override = Path("moves_override.nf.hcl")
+    if override.exists():
+        assert 'key = "old"' in override.read_text()
+
+
+def test_nothing_waits(capsys: Capture) -> None:
+    write(orders=ONE, payments=FIXED)
+    apply(capsys)
+    code, text = run(capsys, "simulate", "rebalance", "-generate-config-out=moves.nf.hcl")
+    assert (code, "no eviction is needed" in text) == (0, True)
+    assert not Path("moves.nf.hcl").exists()
+
+
+def test_only_the_given_cluster_and_placement_count(capsys: Capture) -> None:
+    write(orders=ONE, payments=FIXED)
+    apply(capsys)
+    grow("payments", 4)
+    assert len(ask(capsys, "-from=west", "-for=payments")[1]["evictions"]) == 1
+    assert ask(capsys, "-for=orders")[1]["evictions"] == []
+    code, text = run(capsys, "simulate", "rebalance", "-from=wets", "-for=pay")
+    assert (code, 'no cluster with a placement "wets"' in text, 'no applied placement "pay"' in text) == (1, True, True)
+
+
+@pytest.mark.parametrize("name", ["moves.nf.hcl", "moves_override.nf.hcl"])
+def test_existing_files_are_not_overwritten(name: str, capsys: Capture) -> None:
+    Path(name).write_text("# kept\n")
+    code, text = run(capsys, "simulate", "rebalance", "-generate-config-out=moves.nf.hcl")
+    assert (code, "already exists" in text) == (1, True)
+    assert Path(name).read_text() == "# kept\n"
