@@ -1,4 +1,4 @@
-"""`nexusform simulate rebalance`: the fewest evictions so that all pods run."""
+"""`nexusform simulate rebalance`: the fewest evictions to let all pods run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RebalanceArguments(Struct, frozen=True, kw_only=True):
 
 @define_command("rebalance", RebalanceArguments)
 def simulate_rebalance(arguments: RebalanceArguments) -> int:
-    """Find the fewest evictions so that the pods of all placements run, with a proof.
+    """Find the fewest evictions to let the pods of all placements run, with a proof.
 
     Plans the configuration of the directory with evictions, from the state. Budgets count. Changes
     nothing and contacts no hub. Exit code 2 if no evictions help.

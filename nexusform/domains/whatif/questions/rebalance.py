@@ -1,10 +1,11 @@
-"""The fewest evictions so that the pods of all placements run, with a proof. Every set of evictions is tried in the
-order of its size, as a plan of its own, so that no smaller set is left. Source of the rules: an eviction ends one
+"""The fewest evictions to let the pods of all placements run, with a proof. Every set of evictions is tried in the
+order of its size, as a plan of its own: no smaller set is left. Source of the rules: an eviction ends one
 binding, and the scheduler picks again; only a taint keeps a picked cluster away.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import combinations, permutations
@@ -21,6 +22,7 @@ MAX_TRIALS: Final = 400  # plans, a number and not a time: the answer is the sam
 _POD_RULES: Final = ("pod affinity", "topology spread")
 _REJECTED_IDS: Final = frozenset({"eviction-not-executed", "invalid-eviction"})
 _BINDING: Final = "binding"
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class PlacementPolicy(StrEnum):
@@ -32,13 +34,18 @@ class PlacementPolicy(StrEnum):
 
 
 class EvictionCandidate(Struct, frozen=True):
-    """A binding that an eviction may end. `provider` is that of the placement's block."""
+    """A binding to evict. `provider` is the provider of the placement."""
 
     placement: str
     cluster: str
     policy: PlacementPolicy
     address: Address
     provider: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the eviction: of its block, and of its object on the hub."""
+        return _NO_NAME.sub("-", f"rebalance-{self.placement}-{self.cluster}").lower()
 
 
 class EvictionTrial(Struct, frozen=True):
@@ -71,7 +78,7 @@ class RebalanceRequest(Struct, frozen=True):
     placement: str = ""
 
     def includes(self, row: Feasibility) -> bool:
-        """Whether the pods of a binding have to run."""
+        """Return whether the pods of a binding have to run."""
         is_source = self.source_cluster in ("", row.cluster)
         return is_source and self.placement in ("", row.placement.name)
 
@@ -101,7 +108,7 @@ class RebalanceResult(Struct, frozen=True):
 Evaluate = Callable[[EvictionTrial], TrialOutcome]
 
 
-def summarize_plan(plan: Plan, error: str = "") -> TrialOutcome:
+def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
     """Return the outcome of a trial from its plan."""
     selected = [row for row in plan.feasibility if row.is_selected]
     clusters: dict[str, set[str]] = {}
@@ -120,7 +127,7 @@ def summarize_plan(plan: Plan, error: str = "") -> TrialOutcome:
 def find_evictions(
     request: RebalanceRequest, candidates: Sequence[EvictionCandidate], taintable: Iterable[str], evaluate: Evaluate
 ) -> RebalanceResult:
-    """Find the fewest evictions so that all pods in scope run. `taintable` are the clusters whose block can get a
+    """Find the fewest evictions to let all pods in scope run. `taintable` are the clusters with a block for a
     taint.
     """
     before = evaluate(EvictionTrial())
@@ -162,7 +169,7 @@ class _EvictionSearch:
         self.is_complete = True
 
     def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionTrial | None, TrialOutcome]:
-        """Return the first set that works, in the best order, or None."""
+        """Return the first working set, in its order, or None."""
         for size in range(1, len(candidates) + 1):
             if size > MAX_EVICTIONS:
                 self.is_complete = False
@@ -172,7 +179,7 @@ class _EvictionSearch:
                 if sum(self.trial_counts) >= MAX_TRIALS:
                     self.is_complete = False
                     return None, TrialOutcome()
-                trial, outcome = self._try_group(group)
+                trial, outcome = self._plan_group(group)
                 if trial is not None:
                     return trial, outcome
         return None, TrialOutcome()
@@ -190,24 +197,24 @@ class _EvictionSearch:
             if crowded <= {item.cluster for item in group}:
                 yield group
 
-    def _try_group(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionTrial | None, TrialOutcome]:
-        """Try a set of evictions, with taints on the clusters picked again."""
+    def _plan_group(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionTrial | None, TrialOutcome]:
+        """Return the working trial of a set, or None: with taints on the clusters picked again."""
         for order in permutations(group):
             trial = EvictionTrial(order)
-            outcome = self._try(trial)
+            outcome = self._plan_trial(trial)
             returned = {item.cluster for item in outcome.list_returned(trial)}
             if returned - self.taintable:
                 self.untaintable |= dict.fromkeys(sorted(returned - self.taintable))
                 break
             if returned:
                 trial = EvictionTrial(order, tuple(sorted(returned)))
-                outcome = self._try(trial)
+                outcome = self._plan_trial(trial)
             if not outcome.rejections:
                 return (trial, outcome) if self._is_solution(trial, outcome) else (None, outcome)
             self.rejections |= dict.fromkeys(outcome.rejections)
         return None, TrialOutcome()
 
-    def _try(self, trial: EvictionTrial) -> TrialOutcome:
+    def _plan_trial(self, trial: EvictionTrial) -> TrialOutcome:
         self.trial_counts[-1] += 1
         return self.evaluate(trial)
 

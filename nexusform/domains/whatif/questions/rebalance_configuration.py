@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -10,7 +9,7 @@ from msgspec import Struct
 
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.source import Span
-from nexusform.domains.whatif.questions.rebalance import EvictionCandidate, EvictionTrial
+from nexusform.domains.whatif.questions.rebalance import EvictionTrial
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.rendering.notation.hcl_text import quote_string
 
@@ -18,7 +17,6 @@ TAINT_KEY: Final = "nexusform-rebalance"
 OVERRIDE_SUFFIX: Final = "_override.nf.hcl"
 _TYPE: Final = "fleet_placement_eviction"
 _MEMBER_TYPE: Final = "fleet_member_cluster"
-_NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class MemberBlock(Struct, frozen=True):
@@ -37,7 +35,7 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
         name = _find_literal_name(block, configuration)
         if name:
             taints = [part for part in block.body.blocks if _is_taint(part)]
-            texts = tuple(_cut(configuration, part.span) for part in taints)
+            texts = tuple(_read_source(configuration, part.span) for part in taints)
             blocks[name] = MemberBlock(block.name, texts)
     return blocks
 
@@ -58,15 +56,10 @@ def render_taints(trial: EvictionTrial, members: Mapping[str, MemberBlock]) -> s
     return "\n".join(parts)
 
 
-def name_eviction(eviction: EvictionCandidate) -> str:
-    """Return the name of an eviction: of its block, and of its object on the hub."""
-    return _NO_NAME.sub("-", f"rebalance-{eviction.placement}-{eviction.cluster}").lower()
-
-
 def _iterate_evictions(trial: EvictionTrial, members: Mapping[str, MemberBlock]) -> Iterator[str]:
     awaited = [f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters]
     for eviction in trial.evictions:
-        name = name_eviction(eviction)
+        name = eviction.name
         lines = [
             f'resource "{_TYPE}" {quote_string(name)} {{',
             *([f"  provider = {eviction.provider}"] if eviction.provider else []),
@@ -90,12 +83,12 @@ def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> st
     assert isinstance(block.body, Body)
     for attribute in block.body.attributes:
         if attribute.name == "name":
-            text = _cut(configuration, attribute.span).partition("=")[2].strip()
+            text = _read_source(configuration, attribute.span).partition("=")[2].strip()
             is_literal = text.startswith('"') and text.endswith('"') and "${" not in text
             return text[1:-1] if is_literal else ""
     return ""
 
 
-def _cut(configuration: Configuration, span: Span) -> str:
+def _read_source(configuration: Configuration, span: Span) -> str:
     text = configuration.files[span.filename].text
     return text.encode()[span.start.byte : span.end.byte].decode()

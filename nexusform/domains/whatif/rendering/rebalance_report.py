@@ -7,7 +7,6 @@ from typing import Any
 
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.whatif.questions.rebalance import MAX_TRIALS, PlacementPolicy, RebalanceResult
-from nexusform.domains.whatif.questions.rebalance_configuration import name_eviction
 from nexusform.plans.plan import Plan
 from nexusform.rendering.json.json_placements import build_feasibility_documents
 from nexusform.rendering.report.report_tree import Code, Report, Row, Section, Table
@@ -125,7 +124,7 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
         "plans": sum(result.trial_counts),
         "evictions": [
             {
-                "name": name_eviction(item),
+                "name": item.name,
                 "placement": str(item.address),
                 "cluster": item.cluster,
                 "policy": item.policy.value,

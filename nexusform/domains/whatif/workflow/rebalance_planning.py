@@ -21,7 +21,7 @@ from nexusform.domains.whatif.questions.rebalance import (
     RebalanceResult,
     TrialOutcome,
     find_evictions,
-    summarize_plan,
+    build_trial_outcome,
 )
 from nexusform.domains.whatif.questions.rebalance_configuration import (
     OVERRIDE_SUFFIX,
@@ -133,7 +133,7 @@ class _Trials:
         errors = [problem for problem in plan.diagnostics if has_errors([problem])]
         if not trial.evictions:
             self.problems = errors
-        return summarize_plan(plan, errors[0].detail if errors else "")
+        return build_trial_outcome(plan, errors[0].detail if errors else "")
 
     def _load(self, trial: EvictionTrial) -> tuple[Configuration | None, list[Diagnostic]]:
         texts = {
