@@ -77,7 +77,7 @@ class RebalanceRequest(Struct, frozen=True):
     source_cluster: str = ""
     placement: str = ""
 
-    def includes(self, row: Feasibility) -> bool:
+    def is_in_scope(self, row: Feasibility) -> bool:
         """Return whether the pods of a binding have to run."""
         is_source = self.source_cluster in ("", row.cluster)
         return is_source and self.placement in ("", row.placement.name)
@@ -102,7 +102,7 @@ class RebalanceResult(Struct, frozen=True):
     @property
     def goals(self) -> tuple[Feasibility, ...]:
         """Waiting bindings in the scope of the question."""
-        return tuple(row for row in self.before.waiting if self.request.includes(row))
+        return tuple(row for row in self.before.waiting if self.request.is_in_scope(row))
 
 
 Evaluate = Callable[[EvictionTrial], TrialOutcome]
@@ -190,7 +190,7 @@ class _EvictionSearch:
         """Yield the sets of evictions able to help: a waiting pod needs an eviction on its own cluster, unless it
         waits for other pods.
         """
-        goals = [row for row in self.before.waiting if self.request.includes(row)]
+        goals = [row for row in self.before.waiting if self.request.is_in_scope(row)]
         crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
         ordered = sorted(candidates, key=lambda item: item.policy is PlacementPolicy.PICK_ALL)
         for group in combinations(ordered, size):
@@ -220,7 +220,7 @@ class _EvictionSearch:
 
     def _is_solution(self, trial: EvictionTrial, outcome: TrialOutcome) -> bool:
         """Return True if the pods in scope run, no other binding is worse, and no placement of N clusters has fewer."""
-        if outcome.error or any(self.request.includes(row) for row in outcome.waiting):
+        if outcome.error or any(self.request.is_in_scope(row) for row in outcome.waiting):
             return False
         former = {(row.placement, row.cluster) for row in self.before.waiting}
         new_waiting = {(row.placement, row.cluster) for row in outcome.waiting} - former

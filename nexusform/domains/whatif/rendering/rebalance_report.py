@@ -7,8 +7,7 @@ from typing import Any
 
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.whatif.questions.rebalance import MAX_TRIALS, PlacementPolicy, RebalanceResult
-from nexusform.plans.plan import Plan
-from nexusform.rendering.json.json_placements import build_feasibility_documents
+from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
 from nexusform.rendering.report.report_tree import Code, Report, Row, Section, Table
 
 _COLUMNS = ("order", "evict", "from", "then on", "policy")
@@ -135,6 +134,6 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
         "tainted_clusters": list(trial.tainted_clusters) if trial is not None else [],
         "proof": describe_proof(result) if trial is not None else "",
         "reasons": list(list_reasons(result)) if result.goals and trial is None else [],
-        "waiting_before": build_feasibility_documents(Plan(feasibility=result.before.waiting)),
-        "waiting_after": build_feasibility_documents(Plan(feasibility=result.best.waiting)),
+        "waiting_before": [FEASIBILITY_FORM(row) for row in result.before.waiting],
+        "waiting_after": [FEASIBILITY_FORM(row) for row in result.best.waiting],
     }

@@ -20,8 +20,8 @@ from nexusform.domains.whatif.questions.rebalance import (
     RebalanceRequest,
     RebalanceResult,
     TrialOutcome,
-    find_evictions,
     build_trial_outcome,
+    find_evictions,
 )
 from nexusform.domains.whatif.questions.rebalance_configuration import (
     OVERRIDE_SUFFIX,
