@@ -284,7 +284,8 @@ class _ClaimReader:
         device_class = self._objects.classes.get(class_name)
         if device_class is None:
             error = f"request {full_name}: device class {class_name} does not exist"
-            (errors if self._is_complete else self.problems).append(error)
+            is_missing = self._is_complete and self._objects.classes
+            (errors if is_missing else self.problems).append(error)
         self.problems += [f"{title} uses {name}" for name in _REQUEST_FEATURES if fields.get(name)]
         class_selectors = self._list_selectors(device_class.body if device_class else {}, "spec", "selectors")
         selectors = (*class_selectors, *self._list_selectors(fields, "selectors"))

@@ -33,6 +33,7 @@ _CLAIM_KINDS: Final = (
     *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
     *("CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"),
 )
+_DEVICE_KINDS: Final = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
 
 
 class DumpDoubt(Struct, frozen=True):
@@ -100,6 +101,7 @@ def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     has_namespaces = any(term.namespace_selector for term in (*spec.affinity, *spec.anti_affinity))
     return bool(
         (spec.claim_count and kinds.intersection(_CLAIM_KINDS))
+        or (spec.device_claims and kinds.intersection(_DEVICE_KINDS))
         or (not outcome.node and "PriorityClass" in kinds)
         or (outcome.victims and "PodDisruptionBudget" in kinds)
         or (has_namespaces and "Namespace" in kinds)

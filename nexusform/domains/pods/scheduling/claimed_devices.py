@@ -40,6 +40,7 @@ class ClaimedDevices:
 
     def __init__(self, cluster: Cluster, existing_pods: Iterable[ExistingPod], seed: int) -> None:
         self._nodes, self._version = cluster.nodes, cluster.version
+        self._node_by_name = {node.name: node for node in cluster.nodes}
         self._allocator = DeviceAllocator(cluster.devices.slices, cluster.version, seed)
         self._pools = {node.name: self._allocator.gather_pools(node) for node in cluster.nodes}
         self._has_gated_slices = any(item.is_gated for item in cluster.devices.slices)
@@ -121,11 +122,10 @@ class ClaimedDevices:
     def allocate_claims(self, pod: ExistingPod) -> None:
         """Allocate the claims of a pod on its node, unless it holds them already."""
         claims = pod.spec.device_claims
-        node = next((node for node in self._nodes if node.name == pod.node), None)
-        if not claims or node is None or _identify(pod) in self._claims_by_pod:
+        if not claims or pod.node not in self._node_by_name or _identify(pod) in self._claims_by_pod:
             return
         try:
-            allocation = self._allocate(claims, node)
+            allocation = self._allocate(claims, self._node_by_name[pod.node])
         except AllocationError:
             allocation = None
         open_claims = self._select_unallocated(claims)

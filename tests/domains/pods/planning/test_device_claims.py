@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from nexusform.domains.pods.importers.kubectl_snapshot import parse_kubectl_files
 from nexusform.planning.conclusion.result import PlanResult
-from tests.domains.pods.importers.cluster_objects import node, pod
+from nexusform.planning.plan_request import ValueOverride
+from tests.domains.pods.importers.cluster_objects import node, pod, printed
 from tests.domains.pods.planning.test_cluster_observation import OF_A, seen, whole
 from tests.domains.pods.planning.test_csi_limits import places
 from tests.domains.pods.planning.test_dump_doubts import certainties
 from tests.domains.pods.planning.test_pods import deployment, manifest, workers
-from tests.planning.harness import RACKS, good
+from tests.planning.harness import RACKS, good, plan
 
 pytestmark = pytest.mark.of_domains("fleet")
 Body = dict[str, Any]
@@ -165,6 +167,16 @@ def test_missing_objects_are_named(reference: Body | None, objects: tuple[Body, 
     result = planned(claiming(1, reference), devices_of("a-np-0", device("a")), *objects)
     assert reason in places(result)["web-0"]
     assert reason in find_warning(result)
+
+
+def test_claims_that_were_not_read_leave_pods_uncertain() -> None:
+    reading = parse_kubectl_files(
+        [("n.json", printed(*whole(*NODES, CLASS, devices_of("a-np-1", device("a"))), pod("s", "", phase="Succeeded")))]
+    )
+    reading.unread_kinds = ["ResourceClaim"]
+    text = RACKS + workers(2) + OF_A + manifest("m", claiming(1), json.dumps(template(claim_spec(exactly()))))
+    result = good(plan(text, data_overrides=(ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()}),)))
+    assert certainties(result) == {"web-0": (False, "objects that were not read")}
 
 
 def test_devices_without_slices_are_unknown() -> None:
