@@ -1,0 +1,113 @@
+"""A rebalancing on a real hub ends where it was predicted, and keeps the disruption budget."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
+from tests.domains.hub.conftest import Told
+from tests.domains.hub.real_hub import RealHub
+from tests.domains.whatif.cli.test_simulate_rebalance import FIXED, MEMBER, ONE, PLACEMENT, PODS, SITE, grow
+
+NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "hubagent")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(lacking(*NEEDED)), reason=lacking(*NEEDED) or "-")]
+BINDINGS = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourcebindings"
+TWO = ONE.replace("= 1", "= 2")
+MEMBERS = ("west", "east", "south")
+BUDGET = """
+resource "fleet_placement_disruption_budget" "orders" {
+  provider      = fleet
+  name          = "orders"
+  min_available = "1"
+}
+"""
+
+
+@pytest.fixture
+def real_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealHub]:
+    (tmp_path / "hub").mkdir()
+    hub = RealHub(PROGRAMS, CRDS, tmp_path / "hub")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(hub.kubeconfig))
+    monkeypatch.setenv("NO_COLOR", "1")
+    hub.join({name: {} for name in MEMBERS})
+    yield hub
+    hub.close()
+
+
+def write() -> None:
+    parts = ['provider "fleet" {}\n', SITE, *(MEMBER.replace("NAME", name) for name in MEMBERS)]
+    parts += [
+        PLACEMENT.replace("NAME", name).replace("POLICY", policy)
+        for name, policy in (("orders", TWO), ("payments", FIXED))
+    ]
+    text = "".join([*parts, BUDGET])
+    for kind in ("fleet_hub_manifest", "fleet_cluster_resource_placement", "fleet_member_cluster"):
+        for name in (*MEMBERS, "orders", "payments"):
+            header = f'resource "{kind}" "{name}" {{\n'
+            text = text.replace(header, f"{header}  provider = fleet\n")
+    Path("main.nf.hcl").write_text(text)
+    Path("pods.yaml").write_text(PODS)
+
+
+def list_available(hub: RealHub, placement: str) -> set[str]:
+    """Return the clusters of a placement with available resources."""
+    clusters = set()
+    for body in hub.call("GET", BINDINGS).get("items") or ():
+        is_owned = body["metadata"]["labels"].get("kubernetes-fleet.io/parent-CRP") == placement
+        conditions = (body.get("status") or {}).get("conditions") or ()
+        is_available = any(item["type"] == "Available" and item["status"] == "True" for item in conditions)
+        if is_owned and is_available and not body["metadata"].get("deletionTimestamp"):
+            clusters.add(body["spec"]["targetCluster"])
+    return clusters
+
+
+def observe_minimum(read: Callable[[], int], run: Callable[[], None]) -> int:
+    """Return the lowest figure read while a function runs."""
+    ended, figures = threading.Event(), [read()]
+
+    def observe() -> None:
+        while not ended.wait(0.05):
+            figures.append(read())
+
+    observer = threading.Thread(target=observe)
+    observer.start()
+    try:
+        run()
+    finally:
+        ended.set()
+        observer.join()
+    return min(figures)
+
+
+def test_a_rebalancing_ends_where_predicted_within_the_budget(real_hub: RealHub, told: Told) -> None:
+    write()
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    before = list_available(real_hub, "orders")
+    source = "west" if "west" in before else min(before)
+    path = Path("main.nf.hcl")
+    path.write_text(path.read_text().replace('cluster_names  = ["west"]', f'cluster_names  = ["{source}"]'))
+    assert told("apply", "-auto-approve")[0] == 0
+    grow("payments", 4)
+    report = "-report=json:answer.json"
+    code, said = told("simulate", "rebalance", report, "-generate-config-out=moves.nf.hcl")
+    assert code == 0, said
+    answer = json.loads(Path("answer.json").read_text())
+    (eviction,) = answer["evictions"]
+    assert eviction["cluster"] == source
+
+    def carry_out() -> None:
+        code, said = told("apply", "-auto-approve")
+        assert (code, "was not carried out" in said) == (0, False), said
+
+    assert observe_minimum(lambda: len(list_available(real_hub, "orders")), carry_out) >= 1
+    assert list_available(real_hub, "orders") == before - {source} | set(eviction["targets"])
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "run on all 3 selected clusters" in said) == (0, True), said
