@@ -18,7 +18,7 @@ PUBLIC = {
     "main": "main",
     "plan": "get_exit_code parse_fail_on PlanDisplay create_display",
     "planning_flags": "PlacementFlags",
-    "comparison_sources": "Comparison COMPARISON_SOURCES",
+    "comparison_sources": "StateComparison COMPARISON_SOURCES",
     "report_flag": "parse_reports has_stdout_report write_report write_to_stdout ReportFlag",
     "screen": "is_input_allowed Screen",
 }

@@ -13,7 +13,7 @@ from nexusform.diagnostics.source import SourceFile
 from nexusform.domain_table import LazyTable, collect_targets
 
 
-class Comparison(Struct, frozen=True):
+class StateComparison(Struct, frozen=True):
     """The result of a comparison of state and reality: the answer, None if it failed, and whether a
     separation rule is violated.
     """
@@ -25,5 +25,5 @@ class Comparison(Struct, frozen=True):
 
 
 # (context, lock options, notices) -> result
-Comparer: TypeAlias = Callable[[Any, Any, Any], Comparison]
+Comparer: TypeAlias = Callable[[Any, Any, Any], StateComparison]
 COMPARISON_SOURCES: Final[Mapping[str, Comparer]] = LazyTable(collect_targets("reconcilers"))

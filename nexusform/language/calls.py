@@ -39,7 +39,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
     arguments = [run.evaluate(a) for a in node.arguments]
     marks = NO_MARKS
     if node.expand:
-        sequence = _check_expanded(node, function, arguments[-1], run)
+        sequence = _check_expanded_argument(node, function, arguments[-1], run)
         if sequence is None or sequence.raw is UNKNOWN:
             return DYNAMIC_UNKNOWN.add_marks(arguments[-1].marks)
         marks = sequence.marks
@@ -52,7 +52,7 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
     return _invoke_function(node, function, arguments, argument_nodes, run).add_marks(marks)
 
 
-def _check_expanded(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:
+def _check_expanded_argument(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:
     """Return the argument of `...` as a sequence; None, and a problem, for anything else."""
     if last.raw is None:
         detail = "The expanding argument (indicated by ...) must not be null."
@@ -135,7 +135,7 @@ def _call_lazily(node: Call, function: Function, run: ExpressionRun) -> Value:
         # The expanded argument is evaluated first: its errors are always reported.
         before = len(run.diagnostics)
         last = run.evaluate(node.arguments[-1])
-        sequence = None if run.has_failed_since(before) else _check_expanded(node, function, last, run)
+        sequence = None if run.has_failed_since(before) else _check_expanded_argument(node, function, last, run)
         if sequence is None or sequence.raw is UNKNOWN:
             return DYNAMIC_UNKNOWN.add_marks(last.marks)
         thunks[-1:] = [partial(_return_value, item.add_marks(sequence.marks)) for item in sequence.raw]

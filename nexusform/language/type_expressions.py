@@ -59,10 +59,10 @@ def parse_type(expression: Expression) -> tuple[Type | None, list[Diagnostic]]:
 
 def reject_function_calls(problems: Sequence[Diagnostic]) -> list[Diagnostic]:
     """Replace problems about unknown functions in a constant: no function may be called there."""
-    return [_report_call(problem) if problem.id == "call-to-unknown-function" else problem for problem in problems]
+    return [_build_call_error(problem) if problem.id == "call-to-unknown-function" else problem for problem in problems]
 
 
-def _report_call(problem: Diagnostic) -> Diagnostic:
+def _build_call_error(problem: Diagnostic) -> Diagnostic:
     return build_error(
         "function-calls-not-allowed",
         "Functions may not be called here.",

@@ -64,12 +64,12 @@ def parse_json(data: bytes) -> Any:
 
     data = data.removeprefix(_BYTE_ORDER_MARK)
     if _has_long_runs(data) and any(map(_is_changed_by_orjson, _LONG_NUMBER.findall(data))):
-        return _parse_exactly(data)
+        return _parse_exact_numbers(data)
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as problem:
         if "infinity" in problem.msg or "depth limit" in problem.msg:
-            return _parse_exactly(data)
+            return _parse_exact_numbers(data)
         raise _describe_error(data, problem.msg, problem.pos) from None
 
 
@@ -154,7 +154,7 @@ def _describe_error(data: bytes, message: str, offset: int) -> JsonProblem:
     return JsonProblem(message.split(": line ", maxsplit=1)[0], offset)
 
 
-def _parse_exactly(data: bytes) -> Any:
+def _parse_exact_numbers(data: bytes) -> Any:
     import json
 
     try:

@@ -54,10 +54,10 @@ def kubeconfig(address: str, folder: Path) -> Path:
 
 def ask_hub(call: Callable[[Any], object]) -> Call:
     def ask(address: str, folder: Path) -> object:
-        from nexusform.domains.hub.api.hub_client import HubClient, HubLocation, Timing
+        from nexusform.domains.hub.api.hub_client import HubClient, HubLocation, PollTiming
 
         clock = itertools.count(0, 30)
-        timing = Timing(lambda _seconds: None, lambda: float(next(clock)))
+        timing = PollTiming(lambda _seconds: None, lambda: float(next(clock)))
         with closing(HubClient(HubLocation(str(kubeconfig(address, folder))), timing)) as hub:
             return call(hub)
 
@@ -106,9 +106,9 @@ def request_token(address: str, _folder: Path) -> object:
 
 def ask_tacker(call: Callable[[Any], object]) -> Call:
     def ask(address: str, _folder: Path) -> object:
-        from nexusform.domains.vnf.providers.tacker_client import TackerClient, Timing
+        from nexusform.domains.vnf.providers.tacker_client import PollTiming, TackerClient
 
-        with closing(TackerClient(address, None, Timing(outage=0.0))) as tacker:
+        with closing(TackerClient(address, None, PollTiming(outage=0.0))) as tacker:
             return call(tacker)
 
     return ask

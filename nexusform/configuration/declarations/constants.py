@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 
-class _NoNames:
+class _EmptyScope:
     """Scope without names."""
 
     functions: Mapping[str, Any] = {}
@@ -30,7 +30,7 @@ class _NoNames:
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
-EMPTY_SCOPE: Final = _NoNames()
+EMPTY_SCOPE: Final = _EmptyScope()
 
 
 def is_constant(expression: syntax.Expression) -> bool:

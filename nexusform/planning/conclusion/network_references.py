@@ -20,7 +20,7 @@ _NETWORK_ID: Final = re.compile(
 _MAX_NAMES: Final = 4
 
 
-def check_network_references(result: PlanResult) -> Iterator[Diagnostic]:
+def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     """Yield a warning for each network in the azure block of a changed cluster, pool or VM without this network
     on its site. Sites without a list of networks are not checked.
     """

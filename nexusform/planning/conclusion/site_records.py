@@ -88,10 +88,10 @@ def _check_sites(result: PlanResult, registries: PluginRegistries) -> PlanResult
     plan = result.plan
     if not any(change.before or SUPPLIES in (change.private or {}) for change in plan.changes):
         return result
-    from nexusform.planning.conclusion.network_references import check_network_references, list_missing_data
+    from nexusform.planning.conclusion.network_references import list_missing_data, warn_missing_networks
     from nexusform.planning.conclusion.version_changes import check_version_changes
 
-    problems = (*check_version_changes(result, registries), *check_network_references(result))
+    problems = (*check_version_changes(result, registries), *warn_missing_networks(result))
     return replace(
         result,
         plan=replace(

@@ -67,7 +67,7 @@ def build_step_graph(
     concurrent_blocks = _find_concurrent_blocks(changes, types)
     _wait_for_references(graph, concurrent_blocks)
     _wait_for_dependents(graph, prior)
-    _wait_for_uses(graph, _UsedObjects(changes, machines, types))
+    _wait_for_uses(graph, _UsedObjectIndex(changes, machines, types))
     _wait_for_order(graph, step_order)
     _align_concurrent_starts(graph, concurrent_blocks)
     return graph
@@ -208,7 +208,7 @@ def _wait_for_dependents(graph: StepGraph, prior: PriorState) -> None:
                 graph.add_waits(delete, graph.get_gate(("updated", block), updates_by_block.get(block, [])))
 
 
-def _wait_for_uses(graph: StepGraph, uses: _UsedObjects) -> None:
+def _wait_for_uses(graph: StepGraph, uses: _UsedObjectIndex) -> None:
     """Let creates and updates wait for used objects; destroys wait for former users."""
     for change in graph.changes:
         apply_step = graph.apply_step.get(change.address)
@@ -219,7 +219,7 @@ def _wait_for_uses(graph: StepGraph, uses: _UsedObjects) -> None:
             _wait_for_former_user(graph, change, uses)
 
 
-def _wait_for_former_user(graph: StepGraph, change: Change, uses: _UsedObjects) -> None:
+def _wait_for_former_user(graph: StepGraph, change: Change, uses: _UsedObjectIndex) -> None:
     """Let the destroy of a used object wait until its user is deleted, or uses another object."""
     apply_step = graph.apply_step.get(change.address)
     delete = graph.delete_step.get((change.address, ""))
@@ -237,7 +237,7 @@ def _wait_for_former_user(graph: StepGraph, change: Change, uses: _UsedObjects) 
 # --- used objects -------------------------------------------------------------------------------
 
 
-class _UsedObjects:
+class _UsedObjectIndex:
     """Objects used by the objects of a plan before and after it. Duplicates are possible."""
 
     def __init__(self, changes: Sequence[Change], machines: Mapping[Address, MachineUse], types: Types) -> None:

@@ -59,7 +59,7 @@ class _MoveChecker:
             )
             yield type_error
             return
-        declared = self._find_declaration(statement, instance)
+        declared = self._find_source_declaration(statement, instance)
         if declared is not None:
             still_exists_error = build_error(
                 "moved-object-still-exists",
@@ -81,7 +81,7 @@ class _MoveChecker:
                 statement, f"{other_address} moves to {target}", f"{source} moves to {target}", earlier
             )
 
-    def _find_declaration(self, statement: MoveStatement, instance: ModuleInstance) -> Span | None:
+    def _find_source_declaration(self, statement: MoveStatement, instance: ModuleInstance) -> Span | None:
         """Return the span of a declaration of the moved object; None without one."""
         source = statement.source
         steps = source.module if source.type else source.module[:-1]

@@ -120,10 +120,10 @@ def render_diff(text: str) -> str:
     """Render stanzas with their signs in the first column, where GitHub colours a line. In user texts
     (manifests) a dash is not a sign.
     """
-    return "\n".join(line if is_text else _render_diff_line(line) for line, is_text in mark_text_lines(text))
+    return "\n".join(line if is_text else _move_sign_to_first_column(line) for line, is_text in mark_text_lines(text))
 
 
-def _render_diff_line(line: str) -> str:
+def _move_sign_to_first_column(line: str) -> str:
     """Render one line with its sign, if any, in the first column."""
     match = SIGN_PATTERN.match(line)
     if match is None:

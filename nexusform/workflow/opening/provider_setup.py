@@ -65,7 +65,7 @@ def create_providers(
         except ProviderProblem as problem:
             detail = _get_hidden_message() if sensitive else str(problem)
             problems.append(
-                build_error("invalid-provider-configuration", detail, block.span, block=_format_header(block))
+                build_error("invalid-provider-configuration", detail, block.span, block=_format_block_header(block))
             )
     if DEFAULT_PROVIDER not in request.configuration.root.providers:
         simulated = PROVIDERS[DEFAULT_PROVIDER]
@@ -106,7 +106,7 @@ def check_addresses(
             "remote-address-not-allowed",
             f"{context.explain_rejection(name)} {kind.alternative}",
             block.span,
-            block=_format_header(block),
+            block=_format_block_header(block),
         )
         for name in names
     ]
@@ -129,7 +129,7 @@ def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
             scope = evaluation.build_scope(evaluation.root)
             _, _, evaluation_problems = body.evaluate(scope, allows_ephemeral=True)
             new_problems += evaluation_problems
-        problems += [d if d.block else replace(d, block=_format_header(block)) for d in new_problems]
+        problems += [d if d.block else replace(d, block=_format_block_header(block)) for d in new_problems]
     return [*problems, *evaluation.diagnostics]
 
 
@@ -157,7 +157,7 @@ def _evaluate_settings(
             f"Provider settings must be known before the plan; {', '.join(unknown_names)} is known only later. Use "
             "variables, locals and literals."
         )
-        unknown_error = build_error("provider-configuration-unknown", detail, span, block=_format_header(block))
+        unknown_error = build_error("provider-configuration-unknown", detail, span, block=_format_block_header(block))
         problems.append(unknown_error)
         return None, problems, bool(sensitive)
     return values, problems, bool(sensitive)
@@ -168,7 +168,7 @@ def _build_sensitive_error(block: ProviderBlock, path: Path, span: Span) -> Diag
         f'"{format_path(path)}" is sensitive, but an answer of a provider becomes a visible attribute. Use '
         "a value that is not secret, or mark it with nonsensitive()."
     )
-    return build_error("invalid-provider-configuration", detail, span, block=_format_header(block))
+    return build_error("invalid-provider-configuration", detail, span, block=_format_block_header(block))
 
 
 def _has_unknown(value: Any) -> bool:
@@ -179,7 +179,7 @@ def _has_unknown(value: Any) -> bool:
     return value is UNKNOWN
 
 
-def _format_header(block: ProviderBlock) -> str:
+def _format_block_header(block: ProviderBlock) -> str:
     return f'provider "{block.name}"'
 
 

@@ -184,7 +184,7 @@ def _execute_plan(
         ),
     )
     wrong_predictions = _verify_predictions(run, plan, recorder, applied, unverified)
-    results = _compute_results(run, plan, applied)
+    results = _compute_final_results(run, plan, applied)
     checks = tuple(_build_check(check) for check in results.checks)
     recorder.add_record(ApplyEnd(results.outputs, checks))
     problems = [*results.diagnostics, *_build_prediction_warning(wrong_predictions), *_build_unfinished_error(applied)]
@@ -299,7 +299,7 @@ def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
     return build_error("waiting-for-site-changes", f"{later}. {detail}", headline=headline)
 
 
-def _compute_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:
+def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:
     """Compute the outputs and conditions to record. After a failure outputs are unchanged, because they may
     refer to unfinished objects.
     """

@@ -103,7 +103,7 @@ class ClusterNodes:
         return placed or list(records[:1])
 
 
-def has_workers(cluster: ArmItem) -> bool:
+def has_worker_pool(cluster: ArmItem) -> bool:
     """Return True if the body of a cluster has nodes of agent pools."""
     return any(
         node.read_text("agentPoolId") or not _is_control_plane(node, node.read_text("name") or "")

@@ -20,7 +20,7 @@ from nexusform.domains.azure.importers.az_pools import (
     NodeReading,
     complete_pools,
     find_uncatalogued_sizes,
-    has_workers,
+    has_worker_pool,
     read_labels,
     read_taint,
     report_derived_pools,
@@ -165,7 +165,7 @@ def _read_distinct_clusters(
         names.add(name)
         cluster_id = item.read_text("id") or name
         captured = pools.find_pools(cluster_id, name)
-        pool_list = None if captured == () and has_workers(item) else captured
+        pool_list = None if captured == () and has_worker_pool(item) else captured
         # Read the initial pools of a cluster, used if no agent pools were captured.
         initial_pools: list[AzPool] = []
         for pool_item in item.read_objects("initialAgentPoolConfigurations"):

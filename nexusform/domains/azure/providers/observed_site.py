@@ -257,7 +257,7 @@ class ObservedSites(FixedIdentity):
         for site in self._read_sites():
             for vm in find_unmanaged_vms(site, self._managed):
                 rows = rows_by_machine.setdefault((site.name, vm.machine), {})
-                rows[vm.name] = (vm.machine, vm.name, *_list_sizes(vm.shape))
+                rows[vm.name] = (vm.machine, vm.name, *_list_vm_sizes(vm.shape))
         for item in objects:
             if item.type != MACHINE:
                 continue
@@ -513,7 +513,7 @@ def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, A
     return _replace_nodes(attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()})
 
 
-def _list_sizes(shape: AzVmSize) -> tuple[int, int, int, int]:
+def _list_vm_sizes(shape: AzVmSize) -> tuple[int, int, int, int]:
     return shape.cpu_cores, shape.memory_gib, shape.disk_gib, max(shape.numa_cells, 1)
 
 

@@ -227,7 +227,7 @@ class _ObjectReader:
         self._reject(part, error + _LENIENT_HINT)
         return False
 
-    def _is_ellipsis(self, part: _Part) -> bool:
+    def _report_ellipsis(self, part: _Part) -> bool:
         """Return True for "..." in place of a value; it is reported, as a correction if allowed."""
         if part.node.data != ELISION:
             return False
@@ -247,7 +247,7 @@ class _ObjectReader:
             if not shape.is_defaulted:
                 self._reject(part, f"{part.display_path} is null. Set a value or remove the key.")
             return None
-        if self._is_ellipsis(part):
+        if self._report_ellipsis(part):
             return [] if shape.kind is FieldKind.LIST else None
         match shape.kind:
             case FieldKind.OBJECT:
@@ -262,7 +262,7 @@ class _ObjectReader:
         """Return a mapping by its shape; leniently, the only item of a list."""
         node = part.node
         if node.data == [ELISION]:
-            self._is_ellipsis(_Part(node.get_node(0), part.path, part.api_path))
+            self._report_ellipsis(_Part(node.get_node(0), part.path, part.api_path))
             return None
         if isinstance(node.data, list) and len(node.data) == 1 and isinstance(node.data[0], dict):
             error = f"{part.display_path} must be a mapping, not a list. Remove the dash."
@@ -379,7 +379,7 @@ class _ObjectReader:
         for key in part.node.data:
             entry = part.get_field(key, key)
             self.locations[entry.path] = entry.node.position
-            value = None if self._is_ellipsis(entry) else self._read_scalar(entry, _TEXT)
+            value = None if self._report_ellipsis(entry) else self._read_scalar(entry, _TEXT)
             if value is not None:
                 entries[key] = value
         return entries

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.domains.fleet.workflow.reasons import PodReason
+from nexusform.domains.fleet.workflow.reasons import PodPlacementReason
 from nexusform.domains.pods.planning.rows import REASONS
 from nexusform.domains.pods.scheduling.explanation import NodeVerdict
 from nexusform.domains.pods.scheduling.workloads import PodState
@@ -21,7 +21,7 @@ _UNSCHEDULED_TEXTS: Final = {
 }
 
 
-def build_pod_report(reason: PodReason) -> Report:
+def build_pod_report(reason: PodPlacementReason) -> Report:
     """Build the report of one pod on one cluster."""
     outcome = reason.outcome
     zone = f"zone {reason.zone}" if reason.zone else ""
@@ -40,7 +40,7 @@ def build_pod_report(reason: PodReason) -> Report:
     )
 
 
-def _build_facts(reason: PodReason) -> Iterable[str]:
+def _build_facts(reason: PodPlacementReason) -> Iterable[str]:
     """Yield sentences about the reason for the pod's node."""
     outcome = reason.outcome
     if outcome.trigger:
@@ -74,7 +74,7 @@ def _describe_certainty(workload: str) -> str:
     return "Certain: every run of the scheduler picks this node."
 
 
-def _describe_uncertainty(reason: PodReason) -> str:
+def _describe_uncertainty(reason: PodPlacementReason) -> str:
     """Return a sentence about random choices that lead to this node."""
     if reason.outcome.spec is not None and reason.outcome.spec.has_unknown_rules:
         return "One possible outcome: this plan does not know all of its scheduling rules (see the warning)."
@@ -89,7 +89,7 @@ def _describe_uncertainty(reason: PodReason) -> str:
     return "One possible outcome: the only node left after random choices for earlier pods."
 
 
-def _build_points_section(reason: PodReason) -> Section:
+def _build_points_section(reason: PodPlacementReason) -> Section:
     """Build the section with the points of feasible nodes by rule."""
     feasible = [verdict for verdict in reason.nodes if verdict.total is not None]
     rules: dict[str, None] = {}
@@ -140,7 +140,7 @@ def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:
 
 # The answer about a pod's node, as JSON data.
 POD_FORM: Final = RecordForm(
-    PodReason,
+    PodPlacementReason,
     "address object=outcome.name kind=. workload=outcome.workload cluster node=outcome.node? machine? "
     "availability_zone=zone? trigger=outcome.trigger certain=. reason=outcome.reason today=is_current nodes",
     kind=lambda _: "pod",

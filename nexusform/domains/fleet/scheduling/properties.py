@@ -40,7 +40,7 @@ PropertyValue = Quantity | UnreadableProperty | None
 def read_property(member: Member, name: str) -> PropertyValue:
     """Return a member's value, None if it has none, UnreadableProperty if KubeFleet would stop."""
     if name.startswith(RESOURCE_PREFIX):
-        return _read_resource(member, name.removeprefix(RESOURCE_PREFIX))
+        return _read_resource_quantity(member, name.removeprefix(RESOURCE_PREFIX))
     text = member.properties.get(name)
     if text is None:
         return None
@@ -52,7 +52,7 @@ def read_property(member: Member, name: str) -> PropertyValue:
     return quantity
 
 
-def _read_resource(member: Member, name: str) -> PropertyValue:
+def _read_resource_quantity(member: Member, name: str) -> PropertyValue:
     """Return the value of a property `total-cpu`, `available-memory`, ...; None if missing."""
     parts = name.split("-")
     prefix = f"failed to retrieve resource property value for {name} from cluster {member.name}"

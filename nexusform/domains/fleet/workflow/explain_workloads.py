@@ -19,7 +19,7 @@ from nexusform.domains.fleet.rendering.pod_report import POD_FORM, build_pod_rep
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.workflow.reasons import (
     PlacementReason,
-    PodReason,
+    PodPlacementReason,
     build_placement_reason,
     build_pod_reasons,
 )
@@ -110,7 +110,7 @@ _MAX_NAMES = 20
 
 def explain_pods(
     result: PlanResult, pattern: AddressPattern, name: str
-) -> tuple[tuple[PodReason, ...], list[Diagnostic]] | None:
+) -> tuple[tuple[PodPlacementReason, ...], list[Diagnostic]] | None:
     """Explain the pods of this name at an address ("": the only one); None without pods. A prefix selects one
     cluster or workload, as in plans (`east/web/Deployment/shop/shop-0`, `east/shop-0`).
     """
@@ -145,7 +145,7 @@ def explain_pods(
     return tuple(selected), errors
 
 
-def _list_prefixes(reason: PodReason) -> tuple[str, ...]:
+def _list_prefixes(reason: PodPlacementReason) -> tuple[str, ...]:
     """Return the valid prefixes of a pod's name: cluster, workload, or both."""
     workload = reason.outcome.workload
     return reason.cluster, workload, f"{reason.cluster}/{workload}"

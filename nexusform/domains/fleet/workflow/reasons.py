@@ -123,7 +123,7 @@ def _get_cluster_resources(
 # --- pods ----------------------------------------------------------------------------------------
 
 
-class PodReason(Struct, frozen=True):
+class PodPlacementReason(Struct, frozen=True):
     """Reasons for one pod on one cluster. `nodes` are the verdicts of all nodes, best first; `is_current`:
     they describe the present state of a kept pod, not a decision. `machine` and `zone` are "" for a Pending
     pod. `is_recorded`: the prediction is from an earlier nexusform.
@@ -138,15 +138,15 @@ class PodReason(Struct, frozen=True):
     is_current: bool
 
 
-def build_pod_reasons(pods: PodPhase, addresses: Sequence[str], name: str) -> tuple[PodReason, ...]:
+def build_pod_reasons(pods: PodPhase, addresses: Sequence[str], name: str) -> tuple[PodPlacementReason, ...]:
     """Build the reasons of every pod of this name at the addresses."""
-    reasons: list[PodReason] = []
+    reasons: list[PodPlacementReason] = []
     for address in addresses:
         reasons += [_build_pod_reason(address, decision) for decision in pods.find_decisions(address, name)]
     return tuple(reasons)
 
 
-def _build_pod_reason(address: str, decision: PodDecision) -> PodReason:
+def _build_pod_reason(address: str, decision: PodDecision) -> PodPlacementReason:
     """Build the reason of a pod. For a kept pod, the nodes are evaluated in the present state."""
     outcome, inputs = decision.outcome, decision.inputs
     verdicts = pod_explanation.explain(
@@ -163,7 +163,7 @@ def _build_pod_reason(address: str, decision: PodDecision) -> PodReason:
             inputs.cluster, decision.other_pods, outcome.spec, outcome.number, outcome.volumes
         )
     node = decision.cluster.find_node(outcome.node)
-    return PodReason(
+    return PodPlacementReason(
         address=address,
         cluster=decision.cluster.name,
         outcome=outcome,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.cli.answer_output import Answer
-from nexusform.cli.comparison_sources import Comparison
+from nexusform.cli.comparison_sources import StateComparison
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.domains.hub.workflow.hub_reconciliation import HubReconciliation, PlacementCheck, reconcile_hub
@@ -21,13 +21,13 @@ from nexusform.workflow.runs.locking import LockOptions
 from nexusform.workflow.runs.run import RunCallbacks
 
 
-def compare_with_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> Comparison:
+def compare_with_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> StateComparison:
     """Compare the placements of state with the hub, and write the observed ones to state."""
     result = reconcile_hub(location, locking, notices)
     if has_errors(result.diagnostics):
-        return Comparison(diagnostics=result.diagnostics, sources=result.sources)
+        return StateComparison(diagnostics=result.diagnostics, sources=result.sources)
     answer = Answer("reconcile", "hub", _build_report(result), _RESULT_FORM(result))
-    return Comparison(answer, bool(result.broken_rules), result.diagnostics, result.sources)
+    return StateComparison(answer, bool(result.broken_rules), result.diagnostics, result.sources)
 
 
 def _build_report(result: HubReconciliation) -> Report:

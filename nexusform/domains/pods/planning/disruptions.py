@@ -58,11 +58,12 @@ def apply_budget_status(
     }
     existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)
     return tuple(
-        _apply_status(budget, statuses.get((budget.namespace, budget.name), {}), existing_pods) for budget in budgets
+        _apply_budget_status(budget, statuses.get((budget.namespace, budget.name), {}), existing_pods)
+        for budget in budgets
     )
 
 
-def _apply_status(
+def _apply_budget_status(
     budget: DisruptionBudget, observed_body: Mapping[str, Any], existing_pods: Sequence[ExistingPod]
 ) -> DisruptionBudget:
     """Return one budget with its observed status, unless the plan changes its amounts."""

@@ -56,7 +56,7 @@ def find_feasibility(pods: PodPhase, address: str, cluster: NodeCluster) -> Obje
     outcomes = [outcome for outcome in pods.list_outcomes(address, cluster.id) if outcome.action != "remove"]
     requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
     waiting = [outcome for outcome in outcomes if not outcome.node]
-    running = sum(bool(outcome.node) and _get_kind(outcome) != "DaemonSet" for outcome in outcomes)
+    running = sum(bool(outcome.node) and _get_workload_kind(outcome) != "DaemonSet" for outcome in outcomes)
     is_certain = all(outcome.is_certain for outcome in outcomes)
     if not waiting and running >= requested:
         maximum = _compute_maximum(pods.build_input(cluster), workloads, running)
@@ -86,7 +86,7 @@ def find_candidate_feasibility(
     keys = {workload.key for workload in workloads}
     prediction = predict(inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed)
     outcomes = [item for item in prediction.outcomes if item.workload in keys and item.action != "remove"]
-    running = sum(bool(item.node) and _get_kind(item) != "DaemonSet" for item in outcomes)
+    running = sum(bool(item.node) and _get_workload_kind(item) != "DaemonSet" for item in outcomes)
     requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
     reason = next((item.reason for item in outcomes if not item.node and item.reason), "")
     if running >= requested and all(item.node for item in outcomes):
@@ -137,7 +137,7 @@ def _find_worst(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossEffec
     return LossEffect(worst, effects[worst]) if effects[worst] else LossEffect()
 
 
-def _get_kind(outcome: PodOutcome) -> str:
+def _get_workload_kind(outcome: PodOutcome) -> str:
     return outcome.workload.split("/")[1]
 
 

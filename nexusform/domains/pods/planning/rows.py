@@ -121,7 +121,7 @@ def build_pod_values(
     volumes = outcome.volumes if kept_record is None else kept_record.volumes
     if volumes:
         values[VOLUMES] = dict(volumes)
-    return values | _build_former_values(workload, outcome, kept_record)
+    return values | _build_values_before_plan(workload, outcome, kept_record)
 
 
 def _build_condition(outcome: PodOutcome, kept_record: PodRecord | None) -> dict[str, str | None]:
@@ -134,7 +134,7 @@ def _build_condition(outcome: PodOutcome, kept_record: PodRecord | None) -> dict
     return {"state": str(outcome.state), "reason": None if outcome.node else outcome.reason or None}
 
 
-def _build_former_values(workload: Workload, outcome: PodOutcome, kept_record: PodRecord | None) -> dict[str, str]:
+def _build_values_before_plan(workload: Workload, outcome: PodOutcome, kept_record: PodRecord | None) -> dict[str, str]:
     """Return the former template of a pod not reached by an update."""
     spec = outcome.spec
     if spec is None or spec.template == workload.pod.template:

@@ -210,13 +210,13 @@ class TopologyCounts:
                 for candidate, node in zip(candidates, nodes, strict=True)
             ]
             matches_itself = constraint.selector is not None and is_selected(constraint.selector, self.group.labels)
-            tally = self._create_spread_tally(
+            tally = self._create_spread_counter(
                 constraint, topology.domain_by_node, len(topology.values), eligible_nodes, int(matches_itself)
             )
             tallies.append(tally)
         return tallies
 
-    def _create_spread_tally(
+    def _create_spread_counter(
         self,
         constraint: SpreadConstraint,
         domain_by_node: list[int],

@@ -57,7 +57,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def check_cluster(engine_name: str) -> Any:
+def load_cluster_library(engine_name: str) -> Any:
     """Check the address of a cluster and return the library. Raises EngineError."""
     _parse_address(engine_name)
     try:
@@ -91,7 +91,7 @@ class DaskCluster:
     """Engine on the workers of a scheduler; workers may join and leave."""
 
     def __init__(self, engine_name: str, environment: Mapping[str, str]) -> None:
-        library = check_cluster(engine_name)
+        library = load_cluster_library(engine_name)
         address, is_secure = _parse_address(engine_name)
         security = library.Security(**_read_certificates(environment, address)) if is_secure else None
         try:

@@ -20,9 +20,9 @@ def check_engine(name: str) -> None:
             f'There is no engine "{name}". Known engines: {PROCESSES} (worker processes of this '
             "machine, the default) and dask://HOST:PORT (the scheduler of a Dask cluster)."
         )
-    from nexusform.domains.sites.engines.dask_cluster import check_cluster
+    from nexusform.domains.sites.engines.dask_cluster import load_cluster_library
 
-    check_cluster(name)
+    load_cluster_library(name)
 
 
 def make_engine(name: str, environment: Mapping[str, str], workers: int = 0) -> Engine:

@@ -230,7 +230,7 @@ def _apply_site_group(
     """Prepare sites, and apply them if all are as approved; return the reason of a stop."""
     prepared = _prepare_sites(fleet_apply, sites, tally)
     if tally.stop_reason:
-        _release_sites(fleet_apply, prepared)
+        _release_site_locks(fleet_apply, prepared)
         no_changes_note = _describe_no_changes(fleet_apply, tally.wave) if is_first else ""
         return f"{tally.stop_reason}{no_changes_note}{_describe_locks(fleet_apply, tally)}"
 
@@ -247,7 +247,7 @@ def _apply_site_group(
     if not remaining:
         return tally.stop_reason
     not_started = {task.site for task in remaining}
-    _release_sites(fleet_apply, [site for site in prepared if site.name in not_started])
+    _release_site_locks(fleet_apply, [site for site in prepared if site.name in not_started])
     if tally.stop_reason or fleet_apply.observer.is_stopping():
         return tally.stop_reason or "The run was interrupted; sites in progress were finished."
     return f"{format_count(tally.failure_count, 'site')} failed; max_unavailable is {tally.wave.max_unavailable}."
@@ -323,7 +323,7 @@ def _record_result(fleet_apply: FleetApply, tally: _WaveCounts, result: SiteResu
     fleet_apply.observer.on_result(result)
 
 
-def _release_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -> None:
+def _release_site_locks(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -> None:
     """Release prepared sites that are not applied."""
     tasks = [_build_task(fleet_apply, TaskKind.RELEASE, site) for site in sites]
     fleet_apply.engine.run_tasks(

@@ -56,7 +56,7 @@ def make_provider(
     ProviderProblem.
     """
     from nexusform.domains.vnf.providers.openstack_credentials import read_credentials
-    from nexusform.domains.vnf.providers.tacker_client import TackerClient, Timing
+    from nexusform.domains.vnf.providers.tacker_client import PollTiming, TackerClient
     from nexusform.domains.vnf.providers.tacker_provider import TackerOptions, TackerProvider
     from nexusform.network.errors import check_plain_credentials
 
@@ -67,7 +67,7 @@ def make_provider(
         raise ProviderProblem(f"endpoint: {rejection}.")
     timeout = parse_duration(str(settings["timeout"]))
     assert not isinstance(timeout, str)  # ensured by its pattern
-    client = TackerClient(endpoint, credentials, Timing(outage=min(30.0, timeout)))
+    client = TackerClient(endpoint, credentials, PollTiming(outage=min(30.0, timeout)))
     exit_stack.callback(client.close)
     options = TackerOptions(
         on_failure=str(settings["on_failure"]), timeout=timeout, is_graceful=settings["graceful"] is not False

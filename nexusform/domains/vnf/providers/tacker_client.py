@@ -37,7 +37,7 @@ class TackerProblem(ProviderProblem):
         self.status = status
 
 
-class Timing(Struct, frozen=True):
+class PollTiming(Struct, frozen=True):
     """Seconds of retries without an answer, and the longest pause between two polls."""
 
     outage: float = 30.0
@@ -53,7 +53,7 @@ class Timing(Struct, frozen=True):
 class TackerClient:
     """Client of one Tacker; safe for use by several threads."""
 
-    def __init__(self, endpoint: str, credentials: Credentials | None, timing: Timing) -> None:
+    def __init__(self, endpoint: str, credentials: Credentials | None, timing: PollTiming) -> None:
         self.endpoint = endpoint
         self.timing = timing
         self._credentials = credentials

@@ -105,7 +105,7 @@ VNFC: Final = ObjectType.create(
 )
 
 
-def _create_argument(kind: Any, description: str) -> AttributeSchema:
+def _build_argument_schema(kind: Any, description: str) -> AttributeSchema:
     return AttributeSchema(kind, description, optional=True, decides_placement=True)
 
 
@@ -114,26 +114,26 @@ _SCHEMA: Final = BlockSchema(
         "id": build_id_attribute("<site>/<name>"),
         "site_id": build_parent_attribute("nexus_site", " or openstack_site", ("openstack_site",)),
         "name": build_name_attribute("VNF"),
-        "vnfd": _create_argument(STRING, "Text of the VNFD (ETSI SOL001 or SOL006). Required: vnfd or base_hot."),
-        "base_hot": _create_argument(STRING, "Text of the HOT file with the VMs."),
-        "nested": _create_argument(MapType(STRING), "Texts of the nested HOT templates, by file name."),
-        "csar": _create_argument(
+        "vnfd": _build_argument_schema(STRING, "Text of the VNFD (ETSI SOL001 or SOL006). Required: vnfd or base_hot."),
+        "base_hot": _build_argument_schema(STRING, "Text of the HOT file with the VMs."),
+        "nested": _build_argument_schema(MapType(STRING), "Texts of the nested HOT templates, by file name."),
+        "csar": _build_argument_schema(
             STRING,
             "VNF package (CSAR), a directory or zip file, instead of vnfd, base_hot and nested. TOSCA-"
             "Metadata and flavour_id locate the files.",
         ),
-        REQUEST: _create_argument(
+        REQUEST: _build_argument_schema(
             STRING,
             "Text of the instantiate request (ETSI SOL003, JSON). Its flavourId, instantiationLevelId and "
             "additionalParams replace flavour_id, instantiation_level and parameters.",
         ),
-        "parameters": _create_argument(DYNAMIC, "Parameters of the HOT file and inputs of the VNFD."),
-        "flavour_id": _create_argument(STRING, "Deployment flavour, if the VNFD has several."),
-        "instantiation_level": _create_argument(
+        "parameters": _build_argument_schema(DYNAMIC, "Parameters of the HOT file and inputs of the VNFD."),
+        "flavour_id": _build_argument_schema(STRING, "Deployment flavour, if the VNFD has several."),
+        "instantiation_level": _build_argument_schema(
             STRING, "Instantiation level of the VNFD. Default: its default level, else the initial deltas."
         ),
-        "scale_levels": _create_argument(MapType(NUMBER), "Scale level by scaling aspect."),
-        "labels": _create_argument(MapType(STRING), "Extra labels of worker nodes."),
+        "scale_levels": _build_argument_schema(MapType(NUMBER), "Scale level by scaling aspect."),
+        "labels": _build_argument_schema(MapType(STRING), "Extra labels of worker nodes."),
         "label_source": AttributeSchema(
             STRING,
             f'Source of hardware labels. "{SPECIFICATION}": every worker gets {CIS_NODE_LABEL}, '
@@ -144,12 +144,12 @@ _SCHEMA: Final = BlockSchema(
             choices=(SPECIFICATION, MGMT_DRIVER),
             decides_placement=True,
         ),
-        "grant_zone": _create_argument(
+        "grant_zone": _build_argument_schema(
             STRING,
             f'Zone id in the grants of the NFVO. Only with label_source = "{MGMT_DRIVER}"; the same '
             f"workers then get {MACHINE_LABEL}.",
         ),
-        "taints": _create_argument(
+        "taints": _build_argument_schema(
             DYNAMIC, "Taints of worker nodes: a list of { key, value, effect }; value is optional."
         ),
         "vnfcs": AttributeSchema(

@@ -110,7 +110,7 @@ def compute_fragmentation(
     cells: dict[CellKind, list[_Cell]] = {kind: [] for kind in CellKind}
     for cell in _build_cells(site, machines):
         is_unknown = cell.machine.name in unknown_machines and not cell.machine.unschedulable_reason
-        cells[CellKind.UNKNOWN if is_unknown else _find_cell_kind(cell, sku)].append(cell)
+        cells[CellKind.UNKNOWN if is_unknown else _determine_cell_kind(cell, sku)].append(cell)
     usable = _UsabilityCheck(site.skus.values())
     countable_kinds = [kind for kind in CellKind if kind not in (CellKind.CLOSED, CellKind.UNKNOWN)]
     countable = list(chain.from_iterable(cells[kind] for kind in countable_kinds))
@@ -187,7 +187,7 @@ def _build_empty_cells(machine: Machine) -> list[_Cell]:
     return [_Cell(machine, machine.cpus_per_cell, machine.memory_gib_per_cell) for _ in range(machine.cells)]
 
 
-def _find_cell_kind(cell: _Cell, sku: VmSku | None) -> CellKind:
+def _determine_cell_kind(cell: _Cell, sku: VmSku | None) -> CellKind:
     """Find the kind of a cell for a SKU."""
     if cell.machine.unschedulable_reason:
         return CellKind.CLOSED

@@ -84,7 +84,9 @@ def find_window_sequence(
     """
     best_sequence, best_certainty = None, 0.0
     for strategy, is_strict in _list_strategies(context, choice):
-        sequence = _SequenceBuilder(context, request, choice, strategy, is_strict=is_strict).build_sequence(time_budget)
+        sequence = _RepackSequenceBuilder(context, request, choice, strategy, is_strict=is_strict).build_sequence(
+            time_budget
+        )
         if sequence is None or not has_capacity(sequence.scheduler_after, request):
             continue
         certainty = (
@@ -106,7 +108,7 @@ def build_ordered_sequence(
     targets = {handle: machine for group in order for handle, machine in group.items()}
     sources = tuple(source for source in context.sources if source.handle in targets)
     choice = RepackChoice(sources, targets, frozenset(), frozenset())
-    builder = _SequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
+    builder = _RepackSequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
     by_handle = {source.handle: source for source in sources}
     sequence = builder.build_windows([by_handle[handle] for handle in group] for group in order)
     return sequence if sequence is not None and has_capacity(sequence.scheduler_after, request) else None
@@ -145,7 +147,7 @@ def has_capacity(scheduler: RackScheduler, request: RepackRequest) -> bool:
     return scheduler.count_free_slots(request.demand).minimum >= request.want
 
 
-class _WindowBuilder:
+class _RepackWindowBuilder:
     """Builder of a window: scheduler, VMs, target machines and cordons."""
 
     def __init__(self, scheduler: RackScheduler, handles: Mapping[int, int]) -> None:
@@ -160,7 +162,7 @@ class _WindowBuilder:
         return {location.machine for _, _, location in self.placements.values()}
 
 
-class _SequenceBuilder:
+class _RepackSequenceBuilder:
     """Builder of a sequence, window by window."""
 
     def __init__(
@@ -229,7 +231,7 @@ class _SequenceBuilder:
             remaining = [source for source, turn in zip(remaining, turns, strict=True) if turn == min(turns)]
             if min(turns) == _RETURN_TURN:
                 return self._select_all_allowed(remaining)
-        window = _WindowBuilder(self._scheduler.copy(), self._handles)
+        window = _RepackWindowBuilder(self._scheduler.copy(), self._handles)
         selected: list[MovableVm] = []
         for source in remaining:
             if time_budget.is_exhausted:
@@ -240,7 +242,7 @@ class _SequenceBuilder:
 
     def _compute_vm_rank(self, source: MovableVm) -> int:
         """Compute the turn of a VM: before, with, or after VMs returning to emptied machines."""
-        if self._is_returning(source):
+        if self._is_moved_back(source):
             return _RETURN_TURN
         target = self._choice.targets.get(source.handle, "")
         return _RETURN_TURN + 1 if target in self._emptied_machines else _RETURN_TURN - 1
@@ -252,7 +254,7 @@ class _SequenceBuilder:
         for source in remaining:
             self._unsteered.add(source.handle)
             self._reached[source.handle] = self._choice.targets.get(source.handle, "")
-            if self._place_vm(_WindowBuilder(self._scheduler.copy(), self._handles), source):
+            if self._place_vm(_RepackWindowBuilder(self._scheduler.copy(), self._handles), source):
                 return [source]
             self._unsteered.remove(source.handle)
             del self._reached[source.handle]
@@ -266,7 +268,7 @@ class _SequenceBuilder:
                 selected.append(source)
         return selected
 
-    def _build_window(self, selected: Sequence[MovableVm]) -> _WindowBuilder | None:
+    def _build_window(self, selected: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
         """Build the window as its plan runs: all VMs leave first. Halve it if that fails."""
         size = len(selected)
         while size:
@@ -276,8 +278,8 @@ class _SequenceBuilder:
             size //= 2
         return None
 
-    def _place_together(self, sources: Sequence[MovableVm]) -> _WindowBuilder | None:
-        window = _WindowBuilder(self._scheduler.copy(), self._handles)
+    def _place_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
+        window = _RepackWindowBuilder(self._scheduler.copy(), self._handles)
         for source in sources:
             window.scheduler.release(window.handles.pop(source.handle))
         for source in sources:
@@ -285,7 +287,7 @@ class _SequenceBuilder:
                 return None
         return window
 
-    def _close_window(self, window: _WindowBuilder) -> RepackWindow:
+    def _close_window(self, window: _RepackWindowBuilder) -> RepackWindow:
         """Apply the window; its result is the site of the next one."""
         self._scheduler = window.scheduler
         steps = []
@@ -303,7 +305,7 @@ class _SequenceBuilder:
 
     # --- target machines -----------------------------------------------------------------------
 
-    def _place_vm(self, window: _WindowBuilder, source: MovableVm) -> bool:
+    def _place_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
         """Place a VM on its intended machine by cordoning the machines preferred by the rule."""
         if source.handle in window.handles:
             window.scheduler.release(window.handles.pop(source.handle))
@@ -319,7 +321,7 @@ class _SequenceBuilder:
         while True:
             # Its own machine is the last choice. Returning to it is useless unless it was emptied because of
             # unknown cells.
-            avoided = cordons if self._is_returning(source) else {*cordons, own_machine}
+            avoided = cordons if self._is_moved_back(source) else {*cordons, own_machine}
             best = ranking.find_best(avoided).in_some_splits
             target = self._choose_target(window, source, best)
             if target and not self._is_certain(window, ranking, avoided | best, target):
@@ -339,7 +341,7 @@ class _SequenceBuilder:
 
     @staticmethod
     def _place_on_target(
-        window: _WindowBuilder, demand: Demand, cordons: set[str], target: str
+        window: _RepackWindowBuilder, demand: Demand, cordons: set[str], target: str
     ) -> tuple[int, Placement] | None:
         """Place a VM on its target; cordon the machines preferred by the rule. A VM returns to its own
         machine only if no other is feasible.
@@ -357,14 +359,14 @@ class _SequenceBuilder:
     def _find_preferred_machines(self, ranking: MachineRanking, source: MovableVm) -> set[str]:
         """Find the machines preferred in any split over the own machine of a returning VM."""
         rivals: set[str] = set()
-        if self._is_strict and self._is_returning(source):
+        if self._is_strict and self._is_moved_back(source):
             own_machine = source.vm.placement.machine
             while preferred := ranking.find_best({*rivals, own_machine}).in_some_splits:
                 rivals |= preferred
         return rivals
 
     def _is_certain(
-        self, window: _WindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
+        self, window: _RepackWindowBuilder, ranking: MachineRanking, avoided: AbstractSet[str], target: str
     ) -> bool:
         """Return True if the VM reaches the target in every legal split once the other best machines are
         cordoned.
@@ -373,14 +375,14 @@ class _SequenceBuilder:
             return True
         return target in ranking.find_best(avoided - {target}).in_all_splits
 
-    def _restore_vm(self, window: _WindowBuilder, source: MovableVm) -> bool:
+    def _restore_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> bool:
         """Restore a VM that cannot move in this window; return False."""
         pool = self._context.pools[source.pool]
         name = build_pool_demand(pool, source.vm).vm
         window.handles[source.handle] = window.scheduler.add_existing(name, pool.sku, source.vm.placement)
         return False
 
-    def _choose_target(self, window: _WindowBuilder, source: MovableVm, best: Collection[str]) -> str:
+    def _choose_target(self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]) -> str:
         """Choose one of the best machines, "" for none."""
         forbidden = self._find_forbidden(window, source)
         best = {machine for machine in best if not {machine, self._get_rack(machine)} & forbidden}
@@ -399,7 +401,7 @@ class _SequenceBuilder:
         pending = self._choice.targets.items() - self._reached.items()
         return frozenset(machine for _, machine in pending)
 
-    def _find_forbidden(self, window: _WindowBuilder, source: MovableVm) -> frozenset[str]:
+    def _find_forbidden(self, window: _RepackWindowBuilder, source: MovableVm) -> frozenset[str]:
         """Find the machines and racks forbidden by separation rules."""
         if not self._request.separation_rules:
             return frozenset()
@@ -412,13 +414,13 @@ class _SequenceBuilder:
     def _get_rack(self, machine: str) -> str:
         return self._racks[machine]
 
-    def _is_allowed(self, window: _WindowBuilder, source: MovableVm, machine: str) -> bool:
+    def _is_allowed(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
         """Return True if a VM may use a machine without taking reserved capacity or crowding a rack."""
         if machine in self._choice.reserved or machine == source.vm.placement.machine:
             return False
         return self._has_rack_capacity(window, source, machine)
 
-    def _has_rack_capacity(self, window: _WindowBuilder, source: MovableVm, machine: str) -> bool:
+    def _has_rack_capacity(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
         """Return True if the rack of a machine may have one more VM of the pool."""
         rack = self._get_rack(machine)
         count = self._existing[source.pool, rack]
@@ -429,12 +431,12 @@ class _SequenceBuilder:
         limit = max(self._context.limits[source.pool], self._context.existing.get((source.pool, rack), 0))
         return count + 1 <= limit
 
-    def _is_returning(self, source: MovableVm) -> bool:
+    def _is_moved_back(self, source: MovableVm) -> bool:
         """Return True if the target of a VM is its own machine."""
         own_machine = source.vm.placement.machine
         return self._is_steered and self._choice.targets.get(source.handle) == own_machine
 
-    def _is_target_occupied(self, window: _WindowBuilder, source: MovableVm, demand: Demand) -> bool:
+    def _is_target_occupied(self, window: _RepackWindowBuilder, source: MovableVm, demand: Demand) -> bool:
         """Return True if the target of a VM is still occupied."""
         if not self._is_steered or source.handle in self._unsteered:
             return False

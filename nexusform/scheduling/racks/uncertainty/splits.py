@@ -120,7 +120,7 @@ class CellSplits:
             names = list_names()
             order = sorted(range(len(self.shares)), key=lambda vm: (_compute_digest(f"{text}{names[vm]}"), vm))
             cells = sorted(range(len(self._base)), key=lambda cell: (_compute_digest(f"{text}{cell}"), cell))
-            return _Search(self._base, self.shares, order, lambda _left: cells).find_cells()
+            return _SplitSearch(self._base, self.shares, order, lambda _left: cells).find_cells()
         if not self.legal_splits:
             return None
         if len(self.legal_splits) == 1:
@@ -141,7 +141,7 @@ class CellSplits:
         """
         if self.is_known and not self.legal_splits:
             return None
-        cells = _Search(self._base, self.shares, order, _build_memory_order(packed=packed)).find_cells()
+        cells = _SplitSearch(self._base, self.shares, order, _build_memory_order(packed=packed)).find_cells()
         # The search is bounded; if splits are enumerated there is one.
         return self._find_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
 
@@ -211,7 +211,7 @@ def _build_memory_order(*, packed: bool) -> _Ranked:
     return lambda split: sorted(range(len(split)), key=lambda cell: (sign * split[cell][1], cell))
 
 
-class _Search:
+class _SplitSearch:
     """Search for one legal assignment, VM by VM, with backtracking."""
 
     def __init__(self, base: FreeCells, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.fleet.rendering.pod_report import POD_FORM, build_pod_report
-from nexusform.domains.fleet.workflow.reasons import PodReason, build_pod_reasons
+from nexusform.domains.fleet.workflow.reasons import PodPlacementReason, build_pod_reasons
 from nexusform.planning.conclusion.result import PlanResult
 from nexusform.rendering.text.report_text import render_report_text
 from tests.domains.pods.planning.test_pods import HOSTNAME, deployment, manifest, workers
@@ -14,7 +14,7 @@ ADDRESS = "fleet_hub_manifest.m"
 TEXT = RACKS + workers(2) + manifest("m", deployment("web", 3, apart=HOSTNAME))
 
 
-def reason(result: PlanResult, name: str) -> PodReason:
+def reason(result: PlanResult, name: str) -> PodPlacementReason:
     fleet = find_planned_fleet(result)
     assert fleet is not None
     (only,) = build_pod_reasons(fleet.pods, [ADDRESS], name)
