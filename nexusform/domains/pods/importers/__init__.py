@@ -2,14 +2,12 @@
 
 # Public names of the package, by module.
 PUBLIC = {
-    "device_objects": "collect_device_inventory",
     "kubernetes_admission": "collect_budgets collect_quotas",
     "kubernetes_checks": "list_metadata_problems",
     "manifest_parser": (
         "format_canonical list_envelope_problems compute_fingerprint INVALID is_envelope is_fleet_group "
-        "is_reserved_namespace "
-        "Manifest build_changed_manifest build_manifest ManifestReading find_selection_exclusion "
-        "parse_manifests unwrap_envelopes"
+        "is_reserved_namespace Manifest build_changed_manifest build_manifest ManifestReading "
+        "find_selection_exclusion parse_manifests unwrap_envelopes"
     ),
     "kind_files": "list_dump_errors",
     "kubectl_snapshot": "KubectlSnapshot parse_snapshot",
