@@ -15,6 +15,7 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.planning.feasibility import (
     ClusterLosses,
     ObjectFeasibility,
+    WaitingPods,
     find_candidate_feasibility,
     find_feasibility,
 )
@@ -60,6 +61,7 @@ def list_feasibility(
 
 def _list_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
     """Yield the rows without the capacity of sites."""
+    waiting_pods: WaitingPods = {}
     for address, placement in outcome.placements.items():
         bindings = [binding for binding in placement.bindings if _is_selected(binding)]
         requested = _count_requested(placement) if bindings else None
@@ -67,7 +69,9 @@ def _list_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
             continue
         for binding in bindings:
             cluster = outcome.clusters.get(binding.cluster)
-            assessment = find_feasibility(pods, placement.address, cluster) if cluster is not None else None
+            assessment = None
+            if cluster is not None:
+                assessment = find_feasibility(pods, placement.address, cluster, waiting_pods)
             if assessment is None:
                 result = FeasibilityResult.UNKNOWN
                 yield Feasibility(address, binding.cluster, result, reason=_NO_NODES, replicas_requested=requested)

@@ -17,5 +17,5 @@ PUBLIC = {
     "phase": "PodDecision PodPhase",
     "rows": "parse_pod_record REASONS parse_volumes",
     "template_matching": "assign_specs",
-    "feasibility": "find_feasibility find_candidate_feasibility ObjectFeasibility ClusterLosses",
+    "feasibility": "find_feasibility find_candidate_feasibility ObjectFeasibility ClusterLosses WaitingPods",
 }

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -48,8 +48,14 @@ class ObjectFeasibility(Struct, frozen=True):
     is_certain: bool = False
 
 
-def find_feasibility(pods: PodPhase, address: str, cluster: NodeCluster) -> ObjectFeasibility | None:
-    """Return the feasibility of an object on a cluster; None without workloads."""
+# Waiting pods by cluster, pool and number of additional nodes: all objects on a cluster share these predictions.
+WaitingPods: TypeAlias = dict[tuple[str, str, int], Counter[str]]
+
+
+def find_feasibility(
+    pods: PodPhase, address: str, cluster: NodeCluster, waiting_pods: WaitingPods
+) -> ObjectFeasibility | None:
+    """Return the feasibility of an object on a cluster; None without workloads. Adds predictions to `waiting_pods`."""
     workloads = pods.list_workloads(address, cluster.id)
     if not workloads:
         return None
@@ -64,7 +70,9 @@ def find_feasibility(pods: PodPhase, address: str, cluster: NodeCluster) -> Obje
             FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum, is_certain=is_certain
         )
     reason = next((outcome.reason for outcome in waiting if outcome.reason), _REJECTED)
-    additions = _find_additions(pods.build_input(cluster), cluster, {workload.key for workload in workloads})
+    additions = _find_additions(
+        pods.build_input(cluster), cluster, {workload.key for workload in workloads}, waiting_pods
+    )
     result = FeasibilityResult.RUNS_AFTER if additions is not None else FeasibilityResult.CANNOT_RUN
     return ObjectFeasibility(
         result,
@@ -92,7 +100,7 @@ def find_candidate_feasibility(
     if running >= requested and all(item.node for item in outcomes):
         maximum = _compute_maximum(pods.build_input(cluster), workloads, 0)
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
-    additions = _find_additions(inputs, cluster, keys)
+    additions = _find_additions(inputs, cluster, keys, {})
     result = FeasibilityResult.CANNOT_RUN if additions is None else FeasibilityResult.RUNS_AFTER
     pool, missing_nodes = additions or ("", None)
     return ObjectFeasibility(result, missing_nodes, pool, reason or _REJECTED, requested, running)
@@ -153,17 +161,26 @@ def _compute_maximum(inputs: PredictionInput, workloads: Sequence[Workload], run
 # --- more nodes ----------------------------------------------------------------------------------
 
 
-def _find_additions(inputs: PredictionInput, cluster: NodeCluster, keys: set[str]) -> tuple[str, int] | None:
+def _find_additions(
+    inputs: PredictionInput, cluster: NodeCluster, keys: set[str], waiting_pods: WaitingPods
+) -> tuple[str, int] | None:
     """Find the pool and its fewest additional nodes for all pods of these workloads to run; None without one."""
     best: tuple[str, int] | None = None
+
+    def count_waiting(pool: str, node: Node, count: int) -> int:
+        key = cluster.id, pool, count
+        if key not in waiting_pods:
+            waiting_pods[key] = _predict_waiting(inputs, node, count)
+        return sum(waiting_pods[key][workload] for workload in keys)
+
     for pool, node in _list_pool_nodes(cluster).items():
         maximum = _MAX_NODES if best is None else best[1] - 1
-        if maximum < 1 or _count_waiting(inputs, node, maximum, keys):
+        if maximum < 1 or count_waiting(pool, node, maximum):
             continue
         lower, upper = 0, maximum  # `lower` nodes are too few, `upper` are enough
         while upper - lower > 1:
             middle = (lower + upper) // 2
-            if _count_waiting(inputs, node, middle, keys):
+            if count_waiting(pool, node, middle):
                 lower = middle
             else:
                 upper = middle
@@ -185,11 +202,10 @@ def _find_pool_label(node: Node) -> str:
     return next((node.labels[label] for label in _POOL_LABELS if label in node.labels), "")
 
 
-def _count_waiting(inputs: PredictionInput, node: Node, count: int, keys: set[str]) -> int:
-    """Count the pods of these workloads without a node once the cluster has `count` more nodes like this one."""
+def _predict_waiting(inputs: PredictionInput, node: Node, count: int) -> Counter[str]:
+    """Count the pods without a node by workload once the cluster has `count` more nodes like this one."""
     nodes = (*inputs.cluster.nodes, *(_copy_node(node, number) for number in range(count)))
-    waiting = _list_waiting(replace(inputs, cluster=replace(inputs.cluster, nodes=nodes)))
-    return sum(waiting[key] for key in keys)
+    return _list_waiting(replace(inputs, cluster=replace(inputs.cluster, nodes=nodes)))
 
 
 def _list_waiting(inputs: PredictionInput) -> Counter[str]:
