@@ -17,6 +17,15 @@ from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, free_por
 Body = dict[str, Any]
 _CONTROLLERS = ("deployment", "replicaset", "statefulset", "daemonset", "job", "disruption", "resourceclaim")
 DEVICE_KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
+# Controllers of stories: of autoscalers, quotas and evictions by taints.
+_STORY_CONTROLLERS = ("horizontal-pod-autoscaler", "resourcequota", "taint-eviction")
+_SHORT_TIMES = ("--horizontal-pod-autoscaler-sync-period=1s", "--resource-quota-sync-period=2s")
+_POLICY_FLAGS = (
+    "--feature-gates=MutatingAdmissionPolicy=true",
+    "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+    "--default-not-ready-toleration-seconds=1",
+    "--default-unreachable-toleration-seconds=1",
+)
 PATHS = {
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
     "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
@@ -27,13 +36,26 @@ PATHS = {
     "Node": "/api/v1/nodes",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "Namespace": "/api/v1/namespaces",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
+    "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",
+    "LimitRange": "/api/v1/namespaces/{}/limitranges",
+    "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/{}/horizontalpodautoscalers",
+    "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "MutatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicybindings",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
+    "CSINode": "/apis/storage.k8s.io/v1/csinodes",
+    "CSIDriver": "/apis/storage.k8s.io/v1/csidrivers",
+    "CSIStorageCapacity": "/apis/storage.k8s.io/v1/namespaces/{}/csistoragecapacities",
+    "VolumeAttachment": "/apis/storage.k8s.io/v1/volumeattachments",
     "ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices",
     "DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses",
     "ResourceClaim": "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims",
     "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaimtemplates",
 }
 _MERGE = "application/strategic-merge-patch+json"
-_CONTAINER_STATUS = {"restartCount": 0, "image": "", "imageID": ""}
 
 
 class LiveCluster:
@@ -43,6 +65,7 @@ class LiveCluster:
         self._programs = programs
         self._is_open = True
         self.keeps_unready: Callable[[Body], str] = lambda _: ""
+        self.keeps_terminating: Callable[[Body], bool] = lambda _: False
         self._kubelet = threading.Thread(target=self._report_ready, daemon=True)
         self._kubelet.start()
 
@@ -61,8 +84,21 @@ class LiveCluster:
             )
         return answer
 
-    def patch(self, kind: str, name: str, body: Body) -> Body:
-        return self._programs.call("PATCH", f"{PATHS[kind].format('default')}/{name}", body, _MERGE)
+    def patch(self, kind: str, name: str, body: Body, subresource: str = "") -> Body:
+        path = f"{PATHS[kind].format('default')}/{name}"
+        return self._programs.call("PATCH", f"{path}/{subresource}".rstrip("/"), body, _MERGE)
+
+    def apply(self, body: Body) -> Body:
+        """Apply a manifest as the manager of placements. An answer with `error` means that it is rejected."""
+        path = f"{PATHS[body['kind']].format('default')}/{body['metadata']['name']}"
+        return self._programs.apply(path, body, "nexusform")
+
+    def evict(self, name: str) -> Body:
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
+        return self._programs.call("POST", f"{PATHS['Pod'].format('default')}/{name}/eviction", body)
+
+    def delete(self, kind: str, name: str = "") -> Body:
+        return self._programs.call("DELETE", f"{PATHS[kind].format('default')}/{name}".rstrip("/"))
 
     def label_namespace(self, key: str, value: str) -> None:
         """Set a label of the default namespace."""
@@ -106,7 +142,7 @@ class LiveCluster:
         time.sleep(0.3)
 
     def wait_until_settled(self, seconds: float = 1.5) -> list[Body]:
-        """Return the pods once none of them has changed for some time."""
+        """Return the pods once none of them has changed for some time: shorter if all pods exist and run."""
         last, since, end = "", time.monotonic(), time.monotonic() + 60
         while time.monotonic() < end:
             pods = self.list_all("Pod")
@@ -114,10 +150,30 @@ class LiveCluster:
             if state != last:
                 last, since = state, time.monotonic()
             is_decided = pods and all(map(_is_decided, pods))
-            if time.monotonic() - since > (seconds if is_decided else 4 * seconds):
+            quiet = time.monotonic() - since
+            if quiet > (seconds if is_decided else 4 * seconds):
                 return pods
-            time.sleep(0.05)
+            is_placed = is_decided and all(pod["spec"].get("nodeName") for pod in pods)
+            if quiet > seconds / 3 and is_placed and self._are_complete():
+                return pods
+            time.sleep(0.1)
         return self.list_all("Pod")
+
+    def _are_complete(self) -> bool:
+        """Return whether each controller reports all of its pods as ready."""
+        counts = {
+            "Deployment": ("replicas", "readyReplicas"),
+            "StatefulSet": ("replicas", "readyReplicas"),
+            "Job": ("parallelism", "ready"),
+        }
+        for kind, (wanted, ready) in counts.items():
+            if any(body["status"].get(ready, 0) != body["spec"][wanted] for body in self.list_all(kind)):
+                return False
+        return all(
+            body["status"].get("observedGeneration")
+            and body["status"].get("numberReady") == body["status"].get("desiredNumberScheduled")
+            for body in self.list_all("DaemonSet")
+        )
 
     def _report_ready(self) -> None:
         while self._is_open:
@@ -125,7 +181,7 @@ class LiveCluster:
                 is_new = not pod["status"].get("containerStatuses") and "deletionTimestamp" not in pod["metadata"]
                 if pod["spec"].get("nodeName") and is_new:
                     self._report(pod, self.keeps_unready(pod))
-                elif pod["metadata"].get("deletionTimestamp"):
+                elif pod["metadata"].get("deletionTimestamp") and not self.keeps_terminating(pod):
                     path = f"{PATHS['Pod'].format(pod['metadata']['namespace'])}/{pod['metadata']['name']}"
                     if pod["metadata"].get("finalizers"):  # of a Job, which waits for the end of the pod
                         self._programs.call("PATCH", f"{path}/status", {"status": {"phase": "Failed"}}, _MERGE)
@@ -176,17 +232,21 @@ def _is_rejected(pod: Body) -> bool:
 
 
 @contextmanager
-def start_cluster(directory: Path, programs_directory: Path = PROGRAMS) -> Iterator[LiveCluster]:
+def start_cluster(
+    directory: Path, programs_directory: Path = PROGRAMS, *, has_stories: bool = False
+) -> Iterator[LiveCluster]:
     """Start the programs in a directory, and end them afterwards."""
+    flags = _POLICY_FLAGS if has_stories else ()
     programs = ApiPrograms(
-        programs_directory, CRDS, directory, "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
+        programs_directory, CRDS, directory, "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition", *flags
     )
     try:
         config = f"--kubeconfig={programs.kubeconfig}"
         common = (config, f"--authentication-kubeconfig={programs.kubeconfig}", "--leader-elect=false")
         authorization = f"--authorization-kubeconfig={programs.kubeconfig}"
         programs._start("kube-scheduler", *common, authorization, f"--secure-port={free_port()}")
-        controllers = ",".join(f"{name}-controller" for name in _CONTROLLERS)
+        names = (*_CONTROLLERS, *(_STORY_CONTROLLERS if has_stories else ()))
+        controllers = ",".join(f"{name}-controller" for name in names)
         programs._start(
             "kube-controller-manager",
             *common,
@@ -195,6 +255,7 @@ def start_cluster(directory: Path, programs_directory: Path = PROGRAMS) -> Itera
             f"--controllers={controllers}",
             "--kube-api-qps=200",
             "--kube-api-burst=400",
+            *(_SHORT_TIMES if has_stories else ()),
         )
         cluster = LiveCluster(programs)
         try:

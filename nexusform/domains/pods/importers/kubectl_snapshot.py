@@ -40,7 +40,7 @@ from nexusform.domains.pods.importers.pod_conditions import (
 from nexusform.domains.pods.scheduling.device_records import ClaimedUses
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
 from nexusform.domains.pods.scheduling.workloads import ObservedTemplate, PodCondition, PodSpec
-from nexusform.kubernetes.matching import Taint
+from nexusform.kubernetes.matching import LabelSelector, Taint
 from nexusform.kubernetes.quantity import MalformedQuantity, parse_quantity
 from nexusform.scheduling.kubelet import NodeSize
 
@@ -101,6 +101,10 @@ NAMESPACE: Final = "Namespace"
 _MANDATORY_KINDS: Final = (NAMESPACE, "PriorityClass")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _BASIC_RESOURCES: Final = ("cpu", "memory", "pods")
+
+# Kinds with pods spread by default, and labels that differ among the pods of one set.
+_SPREAD_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
+_POD_LABELS: Final = ("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", "controller-revision-hash")
 
 _Object = Mapping[str, Any]
 
@@ -423,6 +427,14 @@ def _parse_amount(value: Any) -> int:
     return 0 if quantity is None or isinstance(quantity, MalformedQuantity) else quantity.round_to_units()
 
 
+def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelector | None:
+    """Return the selector of a pod's set, for the default spreading of its replacements, by the pod's labels."""
+    if kind not in _SPREAD_KINDS:
+        return None
+    own_labels = {key: value for key, value in labels.items() if key not in _POD_LABELS}
+    return LabelSelector(tuple(sorted(own_labels.items()))) if own_labels else None
+
+
 def _build_pod(title: str, body: _Object, context: _PodContext) -> ObservedPod:
     """Return the record of a stored pod, its spec parsed like a manifest's."""
     namespace, _, name = title.partition("/")
@@ -437,7 +449,8 @@ def _build_pod(title: str, body: _Object, context: _PodContext) -> ObservedPod:
     )
     # The API server has validated it before: no findings are expected.
     root, metadata = (Fields(manifest, [], data) for data in (manifest.body, {"labels": labels}))
-    pod_owner = PodOwner(namespace=namespace, kind=kind, added_labels={}, spread_selector=None, template="")
+    selector = _build_spread_selector(kind, labels)
+    pod_owner = PodOwner(namespace=namespace, kind=kind, added_labels={}, spread_selector=selector, template="")
     pod_spec = parse_pod_spec(metadata, root.get_mapping("spec"), pod_owner, Priorities())
     is_terminating = body["terminating"] is True
     volumes = parse_volumes(manifest, root.get_mapping("spec"), (), context.storage)

@@ -42,11 +42,13 @@ from nexusform.domains.pods.importers.live_workloads import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.importers.unpredicted_kinds import list_unpredicted_problems
-from nexusform.domains.pods.scheduling.workloads import PodSpec, Strategy, Workload
+from nexusform.domains.pods.scheduling.workloads import NEWEST_REVISION, PodSpec, Strategy, Workload
 from nexusform.kubernetes.matching import LabelSelector, is_selected
 
 # Maximum of pods in one cluster by the Kubernetes documentation.
 MAX_PODS: Final = 150_000
+# Kinds without an object per template: a rollback uses the revision of an earlier template again.
+_REVISION_KINDS: Final = ("StatefulSet", "DaemonSet")
 AUTOSCALED: Final = "autoscaled-replicas"
 # Prefix of the resource that each device class provides under its own name.
 _IMPLICIT_RESOURCE: Final = "deviceclass.resource.kubernetes.io/"
@@ -219,8 +221,8 @@ class _WorkloadReader:
             admission_error=find_priority_rejection(pod_spec, self.priorities)
             or find_limit_range_rejection(manifest.namespace, pod_spec, self.rules),
             keeps_replicas=_get_replicas(manifest) != _get_replicas(original),
-            current_revisions=self._find_current_revisions(manifest, template.get_mapping("spec").data),
         )
+        workload = self._add_revisions(manifest, workload, template.get_mapping("spec").data)
         return controller.apply_strategy(self._apply_autoscaler(manifest, workload), spec)
 
     def _report_device_classes(self, spec: Fields, pod: PodSpec) -> bool:
@@ -236,10 +238,20 @@ class _WorkloadReader:
             spec.report("containers", detail, Severity.WARNING, id=DEVICE_CLAIMS)
         return bool(classes)
 
-    def _find_current_revisions(self, manifest: Manifest, template: Mapping[str, Any]) -> tuple[str, ...] | None:
+    def _add_revisions(self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]) -> Workload:
+        """Return a workload with the revisions of its current template, as far as the live objects show them."""
         key = _format_key(manifest)
         live, replica_sets = self.live_workloads.get(key), self.replica_sets.get(key, ())
-        return find_current_revisions(template, live, replica_sets) if live or replica_sets else None
+        if not live and not replica_sets:
+            return workload
+        if live is not None and live.remaining_pods is not None:
+            return replace(workload, replicas=min(workload.replicas, live.remaining_pods))
+        revisions = find_current_revisions(template, live, replica_sets)
+        if revisions == () and live is not None and manifest.kind in _REVISION_KINDS:
+            return replace(workload, replaced_revision=live.revision or NEWEST_REVISION)
+        is_scaled = any(item.desired_pods not in (0, workload.replicas) for item in replica_sets)
+        maximum = max((item.max_pods for item in replica_sets), default=0) if is_scaled else 0
+        return replace(workload, current_revisions=revisions, previous_max_pods=maximum)
 
     def _merge_live_fields(self, manifest: Manifest) -> Manifest:
         live = self.live_workloads.get(_format_key(manifest))
@@ -301,7 +313,7 @@ class _WorkloadReader:
         self.findings.append(
             build_problem(manifest.file, manifest.find_position("spec"), AUTOSCALED, detail, Severity.WARNING, summary)
         )
-        return replace(workload, replicas=replicas)
+        return replace(workload, replicas=replicas, configured_replicas=configured_replicas)
 
 
 def _get_template(manifest: Manifest) -> dict[str, Any]:

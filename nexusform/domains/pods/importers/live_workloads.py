@@ -23,6 +23,7 @@ FieldPath = tuple[str | tuple[tuple[str, Any], ...], ...]
 REPLICAS_PATH: Final[FieldPath] = ("replicas",)
 # Managers that apply whole manifests: what a manifest no longer sets, they remove.
 _APPLIERS: Final = ("nexusform", "work-api-agent", "kubectl-client-side-apply")
+_DEPLOYMENT: Final = "deployment.kubernetes.io/"
 _LAST_APPLIED: Final = (
     "kubectl.kubernetes.io/last-applied-configuration",
     "kubernetes-fleet.io/last-applied-configuration",
@@ -47,7 +48,9 @@ _SPEC_FIELDS: Final = ("replicas", "parallelism", "completions", "suspend", "pau
 class LiveWorkload(Struct, frozen=True):
     """Workload as it exists: its fields below `spec` set by managers other than the applier (path and value),
     whether `has_managers` named them, and the revision label of its pods. `owner` is the key of a ReplicaSet's
-    Deployment. `template` are the fields of its pod spec with an effect on placement.
+    Deployment. `template` are the fields of its pod spec with an effect on placement. `desired_pods` and `max_pods` are
+    those of the Deployment at the last sync of an active ReplicaSet (0: unknown). `remaining_pods` are those left
+    to run by a Job, None if unlimited.
     """
 
     key: str
@@ -56,6 +59,9 @@ class LiveWorkload(Struct, frozen=True):
     template: Mapping[str, Any] = field(default_factory=dict)
     revision: str = ""
     owner: str = ""
+    desired_pods: int = 0
+    max_pods: int = 0
+    remaining_pods: int | None = None
 
 
 def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -78,7 +84,26 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         "owner": f"{namespace}/Deployment/{owners[0].get('name')}"
         if owners and owners[0].get("kind") == "Deployment"
         else "",
+        **(_read_pod_counts(get_mapping(metadata, "annotations")) if spec.get("replicas") else {}),
+        "remaining": _count_remaining_pods(spec, status) if body["kind"] == "Job" else None,
     }
+
+
+def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
+    """Return the number of pods left to run by a Job, None if unlimited."""
+    ends = [item for item in list_mappings(status, "conditions") if item.get("type") in ("Complete", "Failed")]
+    if any(item.get("status") == "True" for item in ends):
+        return 0
+    succeeded, completions = status.get("succeeded") or 0, spec.get("completions")
+    if isinstance(completions, int):
+        return max(0, completions - int(succeeded))
+    return int(status.get("active") or 0) if succeeded else None
+
+
+def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
+    """Return the pods of a Deployment by the annotations of its ReplicaSet."""
+    texts = {name: str(annotations.get(f"{_DEPLOYMENT}{name}-replicas", "")) for name in ("desired", "max")}
+    return {f"{name}_pods": int(text) for name, text in texts.items() if text.isdecimal()}
 
 
 def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
@@ -91,6 +116,9 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
         _select_placement_fields(data["template"]) if data["template"] else {},
         data["revision"],
         data["owner"],
+        data.get("desired_pods", 0),
+        data.get("max_pods", 0),
+        data.get("remaining"),
     )
 
 

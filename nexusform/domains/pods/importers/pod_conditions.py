@@ -39,7 +39,8 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
             "stuck_reason": stuck_reasons[0] if stuck_reasons else NOT_READY if is_running else "",
             "stuck_since": str(ready.get("lastTransitionTime") or status.get("startTime") or ""),
         }
-    return {name: value for name, value in condition.items() if value not in (None, 0, "")}
+    # `is_ready` = False equals 0, and stays.
+    return {name: value for name, value in condition.items() if value is False or value not in (None, 0, "")}
 
 
 def build_pod_condition(data: Mapping[str, Any]) -> PodCondition:

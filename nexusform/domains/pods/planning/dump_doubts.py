@@ -4,6 +4,7 @@ warning, and its pods are not certain.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -28,6 +29,8 @@ _UNREADY: Final = "nodes that are not ready"
 _SCALERS: Final = ("cluster-autoscaler", "karpenter")
 _DESCHEDULER: Final = "descheduler"
 WEBHOOKS: Final = "admission webhooks"
+ORPHANS: Final = "pods without a controller"
+AUTOSCALER: Final = "a HorizontalPodAutoscaler"
 _ADMISSION_KINDS: Final = ("MutatingWebhookConfiguration", "MutatingAdmissionPolicy", "ResourceQuota", "LimitRange")
 _CLAIM_KINDS: Final = (
     *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
@@ -127,11 +130,17 @@ def find_direct_doubts(
     dump_doubts = tuple(list_dump_doubts(observed.snapshot, now))
     hooks = [item for item in observed.objects if item.kind in _HOOK_KINDS]
     labels = {item.name: item.labels for item in observed.objects if item.kind == "Namespace"}
+    counts = Counter(pod.workload for pod in observed.existing_pods)
     doubts: dict[PodKey, Doubt] = {}
     for outcome in outcomes:
+        key, workload = (outcome.workload, outcome.number), workloads.get(outcome.workload)
+        count = counts[outcome.workload]
+        if workload is not None and count and workload.configured_replicas not in (None, count):
+            doubts[key] = Doubt(AUTOSCALER)  # the apply and the autoscaler undo each other's replicas
+        if workload is not None and workload.has_orphans:
+            doubts[key] = Doubt(ORPHANS)
         if outcome.feasible_nodes is None:
             continue
-        key, workload = (outcome.workload, outcome.number), workloads.get(outcome.workload)
         for doubt in dump_doubts:
             if doubt.is_affected(outcome):
                 doubts.setdefault(key, Doubt(doubt.assumption))

@@ -39,6 +39,7 @@ _PERMANENT_FAILURE_KINDS: Final = ("Pod", "Job")
 
 PodMap = dict[str, dict[str, Any]]
 PodKey = tuple[str, int]
+_QUOTA: Final = "a full quota"
 # Triggers of a repeated prediction that continue an earlier change of the same plan.
 _CONTINUING_TRIGGERS: Final = ("", pod_outcomes.NEW, pod_outcomes.PREEMPTED)
 
@@ -92,9 +93,11 @@ def add_previous_maximums(
     scaled: list[Workload] = []
     for workload in workloads:
         prior = previous_workloads.get(workload.key)
-        is_scaled = prior is not None and prior.replicas != workload.replicas and not workload.keeps_replicas
-        maximum = prior.replicas + prior.max_surge if prior is not None and is_scaled else 0
-        scaled.append(replace(workload, previous_max_pods=maximum))
+        if prior is not None and not workload.previous_max_pods:
+            is_scaled = prior.replicas != workload.replicas and not workload.keeps_replicas
+            scaled.append(replace(workload, previous_max_pods=(prior.replicas + prior.max_surge) * is_scaled))
+        else:
+            scaled.append(workload)
     return tuple(scaled)
 
 
@@ -206,7 +209,7 @@ class ObjectPods(Struct):
             provenance=OBSERVED,
             former_template=pod.spec.template if is_former else "",
             former_pod=format_pod_spec(pod.spec) if is_former else "",
-            state=str(PodState.SCHEDULED),
+            state=str(PodState.SCHEDULED if pod.node else PodState.PENDING),
         )
 
     def replace_spec(self, key: str, spec: PodSpec) -> Iterator[ExistingPod]:
@@ -270,6 +273,16 @@ class ObjectPods(Struct):
         elif outcome.trigger == pod_outcomes.TEMPLATE_CHANGED and self.overrides_changed:
             outcome = replace(outcome, trigger=OVERRIDE_CHANGED)
         outcome_by_number[outcome.number] = outcome
+
+    def list_quota_doubts(self) -> Iterator[tuple[PodKey, Doubt]]:
+        """Yield doubts about Deployments in a rollout under a full quota: their controllers retry at any time."""
+        if not self.has_uncreated:
+            return
+        for workload in self.workloads:
+            outcomes = self.list_outcomes(workload.key)
+            is_rolling = any(item.trigger == pod_outcomes.TEMPLATE_CHANGED for item in outcomes)
+            if workload.kind == "Deployment" and is_rolling and not workload.admission_error:
+                yield from (((workload.key, item.number), Doubt(_QUOTA)) for item in outcomes)
 
     def record_doubts(self, doubts: Mapping[PodKey, Doubt | None]) -> None:
         """Record the doubtful outcomes. A pod with no doubt (None) is certain despite random choices."""

@@ -27,9 +27,14 @@ from nexusform.domains.pods.planning.object_pods import (
     add_previous_maximums,
 )
 from nexusform.domains.pods.planning.rows import build_hosted_workload, build_pod_row
-from nexusform.domains.pods.planning.template_matching import add_observed_changes, assign_specs, find_orphans
+from nexusform.domains.pods.planning.template_matching import (
+    add_observed_changes,
+    assign_specs,
+    find_next_number,
+    find_orphans,
+)
 from nexusform.domains.pods.scheduling import pod_outcomes
-from nexusform.domains.pods.scheduling.assumptions import PredictionScenario, find_doubtful_pods
+from nexusform.domains.pods.scheduling.assumptions import PredictionScenario, find_doubtful_pods, has_permanent_failure
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_warnings, list_displaced_warnings
@@ -64,18 +69,22 @@ class PodPhase(ClusterPods):
     def _import_observed_pods(self, object_pods: ObjectPods, cluster: NodeCluster) -> None:
         """Add observed pods of an object's workloads to the object."""
         observed_pods = self._observed_pods.get(cluster.id)
-        if not observed_pods:
+        if observed_pods is None:
             return
         workloads: list[Workload] = []
         for workload in object_pods.workloads:
-            workload_pods = observed_pods.pop(workload.key, ())
+            workload_pods = observed_pods.pop(workload.key, [])
+            workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, find_next_number(workload_pods))
             prior_template = object_pods.prior_templates.get(workload.key)
             is_changed = prior_template not in (None, workload.pod.template)
             is_complete = self._is_complete(cluster.id)
             adjusted = add_observed_changes(workload, workload_pods, is_complete=is_complete, is_changed=is_changed)
-            workloads.append(adjusted)
             pods = assign_specs(adjusted, workload_pods, is_complete=is_complete)
-            pods = [*pods, *self._import_orphans(workload, object_pods.manifests, cluster.id, pods)]
+            orphans = self._import_orphans(workload, object_pods.manifests, cluster.id, pods)
+            pods = [*pods, *orphans]
+            is_stuck = has_permanent_failure(adjusted, pods)
+            has_orphans = bool(orphans) and len(pods) > adjusted.replicas
+            workloads.append(replace(adjusted, is_stuck=is_stuck, has_orphans=has_orphans))
             # The prior pods of a re-created object are removed; the observed ones still exist.
             self._existing_pods[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
             for pod in pods:
@@ -99,6 +108,18 @@ class PodPhase(ClusterPods):
             replace(pod, workload=workload.key, number=number, spec=replace(pod.spec, template=workload.pod.template))
             for number, pod in enumerate(orphans, max(numbers, default=-1) + 1)
         ]
+
+    def _list_waiting_pods(
+        self, object_pods: ObjectPods, workload: Workload, cluster_id: str, first_number: int
+    ) -> list[ExistingPod]:
+        """Return the observed Pending pods of a workload, unless state has its own ones."""
+        observed = self._observed_clusters[cluster_id]
+        pods = [pod for pod in observed.waiting_pods if pod.workload == workload.key and not pod.spec.gates]
+        if any(not pod.node for pod in object_pods.prior_pods.get(workload.key, {}).values()):
+            return []
+        if workload.kind == "StatefulSet":
+            return pods
+        return [replace(pod, number=number) for number, pod in enumerate(pods, first_number)]
 
     def place_pods(
         self,
@@ -219,6 +240,8 @@ class PodPhase(ClusterPods):
                 workloads = {workload.key: workload for workload in scene.workloads}
                 direct_doubts = find_direct_doubts(outcomes, workloads, observed, now)
                 doubts |= {key: doubt for key, doubt in direct_doubts.items() if doubts.get(key) is None}
+            quota_doubts = chain.from_iterable(item.list_quota_doubts() for item in object_pods_list)
+            doubts |= {key: doubt for key, doubt in quota_doubts if doubts.get(key) is None}
             for object_pods in object_pods_list:
                 object_pods.record_doubts(doubts)
                 object_pods.update_values(self.clusters[cluster_id])

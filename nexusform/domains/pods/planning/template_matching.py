@@ -20,6 +20,10 @@ from nexusform.kubernetes.matching import is_selected
 
 # Kinds with template updates; pods of all others are created once.
 _UPDATED_KINDS: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")
+_RULE_FIELDS: Final = (
+    *("node_selector", "node_terms", "preferred_nodes"),
+    *("affinity", "anti_affinity", "preferred_affinity", "preferred_anti_affinity"),
+)
 # Resources added only by LimitRange defaults; other additions may be unknown.
 _ALWAYS_COMPARED: Final = ("cpu", "memory")
 
@@ -38,21 +42,34 @@ def find_outdated_pods(workload: Workload, pods: Iterable[ExistingPod], *, is_co
     elif workload.current_revisions is not None:
         current_revisions = [revision for revision in by_revision if revision in workload.current_revisions]
     else:
+        replaced_revision: str | None = workload.replaced_revision
+        if replaced_revision == NEWEST_REVISION:
+            replaced_revision = _find_newest(by_revision, by_revision)
         current_revisions = [
             revision
             for revision, revision_pods in by_revision.items()
-            if any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in revision_pods)
+            if (not replaced_revision or revision != replaced_revision)
+            and any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in revision_pods)
+            and (not replaced_revision or all(_has_template_rules(workload.pod, pod.spec) for pod in revision_pods))
         ]
     # Several revisions may match: the current template is the one rolled out last.
-    newest_revision = max(
-        current_revisions, key=lambda revision: max(pod.age for pod in by_revision[revision]), default=None
-    )
+    newest_revision = _find_newest(current_revisions, by_revision)
     return {
         pod.number
         for revision, revision_pods in by_revision.items()
         for pod in revision_pods
         if revision != newest_revision
     }
+
+
+def _find_newest(revisions: Iterable[str], by_revision: Mapping[str, Sequence[ExistingPod]]) -> str | None:
+    """Return the revision of the pod started last."""
+    return max(revisions, key=lambda revision: max(pod.age for pod in by_revision[revision]), default=None)
+
+
+def find_next_number(pods: Iterable[ExistingPod]) -> int:
+    """Return the first number above those of some pods."""
+    return 1 + max((pod.number for pod in pods), default=-1)
 
 
 def add_observed_changes(
@@ -65,7 +82,8 @@ def add_observed_changes(
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
         return workload
     by_revision = {pod.observed_template.revision: pods for pod in observed_pods if pod.observed_template}
-    if workload.current_revisions is None and len(by_revision) == 1 and not is_changed:
+    is_replaced = is_changed or bool(workload.replaced_revision)
+    if workload.current_revisions is None and len(by_revision) == 1 and not is_replaced:
         is_same = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
         if not is_same and all(_is_rewritten(workload, pod) for pod in observed_pods):
             workload = replace(workload, is_rewritten=True, current_revisions=(NEWEST_REVISION,))
@@ -150,6 +168,11 @@ def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complet
         and _is_same_container(container, container_by_name[container.name], is_complete=is_complete)
         for container in workload.containers
     )
+
+
+def _has_template_rules(spec: PodSpec, pod_spec: PodSpec) -> bool:
+    """Return whether a pod has the node selection and the pod affinity of a template."""
+    return all(getattr(spec, name) == getattr(pod_spec, name) for name in _RULE_FIELDS)
 
 
 def _is_same_container(template_container: Container, observed_container: Container, *, is_complete: bool) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
+from zlib import crc32
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, Predictio
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.taints import NO_EXECUTE
 from nexusform.domains.pods.scheduling.scheduler_versions import BALANCE_CHANGE
+from nexusform.domains.pods.scheduling.workload_progress import has_stuck_template
 from nexusform.domains.pods.scheduling.workloads import Cluster, ExistingPod, PodCondition, Strategy, Workload
 from nexusform.kubernetes.matching import NO_SCHEDULE, Taint
 
@@ -36,6 +38,8 @@ _MOST_SAMPLES: Final = 60
 _MOST_SAMPLED_NODES: Final = 12
 _MOST_LATE_WORKLOADS: Final = 16
 _HOUR: Final = 3600
+_MOST_ORDERS: Final = 16
+_RANK_BITS: Final = 32
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 # A container that was not started for these reasons may still start; one without its image does not.
 _PERMANENT_REASONS: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
@@ -54,6 +58,7 @@ class PredictionScenario(Struct, frozen=True):
     waiting_pods: tuple[ExistingPod, ...] = ()
     unready_nodes: frozenset[str] = frozenset()
     arrival: ArrivalOrder | None = None
+    slow_terminations: int = 0
 
     def predict(self) -> Prediction:
         """Return the prediction of this scene."""
@@ -64,6 +69,7 @@ class PredictionScenario(Struct, frozen=True):
             seed=self.seed,
             lost_pods=self.lost_pods,
             arrival=self.arrival,
+            slow_terminations=self.slow_terminations,
         )
 
 
@@ -96,32 +102,32 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     doubts: dict[PodKey, Doubt | None] = {
         _get_key(outcome): Doubt(TIES) for outcome in placed_pods if not outcome.is_certain
     }
-    prepare_sort_keys = {_get_key(outcome) for outcome in changed_pods} - doubts.keys()
+    open_keys = set(map(_get_key, outcomes)) - doubts.keys()
     ties = {key for key in doubts if samples >= _FEWEST_SAMPLES}
     if len(scene.cluster.nodes) > _MOST_SAMPLED_NODES or any(map(_has_other_doubt, placed_pods)):
         ties.clear()
     for assumption in ASSUMPTIONS:
         for condition, alternative in assumption.list_alternatives(scene, samples):
-            if not prepare_sort_keys and not ties:
+            if not open_keys and not ties:
                 return doubts
             found = _find_changed_pods(by_workload, alternative.predict())
             for key, node in found.items():
-                if key in prepare_sort_keys or key in ties:
-                    name = assumption.name if key in prepare_sort_keys else TIES
+                if key in open_keys or key in ties:
+                    name = assumption.name if key in open_keys else TIES
                     doubts[key] = Doubt(name, f"{node or 'no node'} {condition}".strip())
-            prepare_sort_keys -= found.keys()
+            open_keys -= found.keys()
             ties -= found.keys()
     if samples < _FEWEST_SAMPLES:
-        doubts |= _list_unsampled_doubts(scene, placed_pods, prepare_sort_keys)
+        doubts |= _list_unsampled_doubts(scene, placed_pods, open_keys)
     return doubts | dict.fromkeys(ties)
 
 
 def _list_unsampled_doubts(
-    scene: PredictionScenario, placed_pods: Iterable[PodOutcome], prepare_sort_keys: Collection[PodKey]
+    scene: PredictionScenario, placed_pods: Iterable[PodOutcome], open_keys: Collection[PodKey]
 ) -> Iterator[tuple[PodKey, Doubt]]:
     """Yield the doubts about pods of plans too large for samples."""
     has_choice = {_get_key(outcome) for outcome in placed_pods if (outcome.feasible_nodes or 0) > 1}
-    for key in prepare_sort_keys:
+    for key in open_keys:
         if len(scene.workloads) > 1:
             yield key, Doubt(ARRIVAL_ORDER)
         elif not scene.cluster.version and key in has_choice:
@@ -196,7 +202,18 @@ def _get_location(outcome: PodOutcome) -> tuple[str, str]:
 def _list_other_samples(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with other random choices."""
     for number in range(samples):
-        yield "at another tie", replace(scene, seed=scene.seed + 1 + number)
+        pods = _shuffle_victims(scene, number)
+        yield "at another tie", replace(scene, seed=scene.seed + 1 + number, existing_pods=pods)
+
+
+def _shuffle_victims(scene: PredictionScenario, sample: int) -> tuple[ExistingPod, ...]:
+    """Return the existing pods with other ages, if some may be evicted: any one of equal starts may be first."""
+    lowest = min((pod.spec.priority for pod in scene.existing_pods), default=0)
+    if all(workload.pod.priority <= lowest for workload in scene.workloads):
+        return scene.existing_pods
+    texts = [f"{sample}|{pod.workload}|{pod.number}".encode() for pod in scene.existing_pods]
+    pairs = zip(scene.existing_pods, texts, strict=True)
+    return tuple(replace(pod, age=(pod.age << _RANK_BITS) + crc32(text)) for pod, text in pairs)
 
 
 def _list_arrivals(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
@@ -226,7 +243,16 @@ def _list_arrivals(scene: PredictionScenario, samples: int) -> Iterator[tuple[st
         else:
             arrival = ArrivalOrder(number, tuple(keys), ordered_keys, number % 4 > 1, claiming_keys)
             condition = "if the pods arrive in another order"
-        yield condition, replace(scene, arrival=arrival, seed=seed)
+        yield (
+            condition,
+            replace(
+                scene,
+                arrival=arrival,
+                seed=seed,
+                existing_pods=_shuffle_victims(scene, number),
+                slow_terminations=number if arrival.has_slow_victims else 0,
+            ),
+        )
 
 
 def _list_waiting(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
@@ -250,6 +276,14 @@ def _list_terminations(scene: PredictionScenario, _: int) -> Iterator[tuple[str,
         yield "once terminating pods are gone", replace(scene, existing_pods=remaining_pods)
 
 
+def _list_slow_terminations(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
+    """Yield the scene with removed pods still holding their capacity until a new pod fits nowhere else."""
+    for order, pods in enumerate(_list_orders(scene, samples)):
+        for sample in (1, 2 + order, 2 + order + _MOST_ORDERS):
+            slow_scene = replace(scene, existing_pods=pods, seed=scene.seed + order, slow_terminations=sample)
+            yield "if removed pods terminate slowly", slow_scene
+
+
 def _list_coming_taints(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
     """Yield the scene with the coming taints of unready nodes."""
     if not scene.unready_nodes:
@@ -268,7 +302,7 @@ def _list_conditions(scene: PredictionScenario, _: int) -> Iterator[tuple[str, P
     recovered_pods = tuple(map(_mark_pods_recovered, scene.existing_pods))
     if recovered_pods != scene.existing_pods:
         yield "if its pods become ready", replace(scene, existing_pods=recovered_pods)
-    stopped_pods = tuple(map(_remove_terminating_pods, scene.existing_pods))
+    stopped_pods = tuple(map(_mark_pod_not_starting, scene.existing_pods))
     if stopped_pods != scene.existing_pods:
         yield "if starting pods do not become ready", replace(scene, existing_pods=stopped_pods)
 
@@ -280,24 +314,49 @@ def _mark_pods_recovered(pod: ExistingPod) -> ExistingPod:
     return replace(pod, condition=ready_condition)
 
 
-def _remove_terminating_pods(pod: ExistingPod) -> ExistingPod:
+def has_permanent_failure(workload: Workload, pods: Sequence[ExistingPod]) -> bool:
+    """Return whether no pod of the current template can start, for permanent reasons."""
+    reasons = {pod.condition.stuck_reason for pod in pods if pod.condition is not None and pod.is_stuck}
+    return has_stuck_template(workload, pods) and reasons <= set(_PERMANENT_REASONS)
+
+
+def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
     condition = pod.condition
     if condition is None or condition.is_ready or condition.stuck_reason:
         return pod
     return replace(pod, condition=replace(condition, stuck_reason="NotReady"))
 
 
-def _list_later_times(scene: PredictionScenario, _: int) -> Iterator[tuple[str, PredictionScenario]]:
-    """Yield the scene at later times, and with another order of pods of unknown start."""
-    now = scene.cluster.observation_time
+def _list_later_times(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
+    """Yield the scene at later times, and with other orders of pods of equal or unknown start."""
+    conditions = [pod.condition for pod in scene.existing_pods if pod.condition is not None]
+    newest = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
+    now = scene.cluster.observation_time or newest
     for hours in (1, 24) if now else ():
         cluster = replace(scene.cluster, observation_time=now + hours * _HOUR)
         yield f"{hours} h later", replace(scene, cluster=cluster)
-    reversed_pods = tuple(
-        pod if pod.condition is not None or pod.age else replace(pod, age=-pod.number) for pod in scene.existing_pods
-    )
-    if reversed_pods != scene.existing_pods:
-        yield "in another order of start", replace(scene, existing_pods=reversed_pods)
+    for pods in _list_orders(scene, samples):
+        yield "in another order of start", replace(scene, existing_pods=pods)
+
+
+def _list_orders(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
+    """Yield the existing pods with other ages: of those created in one second, each is the newest once."""
+    keys = {workload.key for workload in scene.workloads}
+    groups: dict[tuple[str, int], list[ExistingPod]] = {}
+    for pod in scene.existing_pods:
+        time = pod.condition.creation_time if pod.condition is not None else pod.age
+        groups.setdefault((pod.workload, time), []).append(pod)
+    largest = max((len(pods) for (key, _), pods in groups.items() if key in keys), default=0)
+    for order in range(min(_MOST_ORDERS, largest, max(1, samples))):
+        yield tuple(pod for pods in groups.values() for pod in _rotate_ages(pods, order))
+
+
+def _rotate_ages(pods: Sequence[ExistingPod], order: int) -> Iterator[ExistingPod]:
+    """Yield pods of one second with other ages: the one at position `order` is the newest."""
+    oldest, direction = min(pod.age for pod in pods), 1 if order % 2 else -1
+    for position, pod in enumerate(pods):
+        distance = (position - order) * direction % len(pods)
+        yield replace(pod, age=(oldest << _RANK_BITS) - distance)
 
 
 def _list_newer_versions(scene: PredictionScenario, samples: int) -> Iterator[tuple[str, PredictionScenario]]:
@@ -314,6 +373,7 @@ ASSUMPTIONS: Final[tuple[Assumption, ...]] = (
     Assumption("nodes that are not ready", _list_coming_taints),
     Assumption("pods that are not ready", _list_conditions),
     Assumption("start times", _list_later_times),
+    Assumption("the end of removed pods", _list_slow_terminations),
     Assumption(VERSION, _list_newer_versions),
     Assumption(ARRIVAL_ORDER, _list_arrivals),
     Assumption(TIES, _list_other_samples),

@@ -28,6 +28,7 @@ from nexusform.domains.pods.scheduling.workload_progress import (
     build_forecast,
     drop_rejected_pods,
     find_free_numbers,
+    has_stuck_template,
     is_pending_outdated,
     select_surplus_pods,
     sort_queue,
@@ -56,13 +57,17 @@ def predict(
     lost_pods: Collection[tuple[str, int]] = (),
     removed_workloads: Collection[str] = (),
     arrival: ArrivalOrder | None = None,
+    slow_terminations: int = 0,
 ) -> Prediction:
     """Return the outcome of every pod of `workloads` (in order of creation, then of the document).
     `existing_pods` are all pods of the cluster: pods of other workloads are kept, unless their workload's key
     is in `removed_workloads`. `lost_pods` (workload key, number: their node is re-created) and pods on
     removed nodes are placed again. `arrival`: an order of the pods other than by workload.
+    `slow_terminations`: removed pods hold their capacity until it is needed, all (1) or a sample (from 2).
     """
-    return Predictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads).run(arrival)
+    predictor = Predictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads)
+    predictor.session.slow_terminations = slow_terminations
+    return predictor.run(arrival)
 
 
 # Kinds without evictions: daemons belong to their controller, the others terminate anyway.
@@ -152,6 +157,7 @@ class Predictor:
         self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
         self._place_workloads(progress_list, arrival)
         self.session.remove_victims()
+        self.session.remove_lingering_pods()
         self._recreate_evicted()
         self._retry_waiting(progress_list)
         self._evict_expired(progress_list)
@@ -185,6 +191,7 @@ class Predictor:
         if progress.is_daemon:
             self._prepare_daemons(progress, pods)
             return progress
+        progress.is_template_stuck = workload.is_stuck or has_stuck_template(workload, pods)
         pods = self._remove_surplus(progress, pods)
         for pod in pods:
             is_current = pod.spec.template == workload.pod.template
@@ -214,7 +221,7 @@ class Predictor:
             if pod in progress.deferred_removals:
                 continue
             if self._is_running(pod):
-                self.session.remove_pod(pod)
+                self.session.remove_pod(pod, may_linger=True)
             progress.removals.append((pod, pod_outcomes.SCALE_IN))
         return [pod for pod in pods if pod not in surplus]
 
@@ -223,10 +230,11 @@ class Predictor:
         spec = progress.workload.pod
         permitted_nodes = {name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)}
         waiting_pods = [pod for pod in pods if not pod.node]
-        served_nodes: set[str] = set()  # nodes that have a pod of it
+        served_nodes: dict[str, set[str]] = {}  # templates of its pods by node
         for pod in pods:
-            if self._is_running(pod) and profile.should_keep_daemon(spec, self.nodes[pod.node]):
-                served_nodes.add(pod.node)
+            is_first = pod.spec.template not in served_nodes.get(pod.node, ())
+            if self._is_running(pod) and is_first and profile.should_keep_daemon(spec, self.nodes[pod.node]):
+                served_nodes.setdefault(pod.node, set()).add(pod.spec.template)
                 progress.kept_pods.append(pod)
             elif self._is_running(pod):
                 self.session.remove_pod(pod)

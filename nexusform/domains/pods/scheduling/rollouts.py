@@ -113,6 +113,7 @@ class _Replacement(Struct, frozen=True):
             if pod.number < self.workload.partition:
                 return
             is_waiting = any(number > pod.number for number in state.stuck_numbers)
+            is_waiting = is_waiting or (state.is_template_stuck and bool(state.new_verdicts or state.existing_count))
             if state.list_unscheduled() or state.uncreated or is_waiting:
                 state.is_blocked = True
                 return
@@ -143,10 +144,7 @@ class _Replacement(Struct, frozen=True):
                 next_numbers.pop(0)
                 count += 1
             added = waiting + count
-            removed_pods = [pod for pod in self.state.remaining_pods if pod.is_stuck][: self._count_removable()]
-            for pod in removed_pods:
-                self._remove_pod(pod)
-            removed = len(removed_pods) + self._remove_surplus() + self._remove_pending()
+            removed = self._remove_stuck() + self._remove_surplus() + self._remove_pending()
             if not added and not removed:
                 state.is_blocked = True
                 return
@@ -156,6 +154,14 @@ class _Replacement(Struct, frozen=True):
         workload, state = self.workload, self.state
         minimum = workload.replicas - workload.max_unavailable
         return max(0, state.pod_count - minimum - state.unavailable_count)
+
+    def _remove_stuck(self) -> int:
+        """Delete old pods without readiness within max unavailable, and return their number."""
+        stuck_pods = [pod for pod in self.state.remaining_pods if pod.is_stuck]
+        removed_pods = sort_for_removal(self.workload.kind, stuck_pods)[: self._count_removable()]
+        for pod in removed_pods:
+            self._remove_pod(pod)
+        return len(removed_pods)
 
     def _remove_surplus(self) -> int:
         """Delete old pods within max unavailable, and return their number."""
@@ -195,7 +201,8 @@ class _Replacement(Struct, frozen=True):
         self.state.new_verdicts[number] = verdict
 
     def _remove_pod(self, pod: ExistingPod) -> None:
-        self.session.remove_pod(pod)
+        is_gradual = self.workload.kind == "Deployment" and self.workload.strategy is Strategy.ROLLING
+        self.session.remove_pod(pod, may_linger=is_gradual)
         self.quota_usage.remove(pod.spec)
         self.state.remaining_pods.remove(pod)
         self.state.removed_pods.append(pod)

@@ -90,6 +90,9 @@ class SchedulingSession:
         # Evicted pods hold their capacity until `remove_victims`, and their preemptors wait for it.
         self.has_slow_victims = False
         self.has_random_ages = False
+        # Removed pods that hold their capacity until a new pod fits nowhere else.
+        self.slow_terminations = 0
+        self._lingering_pods: list[ExistingPod] = []
         self._slow_evictions: list[tuple[Eviction, int]] = []
         self._nominations: dict[tuple[str, int], tuple[int, PodGroup]] = {}
         self._scheduler: SpecScheduler | None = None
@@ -156,17 +159,37 @@ class SchedulingSession:
         scheduler.is_storage_uncertain = can_detach or self.volume_binder.is_storage_uncertain(spec, number)
         return scheduler
 
-    def remove_pod(self, pod: ExistingPod) -> None:
-        """Remove a pod from its node, if it has one here."""
+    def remove_pod(self, pod: ExistingPod, *, may_linger: bool = False) -> None:
+        """Remove a pod from its node, if it has one here. With `may_linger`, it may terminate slowly."""
         node_index = self.cache.index.get(pod.node)
         if node_index is None:
             return
         self.cache.place(self.cache.get_group(pod.spec), node_index, -1)
-        if self._pods_by_node[node_index].pop(_get_identity(pod), None) is not None:
+        is_registered = self._pods_by_node[node_index].pop(_get_identity(pod), None) is not None
+        if may_linger and self._is_slow(pod):
+            terminating_pod = replace(pod, spec=replace(pod.spec, is_terminating=True))
+            self.cache.place(self.cache.get_group(terminating_pod.spec), node_index)
+            self._pods_by_node[node_index][_get_identity(terminating_pod)] = terminating_pod
+            self._lingering_pods.append(terminating_pod)
+            return
+        if is_registered:
             self._attached_volumes.move_pod(pod.spec, pod.number, pod.node, -1)
             self.claimed_devices.release(pod)
         if node_index in self._cells:
             self._cells[node_index].release(pod.spec)
+
+    def _is_slow(self, pod: ExistingPod) -> bool:
+        if self.slow_terminations < 2:
+            return bool(self.slow_terminations)
+        text = f"{self.slow_terminations}|{pod.workload}|{pod.number}"
+        return bool(blake2b(text.encode(), digest_size=1).digest()[0] & 1)
+
+    def remove_lingering_pods(self) -> bool:
+        """Remove the slowly terminating pods, and return whether there were any."""
+        pods, self._lingering_pods = self._lingering_pods, []
+        for pod in pods:
+            self.remove_pod(pod)
+        return bool(pods)
 
     def place_pod(self, spec: PodSpec, workload: str, number: int) -> PodVerdict:
         """Decide a pod and add it to its node."""
@@ -279,6 +302,8 @@ class SchedulingSession:
         pod = ExistingPod(workload, number, "", spec, self.age)
         rejection = scheduler.find_rejection(node_index)
         if rejection is not None:
+            if self.remove_lingering_pods():
+                return self.place_daemon(spec, workload, number, node)
             preemption_verdict = self._try_preemption(scheduler, pod, {node_index: rejection})
             other_names = [name for name in self._names if name != rejection.candidate]
             other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
@@ -298,6 +323,8 @@ class SchedulingSession:
 
     def _handle_unschedulable(self, scheduler: SpecScheduler, pod: ExistingPod) -> PodVerdict:
         """Return the verdict on a pod without a feasible node, cached until something changes."""
+        if self.remove_lingering_pods():
+            return self.place_pod(pod.spec, pod.workload, pod.number)
         rejection_by_node = {node: scheduler.find_rejection(node) for node in range(len(self._names))}
         rejections = {node: rejection for node, rejection in rejection_by_node.items() if rejection is not None}
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)

@@ -49,6 +49,8 @@ class TemplateRollout:
         counted_numbers = {pod.number for pod in (*progress.pods_to_place, *progress.pending_outdated_pods)}
         new_specs = extract_scaled_outdated_pods(progress)
         self._remove_unhealthy(new_specs)
+        for _ in counted_numbers.intersection(self._further_numbers):
+            self._quota_usage.remove(progress.workload.pod)  # counted again once it is created
         pending_pods, progress.pending_outdated_pods = progress.pending_outdated_pods, []
         for number, spec in new_specs.items():
             if number in counted_numbers or not self._quota_usage.try_add(spec):
@@ -98,7 +100,7 @@ class TemplateRollout:
         state.pending_specs = {pod.number: pod.former_spec or workload.pod for pod in progress.pending_outdated_pods}
         state.uncreated = progress.uncreated
         state.stuck_numbers = frozenset(pod.number for pod in progress.kept_pods if pod.is_stuck)
-        state.is_template_stuck = bool(state.stuck_numbers) and len(state.stuck_numbers) == len(progress.kept_pods)
+        state.is_template_stuck = progress.is_template_stuck
         old_nodes = {
             pod.number: pod.node for pod in progress.outdated_pods if pod.number not in progress.placed_outdated
         }

@@ -59,6 +59,7 @@ class WorkloadProgress(Struct):
     outcomes: dict[int, PodOutcome] = field(default_factory=dict)
     placeable_range: PlaceableRange = field(default_factory=lambda: PlaceableRange(0, 0, is_exact=True))
     is_blocked: bool = False
+    is_template_stuck: bool = False
     uncreated: int = 0
     rejection: str = ""
 
@@ -78,6 +79,12 @@ def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
     is_rolling = workload.kind == "Deployment" and workload.strategy is Strategy.ROLLING
     is_former = pod.spec.template != workload.pod.template
     return is_rolling and is_former and not (pod.node or pod.rejection)
+
+
+def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
+    """Return whether pods of the current template exist, and none of them is ready."""
+    current_pods = [pod for pod in pods if pod.node and pod.spec.template == workload.pod.template]
+    return bool(current_pods) and all(pod.is_stuck for pod in current_pods)
 
 
 def apply_pause(workload: Workload, pods: Sequence[ExistingPod]) -> Workload:

@@ -283,7 +283,10 @@ class Workload(Struct, frozen=True):
     `admission_error`: why the API server creates no pod of it, "" if it does. `current_revisions`: the revision
     labels of its pods with the current template, None if unknown. `keeps_replicas`: its manifest sets no
     replicas, so those of the cluster are kept. `is_rewritten`: its pods differ from the manifest as if changed on
-    admission. `is_admission_known`: existing pods show the additions of admission.
+    admission. `is_admission_known`: existing pods show the additions of admission. `configured_replicas`: those
+    before an autoscaler, None without one. `replaced_revision`: the live revision of a set with another template, so
+    an earlier one may be the current one again. `is_stuck`: no observed pod of its template can start.
+    `has_orphans`: pods adopted from no controller exceed its replicas.
     """
 
     kind: str
@@ -308,6 +311,10 @@ class Workload(Struct, frozen=True):
     keeps_replicas: bool = False
     is_rewritten: bool = False
     is_admission_known: bool = False
+    configured_replicas: int | None = None
+    replaced_revision: str = ""
+    is_stuck: bool = False
+    has_orphans: bool = False
 
     @property
     def key(self) -> str:
