@@ -60,10 +60,9 @@ def predict(
     slow_terminations: int = 0,
 ) -> Prediction:
     """Return the outcome of every pod of `workloads` (in order of creation, then of the document).
-    `existing_pods` are all pods of the cluster: pods of other workloads are kept, unless their workload's key
-    is in `removed_workloads`. `lost_pods` (workload key, number: their node is re-created) and pods on
-    removed nodes are placed again. `arrival`: an order of the pods other than by workload.
-    `slow_terminations`: removed pods hold their capacity until it is needed, all (1) or a sample (from 2).
+    `existing_pods` are all pods of the cluster: pods of other workloads are kept, unless their key is in
+    `removed_workloads`. `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: an order
+    of the pods other than by workload. `slow_terminations`: removed pods hold capacity, all (1) or a sample (from 2).
     """
     predictor = Predictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads)
     predictor.session.slow_terminations = slow_terminations
@@ -79,9 +78,8 @@ _MOST_EVICTIONS: Final = 10
 class Predictor:
     """State of one prediction. `observer` is called for every pod just before its decision. `run` sorts the
     pods of each workload, drops uncreated pods, places workload by workload in queue order, and retries
-    waiting pods. Existing pods belong to the workloads to run or are
-    unmanaged: unmanaged pods use capacity and change only on eviction. `progress_by_key` has the progress of
-    each workload, `displaced_workloads` that of evicted unmanaged ones.
+    waiting pods. Existing pods belong to the workloads to run or are unmanaged: these use capacity and change only
+    on eviction. `progress_by_key` has the progress of each workload, `displaced_workloads` that of evicted others.
     """
 
     def __init__(
@@ -147,7 +145,7 @@ class Predictor:
     def run(self, arrival: ArrivalOrder | None = None) -> Prediction:
         """Return the prediction for all workloads."""
         self._arrival = arrival
-        progress_list = [self._prepare_workload(workload) for workload in self.workload_queue]
+        progress_list = list(map(self._prepare_workload, self.workload_queue))
         self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
         self._apply_quotas(progress_list)
         for pod in self.unmanaged_pods:
@@ -157,7 +155,6 @@ class Predictor:
         self.session.has_slow_victims = arrival is not None and arrival.has_slow_victims
         self._place_workloads(progress_list, arrival)
         self.session.remove_victims()
-        self.session.remove_lingering_pods()
         self._recreate_evicted()
         self._retry_waiting(progress_list)
         self._evict_expired(progress_list)
@@ -230,11 +227,10 @@ class Predictor:
         spec = progress.workload.pod
         permitted_nodes = {name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)}
         waiting_pods = [pod for pod in pods if not pod.node]
-        served_nodes: dict[str, set[str]] = {}  # templates of its pods by node
+        served_nodes: set[str] = set()  # nodes that have a pod of it
         for pod in pods:
-            is_first = pod.spec.template not in served_nodes.get(pod.node, ())
-            if self._is_running(pod) and is_first and profile.should_keep_daemon(spec, self.nodes[pod.node]):
-                served_nodes.setdefault(pod.node, set()).add(pod.spec.template)
+            if self._is_running(pod) and profile.should_keep_daemon(spec, self.nodes[pod.node]):
+                served_nodes.add(pod.node)
                 progress.kept_pods.append(pod)
             elif self._is_running(pod):
                 self.session.remove_pod(pod)

@@ -413,7 +413,8 @@ class SchedulingSession:
         return node
 
     def remove_victims(self) -> None:
-        """Remove the evicted pods with their capacity, held until now."""
+        """Remove the evicted pods and the slowly terminating ones with their capacity, held until now."""
+        self.remove_lingering_pods()
         for eviction, node in self._slow_evictions:
             self._pods_by_node[node][_get_identity(eviction.pod)] = eviction.pod
             self.remove_pod(eviction.pod)
