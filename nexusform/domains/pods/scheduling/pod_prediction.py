@@ -61,7 +61,7 @@ def predict(
 ) -> Prediction:
     """Return the outcome of every pod of `workloads` (in order of creation, then of the document).
     `existing_pods` are all pods of the cluster: pods of other workloads are kept, unless their key is in
-    `removed_workloads`. `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: an order
+    `removed_workloads`. `lost_pods` (workload key, number) and pods on removed nodes are placed again. `arrival`: order
     of the pods other than by workload. `slow_terminations`: removed pods hold capacity, all (1) or a sample (from 2).
     """
     predictor = Predictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads)
