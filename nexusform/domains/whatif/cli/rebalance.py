@@ -28,7 +28,7 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
     """Find the fewest evictions to let the pods of all placements run, with a proof.
 
     Plans the configuration of the directory with evictions, from the state. Budgets count. Changes
-    nothing and contacts no hub. Exit code 2 if no evictions help.
+    nothing and contacts no hub. Exit code 2 if no evictions help, or if nodes are not known.
     """
     from nexusform.domains.whatif.questions.rebalance import RebalanceRequest
     from nexusform.domains.whatif.rendering.rebalance_report import build_rebalance_document, build_rebalance_report
@@ -56,7 +56,7 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
         if has_errors(problems):
             return 1
     result = rebalancing.result
-    report = build_rebalance_report(result, rebalancing.evictions, rebalancing.taints)
+    report = build_rebalance_report(result, rebalancing.evictions, rebalancing.taints, path)
     origin = "the state and the configuration of this directory"
     answer = Answer("rebalance", origin, report, build_rebalance_document(result))
     return write_answer(answer, arguments.answer, screen)

@@ -13,16 +13,19 @@ from nexusform.rendering.report.report_tree import Code, Report, Row, Section, T
 _COLUMNS = ("order", "evict", "from", "then on", "policy")
 
 
-def build_rebalance_report(result: RebalanceResult, evictions: str, taints: str) -> Report:
-    """Build the report; `evictions` and `taints` are the generated configuration."""
-    sections = tuple(_build_sections(result, evictions, taints))
-    is_finding = bool(result.goals) and result.trial is None
+def build_rebalance_report(result: RebalanceResult, evictions: str, taints: str, path: str) -> Report:
+    """Build the report; `evictions` and `taints` are the configuration, generated at `path` ("": nowhere)."""
+    sections = tuple(_build_sections(result, evictions, taints, path))
+    is_finding = bool(result.before.unknown) or (bool(result.goals) and result.trial is None)
     return Report("Rebalancing of placements (from the state)", _build_verdict(result), is_finding, (), sections)
 
 
 def _build_verdict(result: RebalanceResult) -> str:
+    if not result.goals and result.before.unknown:
+        count = format_count(len(result.before.unknown), "binding")
+        return f"Not known whether pods wait: the nodes of {count} are not known."
     if not result.goals:
-        return "no eviction is needed: no pods are waiting."
+        return "No eviction is needed: no pods are waiting."
     waiting = format_count(len(result.goals), "binding")
     if result.trial is not None:
         count = format_count(len(result.trial.evictions), "eviction")
@@ -30,17 +33,17 @@ def _build_verdict(result: RebalanceResult) -> str:
         addition = f" and {taints}" if result.trial.tainted_clusters else ""
         return f"{count}{addition} let the pods of {waiting} run."
     if not result.is_proven:
-        return f"no evictions found for {waiting} with waiting pods; the search ended at its limit."
-    return f"no evictions help {waiting} with waiting pods."
+        return f"No evictions found for {waiting} with waiting pods; the search ended at its limit."
+    return f"No evictions help {waiting} with waiting pods."
 
 
-def _build_sections(result: RebalanceResult, evictions: str, taints: str) -> Iterator[Section]:
+def _build_sections(result: RebalanceResult, evictions: str, taints: str, path: str) -> Iterator[Section]:
     if result.trial is not None:
         yield _build_eviction_section(result)
         yield Section("Proof", (describe_proof(result),))
         if taints:
             yield Section("Taints (override file)", (_explain_taints(result),), code=Code(taints, "hcl"))
-        yield Section("Configuration", code=Code(evictions, "hcl"), is_folded=True)
+        yield Section("Configuration", (f"Written to {path}.",) if path else (), code=Code(evictions, "hcl"))
     elif result.goals:
         yield Section("Reasons", tuple(list_reasons(result)), is_finding=True)
     waiting = result.goals if result.trial is None else result.best.waiting
@@ -118,7 +121,7 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
     trial = result.trial
     items = trial.evictions if trial is not None else ()
     return {
-        "is_possible": not result.goals or trial is not None,
+        "is_possible": trial is not None if result.goals else (None if result.before.unknown else True),
         "is_proven": result.is_proven,
         "plans": sum(result.trial_counts),
         "evictions": [
@@ -136,4 +139,5 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
         "reasons": list(list_reasons(result)) if result.goals and trial is None else [],
         "waiting_before": [FEASIBILITY_FORM(row) for row in result.before.waiting],
         "waiting_after": [FEASIBILITY_FORM(row) for row in result.best.waiting],
+        "unknown": [FEASIBILITY_FORM(row) for row in result.before.unknown],
     }

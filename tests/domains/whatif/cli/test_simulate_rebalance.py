@@ -84,6 +84,7 @@ spec:
 """
 FIXED = 'placement_type = "PickFixed"\n    cluster_names  = ["west"]'
 ONE = 'placement_type     = "PickN"\n    number_of_clusters = 1'
+TOLERATION = '\n    toleration {\n      key      = "old"\n      operator = "Exists"\n    }'
 ALL = 'placement_type = "PickAll"'
 BUDGET = """
 resource "fleet_placement_disruption_budget" "orders" {
@@ -218,23 +219,21 @@ def test_a_member_without_a_block_of_its_own_gets_no_taint(capsys: Capture) -> N
 
 
 def test_existing_taints_are_kept(capsys: Capture) -> None:
-    write(orders=ONE, payments=FIXED)
+    write(orders=ONE + TOLERATION, payments=FIXED)
     apply(capsys)
     path = Path("main.nf.hcl")
     old = "  kubernetes_cluster_id = nexus_kubernetes_cluster.west.id\n"
     path.write_text(path.read_text().replace(old, f'{old}  taint {{\n    key = "old"\n  }}\n'))
     grow("payments", 4)
     assert ask(capsys, "-generate-config-out=moves.nf.hcl")[1]["evictions"]
-    override = Path("moves_override.nf.hcl")
-    if override.exists():
-        assert 'key = "old"' in override.read_text()
+    assert 'key = "old"' in Path("moves_override.nf.hcl").read_text()
 
 
 def test_nothing_waits(capsys: Capture) -> None:
     write(orders=ONE, payments=FIXED)
     apply(capsys)
     code, text = run(capsys, "simulate", "rebalance", "-generate-config-out=moves.nf.hcl")
-    assert (code, "no eviction is needed" in text) == (0, True)
+    assert (code, "No eviction is needed" in text) == (0, True)
     assert not Path("moves.nf.hcl").exists()
 
 
@@ -254,3 +253,15 @@ def test_existing_files_are_not_overwritten(name: str, capsys: Capture) -> None:
     code, text = run(capsys, "simulate", "rebalance", "-generate-config-out=moves.nf.hcl")
     assert (code, "already exists" in text) == (1, True)
     assert Path(name).read_text() == "# kept\n"
+
+
+def test_unknown_nodes_are_no_proof_that_nothing_waits(capsys: Capture) -> None:
+    write(orders=ONE)
+    path = Path("main.nf.hcl")
+    text = path.read_text().replace("  kubernetes_cluster_id = nexus_kubernetes_cluster.west.id\n", "")
+    path.write_text(text.replace("  kubernetes_cluster_id = nexus_kubernetes_cluster.east.id\n", ""))
+    apply(capsys)
+    code, text = run(capsys, "simulate", "rebalance")
+    assert (code, "Not known whether pods wait: the nodes of 1 binding are not known." in text) == (2, True), text
+    code, answer = ask(capsys)
+    assert (code, answer["is_possible"], len(answer["unknown"])) == (2, None, 1)
