@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tests.nightly.live_cluster import Body, LiveCluster
 from tests.nightly.pod_stories import Story
-from tests.nightly.pod_worlds import _NODE_INFO
+from tests.nightly.pod_worlds import NODE_INFO
 
 Draw = random.Random
 _HOST = "kubernetes.io/hostname"
@@ -33,7 +33,7 @@ def _build_node(name: str, cpu: int) -> Body:
             "capacity": amounts,
             "allocatable": amounts,
             "conditions": [{"type": "Ready", "status": "True"}],
-            "nodeInfo": dict(_NODE_INFO),
+            "nodeInfo": dict(NODE_INFO),
         },
     }
 

@@ -50,7 +50,7 @@ def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write a plan of random workloads on random nodes."""
     monkeypatch.chdir(tmp_path)
     draw = random.Random(3)
-    nodes = [pod_worlds._build_node(draw, number, 3) for number in range(8)]
+    nodes = [pod_worlds.build_node(draw, number, 3) for number in range(8)]
     workloads = [pod_worlds._build_workload(draw, name) for name in "abcdefgh"]
     world = pod_worlds.World(nodes, [pod_worlds._build_pod(draw, "old", "n1")], workloads)
     classes = pod_worlds.build_priority_classes(pod_worlds._CLASSES)
