@@ -54,10 +54,10 @@ def kubeconfig(address: str, folder: Path) -> Path:
 
 def ask_hub(call: Callable[[Any], object]) -> Call:
     def ask(address: str, folder: Path) -> object:
-        from nexusform.domains.hub.api.hub_client import HubClient, HubLocation, PollTiming
+        from nexusform.domains.hub.api.hub_client import HubClient, HubLocation, Timing
 
         clock = itertools.count(0, 30)
-        timing = PollTiming(lambda _seconds: None, lambda: float(next(clock)))
+        timing = Timing(lambda _seconds: None, lambda: float(next(clock)))
         with closing(HubClient(HubLocation(str(kubeconfig(address, folder))), timing)) as hub:
             return call(hub)
 

@@ -409,9 +409,7 @@ class StepWriter(Struct, frozen=True):
             verification = replace(verification, not_verified=describe_missing_works(resources, works))
             for cluster, difference in find_wrong_works(resources, works or ()):
                 verification = verification.add_wrong_content([cluster], index, difference)
-        if self.request.prior is None or is_run_managed or not planned or index is None:
-            return verification
-        if index != planned[-1].index and not is_complete:  # the rollout of the planned one stopped
+        if self.request.prior is None or is_run_managed or not planned or index != planned[-1].index:
             return verification
         bodies = self._list_snapshots(list_created_kinds(kind)[2], namespace, name)
         if bodies is None:

@@ -80,7 +80,7 @@ def arm(monkeypatch: pytest.MonkeyPatch) -> Arm:
     def client(subscription_id: str) -> Any:
         return NetworkCloudMgmtClient(Somebody(), subscription_id, transport=transport, retry_total=0)
 
-    monkeypatch.setattr(azure_subscription, "connect", client)
+    monkeypatch.setattr(azure_subscription, "create_client", client)
     return transport
 
 
@@ -248,8 +248,8 @@ def test_the_sdk_prints_nothing_beside(capfd: pytest.CaptureFixture[str]) -> Non
     import sys
 
     script = (
-        "import logging; from nexusform.domains.azure.providers.azure_subscription import connect; "
-        "connect('00000000-0000-0000-0000-000000000000'); "
+        "import logging; from nexusform.domains.azure.providers.azure_subscription import create_client; "
+        "create_client('00000000-0000-0000-0000-000000000000'); "
         "logging.getLogger('azure.identity._credentials').warning('a raw line')"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
