@@ -55,11 +55,12 @@ class Story:
         project(template)
         if configuration == RESTARTED:
             (template / "main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
-        self.runner = Runner(template, server.environment())
+        self.runner = Runner(template, server.environment(), longest_wait=0.01)
         self.good(template, "import", "-from=azure", "-generate-config-out=site.nf.hcl")
         self.site = copy.deepcopy(server.site)
         project(template, configuration)
         self.template = template
+        self.runner.load(self.begin("loaded", Faults()), "apply", "-auto-approve")
 
     def run(self, where: Path, *words: str) -> tuple[int, str]:
         """The exit code and what was said. The server puts VMs where it likes: an apply that did all and
@@ -157,7 +158,9 @@ RESTARTED = """resource "nexus_bare_metal_machine_action" "x" {
 }
 """
 
-STORIES = pytest.mark.parametrize("story", [SCALED, NEW, MIXED], ids=["scale-out", "new", "mixed"], indirect=True)
+STORIES = pytest.mark.parametrize(
+    "story", [SCALED, NEW, MIXED, RESTARTED], ids=["scale-out", "new", "mixed", "restart"], indirect=True
+)
 WORSE = Faults(polls=3, conflicts=1, throttles=1, stale=2)
 # What was made does not show at first, its operation is forgotten, and looks at it are refused.
 LATE = Faults(polls=4, vanishes=1, stale=3, errors=(429, 503))
