@@ -97,6 +97,11 @@ class Crash:
         cursor.execute = self.around(cursor.execute, lost)
 
 
+def shorten_pauses(sleep: Callable[[float], None]) -> Callable[[float], None]:
+    """Return a `sleep` whose pauses between retries are short: an SDK waits for seconds after a failed call."""
+    return lambda seconds: sleep(min(seconds, 0.02))
+
+
 _WRITE = os.write
 _PLACES: dict[str, Callable[[Crash], None]] = {
     "disk": Crash.on_disk,
@@ -118,6 +123,8 @@ def carry_out(task: dict[str, Any]) -> None:
         wait, longest = time.sleep, task["longest_wait"]
         time.sleep = lambda seconds: wait(min(seconds, longest))
     crash = Crash(task["kind"], task["call"])
+    if crash.kind:
+        time.sleep = shorten_pauses(time.sleep)
     for place in task["places"]:
         _PLACES[place](crash)
     code = run_command_line(task["words"])
