@@ -1,0 +1,176 @@
+"""An apply through provider fleet that is killed at any request, before the hub acts on it or after, or at any
+durable call of its disk, or whose disk fails: the next one goes on, and the hub ends as if nothing had happened.
+
+Every run tries some points of each change; NEXUSFORM_CRASH_POINTS=all tries every one.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Struct
+
+pytest.importorskip("lightkube")
+from tests.contracts.crash_runner import DIED, LOCAL_KINDS, Runner
+from tests.domains.hub.hub_controller import Controller, member
+from tests.domains.hub.hub_server import HubServer
+from tests.domains.hub.test_fleet_provider import MANY, WEB
+from tests.kill_points import select_points
+
+pytestmark = pytest.mark.slow
+MAXIMUM = 2  # points of each change and kind in one run
+CREATED = WEB.format(number=2, content="1", timeout="30m", more="")
+CHANGED = WEB.format(number=3, content="2", timeout="30m", more="") + MANY.format(number=1)
+EMPTY = 'provider "fleet" {}\n'
+KINDS = ("Namespace", "ConfigMap", "ClusterResourcePlacement", "ClusterResourceBinding")
+
+
+class Change(Struct, frozen=True):
+    """What an apply begins with, and what it leads to; "" is a hub without any of its objects."""
+
+    before: str
+    after: str
+
+
+CHANGES = {"create": Change("", CREATED), "change": Change(CREATED, CHANGED), "destroy": Change(CHANGED, EMPTY)}
+
+
+class Kill:
+    """Ends the command at one request: before the hub acts on it, or before it answers."""
+
+    def __init__(self, said: Path, hub: HubServer, point: tuple[int, str]) -> None:
+        self.said = said
+        self.point = point
+        self.requests = 0
+        self.happened = False
+        hub.faults = self.before
+        hub.carried_out = self.after
+
+    def before(self, _method: str, _path: str) -> None:
+        self.requests += 1
+        self.die("before")
+
+    def after(self, _method: str, _target: str) -> None:
+        self.die("after")
+
+    def die(self, moment: str) -> None:
+        if self.happened or (self.requests, moment) != self.point:
+            return
+        self.happened = True
+        os.kill(int(self.said.with_name("said.pid").read_text()), signal.SIGKILL)
+        raise ConnectionAbortedError
+
+
+class Story:
+    """One change of a hub, to be tried from its beginning many times."""
+
+    def __init__(self, folder: Path, hub: HubServer, change: Change) -> None:
+        self.folder = folder
+        self.hub = hub
+        self.template = folder / "template" / "work"
+        self.template.mkdir(parents=True)
+        configuration = self.template / "main.nf.hcl"
+        configuration.write_text(change.after)
+        kubeconfig = str(hub.kubeconfig(folder))
+        self.runner = Runner(self.template, {"NF_FLEET_KUBECONFIG": kubeconfig, "NO_COLOR": "1"})
+        if change.before:
+            configuration.write_text(change.before)
+            self.good(self.template, "apply", "-auto-approve")
+            configuration.write_text(change.after)
+        self.objects, self.version, self.events = copy.deepcopy((hub.objects, hub.version, hub.happened))
+        where = self.begin("whole")
+        count = Kill(where.parent / "said", hub, (0, ""))
+        self.good(where, "apply", "-auto-approve", "-parallelism=1")
+        self.requests = count.requests
+        self.result = self.read_hub()
+
+    def good(self, where: Path, *words: str) -> str:
+        code, told = self.runner.run(where, *words)
+        assert code == 0, (words, told)
+        return told
+
+    def begin(self, name: str) -> Path:
+        """Return a work directory of its own, with the hub as it was."""
+        where = self.folder / name / "work"
+        shutil.copytree(self.template, where)
+        with self.hub.lock:
+            memory = copy.deepcopy((self.objects, self.version, self.events))
+            self.hub.objects, self.hub.version, self.hub.happened = memory
+        self.hub.log.clear()
+        return where
+
+    def read_hub(self) -> list[tuple[Any, ...]]:
+        """Return all objects of the fleet with their content, and how often each one was changed."""
+        found = []
+        for kind in KINDS:
+            for body in self.hub.all(kind):
+                metadata = body["metadata"]
+                place = kind, metadata.get("namespace", ""), metadata["name"], metadata["generation"]
+                found.append((*place, body.get("data"), body.get("spec") if kind == KINDS[2] else None))
+        return found
+
+    def kill(self, point: tuple[int, str]) -> None:
+        """Kill an apply at a request, and go on."""
+        where = self.begin(f"{point[1]}-{point[0]}")
+        kill = Kill(where.parent / "said", self.hub, point)
+        code, told = self.runner.run(where, "apply", "-auto-approve", "-parallelism=1")
+        self.answer_all()
+        assert (code, kill.happened) in ((-signal.SIGKILL, True), (0, False)), (point, told)
+        self.finish(where, point)
+
+    def break_disk(self, point: tuple[str, int]) -> None:
+        """Kill an apply at a durable call or let the call fail, and go on."""
+        where = self.begin(f"disk-{point[0]}-{point[1]}")
+        words = ("apply", "-auto-approve", "-parallelism=1")
+        code, told = self.runner.run(where, *words, kind=point[0], call=point[1], places=("disk",))
+        assert code in (0, 1, DIED), (point, told)
+        assert "Internal error" not in told, (point, told)
+        self.finish(where, point)
+
+    def answer_all(self) -> None:
+        self.hub.faults = lambda _method, _path: None
+        self.hub.carried_out = lambda _method, _target: None
+
+    def finish(self, where: Path, point: tuple[Any, ...]) -> None:
+        """Go on as a person would: the hub ends as after an apply in one go, and nothing is left to do."""
+        if (where / "errored.nfstate").exists():
+            self.good(where, "state", "push", "errored.nfstate")
+        code, told = self.runner.run(where, "apply", "-resume")
+        if code and "Nothing to resume" in told:
+            code, told = self.runner.run(where, "apply", "-auto-approve")
+        assert code == 0, (point, told)
+        assert self.read_hub() == self.result, point
+        assert not list((where / "state").glob("*.journal")), point
+        self.good(where, "plan", "-detailed-exitcode")
+
+
+@pytest.fixture(scope="module", params=list(CHANGES))
+def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    hub = HubServer()
+    hub.controller = Controller()
+    for name in ("ams1", "fra1", "lon1", "par1"):
+        hub.put(member(name, env="prod"), "join")
+    story = Story(tmp_path_factory.mktemp(request.param), hub, CHANGES[request.param])
+    yield story
+    story.runner.end()
+    hub.close()
+
+
+def test_an_apply_that_is_killed_at_any_request_goes_on(story: Story) -> None:
+    points = [(number, moment) for number in range(1, story.requests + 1) for moment in ("before", "after")]
+    for point in select_points(points, MAXIMUM):
+        story.kill(point)
+
+
+def test_an_apply_that_breaks_off_at_any_durable_call_goes_on(story: Story) -> None:
+    where = story.begin("disk-counted")
+    calls = story.runner.calls(where, ("disk",), "apply", "-auto-approve", "-parallelism=1")
+    for point in select_points([(kind, call) for call in range(1, calls + 1) for kind in LOCAL_KINDS], MAXIMUM):
+        story.break_disk(point)
