@@ -18,6 +18,7 @@ from nexusform.placements.vm_demands import ClaimDemand
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.evaluation import Evaluation
+from nexusform.planning.plan_request import ArgumentAdjustment
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.cluster_upgrades import Disruptions
@@ -40,6 +41,19 @@ class ScheduledWorkload(Struct, frozen=True):
 Instances: TypeAlias = Mapping[Address, Instance]
 
 
+class FixProposal(Struct, frozen=True):
+    """Edits to test as a plan: the bindings in `solves` no longer wait, those in `runs` run. Bindings are pairs of
+    placement and cluster. `change` is data for machine-readable output.
+    """
+
+    kind: str
+    text: str
+    edits: tuple[ArgumentAdjustment, ...]
+    solves: frozenset[tuple[Address, str]]
+    runs: frozenset[tuple[Address, str]]
+    change: Mapping[str, Any] = field(default_factory=dict)
+
+
 def _collect_no_findings(_instances: Instances, *, risks: bool) -> list[Diagnostic]:  # noqa: ARG001 - called by keyword
     return []
 
@@ -55,7 +69,8 @@ class DomainContribution(Struct, frozen=True):
     returns the workloads on VMs after the plan. `collect_findings(instances, risks)` returns their findings;
     `risks` only if everything is placed. `find_disruptions(cluster_id, nodes)` returns the obstacles to
     draining these nodes of a cluster. `collect_claims()` returns the storage claims before and after the
-    plan, by the id of each known cluster. `detail` is the domain's own record, for its own explanations.
+    plan, by the id of each known cluster. `suggest_fixes()` yields edits for waiting bindings, the best first.
+    `detail` is the domain's own record, for its own explanations.
     """
 
     rows: tuple[PlacementChange, ...] = ()
@@ -69,6 +84,7 @@ class DomainContribution(Struct, frozen=True):
     collect_findings: Callable[..., list[Diagnostic]] = _collect_no_findings
     find_disruptions: Callable[[str, Collection[str]], Disruptions] = _find_no_disruptions
     collect_claims: Callable[[], Mapping[str, tuple[ClaimDemand, ClaimDemand]]] = dict
+    suggest_fixes: Callable[[], Iterable[FixProposal]] = tuple
     detail: object = None
 
 

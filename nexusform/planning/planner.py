@@ -65,7 +65,11 @@ def make_plan(request: PlanRequest) -> PlanResult:
     if request.includes_remedies and result.open_rules:
         from nexusform.planning.replanning.zone_remedies import add_zone_remedies
 
-        return add_zone_remedies(request, result, make_plan)
+        result = add_zone_remedies(request, result, make_plan)
+    if request.includes_remedies and any(row.is_waiting for row in result.plan.feasibility):
+        from nexusform.planning.replanning.feasibility_remedies import add_feasibility_remedies
+
+        return add_feasibility_remedies(request, result, make_plan)
     return result
 
 

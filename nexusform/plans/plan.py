@@ -236,7 +236,8 @@ class Feasibility(Struct, frozen=True):
     of `pool` are needed for `runs_after`, else None. `site_capacity`: "yes" if the site has capacity for them,
     "no" or "unknown". `replicas_max`: number of pods of the placement's workloads able to run (None: not known).
     `one_machine_down` and `one_rack_down` are None if not computed, or if the machines are not known. `is_selected`:
-    False for a cluster rejected by the placement, counted as if it alone were added.
+    False for a cluster rejected by the placement, counted as if it alone were added. `suggested_fixes`: tested ones,
+    with kind, text and edits.
     """
 
     placement: Address
@@ -252,6 +253,12 @@ class Feasibility(Struct, frozen=True):
     one_machine_down: LossEffect | None = None
     one_rack_down: LossEffect | None = None
     is_selected: bool = True
+    suggested_fixes: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the placement selects the cluster and pods have no node there."""
+        return self.is_selected and self.result in (FeasibilityResult.RUNS_AFTER, FeasibilityResult.CANNOT_RUN)
 
 
 class RejectedCluster(Struct, frozen=True):

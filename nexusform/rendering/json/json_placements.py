@@ -194,7 +194,8 @@ _LOSS_FORM: Final = RecordForm(LossEffect, "lost waiting_pods")
 FEASIBILITY_FORM: Final = RecordForm(
     Feasibility,
     "placement cluster result missing_nodes pool site_capacity reason replicas_requested replicas_max "
-    "certain=is_certain [one_machine_down] [one_rack_down] selected=is_selected",
+    "certain=is_certain [one_machine_down] [one_rack_down] selected=is_selected "
+    "[suggested_fixes]",
     placement=str,
     one_machine_down=_LOSS_FORM,
     one_rack_down=_LOSS_FORM,

@@ -14,5 +14,5 @@ PUBLIC = {
     "report_tree": "Code Section Table Report Row",
     "plan_verdict": "compute_impact",
     "stanzas": "create_schema_lookup",
-    "conditions": "describe_candidate describe_feasibility",
+    "conditions": "describe_candidate describe_feasibility describe_fixes",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -43,11 +43,23 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     for address, rows in placements:
         if address not in done:
             yield f"{address.name}: {_describe_placement(rows)}"
+    yield from describe_fixes(selected)
     for address, rows in placements:
         yield from _describe_losses(address.name, rows)
     candidates = [row for row in plan.feasibility if not row.is_selected]
     for address, candidate_rows in groupby(candidates, key=lambda row: row.placement):
         yield f"{address.name}, clusters not selected: {'; '.join(map(describe_candidate, candidate_rows))}"
+
+
+def describe_fixes(rows: Iterable[Feasibility]) -> Iterator[str]:
+    """Yield a line per suggested fix, with the bindings that run after it."""
+    bindings: dict[str, list[Feasibility]] = {}
+    for row in rows:
+        for fix in row.suggested_fixes:
+            bindings.setdefault(fix["text"], []).append(row)
+    for text, solved in bindings.items():
+        names = format_first_items([f"{row.placement.name} on {row.cluster}" for row in solved], _MAX_CLUSTERS)
+        yield f"Suggested fix (tested) for {names}: {text}"
 
 
 def _describe_losses(name: str, rows: Sequence[Feasibility]) -> Iterator[str]:

@@ -87,6 +87,7 @@ class PlanOptions(Struct, frozen=True):
     first_sample: int = 0
     includes_rejections: bool = False
     includes_losses: bool = False
+    includes_remedies: bool = True
     explain: tuple[tuple[str, str], ...] = ()
     generate_config_out: str = ""
     now: str = ""
@@ -330,6 +331,7 @@ class Run(Struct):
             first_sample=options.first_sample,
             includes_rejections=options.includes_rejections,
             includes_losses=options.includes_losses,
+            includes_remedies=options.includes_remedies,
             explain=options.explain,
             now=options.now or get_plan_time(self.project.context.environment),
         )

@@ -99,7 +99,7 @@ def _predict_node(case: Case) -> dict[str, Any]:
         with begin_run(project, "OperationTypePlan", locking, records_recovery=False) as run:
             if not run.is_ready:
                 raise NoAnswer("the objects cannot be read")
-            plan = run.plan(PlanOptions(mode=Mode.NORMAL, samples=0)).plan
+            plan = run.plan(PlanOptions(mode=Mode.NORMAL, samples=0, includes_remedies=False)).plan
     if plan.errored:
         raise NoAnswer(next(item.detail for item in plan.diagnostics if item.severity is Severity.ERROR))
     nodes = [

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
+from nexusform.domains.fleet.planning.feasibility_fixes import suggest_fixes
 from nexusform.domains.fleet.planning.outcome import FleetOutcome, build_destroy_outcome
 from nexusform.domains.fleet.planning.outside_targets import (
     build_outside_rows,
@@ -93,11 +94,12 @@ def _build_contribution(
         problems = list(list_manifest_diagnostics(pods, instances))
         return [*problems, *list_pod_risks(pods, instances)] if risks else problems
 
+    feasibility = tuple(list_feasibility(outcome, pods, vms, includes_losses=blocks.request.includes_losses))
     return DomainContribution(
         rows=(*(lost_rows.get(_get_row_key(row), row) for row in rows), *outside_rows),
         rollouts=outcome.rollouts,
         rejected_clusters=outcome.rejected_clusters,
-        feasibility=tuple(list_feasibility(outcome, pods, vms, includes_losses=blocks.request.includes_losses)),
+        feasibility=feasibility,
         observed_attributes=outcome.observed_attributes,
         step_order=outcome.step_order,
         diagnostics=diagnostics,
@@ -105,6 +107,7 @@ def _build_contribution(
         find_disruptions=pods.find_disruptions,
         collect_claims=pods.compute_storage_demand,
         collect_findings=collect_findings,
+        suggest_fixes=lambda: suggest_fixes(feasibility, outcome, pods, vms),
         detail=fleet,
     )
 

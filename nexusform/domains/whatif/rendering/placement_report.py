@@ -10,7 +10,7 @@ from msgspec import Struct
 from nexusform.diagnostics.phrases import format_count
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, PlacementAction, Plan, RejectedCluster
 from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
-from nexusform.rendering.report.conditions import describe_candidate, describe_feasibility
+from nexusform.rendering.report.conditions import describe_candidate, describe_feasibility, describe_fixes
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _COLUMNS = (
@@ -75,6 +75,9 @@ def _build_sections(answer: PlacementFeasibility) -> list[Section]:
     if answer.bindings:
         rows = tuple(_build_row(row) for row in answer.bindings)
         sections.append(Section("Clusters", table=Table(_COLUMNS, rows, frozenset({2, 5, 6, 7, 8}))))
+    fixes = tuple(describe_fixes(answer.bindings))
+    if fixes:
+        sections.append(Section("", fixes))
     if answer.others:
         title = f"{format_count(len(answer.others), 'binding')} of other placements do not run"
         lines = tuple(f"{row.placement.name} on {row.cluster}: {row.result} ({row.reason})" for row in answer.others)

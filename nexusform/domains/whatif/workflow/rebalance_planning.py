@@ -129,7 +129,7 @@ class _Trials:
         if configuration is None or has_errors(problems):
             return TrialOutcome(error=problems[0].detail)
         self.run.project = replace(self.project, configuration=configuration)
-        plan = self.run.plan(PlanOptions(refresh=False, samples=0)).plan
+        plan = self.run.plan(PlanOptions(refresh=False, samples=0, includes_remedies=False)).plan
         errors = [problem for problem in plan.diagnostics if has_errors([problem])]
         if not trial.evictions:
             self.problems = errors

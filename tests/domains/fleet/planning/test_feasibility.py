@@ -216,6 +216,76 @@ def test_details_say_whether_a_rejected_cluster_would_run_it(plan: Callable[...,
     assert sorted(found.values()) == [("runs", False), ("runs", True)]
 
 
+@pytest.mark.parametrize("replicas", [9, 14])
+def test_the_count_to_write_is_tested(replicas: int, plan: Callable[..., Answer]) -> None:
+    _, text, (row,) = plan(replicas=replicas)
+    (fix,) = row["suggested_fixes"]
+    (edit,) = fix["edits"]
+    count = edit["value"]
+    assert (edit["address"], edit["path"][-1]) == ("nexus_kubernetes_cluster.west", "count")
+    expected = f"count = {count} (now 2) in pool workers of nexus_kubernetes_cluster.west"
+    assert f"Suggested fix (tested) for payments on west: {expected}" in text
+    assert plan(f"-var=workers={count}", replicas=replicas)[2][0]["result"] == "runs"
+    assert plan(f"-var=workers={count - 1}", replicas=replicas)[2][0]["result"] == "runs_after"
+
+
+LARGE = EAST.replace("NC_P10_56_v1", "NC_P46_224_v1")
+PICK_FIXED = 'placement_type = "PickFixed"\n    cluster_names  = [CLUSTERS]'
+PICK_ONE = 'placement_type = "PickN"\n    number_of_clusters = 1'
+
+
+@pytest.mark.parametrize(("policy", "paths"), [(PICK_FIXED, 1), (PICK_ONE, 3)])
+def test_another_cluster_with_capacity_is_tested(
+    policy: str, paths: int, plan: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "SITE", SITE.replace(PICK_FIXED, policy))
+    (tmp_path / "east.nf.hcl").write_text(LARGE)
+    _, text, (row,) = plan(replicas=1, cpu=30, machines=8)
+    assert (row["cluster"], row["result"]) == ("west", "cannot_run")
+    (fix,) = row["suggested_fixes"]
+    assert (fix["kind"], fix["cluster"], fix["cluster_names"]) == ("cluster", "east", ["east"])
+    assert len(fix["edits"]) == paths
+    assert 'for payments on west: cluster east instead of west: cluster_names = ["east"]' in text
+    monkeypatch.setitem(globals(), "SITE", SITE.replace(policy, PICK_FIXED))
+    rows = plan(replicas=1, cpu=30, machines=8, clusters='"east"')[2]
+    assert [(row["cluster"], row["result"]) for row in rows] == [("east", "runs")]
+
+
+FEWEST_NODES = """affinity {
+      cluster_affinity {
+        preferred_during_scheduling_ignored_during_execution {
+          weight = 100
+          preference {
+            property_sorter {
+              name       = "kubernetes-fleet.io/node-count"
+              sort_order = "Ascending"
+            }
+          }
+        }
+      }
+    }"""
+
+
+def test_a_count_that_moves_the_placement_is_not_suggested(
+    plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = SITE.replace(PICK_FIXED, f"{PICK_ONE}\n    {FEWEST_NODES}")
+    for count, fixes in (("5", 0), ("15", 1)):
+        monkeypatch.setitem(globals(), "SITE", site.replace('node-count" = "3"', f'node-count" = "{count}"'))
+        _, _, (row,) = plan(replicas=9)
+        assert (row["cluster"], row["result"]) == ("west", "runs_after")
+        assert len(row.get("suggested_fixes", ())) == fixes
+
+
+def test_no_fix_is_suggested_that_does_not_help(plan: Callable[..., Answer], tmp_path: Path) -> None:
+    (tmp_path / "east.nf.hcl").write_text(EAST)
+    _, text, (row,) = plan(replicas=1, cpu=64)
+    assert "suggested_fixes" not in row
+    assert "Suggested fix (tested)" not in text
+    _, _, (row,) = plan(replicas=120, machines=1)  # the site has no capacity
+    assert "suggested_fixes" not in row
+
+
 def test_losses_of_too_large_clusters_are_left_out(
     plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

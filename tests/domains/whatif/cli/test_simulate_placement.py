@@ -64,6 +64,18 @@ def test_pods_of_written_placements_count(capsys: Capture) -> None:
     assert "runs_after" in results
 
 
+def test_it_suggests_the_tested_count(capsys: Capture) -> None:
+    _, answer = simulate(capsys, "-clusters=west", replicas=9)
+    (row,) = answer["feasibility"]
+    (fix,) = row["suggested_fixes"]
+    assert fix["counts"][0]["count"] == 2 + row["missing_nodes"]
+    assert run_command_line(["simulate", "placement", "-f=pods.yaml", "-clusters=west"]) == 2
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"Suggested fix (tested) for simulated-placement on west: {fix['text']}" in printed
+    count = f"-var=workers={fix['counts'][0]['count']}"
+    assert simulate(capsys, "-clusters=west", count, replicas=9)[1]["feasibility"][0]["result"] == "runs"
+
+
 def test_it_changes_nothing(capsys: Capture) -> None:
     simulate(capsys, "-clusters=west", replicas=9)
     assert sorted(path.name for path in Path().iterdir()) == ["main.nf.hcl", "pods.yaml"]

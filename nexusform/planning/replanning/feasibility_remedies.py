@@ -1,0 +1,74 @@
+"""Remedies for placements with waiting pods, proposed by domains. Each is tested as a whole plan."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.phases import FixProposal
+from nexusform.planning.plan_request import PlanRequest, build_trial_request
+from nexusform.planning.replanning.remedies import Remedy, build_remedy_document
+from nexusform.plans.plan import Feasibility, FeasibilityResult, Plan
+from nexusform.resources.address import Address
+
+_MAX_TRIALS: Final = 12
+# Trials times bindings without -details, a number and not a time: the plan is the same on every computer.
+_MAX_PLANNED_BINDINGS: Final = 240
+
+_Binding = tuple[Address, str]
+
+
+def add_feasibility_remedies(
+    request: PlanRequest, result: PlanResult, make_plan: Callable[[PlanRequest], PlanResult]
+) -> PlanResult:
+    """Return the result with the successful remedies in the rows of its waiting bindings."""
+    plan = result.plan
+    limit = _MAX_TRIALS if request.includes_losses else min(_MAX_TRIALS, _MAX_PLANNED_BINDINGS // len(plan.feasibility))
+    if plan.errored or limit == 0:
+        return result
+    trial_request = replace(build_trial_request(request), samples=0)
+    fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}
+    for proposal in (item for part in result.contributions for item in part.suggest_fixes()):
+        if all(proposal.kind in fixes.get(binding, {}) for binding in proposal.solves):
+            continue
+        if limit == 0:
+            break
+        limit -= 1
+        trial = make_plan(replace(trial_request, adjustments=proposal.edits)).plan
+        if _is_successful(proposal, plan, trial):
+            document = build_remedy_document(
+                Remedy(proposal.kind, proposal.text, dict(proposal.change), proposal.edits)
+            )
+            for binding in proposal.solves:
+                fixes.setdefault(binding, {})[proposal.kind] = document
+    rows = (_add_fixes(row, fixes) for row in plan.feasibility)
+    return replace(result, plan=replace(plan, feasibility=tuple(rows)))
+
+
+def _is_successful(proposal: FixProposal, plan: Plan, trial: Plan) -> bool:
+    """Return True if the bindings of a proposal run in its trial, no other binding is worse, and no placement has
+    fewer clusters.
+    """
+    if trial.errored:
+        return False
+    before, after = _list_results(plan), _list_results(trial)
+    if any(after.get(binding) is not FeasibilityResult.RUNS for binding in proposal.runs):
+        return False
+    poor = {binding for binding, result in after.items() if result is not FeasibilityResult.RUNS}
+    poor_before = {binding for binding, result in before.items() if result is not FeasibilityResult.RUNS}
+    counts = Counter(address for address, _ in after)
+    is_complete = all(counts[address] >= count for address, count in Counter(item for item, _ in before).items())
+    return is_complete and poor <= poor_before - proposal.solves
+
+
+def _list_results(plan: Plan) -> dict[_Binding, FeasibilityResult]:
+    return {(row.placement, row.cluster): row.result for row in plan.feasibility if row.is_selected}
+
+
+def _add_fixes(row: Feasibility, fixes: Mapping[_Binding, Mapping[str, Mapping[str, Any]]]) -> Feasibility:
+    found = fixes.get((row.placement, row.cluster)) if row.is_waiting else None
+    return replace(row, suggested_fixes=tuple(found.values())) if found else row
