@@ -11,7 +11,8 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -39,6 +40,7 @@ class PathForm(StrEnum):
     PARAMETERS = "parameters"  # a connection string of PostgreSQL
     BUDGET = "budget"  # N:DIRECTORY
     HOME = "home"  # a default path below the home directory
+    CURRENT = "current"  # a default path in the current directory
     FLAG = "flag"
 
 
@@ -57,6 +59,8 @@ _PATHS, _HOME, _PROGRAM, _FLAG = PathForm.PATHS, PathForm.HOME, PathForm.PROGRAM
 EXTERNAL_FILES: Final = (
     ExternalFile("NF_ENCRYPTION_COMMAND", "program that prints keys", form=PathForm.COMMAND),
     ExternalFile("NF_CACHE_DIR", "parsed configuration"),
+    ExternalFile("XDG_CACHE_HOME", "parsed configuration"),
+    ExternalFile("~/.cache/nexusform", "parsed configuration", form=_HOME),
     ExternalFile("NF_AZURE_REQUESTS", "times of requests to Azure", form=PathForm.BUDGET),
     ExternalFile("NF_CLUSTER_CA", "certificate authority of workers"),
     ExternalFile("NF_CLUSTER_CERT", "certificate for workers"),
@@ -78,6 +82,7 @@ EXTERNAL_FILES: Final = (
     ExternalFile("az", "program that signs in to Azure", form=_PROGRAM),
     ExternalFile("azd", "program that signs in to Azure", form=_PROGRAM),
     ExternalFile("pwsh", "program that signs in to Azure", form=_PROGRAM),
+    ExternalFile("dot", "program that draws graphs", form=_PROGRAM),
     ExternalFile("AWS_CONFIG_FILE", "settings of AWS; may name a program"),
     ExternalFile("AWS_SHARED_CREDENTIALS_FILE", "credentials of AWS; may name a program"),
     ExternalFile("AWS_WEB_IDENTITY_TOKEN_FILE", "token for AWS"),
@@ -99,6 +104,10 @@ EXTERNAL_FILES: Final = (
     ExternalFile("~/.pg_service.conf", "servers of PostgreSQL", form=_HOME),
     ExternalFile("~/.pgpass", "passwords of PostgreSQL", form=_HOME),
     ExternalFile("~/.postgresql", "certificates and keys for PostgreSQL", form=_HOME),
+    ExternalFile("OS_CLIENT_CONFIG_FILE", "servers and credentials of OpenStack"),
+    ExternalFile("OS_CACERT", "certificate authorities of OpenStack"),
+    ExternalFile("clouds.yaml", "servers and credentials of OpenStack; rejected", _LIMITED, PathForm.CURRENT),
+    ExternalFile("~/.config/openstack/clouds.yaml", "servers and credentials of OpenStack", form=_HOME),
     ExternalFile("SSL_CERT_FILE", "certificate authorities"),
     ExternalFile("SSL_CERT_DIR", "certificate authorities", form=_PATHS),
     ExternalFile("REQUESTS_CA_BUNDLE", "certificate authorities"),
@@ -130,6 +139,7 @@ EXTERNAL_FILES: Final = (
     ExternalFile("-arm-what-if", "changes of ARM", _WORK_TREE, _FLAG),
     ExternalFile("-filter", "tests", _WORK_TREE, _FLAG),
 )
+_CACHES: Final = ("NF_CACHE_DIR", "XDG_CACHE_HOME", "~/.cache/nexusform")
 _FILE_PARAMETER: Final = re.compile(
     r"(?:passfile|servicefile|sslcert|sslkey|sslrootcert|sslcrl|sslcrldir)\s*=\s*'?([^\s&']+)"
 )
@@ -139,11 +149,12 @@ def find_untrusted_files(environment: Mapping[str, str], confinement: Confinemen
     """Return the entries of the operator with a path into the work tree of a sandboxed run."""
     if not confinement.root:
         return []
+    used_cache = next((name for name in _CACHES[:2] if environment.get(name)), _CACHES[2])
+    unused_caches = set(_CACHES) - (set() if environment.get("NF_IN_AUTOMATION") else {used_cache})
     return [
         (entry, path)
         for entry in EXTERNAL_FILES
-        if entry.writer is AllowedWriter.OPERATOR
-        and not (entry.name == "NF_CACHE_DIR" and "NF_IN_AUTOMATION" in environment)
+        if entry.writer is AllowedWriter.OPERATOR and entry.name not in unused_caches
         for path in _list_paths(entry, environment)
         if is_untrusted(path, confinement)
     ]
@@ -173,7 +184,7 @@ def _list_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator
         path = shutil.which(entry.name, path=environment.get("PATH")) or ""
         if path and not Path(path).is_relative_to(sys.prefix):  # a program of the job's own Python environment
             yield path
-    elif entry.form is PathForm.FLAG or not value:
+    elif entry.form in (PathForm.FLAG, PathForm.CURRENT) or not value:
         return
     elif entry.form is PathForm.COMMAND:
         yield from _list_command_paths(value, environment)
@@ -187,10 +198,12 @@ def _list_paths(entry: ExternalFile, environment: Mapping[str, str]) -> Iterator
 
 def _list_command_paths(command: str, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the program of a command, and the existing files of its arguments."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return  # reported where the command is run
+    with suppress(ValueError):  # reported where the command is run
+        yield from list_program_files(shlex.split(command), environment)
+
+
+def list_program_files(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the path of a program, and the existing files of its arguments."""
     program = shutil.which(words[0], path=environment.get("PATH")) if words else None
     if program:
         yield program

@@ -15,7 +15,7 @@ from msgspec import Struct, ValidationError, convert
 
 from nexusform.diagnostics.phrases import format_installation, format_list, select_word_form
 from nexusform.files.accesses import read_variable
-from nexusform.files.external_files import is_untrusted
+from nexusform.files.external_files import explain_untrusted_file, is_untrusted, list_program_files
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.providers.exec_plugin import ExecPlugin
 
@@ -86,7 +86,22 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
     untrusted_paths = [path for path in paths if is_untrusted(path, trust.confinement)]
     if untrusted_paths:
         _check_untrusted_account(untrusted_paths, account, trust)
+    else:
+        _check_named_files(account, trust.confinement)
     return account
+
+
+def _check_named_files(account: Account, confinement: Confinement) -> None:
+    """Reject files of the work tree in the operator's kubeconfig: certificates, credentials and programs."""
+    entries = {**account.cluster, **account.user}
+    named_files = [(name, str(entries[name])) for name in _PATHS if entries.get(name)]
+    plug_in = entries.get("exec")
+    if isinstance(plug_in, Mapping) and confinement.root:
+        words = [str(plug_in.get("command")), *map(str, plug_in.get("args") or ())]
+        named_files += [("exec", path) for path in list_program_files(words, os.environ)]
+    for name, path in named_files:
+        if is_untrusted(path, confinement):
+            raise KubeconfigProblem(explain_untrusted_file(f"{account.source}: {name}", path, "of a kubeconfig"))
 
 
 def _check_untrusted_account(paths: Sequence[Path], account: Account, trust: KubeconfigTrust) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -29,6 +30,7 @@ VALUES = (
         r"NF_(AZURE_ENDPOINT|AZURE_POLL_SECONDS|FLEET_CONTEXT|HTTP_USERNAME|HTTP_PASSWORD|LEASE_SECONDS|ENCRYPTION)?"
     ),
     re.compile(r"ARM_(ACCESS_KEY|SAS_TOKEN|CLIENT_ID|TENANT_ID|CLIENT_SECRET|USE_OIDC|USE_MSI|USE_CLI|OIDC_TOKEN)"),
+    re.compile(r"OS_(CLOUD|AUTH_URL)?"),  # a prefix: the other fields of clouds.yaml
     re.compile(r"AZURE_SUBSCRIPTION_ID|KUBERNETES_(SERVICE_HOST|SERVICE_PORT|EXEC_INFO)|(GITHUB|CI|ACTIONS)_\w+"),
 )
 
@@ -37,7 +39,7 @@ VALUES = (
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(untrusted_files.write_tree(tmp_path / "work"))
     for name in [*os.environ]:
-        if name.startswith(("NF_", "AWS_", "AZURE_", "ARM_", "PG", "KUBE", "CI")):
+        if name.startswith(("NF_", "AWS_", "AZURE_", "ARM_", "PG", "KUBE", "CI", "OS_", "XDG_")):
             monkeypatch.delenv(name)
     return Path.cwd()
 
@@ -84,6 +86,49 @@ def test_a_kubeconfig_of_the_work_tree_runs_and_reads_nothing(
     assert re.search("sandboxed run|-confine does not allow it|confined run|cannot be used", text), text
 
 
+NAMED = {
+    "program": {"exec": {**untrusted_files.PLUG_IN, "command": "{tree}/bin/sign-in"}},
+    "program of the PATH": {"exec": {**untrusted_files.PLUG_IN, "command": "sign-in"}},
+    "argument": {"exec": {**untrusted_files.PLUG_IN, "args": ["{tree}/evil"]}},
+    "tokenFile": {"tokenFile": "{tree}/evil"},
+    "client-certificate": {"client-certificate": "{tree}/evil", "client-key": "/etc/hostname"},
+    "client-key": {"client-certificate": "/etc/hostname", "client-key": "{tree}/evil"},
+    "certificate-authority": {"certificate-authority": "{tree}/evil"},
+}
+
+
+@pytest.mark.of_domains("fleet", "hub")
+@pytest.mark.parametrize("case", NAMED)
+def test_a_kubeconfig_of_the_operator_names_no_file_of_the_work_tree(
+    case: str, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tree / "bin" / "sign-in"
+    program.write_text("#!/bin/sh\ntouch ran\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    fields = json.loads(json.dumps(NAMED[case]).replace("{tree}", str(tree)))
+    kubeconfig = tmp_path / "kubeconfig"
+    untrusted_files.write_kubeconfig(kubeconfig, fields, fields)
+    monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(kubeconfig))
+    (tree / "main.nf.hcl").write_text(untrusted_files.LIVE_HUB)
+    assert run_command_line(["plan", "-confine"]) == 1
+    assert not (tree / "ran").exists()
+    text = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "is in the work tree of a sandboxed run (of a kubeconfig)" in text
+
+
+@pytest.mark.of_domains("vnf")
+def test_clouds_of_the_work_tree_are_not_read(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    auth = {"auth_url": untrusted_files.SERVER, "username": "u", "password": "p"}
+    (tree / "clouds.yaml").write_text(json.dumps({"clouds": {"c": {"auth": auth}}}))
+    monkeypatch.setenv("OS_CLOUD", "c")
+    (tree / "main.nf.hcl").write_text(untrusted_files.LIVE_TACKER)
+    assert run_command_line(["plan", "-confine", f"-allow-remote={untrusted_files.SERVER}"]) == 1
+    assert "clouds.yaml" in capsys.readouterr().err
+
+
 @pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize("case", BACKEND_CASES)
 def test_a_settings_file_of_the_work_tree_reaches_nothing(
@@ -121,7 +166,7 @@ def test_the_table_has_every_variable_and_flag_of_the_product() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     variables = {
-        value for value in constants if re.fullmatch(r"(NF|ARM|AWS|AZURE|PG|KUBE\w*|SSL|ACTIONS)_[A-Z_]+", value)
+        value for value in constants if re.fullmatch(r"(NF|ARM|AWS|AZURE|PG|KUBE\w*|SSL|ACTIONS|OS|XDG)_[A-Z_]+", value)
     }
     assert {name for name in variables - names if not any(value.fullmatch(name) for value in VALUES)} == set()
     inputs = {

@@ -24,6 +24,14 @@ SERVER = "https://127.0.0.1:9"
 CONFIGURATION = 'output "o" {\n  value = 1\n}\n'
 LIVE_HUB = 'data "fleet_hub" "h" {}\noutput "o" {\n  value = data.fleet_hub.h\n}\n'
 
+LIVE_TACKER = f"""provider "tacker" {{
+  endpoint = "{SERVER}"
+}}
+resource "tacker_vnf" "a" {{
+  provider = tacker
+}}
+"""
+
 
 def write_tree(root: Path) -> Path:
     """Write a work tree with a file and a directory that may be named."""
@@ -60,11 +68,11 @@ def build_environment(entry: ExternalFile, root: Path) -> dict[str, str]:
 
 # --- kubeconfigs ---------------------------------------------------------------------------------
 
-_EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", "touch ran"]}
+PLUG_IN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", "touch ran"]}
 # The fields of the user and of the cluster.
 _FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "exec": ({"exec": _EXEC}, {}),
-    "exec of the tree": ({"exec": {**_EXEC, "command": "./evil"}}, {}),
+    "exec": ({"exec": PLUG_IN}, {}),
+    "exec of the tree": ({"exec": {**PLUG_IN, "command": "./evil"}}, {}),
     "auth-provider": ({"auth-provider": {"name": "gcp", "config": {"cmd-path": "./evil"}}}, {}),
     "tokenFile": ({"tokenFile": "/etc/hostname"}, {}),
     "client-key": ({"client-certificate": "evil", "client-key": "evil"}, {}),
@@ -78,12 +86,8 @@ _ROUTES = ("NF_FLEET_KUBECONFIG", "KUBECONFIG", "HOME")
 KUBECONFIG_CASES = [f"{route}: {fields}" for route in _ROUTES for fields in _FIELDS]
 
 
-def use_kubeconfig(case: str, root: Path, set_variable: SetVariable) -> None:
-    """Write the kubeconfig of a case to the work tree, and set the variable that leads to it."""
-    route, _, name = case.partition(": ")
-    user, cluster = _FIELDS[name]
-    path = root / ".kube" / "config" if route == "HOME" else root / "kubeconfig"
-    path.parent.mkdir(exist_ok=True)
+def write_kubeconfig(path: Path, user: dict[str, Any], cluster: dict[str, Any]) -> None:
+    """Write a kubeconfig with these fields of the user and of the cluster."""
     document = {
         "current-context": "x",
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
@@ -91,6 +95,15 @@ def use_kubeconfig(case: str, root: Path, set_variable: SetVariable) -> None:
         "users": [{"name": "u", "user": user}],
     }
     path.write_text(yaml.safe_dump(document))
+
+
+def use_kubeconfig(case: str, root: Path, set_variable: SetVariable) -> None:
+    """Write the kubeconfig of a case to the work tree, and set the variable that leads to it."""
+    route, _, name = case.partition(": ")
+    user, cluster = _FIELDS[name]
+    path = root / ".kube" / "config" if route == "HOME" else root / "kubeconfig"
+    path.parent.mkdir(exist_ok=True)
+    write_kubeconfig(path, user, cluster)
     (root / "main.nf.hcl").write_text(LIVE_HUB)
     for variable in _ROUTES[:2]:
         set_variable(variable, "")

@@ -259,7 +259,7 @@ def find_cache_directory(environment: Mapping[str, str]) -> str | None:
         return None
     if environment.get("NF_CACHE_DIR"):
         return environment["NF_CACHE_DIR"]
-    homes = (("XDG_CACHE_HOME", ""), ("LOCALAPPDATA", ""), ("HOME", ".cache"))
+    homes = (("XDG_CACHE_HOME", ""), ("HOME", ".cache"))
     for variable, subdirectory in homes:
         home = Path(environment.get(variable) or "")
         if home.is_absolute():
