@@ -17,12 +17,13 @@ PROVENANCE: Final = "provenance"
 
 
 class WrongPrediction(Struct, frozen=True):
-    """Wrong prediction: its path, the predicted and the observed value."""
+    """Wrong prediction: its path, the predicted and the observed value; or a `text` about all of them."""
 
     address: str
     path: Path
-    predicted: Any
-    observed: Any
+    predicted: Any = None
+    observed: Any = None
+    text: str = ""
 
 
 class AnswerComparison(Struct, frozen=True):

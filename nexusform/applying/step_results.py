@@ -22,7 +22,7 @@ from nexusform.applying.provider_calls import (
 )
 from nexusform.interfaces.plugins import ChangeResult, ProviderProblem
 from nexusform.json_data.plain_data import Path, format_path, get_part, list_unknown_paths, replace_unknown
-from nexusform.placements.prediction_scores import VerifiedPrediction, add_predictions
+from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, VerifiedPrediction, add_predictions
 from nexusform.plans.plan import StepKind
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.attribute_validation import validate_attributes
@@ -133,13 +133,17 @@ def process_answer(
     disagreement = _format_disagreement(call, comparison, answer.attributes, unknown)
     instance = _build_instance(call, attributes, before, is_tainted=False)
     if instance.current is not None and call.step.kind is not StepKind.RELEASE:
-        updated = merge_note(set_unfinished_change(instance.current, answer.unfinished_change), answer.note)
+        note = {**answer.note, NOT_VERIFIED_KEY: answer.not_verified or None}
+        updated = merge_note(set_unfinished_change(instance.current, answer.unfinished_change), note)
         updated = replace(updated, private=add_predictions(updated.private, answer.verified_predictions))
         instance = replace(instance, current=updated)
         disagreement = disagreement or str((answer.unfinished_change or {}).get("words", ""))
-    return StepResult(
-        instance, disagreement, comparison.hits, comparison.wrong_predictions, answer.verified_predictions
+    wrong_predictions = comparison.wrong_predictions or tuple(
+        WrongPrediction(address, (), text=prediction.text)
+        for prediction in answer.verified_predictions
+        if prediction.share >= 1 and not prediction.was_correct and prediction.text
     )
+    return StepResult(instance, disagreement, comparison.hits, wrong_predictions, answer.verified_predictions)
 
 
 def process_problem(call: ProviderCall, problem: ProviderProblem, before: InstanceState | None) -> StepResult:

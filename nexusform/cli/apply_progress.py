@@ -91,6 +91,8 @@ class ApplyProgress:
 
 
 def _format_wrong_prediction(miss: WrongPrediction) -> str:
+    if miss.text:
+        return f"{miss.address}: {miss.text}"
     if isinstance(miss.predicted, Mapping) and miss.observed is None:
         return f"{miss.address}: {format_path(miss.path)} was predicted but does not exist"
     return f"{miss.address}: {format_path(miss.path)} predicted {miss.predicted}, observed {miss.observed}"

@@ -4,7 +4,7 @@
 PUBLIC = {
     "prediction_scores": (
         "add_predictions compute_score COUNT_PREDICTION list_wrong_certain limit_share_to_accuracy MACHINE_PREDICTION "
-        "parse_record PredictionRecord RACK_PREDICTION RECORD_KEY RecordScore VerifiedPrediction "
+        "NOT_VERIFIED_KEY parse_record PredictionRecord RACK_PREDICTION RECORD_KEY RecordScore VerifiedPrediction "
         "VM_PREDICTIONS"
     ),
     "vm_demands": (

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 
 RECORD_KEY: Final = "forecasts"  # the record's key in a private note
+NOT_VERIFIED_KEY: Final = "not_verified"  # that of the results the last apply could not read
 # Predictions about a VM: its rack, its machine, and the number of VMs of its pool on its rack.
 RACK_PREDICTION: Final = "rack"
 MACHINE_PREDICTION: Final = "machine"

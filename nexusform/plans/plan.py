@@ -432,7 +432,8 @@ class PredictionScore(Struct, frozen=True):
     """Prediction accuracy of a site, from the last replay of its history. `hits` is the number of VMs
     predicted correctly, of the `verified_count` VMs that could be verified. `certain_hits` of them are
     independent of unknown NUMA cells; None if not counted. `random_hits` is the number of hits expected of a
-    random platform. `predictions` are the verified predictions of earlier plans.
+    random platform. `predictions` are the verified predictions of earlier plans, `not_verified` describes results
+    the last apply could not read.
     """
 
     site: str
@@ -442,6 +443,7 @@ class PredictionScore(Struct, frozen=True):
     certain_hits: int | None = None
     random_hits: float | None = None
     predictions: RecordScore | None = None
+    not_verified: str = ""
 
 
 class Plan(Struct, frozen=True):

@@ -13,7 +13,7 @@ from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
 from nexusform.json_data.plain_data import ConversionProblem, Path
 from nexusform.language.conversion import convert_value, describe_problem
 from nexusform.language.syntax.syntax_nodes import Expression
-from nexusform.placements.prediction_scores import RECORD_KEY
+from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, RECORD_KEY
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.evaluation import Evaluation
@@ -138,10 +138,8 @@ def _build_private_note(instance: Instance) -> Mapping[str, Any] | None:
     prior_note = instance.prior.private if instance.prior is not None and not instance.is_replaced else None
     if instance.private is None:
         return prior_note
-    preserved = (
-        {name: prior_note[name] for name in (RECORD_KEY, UNFINISHED_KEY) if name in prior_note} if prior_note else {}
-    )
-    return {**instance.private, **preserved} or None
+    preserved_names = (prior_note or {}).keys() & {RECORD_KEY, NOT_VERIFIED_KEY, UNFINISHED_KEY}
+    return {**instance.private, **{name: (prior_note or {})[name] for name in sorted(preserved_names)}} or None
 
 
 def _select_provider(block: ResourceBlock | None, prior: ObjectState | None, *, is_removed: bool) -> str:

@@ -14,7 +14,7 @@ from nexusform import __version__
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, locate_text_line
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.placements.prediction_scores import PredictionRecord, compute_score, parse_record
+from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, PredictionRecord, compute_score, parse_record
 from nexusform.planning.conclusion.changes import build_changes, find_drifted_objects
 from nexusform.planning.conclusion.placement_accounting import build_imbalance_error, compute_totals, mark_waiting_pods
 from nexusform.planning.conclusion.placements import (
@@ -389,18 +389,16 @@ def _collect_scores(prior: PriorState) -> Iterator[PredictionScore]:
     """Yield the replay scores of sites under their rack_spread, and the prediction accuracy."""
     for address in sorted(prior.instances, key=compute_address_order):
         current = prior.get_object(address)
-        predictions = compute_score(parse_record(current.private)) if current is not None else None
-        scores = ((current.private or {}).get(PREDICTION_KEY) or {}) if current is not None else {}
-        if current is None or not (scores or predictions):
+        note = (current.private or {}) if current is not None else {}
+        predictions, not_verified = compute_score(parse_record(note)), str(note.get(NOT_VERIFIED_KEY) or "")
+        if current is None or not (note.get(PREDICTION_KEY) or predictions or not_verified):
             continue
         scheduler = current.attributes.get("scheduler") or {}
-        recorded = scores.get(scheduler.get("rack_spread") or RackSpread.POOL.value)
-        name = _build_full_name(current.attributes)
-        if recorded:
-            figures = (recorded["hits"], recorded["judged"], recorded["not_judged"], recorded.get("sure"))
-            yield PredictionScore(name, *figures, random_hits=recorded.get("chance"), predictions=predictions)
-        elif predictions:
-            yield PredictionScore(name, 0, 0, 0, predictions=predictions)
+        recorded = (note.get(PREDICTION_KEY) or {}).get(scheduler.get("rack_spread") or RackSpread.POOL.value) or {}
+        hits, verified, unverified = (recorded.get(name, 0) for name in ("hits", "judged", "not_judged"))
+        if recorded or predictions or not_verified:
+            name, sure, chance = _build_full_name(current.attributes), recorded.get("sure"), recorded.get("chance")
+            yield PredictionScore(name, hits, verified, unverified, sure, chance, predictions, not_verified)
 
 
 def _build_full_name(attributes: Mapping[str, Any]) -> str:

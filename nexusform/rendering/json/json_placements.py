@@ -212,7 +212,7 @@ _PREDICTIONS_FORM: Final = RecordForm(
 _ACCURACY_FORM: Final = RecordForm(
     PredictionScore,
     "site hits sure_hits=certain_hits judged=verified_count not_judged=unverified_count "
-    "hits_by_chance=random_hits claims=predictions",
+    "hits_by_chance=random_hits claims=predictions [not_verified]",
     claims=_PREDICTIONS_FORM,
 )
 

@@ -42,6 +42,8 @@ def _describe_accuracy(score: PredictionScore) -> str:
     )
     if score.predictions is not None and score.predictions.is_no_better_than_chance:
         prediction_text = f"{_GUESSES} {prediction_text}"
+    not_verified = f"Not verified: {score.not_verified}." if score.not_verified else ""
+    prediction_text = " ".join(filter(None, (prediction_text, not_verified)))
     if not (score.verified_count or score.unverified_count):
         return prediction_text
     unverified = f"{score.unverified_count:,} not verified"

@@ -13,6 +13,8 @@ from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Body, Front, Refuse
 from tests.domains.hub.hub_server import HubServer
 from tests.domains.hub.test_fleet_provider import write
+from tests.domains.hub.test_hub_order import OVERRIDE as RUN_OVERRIDE
+from tests.domains.hub.test_hub_runs import EXTERNAL, RUN, add
 
 OVERRIDE = """
 resource "fleet_resource_override" "color" {{
@@ -260,6 +262,45 @@ def test_the_objects_of_each_cluster_are_verified_after_overrides(hub: Front, to
 
 
 @pytest.mark.our_hub_alone
+@pytest.mark.parametrize("label", ["yes", "no"])
+def test_the_objects_of_each_cluster_are_verified_after_a_run_with_overrides(
+    hub: Front, told: Told, label: str
+) -> None:
+    labels = {"kubernetes-fleet.io/parent-CRP": "web"}
+    own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web", "labels": {"changed": label}}}
+    metadata = {"name": "settings", "namespace": "web", "labels": {"changed": "yes"}}
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    work = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "Work",
+        "metadata": {"name": "web-work", "namespace": "fleet-member-lon1", "labels": labels},
+        "spec": {"workload": {"manifests": [own, settings | {"data": {"a": "1"}}]}},
+    }
+    hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet-member-lon1"}})
+    hub.put(work)
+    write(number=4, more=EXTERNAL)
+    override = RUN_OVERRIDE.replace("labels/changed", "labels").replace(
+        'jsonencode("yes")', 'jsonencode({changed="yes"})'
+    )
+    add(RUN.format(more='approvals = ["first-after-canary"]') + override)
+    code, said = told("apply", "-auto-approve")
+    assert code == (0 if label == "yes" else 2), said
+    wrong = "lon1 was predicted as at resource snapshot 0, but is there with other content: its Works differ"
+    assert (f"{wrong} from the plan in Namespace web" in said) is (label == "no"), said
+    assert "first: not verified: the hub has no Works of ams1, fra1, par1" in said, said
+
+
+@pytest.mark.our_hub_alone
+@pytest.mark.usefixtures("hub")
+def test_a_wrong_prediction_of_a_run_is_named_at_the_end(told: Told) -> None:
+    write(number=4, more=EXTERNAL)
+    add(RUN.format(more='approvals = ["first-after-canary"]') + RUN_OVERRIDE)
+    code, said = told("apply", "-auto-approve")  # this hub applies no overrides
+    assert (code, "stuck-staged-run" in said) == (0, True), said
+    assert "first: predicted: it stops; observed: all stages complete" in said, said
+
+
+@pytest.mark.our_hub_alone
 def test_works_without_permission_are_not_verified(hub: Front, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     respond = hub.respond
 
@@ -277,3 +318,9 @@ def test_works_without_permission_are_not_verified(hub: Front, told: Told, monke
     assert (code, unread in said) == (0, True), said
     (placement,) = json.loads(told("reconcile", "-from=hub", "-format=json")[1])["placements"]
     assert placement["not_verified"] in unread
+    assert told("plan", "-out=p")[0] == 0
+    (score,) = json.loads(told("show", "-json", "p")[1])["prediction_scores"]
+    assert score["not_verified"] == placement["not_verified"]
+    write_with("blue")
+    assert told("plan", "-report=markdown:plan.md")[0] == 0
+    assert unread.replace("not v", "Not v") in " ".join(Path("plan.md").read_text().split())

@@ -8,7 +8,7 @@ PUBLIC = {
         "read_snapshot_objects"
     ),
     "fleet_members": "read_health find_newest_heartbeat",
-    "fleet_model": "FleetEviction FleetMember FleetOverride FleetPlacement",
+    "fleet_model": "FleetEviction FleetMember FleetOverride FleetPlacement RunRecord",
     "fleet_shapes": "API_KINDS",
     "hub_objects": "remove_server_fields",
     "hub_records": "read_runs",

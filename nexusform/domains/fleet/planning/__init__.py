@@ -8,7 +8,7 @@ PUBLIC = {
     "placement_records": "list_cluster_objects read_bindings read_applied_resources AppliedResources",
     "planned_hub": "PlannedHub build_planned_hub",
     "outcome": "build_placement_warnings",
-    "overrides": "select_overrides",
+    "overrides": "select_overrides ClusterRenderer RenderedResources expand_envelopes",
     "phase": "execute_evictions plan_rollouts",
     "placement_plan": "create_placement_plan PlacementPlan",
     "iterations": "run_iterations",

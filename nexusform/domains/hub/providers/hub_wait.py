@@ -12,11 +12,17 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.field_shapes import list_mappings
-from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
+from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import PARENT_LABEL, CollectionCache, HubCache
 from nexusform.domains.hub.api.hub_client import HubClient, Timing
 from nexusform.domains.hub.api.hub_kinds import KINDS, WORK
-from nexusform.domains.hub.providers.object_access import describe_blockers, get_uid, is_deleting, list_in_namespaces
+from nexusform.domains.hub.providers.object_access import (
+    describe_blockers,
+    get_uid,
+    is_deleting,
+    list_in_namespaces,
+    list_permitted,
+)
 from nexusform.domains.hub.providers.rollout_progress import (
     PARENT_NAMESPACE_LABEL,
     PlacementObjects,
@@ -455,12 +461,7 @@ def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]
     selector = f"{PARENT_LABEL}={name}" + (
         f",{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f",!{PARENT_NAMESPACE_LABEL}"
     )
-    try:
-        return hub.list_objects(WORK.collection, labelSelector=selector)
-    except ApiError as api_error:
-        if api_error.kind is not ErrorKind.PERMISSION:
-            raise
-        return None
+    return list_permitted(partial(hub.list_objects, WORK.collection, labelSelector=selector))
 
 
 def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:

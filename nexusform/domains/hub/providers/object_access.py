@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
 from nexusform.domains.fleet.importers.fleet_export import find_manager, list_conditions
@@ -97,6 +97,16 @@ def list_in_namespaces(
             if api_error.kind is not ErrorKind.PERMISSION:
                 raise
     return [body for collection in collections for body in hub.list_objects(collection, **query)]
+
+
+def list_permitted(read: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]] | None:
+    """Return the objects of a list; None without permission. Raises ApiError."""
+    try:
+        return read()
+    except ApiError as api_error:
+        if api_error.kind is not ErrorKind.PERMISSION:
+            raise
+        return None
 
 
 def get_uid(body: Body) -> str:

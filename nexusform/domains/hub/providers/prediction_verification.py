@@ -27,7 +27,6 @@ REJECTION_PREDICTION: Final = "refusal"
 SCORE_PREDICTION: Final = "score"
 CONTENT_PREDICTION: Final = "content"
 WRONG_PREDICTIONS: Final = "misses"  # key of the wrong predictions in a placement's note
-NOT_VERIFIED: Final = "not_verified"  # key of the unread results there
 CHANGED_FIGURES: Final = "figures"
 DIFFERENT_RULE: Final = "rule"
 DIFFERENT_VERSION: Final = "version"
@@ -103,7 +102,7 @@ class VerificationResult(Struct, frozen=True):
         )
 
     def build_note(self) -> dict[str, Any]:
-        """Return the wrong predictions, and unread results, as recorded in a placement's note."""
+        """Return the wrong predictions as recorded in a placement's note."""
         records = [
             {
                 "about": wrong_prediction.about,
@@ -115,8 +114,7 @@ class VerificationResult(Struct, frozen=True):
             }
             for wrong_prediction in self.wrong_predictions[:_MAX_RECORDED]
         ]
-        note: dict[str, Any] = {WRONG_PREDICTIONS: records} if records else {}
-        return note | ({NOT_VERIFIED: self.not_verified} if self.not_verified else {})
+        return {WRONG_PREDICTIONS: records} if records else {}
 
 
 # --- figures ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.planning.placement_records import read_applied_resources, read_bindings
+from nexusform.domains.fleet.planning.placement_records import AppliedResources, read_applied_resources, read_bindings
 from nexusform.domains.fleet.planning.selected_resources import OPEN_CLUSTERS
 from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.hub.api.api_errors import ApiError, ErrorKind
@@ -63,6 +63,7 @@ from nexusform.domains.hub.providers.object_access import (
     get_uid,
     is_applied_by,
     is_deleting,
+    list_permitted,
     read_object,
     require_path,
 )
@@ -85,6 +86,7 @@ from nexusform.domains.hub.providers.work_verification import (
     describe_missing_works,
     find_wrong_works,
     has_cluster_content,
+    render_run_content,
 )
 from nexusform.interfaces.plugins import (
     ChangeRequest,
@@ -96,6 +98,7 @@ from nexusform.interfaces.plugins import (
 )
 
 Values = Mapping[str, Any]
+_NO_LABELS: Final = "the hub does not let members be listed, so the results of overrides are unknown"
 _NO_SNAPSHOTS: Final = "the hub does not let resource snapshots be listed, so their objects are unknown"
 EXTERNAL_PATCH: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
 
@@ -383,11 +386,8 @@ class StepWriter(Struct, frozen=True):
         if not best.wrong_predictions:
             return best
         bindings = decision.bindings if best is results[0] else final.bindings
-        try:
-            members = self.hub.list_objects(MEMBER.collection)
-        except ApiError as api_error:
-            if api_error.kind is not ErrorKind.PERMISSION:
-                raise
+        members = list_permitted(partial(self.hub.list_objects, MEMBER.collection))
+        if members is None:
             return best  # a tenant may not list members: the cause stays unknown
         current_figures = read_figures(members, self.hub.read_time(members))
         verifier = replace(verifier, current_figures=current_figures, version=read_hub_version(self.hub))
@@ -405,10 +405,7 @@ class StepWriter(Struct, frozen=True):
         index = final.latest_snapshot
         is_complete = final.is_done and not final.message and not is_run_managed
         if is_complete and index is not None and has_cluster_content(resources):
-            works = list_works(self.hub, namespace, name)
-            verification = replace(verification, not_verified=describe_missing_works(resources, works))
-            for cluster, difference in find_wrong_works(resources, works or ()):
-                verification = verification.add_wrong_content([cluster], index, difference)
+            verification = self._verify_works(verification, resources, (namespace, name), index)
         if self.request.prior is None or is_run_managed or not planned or index != planned[-1].index:
             return verification
         bodies = self._list_snapshots(list_created_kinds(kind)[2], namespace, name)
@@ -423,6 +420,16 @@ class StepWriter(Struct, frozen=True):
             if difference and binding.get("resource_snapshot") == index
         ]
         return verification.add_wrong_content(clusters, index, difference)
+
+    def _verify_works(
+        self, verification: VerificationResult, resources: AppliedResources, placement: tuple[str, str], index: int
+    ) -> VerificationResult:
+        """Return the result with the clusters with other objects in their Works than planned."""
+        works = list_works(self.hub, *placement)
+        verification = replace(verification, not_verified=describe_missing_works(resources, works))
+        for cluster, difference in find_wrong_works(resources, works or ()):
+            verification = verification.add_wrong_content([cluster], index, difference)
+        return verification
 
     def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
         """Wait until the clusters of an override's placement have it, or have lost it."""
@@ -471,16 +478,29 @@ class StepWriter(Struct, frozen=True):
                 attributes=self._planned,
             )
         predictions = verify_run(name, self.request.planned_note, run)
-        return VerificationResult(predictions, not_verified=_NO_SNAPSHOTS if snapshots is None else "")
+        if snapshots is None:
+            return VerificationResult(predictions, not_verified=_NO_SNAPSHOTS)
+        verification = self._verify_run_works(VerificationResult(predictions), namespace, placement, snapshots)
+        for wrong_prediction in verification.wrong_predictions:
+            self.request.report_progress(StepProgress(message=wrong_prediction.message))
+        return verification
+
+    def _verify_run_works(
+        self, verification: VerificationResult, namespace: str, placement: str, snapshots: Sequence[Values]
+    ) -> VerificationResult:
+        """Return the result with the clusters of a completed run with other objects after overrides."""
+        note = self.request.planned_note
+        if not note.get("picked"):
+            return verification
+        members = list_permitted(partial(self.hub.list_objects, MEMBER.collection))
+        if members is None:
+            return replace(verification, not_verified=_NO_LABELS)
+        resources = render_run_content(note, snapshots, members)
+        return self._verify_works(verification, resources, (namespace, placement), int(note["resource_snapshot"]))
 
     def _list_snapshots(self, kind: str, namespace: str, placement: str) -> list[dict[str, Any]] | None:
         """Return the resource snapshots of a placement; None without permission."""
-        try:
-            return list_created_objects(self.hub, kind, namespace, placement)
-        except ApiError as api_error:
-            if api_error.kind is not ErrorKind.PERMISSION:
-                raise
-            return None
+        return list_permitted(partial(list_created_objects, self.hub, kind, namespace, placement))
 
     def _approve(self) -> ChangeResult:
         planned = self._planned

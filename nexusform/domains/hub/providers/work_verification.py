@@ -5,20 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import convert
+
 from nexusform.diagnostics.phrases import format_first_items
-from nexusform.documents.field_shapes import list_mappings
+from nexusform.documents.field_shapes import get_mapping, list_mappings
+from nexusform.domains.fleet.importers.fleet_export import read_snapshot_objects
+from nexusform.domains.fleet.importers.fleet_model import RunRecord
+from nexusform.domains.fleet.planning.overrides import ClusterRenderer, RenderedResources, expand_envelopes
 from nexusform.domains.fleet.planning.placement_records import AppliedResources
 from nexusform.domains.hub.providers.hub_bodies import find_differences
+from nexusform.domains.hub.providers.rollout_progress import get_name
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
 
 _MEMBER_NAMESPACE: Final = "fleet-member-"
 _MAX_NAMES: Final = 4
-Works = Sequence[Mapping[str, Any]]
+Body = Mapping[str, Any]
+Works = Sequence[Body]
 
 
 def has_cluster_content(planned: AppliedResources) -> bool:
     """Return whether overrides change the objects of any cluster."""
     return any(rendered.digest for rendered in planned.on_cluster.values())
+
+
+def render_run_content(note: Body, snapshots: Works, members: Works) -> AppliedResources:
+    """Return the objects of the clusters of a completed run with overrides: those of its resource snapshot, changed
+    by the planned overrides. `note` is the planned private note of the run.
+    """
+    record = convert(note, RunRecord)
+    manifests = [manifest for manifest in map(build_manifest, map(dict, snapshots)) if manifest is not None]
+    objects = read_snapshot_objects(manifests, -1 if record.resource_snapshot is None else record.resource_snapshot)
+    labels = {get_name(member): get_mapping(member, "metadata", "labels") for member in members}
+    on_cluster: dict[str, RenderedResources] = {}
+    for cluster, positions in (record.picked or {}).items() if objects and record.overrides else ():
+        overrides = tuple((record.overrides or ())[position] for position in positions)
+        rendered = ClusterRenderer(objects, overrides, labels).render_cluster(cluster)
+        if rendered is not None and rendered.digest and cluster in record.done:
+            on_cluster[cluster] = rendered
+    return AppliedResources((), on_cluster)
 
 
 def find_wrong_works(planned: AppliedResources, works: Works) -> Iterator[tuple[str, str]]:
@@ -30,7 +54,7 @@ def find_wrong_works(planned: AppliedResources, works: Works) -> Iterator[tuple[
         objects = objects_by_cluster.get(cluster, {})
         if not objects or rendered.failure:
             continue
-        expected = {manifest.title: manifest for manifest in rendered.manifests}
+        expected = {manifest.title: manifest for manifest in expand_envelopes(rendered.manifests)}
         different = [
             title
             for title in sorted(expected.keys() | objects.keys())

@@ -10,13 +10,11 @@ from msgspec.structs import replace
 import nexusform
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.diagnostics.source import SourceFile
-from nexusform.documents.field_shapes import get_mapping
-from nexusform.domains.fleet.planning.shared_ownership import ON_HUB
 from nexusform.domains.hub.providers.hub_bodies import PLACEMENT_TYPES
 from nexusform.domains.hub.providers.hub_provider import FleetHubProvider
 from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest
 from nexusform.interfaces.state_storage import BackendProblem
-from nexusform.placements.prediction_scores import PredictionRecord, parse_record
+from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, PredictionRecord, parse_record
 from nexusform.planning.planner import make_plan
 from nexusform.plans.plan import SeparationVerdict
 from nexusform.resources.address import Address, compute_address_order
@@ -154,9 +152,8 @@ def _build_check(address: Address, current: ObjectState, observed: Mapping[str, 
     observed_bindings = observed.get("bindings") if observed is not None else None
     name = str(current.attributes.get("id"))
     bindings = observed_bindings if isinstance(observed_bindings, Mapping) else None
-    private = current.private or {}
-    unread = str(get_mapping(private.get(ON_HUB)).get("not_verified") or "")
-    return PlacementCheck(str(address), name, recorded, bindings, parse_record(private), unread)
+    unread = str((current.private or {}).get(NOT_VERIFIED_KEY) or "")
+    return PlacementCheck(str(address), name, recorded, bindings, parse_record(current.private), unread)
 
 
 def _select_compared(binding: Mapping[str, object] | None) -> tuple[object, ...]:

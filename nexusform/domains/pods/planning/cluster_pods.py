@@ -77,7 +77,7 @@ class ClusterPods:
             self._load_prior_pods(item, get_pod_specs(self._prior_workloads[item.cluster_id]))
             self._kept_namespaces[item.address, item.cluster_id] = list_namespaces(item.manifests)
         self._load_external_pods(list(external_pods))
-        self._observed_clusters: Mapping[str, ObservedCluster] = observed_clusters or {}
+        self._observed_clusters: dict[str, ObservedCluster] = dict(observed_clusters or {})
         # Observed pods by cluster id and workload; their outcomes are recorded in state.
         self._observed_pods = {
             cluster_id: self._load_observed_pods(cluster_id, observed_cluster)

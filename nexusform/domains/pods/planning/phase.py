@@ -29,9 +29,11 @@ from nexusform.domains.pods.planning.object_pods import (
 from nexusform.domains.pods.planning.rows import build_hosted_workload, build_pod_row
 from nexusform.domains.pods.planning.template_matching import (
     add_observed_changes,
+    assign_numbers,
     assign_specs,
     find_next_number,
     find_orphans,
+    is_replaced_orphan,
 )
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PredictionScenario, find_doubtful_pods, has_permanent_failure
@@ -79,11 +81,10 @@ class PodPhase(ClusterPods):
             is_changed = prior_template not in (None, workload.pod.template)
             is_complete = self._is_complete(cluster.id)
             adjusted = add_observed_changes(workload, workload_pods, is_complete=is_complete, is_changed=is_changed)
-            pods = assign_specs(adjusted, workload_pods, is_complete=is_complete)
-            orphans = self._import_orphans(workload, object_pods.manifests, cluster.id, pods)
-            pods = [*pods, *orphans]
+            orphans = self._take_orphans(object_pods, workload, cluster.id, workload_pods)
+            pods = assign_specs(adjusted, workload_pods, orphans, is_complete=is_complete)
             is_stuck = has_permanent_failure(adjusted, pods)
-            has_orphans = bool(orphans) and len(pods) > adjusted.replicas
+            has_orphans = workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
             workloads.append(replace(adjusted, is_stuck=is_stuck, has_orphans=has_orphans))
             # The prior pods of a re-created object are removed; the observed ones still exist.
             self._existing_pods[cluster.id] |= {(pod.workload, pod.number): pod for pod in pods}
@@ -91,23 +92,32 @@ class PodPhase(ClusterPods):
                 object_pods.import_pod(pod, cluster, workload.pod.template)
         object_pods.workloads = tuple(workloads)
 
-    def _import_orphans(
-        self, workload: Workload, manifests: Sequence[Manifest], cluster_id: str, own_pods: Sequence[ExistingPod]
+    def _take_orphans(
+        self, object_pods: ObjectPods, workload: Workload, cluster_id: str, own_pods: Sequence[ExistingPod]
     ) -> list[ExistingPod]:
-        """Return the observed pods without a controller as pods of a selecting ReplicaSet. Pods of manifests stay."""
-        observed_pods = self._observed_pods[cluster_id]
+        """Remove the observed pods without a controller adopted by a workload, and return them as its pods. Pods of
+        manifests stay. Pods replaced since by an applied plan are left out.
+        """
+        observed_pods, observed = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
         objects = self._object_pods_by_cluster[cluster_id].values()
-        managed = {key for object_pods in objects for key in object_pods.list_keys() | object_pods.prior_pods.keys()}
-        orphans = list(find_orphans(workload, manifests, observed_pods.keys() - managed, observed_pods))
-        for pod in orphans:
-            observed_pods.pop(pod.workload)
-            del self._existing_pods[cluster_id][pod.workload, pod.number]
-        numbers = {pod.number for pod in own_pods}
-        numbers |= {number for key, number in self._existing_pods.get(cluster_id, {}) if key == workload.key}
-        return [
-            replace(pod, workload=workload.key, number=number, spec=replace(pod.spec, template=workload.pod.template))
-            for number, pod in enumerate(orphans, max(numbers, default=-1) + 1)
+        managed = {key for item in objects for key in item.list_keys() | item.prior_pods.keys()}
+        candidates = [
+            *chain.from_iterable(observed_pods[key] for key in sorted(observed_pods.keys() - managed)),
+            *(pod for pod in observed.waiting_pods if pod.workload not in managed and not pod.spec.gates),
         ]
+        orphans = list(find_orphans(workload, object_pods.manifests, candidates))
+        for pod in orphans:
+            observed_pods.pop(pod.workload, None)
+            self._existing_pods[cluster_id].pop((pod.workload, pod.number), None)
+        keys = {pod.workload for pod in orphans}
+        waiting_pods = tuple(pod for pod in observed.waiting_pods if pod.workload not in keys)
+        self._observed_clusters[cluster_id] = replace(observed, waiting_pods=waiting_pods)
+        orphans = [pod for pod in orphans if not is_replaced_orphan(object_pods, workload, pod)]
+        numbers = {pod.number for pod in own_pods}
+        known_pods = self._existing_pods.get(cluster_id, {}).items()
+        recorded = {number: pod.node for (key, number), pod in known_pods if key == workload.key} if orphans else {}
+        recorded = {number: node for number, node in recorded.items() if number not in numbers}
+        return assign_numbers(workload, orphans, recorded, numbers)
 
     def _list_waiting_pods(
         self, object_pods: ObjectPods, workload: Workload, cluster_id: str, first_number: int

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import count
 from typing import Final
 
 from msgspec.structs import replace
@@ -24,6 +24,8 @@ _RULE_FIELDS: Final = (
     *("node_selector", "node_terms", "preferred_nodes"),
     *("affinity", "anti_affinity", "preferred_affinity", "preferred_anti_affinity"),
 )
+# Kinds with pods of their own; those of a Deployment belong to its ReplicaSets.
+_ADOPTING_KINDS: Final = ("ReplicaSet", "DaemonSet", "StatefulSet")
 # Resources added only by LimitRange defaults; other additions may be unknown.
 _ALWAYS_COMPARED: Final = ("cpu", "memory")
 
@@ -131,10 +133,22 @@ def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
     return replicas
 
 
-def assign_specs(workload: Workload, pods: Sequence[ExistingPod], *, is_complete: bool) -> list[ExistingPod]:
-    """Return observed pods of a workload with the specs of their templates and their actual requests."""
+def assign_specs(
+    workload: Workload, pods: Sequence[ExistingPod], orphans: Iterable[ExistingPod] = (), *, is_complete: bool
+) -> list[ExistingPod]:
+    """Return observed pods of a workload with the specs of their templates and their actual requests. A rolling
+    update replaces adopted `orphans` without the label of a revision; a ReplicaSet keeps all.
+    """
+    unlabelled: list[ExistingPod] = []
+    for pod in orphans:
+        if workload.kind == "ReplicaSet":
+            unlabelled.append(replace(pod, spec=replace(pod.spec, template=workload.pod.template)))
+        elif _has_revision(pod):
+            pods = [*pods, pod]
+        else:
+            unlabelled.append(replace(pod, spec=_build_former_spec(pod)))
     outdated_numbers = find_outdated_pods(workload, pods, is_complete=is_complete)
-    return [
+    return unlabelled + [
         replace(
             pod,
             spec=_build_former_spec(pod) if pod.number in outdated_numbers else _build_current_spec(workload.pod, pod),
@@ -151,6 +165,10 @@ def _build_current_spec(spec: PodSpec, pod: ExistingPod) -> PodSpec:
         if actual_requests == spec.requests
         else replace(spec, requests=actual_requests, scored_requests=pod.spec.scored_requests)
     )
+
+
+def _has_revision(pod: ExistingPod) -> bool:
+    return pod.observed_template is not None and bool(pod.observed_template.revision)
 
 
 def _build_former_spec(pod: ExistingPod) -> PodSpec:
@@ -203,20 +221,60 @@ def create_replacement_check(
 
 
 def find_orphans(
-    workload: Workload,
-    manifests: Iterable[Manifest],
-    keys: Collection[str],
-    observed_pods: Mapping[str, Sequence[ExistingPod]],
+    workload: Workload, manifests: Iterable[Manifest], pods: Iterable[ExistingPod]
 ) -> Iterator[ExistingPod]:
-    """Yield the pods without a controller that a ReplicaSet adopts before it creates pods, among these keys.
-    Source: kubernetes pkg/controller/controller_ref_manager.go.
+    """Yield the pods without a controller adopted by a ReplicaSet, DaemonSet or StatefulSet. A StatefulSet adopts only
+    pods with its names. Source: kubernetes pkg/controller/controller_ref_manager.go,
+    pkg/controller/statefulset/stateful_set.go.
     """
     title = (workload.kind, workload.namespace, workload.name)
-    for manifest in manifests if workload.kind == "ReplicaSet" else ():
+    prefix = f"{workload.namespace}/Pod/"
+    for manifest in manifests if workload.kind in _ADOPTING_KINDS else ():
         if (manifest.kind, manifest.namespace or workload.namespace, manifest.name) != title:
             continue
         selector = parse_selector(Fields(manifest, [], manifest.body).get_mapping("spec"), "selector")
-        own_keys = [key for key in sorted(keys) if key.startswith(f"{workload.namespace}/Pod/")]
-        for pod in chain.from_iterable(observed_pods[key] for key in own_keys):
-            if selector is not None and is_selected(selector, dict(pod.spec.labels)):
+        if selector is None:
+            return
+        for pod in pods:
+            name = pod.workload.removeprefix(prefix)
+            has_name = workload.kind != "StatefulSet" or _parse_ordinal(workload, name) is not None
+            if pod.workload == prefix + name and has_name and is_selected(selector, dict(pod.spec.labels)):
                 yield pod
+
+
+def is_replaced_orphan(object_pods: ObjectPods, workload: Workload, orphan: ExistingPod) -> bool:
+    """Return whether state has a pod of the current template instead of a pod to adopt."""
+    if workload.kind == "ReplicaSet" or _has_revision(orphan):
+        return False
+    ordinal = _parse_ordinal(workload, orphan.workload.rpartition("/")[2])
+    return any(
+        (pod.number == ordinal if workload.kind == "StatefulSet" else pod.node == orphan.node)
+        and not object_pods.records[workload.key, name].former_template
+        for name, pod in object_pods.prior_pods.get(workload.key, {}).items()
+    )
+
+
+def assign_numbers(
+    workload: Workload, orphans: Sequence[ExistingPod], recorded: Mapping[int, str], used_numbers: Collection[int]
+) -> list[ExistingPod]:
+    """Return adopted pods as pods of a workload: with their ordinals, else the numbers recorded for their nodes,
+    else new ones. `recorded` are nodes by number.
+    """
+    numbers_on: dict[str, list[int]] = {}
+    for number, node in sorted(recorded.items()):
+        numbers_on.setdefault(node, []).append(number)
+    free_numbers = count(1 + max((*recorded, *used_numbers), default=-1))
+    pods: list[ExistingPod] = []
+    for pod in orphans:
+        ordinal = _parse_ordinal(workload, pod.workload.rpartition("/")[2])
+        if workload.kind != "StatefulSet" or ordinal is None:
+            node_numbers = numbers_on.get(pod.node)
+            ordinal = node_numbers.pop(0) if node_numbers else next(free_numbers)
+        pods.append(replace(pod, workload=workload.key, number=ordinal))
+    return pods
+
+
+def _parse_ordinal(workload: Workload, pod_name: str) -> int | None:
+    """Return the ordinal in the name of a pod of a StatefulSet; None for other names."""
+    parent, _, digits = pod_name.rpartition("-")
+    return int(digits) if parent == workload.name and digits.isascii() and digits.isdecimal() else None

@@ -224,12 +224,12 @@ class Predictor:
 
     def _prepare_daemons(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> None:
         """Plan one pod per permitted node; waiting pods are assigned to nodes without a pod."""
-        spec = progress.workload.pod
+        spec, surplus = progress.workload.pod, progress.list_surplus_daemons(pods)
         permitted_nodes = {name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)}
         waiting_pods = [pod for pod in pods if not pod.node]
         served_nodes: set[str] = set()  # nodes that have a pod of it
         for pod in pods:
-            if self._is_running(pod) and profile.should_keep_daemon(spec, self.nodes[pod.node]):
+            if pod not in surplus and self._is_running(pod) and profile.should_keep_daemon(spec, self.nodes[pod.node]):
                 served_nodes.add(pod.node)
                 progress.kept_pods.append(pod)
             elif self._is_running(pod):

@@ -1,0 +1,159 @@
+"""Pods without a controller that a ReplicaSet, DaemonSet or StatefulSet adopts: what kube-controller-manager does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.domains.hub.api_programs import lacking
+from tests.domains.pods.importers.cluster_objects import pod
+from tests.domains.pods.planning.test_cluster_observation import NODES, OF_A, places, seen
+from tests.domains.pods.planning.test_live_workloads import configured
+from tests.domains.pods.planning.test_pods import deployment, pods
+from tests.nightly.live_cluster import LiveCluster, start_cluster
+from tests.planning.harness import applied, good, is_empty, plan
+
+pytestmark = pytest.mark.of_domains("fleet")
+WEB = {"app": "web"}
+REVISION = {"controller-revision-hash": "5d"}
+
+
+def build(kind: str, replicas: int = 3, **spec: Any) -> str:
+    """A controller whose pods have the label app=web."""
+    body = json.loads(deployment("web", replicas, cpu="1", kind=kind))
+    body["spec"] |= {"serviceName": "web"} if kind == "StatefulSet" else {}
+    return json.dumps(body | {"spec": body["spec"] | spec})
+
+
+def orphan(name: str, node: str = "a-np-1", labels: dict[str, str] = WEB, **more: Any) -> dict[str, Any]:
+    return pod(name, node, labels=labels, **more)
+
+
+def test_a_daemon_set_replaces_adopted_pods_on_their_nodes() -> None:
+    text = configured(build("DaemonSet"))
+    other = orphan("other", labels={"app": "other"})
+    result = good(seen(text, *NODES, orphan("a"), other))
+    assert pods(result) == {"web-0": ("move", "template_changed"), "web-1": ("place", "scale_out")}
+    assert places(result) == {"web-0": "a-np-1", "web-1": "a-np-0"}
+    # The dump is older than the apply.
+    assert is_empty(good(seen(text, *NODES, orphan("a"), other, state=applied(result))))
+    assert is_empty(good(plan(text.replace(OF_A, ""), applied(result))))
+
+
+def test_a_daemon_set_keeps_the_oldest_pod_of_a_node() -> None:
+    orphans = [
+        orphan("a-young", started="2026-11-21T02:00:00Z", labels=WEB | REVISION),
+        orphan("old", started="2026-11-20T02:00:00Z", labels=WEB | REVISION),
+    ]
+    result = good(seen(configured(build("DaemonSet")), *NODES, *orphans))
+    assert pods(result) == {"web-0": ("remove", "scale_in"), "web-2": ("place", "scale_out")}
+
+
+@pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])
+def test_adopted_pods_with_the_label_of_a_revision_are_kept(kind: str) -> None:
+    # As after `kubectl delete --cascade=orphan`.
+    orphans = [orphan(f"web-{n}", f"a-np-{n}", WEB | REVISION) for n in range(2)]
+    result = good(seen(configured(build(kind, 2)), *NODES, *orphans))
+    assert pods(result) == {}
+    assert places(result) == {"web-0": "a-np-0", "web-1": "a-np-1"}
+
+
+def test_on_delete_adopted_pods_are_kept() -> None:
+    update = {"updateStrategy": {"type": "OnDelete"}}
+    orphans = [orphan(f"web-{n}", f"a-np-{n}") for n in range(2)]
+    for kind in ("DaemonSet", "StatefulSet"):
+        assert pods(good(seen(configured(build(kind, 2, **update)), *NODES, *orphans))) == {}
+
+
+def test_a_stateful_set_adopts_pods_of_its_names() -> None:
+    orphans = [orphan("web-1"), orphan("web-7"), orphan("other-0"), orphan("web-2", labels={"app": "no"})]
+    result = good(seen(configured(build("StatefulSet", 2)), *NODES, *orphans))
+    assert pods(result) == {
+        "web-0": ("place", "scale_out"),
+        "web-1": ("move", "template_changed"),
+        "web-7": ("remove", "scale_in"),
+    }
+    assert is_empty(good(seen(configured(build("StatefulSet", 2)), *NODES, *orphans[:1], state=applied(result))))
+
+
+def test_pods_that_wait_for_a_node_are_adopted_too() -> None:
+    waiting = orphan("web-a", "", phase="Pending")
+    result = good(seen(configured(build("ReplicaSet", 2)), *NODES, waiting))
+    assert {name: action for name, (action, _) in pods(result).items()} == {"web-0": "place", "web-1": "place"}
+    assert len(places(result)) == 2
+
+
+def test_a_replica_set_adopts_no_pod_twice() -> None:
+    text, orphans = configured(build("ReplicaSet")), [orphan("a"), orphan("b")]
+    result = good(seen(text, *NODES, *orphans))
+    assert is_empty(good(seen(text, *NODES, *orphans, state=applied(result))))
+
+
+# --- beside a running kube-controller-manager ----------------------------------------------------
+
+_PROGRAMS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    with start_cluster(tmp_path_factory.mktemp("cluster")) as live:
+        yield live
+
+
+def _create(cluster: LiveCluster, body: dict[str, Any]) -> str:
+    body = json.loads(json.dumps(body))
+    body["metadata"].pop("uid", None)
+    return str(cluster.create(body)["metadata"]["uid"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(lacking(*_PROGRAMS)), reason=lacking(*_PROGRAMS) or "-")
+@pytest.mark.parametrize(
+    ("kind", "spec", "names", "labels", "kept"),
+    [
+        ("ReplicaSet", {}, ("a", "web-1"), WEB, {"a", "web-1"}),
+        ("DaemonSet", {}, ("a", "web-1"), WEB, set()),
+        ("DaemonSet", {"updateStrategy": {"type": "OnDelete"}}, ("a",), WEB, {"a"}),
+        ("DaemonSet", {"updateStrategy": {"type": "OnDelete"}}, ("a", "b"), WEB, {"a"}),
+        ("StatefulSet", {}, ("a", "web-1", "web-7"), WEB, {"a"}),
+        ("StatefulSet", {"updateStrategy": {"type": "OnDelete"}}, ("a", "web-1", "web-7"), WEB, {"a", "web-1"}),
+    ],
+)
+def test_a_running_controller_treats_orphans_like_this(
+    cluster: LiveCluster,
+    kind: str,
+    spec: dict[str, Any],
+    names: tuple[str, ...],
+    labels: dict[str, str],
+    kept: set[str],
+) -> None:
+    cluster.clear()
+    for node in NODES:
+        cluster.create(json.loads(json.dumps(node)))
+    import time
+
+    uids = {}
+    for name in names:
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": labels}}
+        template = json.loads(build(kind))["spec"]["template"]["spec"]
+        uids[_create(cluster, body | {"spec": template | {"nodeName": "a-np-1"}})] = name
+        time.sleep(1.1)  # creation times are in seconds
+    cluster.wait_until_settled()
+    text = json.loads(build(kind, 2, **spec))
+    text["metadata"]["namespace"] = "default"
+    _create(cluster, text)
+    left = cluster.wait_until_settled(4)
+    assert {uids[each["metadata"]["uid"]] for each in left if each["metadata"]["uid"] in uids} == kept
+    print(
+        [
+            (
+                p["metadata"]["name"],
+                p["spec"].get("nodeName"),
+                p["metadata"].get("ownerReferences", [{}])[0].get("kind"),
+            )
+            for p in left
+        ]
+    )
