@@ -257,6 +257,7 @@ _ALL: Final = (
         checkers={
             "kube-scheduler": "workflow.scheduler_check:check_with_scheduler",
             "kubefleet": "workflow.kubefleet_check:check_with_kubefleet",
+            "nova": "workflow.nova_check:check_with_nova",
         },
     ),
     Domain(name="editor", description="The language server", io_layer=("cli",)),

@@ -60,7 +60,7 @@ class PlanArguments(Struct, frozen=True, kw_only=True):
     generate_config_out: str = declare_text("Write configuration for imported objects", metavar="FILE")
     as_json: bool = declare_switch("Print a stream of JSON events", flag="json")
     check_with: tuple[str, ...] = declare_repeatable_text(
-        "Check the predictions with a real program", metavar="PROGRAM=DIR", flag="check-with"
+        "Check the predictions with a real program", metavar="PROGRAM=LOCATION", flag="check-with"
     )
     previous: str = declare_text("Compare with an earlier saved plan", metavar="PLANFILE")
     fail_on: str = declare_text("Exit with 1 if the plan exceeds a guard rail", metavar="NAME:LIMIT,...")

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from nexusform.domains.conformance.workflow import nova_check
 from nexusform.domains.openstack.scheduling.nova_hosts import Flavor, NovaHost
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
@@ -151,10 +152,11 @@ def ask_nova(sites: list[dict[str, Any]]) -> list[list[list[str]]]:
     assert NOVA is not None
     text = "".join(json.dumps(site) + "\n" for site in sites)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    script = Path(__file__).with_name("nova_decisions.py")
-    done = subprocess.run([NOVA, str(script)], input=text, capture_output=True, text=True, env=environment, check=False)
+    script = str(Path(nova_check.__file__).with_name("nova_driver.py"))
+    done = subprocess.run([NOVA, script], input=text, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    answers = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    return [[next(answers) for _ in site["requests"]] for site in sites]
 
 
 def add_hosts(site: dict[str, Any], decisions: list[tuple[str, list[str]]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Programs of Kubernetes on loopback, in a private directory."""
+"""Programs on loopback, in a private directory."""
 
 from __future__ import annotations
 
@@ -120,6 +120,20 @@ class LoopbackPrograms:
                 raise ProgramProblem(f"{name} did not answer within {seconds:.0f} s. {self._read_last_line(name)}")
             time.sleep(_POLL_SECONDS)
         return result
+
+    def wait_for_end(self, name: str, seconds: float) -> bool:
+        """Wait for the end of a program; return False if it still runs. Raises ProgramProblem if it failed."""
+        try:
+            code = self._processes[name].wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        if code:
+            raise ProgramProblem(f"{name} stopped. {self._read_last_line(name)}")
+        return True
+
+    def get_path(self, name: str) -> Path:
+        """Return the path of a file in the private directory."""
+        return self._directory / name
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, patch: str = "") -> dict[str, Any]:
         """Return the JSON answer of the API server, {} if the object does not exist. Raises ProgramProblem."""

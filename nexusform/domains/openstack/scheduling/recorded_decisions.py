@@ -27,7 +27,7 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
 
     `snapshot` has the `hosts` by name, the `servers` {host, vcpus, memory_mib, disk_gib, group, is_building} in order
     of creation, and the `settings` of nova.conf. `request` has a `flavor` {vcpus, memory_mib, disk_gib, properties}
-    and a `group` {name, policy, max} or null. Raises KeyError, TypeError and ValueError if a case is incomplete.
+    a `group` {name, policy, max} or null, and optional `zones`. Raises KeyError, TypeError and ValueError if a case is incomplete.
     """
     hosts = [msgspec.convert({**values, "name": name}, NovaHost) for name, values in snapshot["hosts"].items()]
     flavor = msgspec.convert({**request["flavor"], "name": "flavor"}, Flavor)
@@ -55,7 +55,8 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
             scheduler.add_existing(vm, sku, Placement(host, zones[host], zones[host], (0,)))
         if group and server.get("group") == group["name"]:
             members[host] = members.get(host, 0) + 1
-    constraints = PlacementConstraints(hints=build_server_group_hint(group, members))
+    zone_names = frozenset(request.get("zones") or ()) or None
+    constraints = PlacementConstraints(zone_names, build_server_group_hint(group, members))
     answer = scheduler.try_place(Demand(VmName("v", "v", "p", 0), build_sku(flavor), constraints))
     return {"host": answer[1].machine if answer is not None else None}
 

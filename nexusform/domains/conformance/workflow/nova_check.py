@@ -1,0 +1,192 @@
+"""`plan -check-with=nova=PYTHON`: the predicted hosts of VMs, decided again by Nova's filters, weighers and Placement.
+
+All decisions on a site are repeated in their order, in one child process. If Nova draws another of equally good
+hosts, the VM is added to the predicted one before the next decision.
+"""
+
+from __future__ import annotations
+
+import shutil
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct, json
+
+from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, ProgramProblem, open_programs
+from nexusform.domains.openstack.scheduling.nova_profile import DEFAULT_FILTERS
+from nexusform.placements.vm_demands import PlacedVm
+from nexusform.planning.conclusion.result import PlanResult
+from nexusform.planning.vm_planning.site_plans import SitePlan
+from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
+from nexusform.scheduling.racks.uncertainty.certainty import OccupyOperation, PlaceOperation, ReleaseOperation, Token
+from nexusform.scheduling.racks.vms import Hint, HintScope, VmSku
+from nexusform.workflow.program_checks import CheckOutcome, CheckProblem
+
+Body = dict[str, Any]
+PROGRAM: Final = "nova"
+_PLATFORM: Final = "Nova"
+_SITE_TYPE: Final = "openstack_site"
+_DRIVER: Final = "nova_driver.py"
+_MAX_DIFFERENCES: Final = 100
+
+
+class _Request(Struct):
+    """Request of the driver, and the prediction for it: `predicted` is "" for a VM without a decision to check.
+    `servers` run before it.
+    """
+
+    address: str
+    name: str
+    predicted: str
+    body: Body
+    servers: dict[str, Body]
+
+
+def check_with_nova(result: PlanResult, python: str, seconds: float) -> CheckOutcome:
+    """Check the decisions on the VMs of all OpenStack sites. Raises CheckProblem."""
+    on_nova = [site for site in result.sites.values() if site.scheduler.profile.platform == _PLATFORM]
+    sites = [replay for site in on_nova if (replay := _SiteReplay(result, site)).total]
+    program = shutil.which(python)
+    if program is None:
+        raise CheckProblem(f"{python} is no program.")
+    try:
+        with open_programs(str(Path(program).parent)) as running:
+            answers, has_timed_out = _run_driver(running, Path(program).name, sites, seconds)
+    except ProgramProblem as problem:
+        raise CheckProblem(str(problem)) from None
+    version = str(answers[0]["nova"]) if answers else "of unknown version"
+    checked = 0
+    differences: list[DecisionDifference] = []
+    cases: list[Body] = []
+    for (site, request), hosts in zip(((s, r) for s in sites for r in s.requests), answers[1:], strict=False):
+        checked += bool(request.predicted)
+        if request.predicted and request.predicted not in hosts and len(differences) < _MAX_DIFFERENCES:
+            actual = hosts[0] if hosts else ""
+            differences.append(DecisionDifference(request.address, request.name, request.predicted, actual))
+            cases.append(site.build_case(request, hosts, version))
+    total = sum(site.total for site in sites)
+    return CheckOutcome(
+        ProgramCheck(PROGRAM, version, checked, total, "VM", tuple(differences)), tuple(cases), has_timed_out
+    )
+
+
+def _run_driver(
+    running: LoopbackPrograms, program: str, sites: list[_SiteReplay], seconds: float
+) -> tuple[list[Any], bool]:
+    """Return the answers, and whether the time ended before the last one. Raises ProgramProblem."""
+    driver, source, answers = map(running.get_path, (_DRIVER, "sites.jsonl", "answers.jsonl"))
+    driver.write_bytes(resources.files(__package__).joinpath(_DRIVER).read_bytes())
+    source.write_bytes(b"".join(json.encode(site.build_document()) + b"\n" for site in sites))
+    running.start(program, "-I", "-W", "ignore", str(driver), str(source), str(answers))
+    has_timed_out = not running.wait_for_end(program, seconds)
+    lines = answers.read_bytes().splitlines(keepends=True) if answers.exists() else []
+    return [json.decode(line) for line in lines if line.endswith(b"\n")], has_timed_out
+
+
+class _SiteReplay:
+    """Operations of a plan on one site, as requests of the driver. `total` is the number of decisions."""
+
+    def __init__(self, result: PlanResult, site: SitePlan) -> None:
+        self.total = 0
+        self.requests: list[_Request] = []
+        self._site = site
+        self._attributes = _find_attributes(result, site.id)
+        self._placed: dict[Token, tuple[str, PlacedVm]] = {
+            handle: (str(address), vms.placements.vms[key])
+            for address, vms in result.objects.items()
+            if vms.request.site is site
+            for key, handle in vms.placements.tokens.items()
+        }
+        vms = site.base.list_vms() if site.base is not None else ()
+        self._first_servers = {_name_server(vm.handle): _build_server(vm.sku, vm.placement.machine) for vm in vms}
+        self._servers = dict(self._first_servers)
+        self._read_operations()
+
+    def build_document(self) -> Body:
+        """Build the document for the driver."""
+        requests = [request.body for request in self.requests]
+        return {**self._build_site(), "servers": self._first_servers, "requests": requests}
+
+    def build_case(self, request: _Request, hosts: list[str], version: str) -> Body:
+        """Build the case of `nexusform conformance` with a decision of Nova."""
+        servers, group = dict(request.servers), request.body["group"]
+        for host in group["members"] if group else ():
+            members = [name for name, server in servers.items() if server["host"] == host and "group" not in server]
+            if members:
+                servers[members[-1]] = {**servers[members[-1]], "group": group["name"]}
+        return {
+            "system": PROGRAM,
+            "version": version,
+            "snapshot": {**self._build_site(), "servers": servers},
+            "request": {name: request.body[name] for name in ("flavor", "group", "zones")},
+            "decision": {"host": hosts[0] if hosts else None},
+            "equivalent": [{"host": host} for host in hosts[1:]],
+        }
+
+    def _build_site(self) -> Body:
+        attributes = self._attributes
+        names = ("enabled_filters", "weight_multipliers", "host_subset_size")
+        settings = {name: attributes[name] for name in names if attributes.get(name) is not None}
+        settings.setdefault("enabled_filters", list(DEFAULT_FILTERS))
+        return {"hosts": attributes["inventory"]["hosts"], "settings": settings}
+
+    def _read_operations(self) -> None:
+        """Convert the operations of the plan to requests."""
+        released: list[str] = []
+        for operation in self._site.operations:
+            if isinstance(operation, ReleaseOperation):
+                released.append(_name_server(operation.token if operation.handle is None else operation.handle))
+                del self._servers[released[-1]]
+            elif operation.token in self._placed:
+                self._add_request(operation, released)
+                released = []
+
+    def _add_request(self, operation: PlaceOperation | OccupyOperation, released: list[str]) -> None:
+        """Add the request for a VM. Without a decision, or with several groups, it only takes its capacity."""
+        address, vm = self._placed[operation.token]
+        host, name = vm.placement.machine, _name_server(operation.token)
+        group, zones, predicted = None, [], ""
+        if isinstance(operation, PlaceOperation):
+            self.total += 1
+            demand, hints = operation.demand, operation.demand.hints
+            zones = sorted(demand.zones or ())
+            if len(hints) <= 1 and all(hint.scope is HintScope.MACHINE and hint.vms_by_machine for hint in hints):
+                predicted = host
+                group = _build_group(hints[0]) if hints else None
+            sku = demand.sku
+        else:
+            sku = operation.sku
+        flavors: dict[str, Body] = self._attributes["inventory"].get("flavors") or {}
+        size = {name: amount for name, amount in _build_server(sku, host).items() if name != "host"}
+        flavor = {**size, "properties": flavors.get(sku.name, {}).get("properties") or {}}
+        body = {"flavor": flavor, "group": group, "zones": zones, "host": host, "name": name, "released": released}
+        self.requests.append(_Request(address, vm.name, predicted, body, dict(self._servers)))
+        self._servers[name] = {**size, "host": host, "is_building": True}
+
+
+def _find_attributes(result: PlanResult, site_id: str) -> Body:
+    """Return the attributes of a site after the plan."""
+    return next(
+        dict(change.after)
+        for change in result.plan.changes
+        if change.address.type == _SITE_TYPE and change.after is not None and change.id == site_id
+    )
+
+
+def _name_server(token: Token) -> str:
+    return f"vm{token}"
+
+
+def _build_server(sku: VmSku, host: str) -> Body:
+    return {"host": host, "vcpus": sku.host_vcpus, "memory_mib": sku.memory_mib, "disk_gib": sku.disk_gib}
+
+
+def _build_group(hint: Hint) -> Body:
+    """Build a server group with its members. A host of the hint has the maximum of them."""
+    counts = dict(hint.vms_by_machine)
+    policy = ("affinity" if hint.is_affinity else "anti-affinity") if hint.is_hard else ""
+    policy = policy or ("soft-affinity" if hint.is_affinity else "soft-anti-affinity")
+    maximum = min((counts[name] for name in hint.machines), default=max(counts.values()) + 1)
+    members = [host for host, count in counts.items() for _ in range(count)]
+    return {"name": hint.target, "policy": policy, "max": maximum, "members": members}

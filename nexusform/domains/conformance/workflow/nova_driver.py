@@ -1,0 +1,297 @@
+"""Script with the real filters and weighers of Nova, and with Placement, in one process.
+
+It runs in an environment of its own: `pip install nova==34.0.0 openstack-placement==16.0.0`. Arguments: a file of
+sites, one JSON document per line, and the file of answers (default: stdin and stdout). The first answer has the
+versions. A site has `hosts`, `servers`, `settings` and `requests`. The answer to a request are its best hosts: Nova
+draws among these. The new server is added to the request's `host`, by default the first best one. Before, the servers
+`released` by the request are removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import uuid
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
+
+import webob
+from jsonschema import Draft202012Validator
+from nova import context, objects
+from nova.conf import CONF
+from nova.scheduler import filters, host_manager, weights
+from oslo_config import cfg
+from oslo_db.sqlalchemy import engines
+from placement import conf as placement_conf
+from placement import db_api, deploy
+from placement.db.sqlalchemy import migration
+
+CLASSES = {"vcpus": "VCPU", "memory_mib": "MEMORY_MB", "disk_gib": "DISK_GB"}
+TOLERANCE = 1e-9
+NO_RESOURCE = {"total": 0, "reserved": 0, "allocation_ratio": 1.0}
+ZONES = uuid.UUID(int=0)
+
+
+class PlacementService:
+    """Placement on a SQLite database in memory, called through its WSGI application."""
+
+    def __init__(self) -> None:
+        settings = cfg.ConfigOpts()
+        placement_conf.register_opts(settings)
+        settings.set_override("connection", "sqlite://", group="placement_database")
+        settings([], default_config_files=[])
+        settings.set_override("auth_strategy", "noauth2", group="api")
+        db_api.configure(settings)
+        migration.upgrade("head")
+        self.application = deploy.loadapp(settings)
+
+    def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        """Return the answer of Placement. Raises RuntimeError."""
+        headers = {"x-auth-token": "admin", "OpenStack-API-Version": "placement latest", "Accept": "application/json"}
+        request = webob.Request.blank(path, method=method, headers=headers)
+        if body is not None:
+            request.content_type = "application/json"
+            request.body = json.dumps(body).encode()
+        response = request.get_response(self.application)
+        if response.status_int >= 300:
+            raise RuntimeError(f"Placement rejects {method} {path}: {response.status} {response.text}")
+        answer: dict[str, Any] = json.loads(response.body) if response.body else {}
+        return answer
+
+
+class Site:
+    """Hosts and servers of one site, in Placement and as Nova's host states."""
+
+    def __init__(self, placement: PlacementService, document: dict[str, Any]) -> None:
+        self.placement = placement
+        self.document = document
+        self.states: dict[str, Any] = {}
+        self.providers: dict[str, str] = {}
+        self.servers: dict[str, dict[str, Any]] = {}
+        settings = document.get("settings", {})
+        for name, value in settings.get("weight_multipliers", {}).items():
+            CONF.set_override(f"{name}_weight_multiplier", value, group="filter_scheduler")
+        for name, host in document["hosts"].items():
+            self.create_provider(name, host)
+        for name, server in document.get("servers", {}).items():
+            self.servers[name] = {**server, "uuid": str(uuid.uuid4())}
+        self.allocate(self.servers.values())
+        for name in document["hosts"]:
+            self.build_state(name)
+        names = settings.get("enabled_filters", CONF.filter_scheduler.enabled_filters)
+        known = {item.__name__: item for item in filters.all_filters()}
+        self.filters = [known[name]() for name in names]
+        for item in self.filters:
+            if hasattr(item, "servicegroup_api"):
+                item.servicegroup_api.service_is_up = lambda service: service["is_up"]
+        self.weighers = [weigher() for weigher in weights.all_weighers() if weigher.__name__ != "CrossCellWeigher"]
+
+    def create_provider(self, name: str, host: dict[str, Any]) -> None:
+        """Create the resource provider of a host, with its inventories, traits and zone."""
+        provider = self.providers[name] = str(uuid.uuid4())
+        url = f"/resource_providers/{provider}"
+        self.placement.call("POST", "/resource_providers", {"name": provider, "uuid": provider})
+        body: dict[str, Any] = {"resource_provider_generation": 0, "inventories": host["resources"]}
+        self.placement.call("PUT", f"{url}/inventories", body)
+        generation = 1
+        for trait in host.get("traits", ()):
+            if trait.startswith("CUSTOM_"):
+                self.placement.call("PUT", f"/traits/{trait}")
+        if host.get("traits"):
+            body = {"resource_provider_generation": generation, "traits": list(host["traits"])}
+            self.placement.call("PUT", f"{url}/traits", body)
+            generation += 1
+        if any(request.get("zones") for request in self.document["requests"]):
+            zone = compute_zone_id(host["availability_zone"])
+            self.placement.call(
+                "PUT", f"{url}/aggregates", {"resource_provider_generation": generation, "aggregates": [zone]}
+            )
+
+    def build_state(self, name: str) -> None:
+        """Build the state of a host with its servers."""
+        host = self.document["hosts"][name]
+        state = host_manager.HostState(name, name, uuid.uuid4())
+        cpu, memory, disk = (host["resources"].get(resource, NO_RESOURCE) for resource in CLASSES.values())
+        node = objects.ComputeNode(
+            uuid=self.providers[name],
+            vcpus=cpu["total"],
+            vcpus_used=cpu["reserved"],
+            memory_mb=memory["total"],
+            memory_mb_used=memory["reserved"],
+            free_ram_mb=memory["total"] - memory["reserved"],
+            local_gb=disk["total"],
+            local_gb_used=disk["reserved"],
+            free_disk_gb=disk["total"] - disk["reserved"],
+            disk_available_least=None,
+            updated_at=None,
+            numa_topology=None,
+            pci_device_pools=None,
+            host_ip="10.0.0.1",
+            hypervisor_type="QEMU",
+            hypervisor_version=host.get("hypervisor_version", 0),
+            hypervisor_hostname=name,
+            cpu_info="{}",
+            supported_hv_specs=[],
+            stats={"num_instances": 0, "io_workload": 0},
+            metrics=None,
+            cpu_allocation_ratio=cpu["allocation_ratio"],
+            ram_allocation_ratio=memory["allocation_ratio"],
+            disk_allocation_ratio=disk["allocation_ratio"],
+        )
+        aggregates = [
+            objects.Aggregate(name=aggregate, metadata=metadata)
+            for aggregate, metadata in host.get("aggregates", {}).items()
+        ]
+        reason = host.get("unschedulable_reason", "")
+        state.update(node, {"disabled": "disabled" in reason, "is_up": "down" not in reason}, aggregates, {})
+        state.updated = None
+        servers = [server for server in self.servers.values() if server["host"] == name]
+        for server in servers:
+            consume(state, server)
+        state.num_io_ops = sum(bool(server.get("is_building")) for server in servers)
+        self.states[name] = state
+
+    def allocate(self, servers: Any) -> None:
+        """Create the allocations of servers."""
+        body = {}
+        for server in servers:
+            resources = {name: server[key] for key, name in CLASSES.items() if server[key]}
+            if resources:
+                body[server["uuid"]] = {
+                    "allocations": {self.providers[server["host"]]: {"resources": resources}},
+                    "project_id": "p",
+                    "user_id": "u",
+                    "consumer_generation": None,
+                    "consumer_type": "INSTANCE",
+                }
+        if body:
+            self.placement.call("POST", "/allocations", body)
+
+    def release(self, name: str) -> None:
+        """Remove a server."""
+        server = self.servers.pop(name)
+        if any(server[key] for key in CLASSES):
+            self.placement.call("DELETE", f"/allocations/{server['uuid']}")
+        self.build_state(server["host"])
+
+    def delete(self) -> None:
+        """Remove the site from Placement, and its settings from Nova."""
+        for server in self.servers.values():
+            if any(server[key] for key in CLASSES):
+                self.placement.call("DELETE", f"/allocations/{server['uuid']}")
+        for provider in self.providers.values():
+            self.placement.call("DELETE", f"/resource_providers/{provider}")
+        for name in self.document.get("settings", {}).get("weight_multipliers", {}):
+            CONF.clear_override(f"{name}_weight_multiplier", group="filter_scheduler")
+
+    def list_candidates(self, flavor: dict[str, Any], zones: list[str]) -> set[str]:
+        """Return the hosts of Placement's allocation candidates."""
+        amounts = ",".join(f"{name}:{flavor[key]}" for key, name in CLASSES.items() if flavor[key])
+        traits = [
+            key[6:] if value == "required" else f"!{key[6:]}"
+            for key, value in flavor.get("properties", {}).items()
+            if key.startswith("trait:")
+        ]
+        query = f"/allocation_candidates?resources={amounts}" + (f"&required={','.join(traits)}" if traits else "")
+        if zones:
+            query += "&member_of=in:" + ",".join(map(compute_zone_id, zones))
+        candidates = self.placement.call("GET", query)["provider_summaries"]
+        return {name for name, provider in self.providers.items() if provider in candidates}
+
+    def decide(self, request: dict[str, Any], number: int) -> list[str]:
+        """Return the hosts of the highest weight, then add the server to a host."""
+        for name in request.get("released", ()):
+            self.release(name)
+        flavor, group = request["flavor"], request.get("group")
+        spec = objects.RequestSpec(
+            context.get_admin_context(),
+            flavor=objects.Flavor(
+                vcpus=flavor["vcpus"],
+                memory_mb=flavor["memory_mib"],
+                root_gb=flavor["disk_gib"],
+                ephemeral_gb=0,
+                swap=0,
+                extra_specs=flavor.get("properties", {}),
+            ),
+            image=objects.ImageMeta(properties=objects.ImageMetaProps()),
+            instance_group=self.build_group(group) if group else None,
+            instance_uuid=str(uuid.uuid4()),
+            scheduler_hints={},
+            numa_topology=None,
+            pci_requests=None,
+            requested_destination=None,
+        )
+        states = [self.states[name] for name in sorted(self.list_candidates(flavor, request.get("zones") or []))]
+        states = list(filters.HostFilterHandler().get_filtered_objects(self.filters, states, spec) or ())
+        weighed = weights.HostWeightHandler().get_weighed_objects(self.weighers, states, spec)
+        size = self.document.get("settings", {}).get("host_subset_size", 1)
+        best = [item for item in weighed if item.weight >= weighed[min(size, len(weighed)) - 1].weight - TOLERANCE]
+        hosts = sorted(item.obj.host for item in best)
+        host = request.get("host", hosts[0] if hosts else None)
+        if host:
+            sizes = {key: flavor[key] for key in CLASSES}
+            server = {"host": host, **sizes, "uuid": spec.instance_uuid, "group": group and group["name"]}
+            self.servers[request.get("name", f"r{number}")] = {**server, "is_building": True}
+            self.allocate([server])
+            consume(self.states[host], server)
+        return hosts
+
+    def build_group(self, group: dict[str, Any]) -> Any:
+        """Build a server group {name, policy, max}. Its members are servers, or `members`: the hosts of these."""
+        members = {
+            server["uuid"]: server["host"] for server in self.servers.values() if server.get("group") == group["name"]
+        }
+        if "members" in group:
+            members = {f"{group['name']} {number}": host for number, host in enumerate(group["members"])}
+            for member, host in members.items():
+                self.states[host].instances[member] = None  # weighers count the members on a host
+        result = objects.InstanceGroup(
+            uuid=str(uuid.uuid4()), policy=group["policy"], members=list(members), hosts=list(members.values())
+        )
+        result.policies = [group["policy"]]
+        rules = {"max_server_per_host": group["max"]} if group["policy"] == "anti-affinity" else {}
+        result._rules = {name: str(value) for name, value in rules.items()}  # noqa: SLF001 - loaded from a database otherwise
+        return result
+
+
+def consume(state: Any, server: dict[str, Any]) -> None:
+    """Subtract a server from the free capacity of a host state."""
+    flavor = objects.Flavor(
+        vcpus=server["vcpus"], memory_mb=server["memory_mib"], root_gb=server["disk_gib"], ephemeral_gb=0, swap=0
+    )
+    state.consume_from_request(objects.RequestSpec(flavor=flavor, numa_topology=None, pci_requests=None))
+    state.instances[server["uuid"]] = None
+
+
+def compute_zone_id(zone: str) -> str:
+    """Return the id of the aggregate of an availability zone."""
+    return str(uuid.uuid5(ZONES, zone))
+
+
+def main() -> None:
+    """Answer the requests of all sites."""
+    objects.register_all()
+    CONF([], project="nova", default_config_files=[])
+    # Speed: the schemas of Placement are constant, and no other thread waits for the database.
+    Draft202012Validator.check_schema = classmethod(lambda _class, _schema, *_arguments, **_options: None)
+    engines.time = SimpleNamespace(sleep=lambda _seconds: None)
+    source = Path(sys.argv[1]).open() if len(sys.argv) > 1 else sys.stdin  # noqa: SIM115 - open until the end
+    answers = Path(sys.argv[2]).open("w") if len(sys.argv) > 2 else sys.stdout  # noqa: SIM115 - the same
+    answers.write(json.dumps({name: version(name) for name in ("nova", "openstack-placement")}) + "\n")
+    placement = PlacementService()
+    for line in source:
+        document = json.loads(line)
+        site = Site(placement, document)
+        for number, request in enumerate(document["requests"]):
+            answers.write(json.dumps(site.decide(request, number)) + "\n")
+            answers.flush()
+        site.delete()
+
+
+if __name__ == "__main__":
+    main()

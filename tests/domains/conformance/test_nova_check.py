@@ -1,0 +1,122 @@
+"""`plan -check-with=nova`: the hosts of VMs, decided again by Nova's filters, weighers and Placement."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+from nexusform.domains.openstack.scheduling import nova_profile
+from nexusform.workflow import program_checks
+from tests.domains.openstack.test_nova_decisions import MISSING, NOVA
+from tests.domains.openstack.test_openstack_site import CONFIGURATION, EXPORT, HOT
+
+pytestmark = pytest.mark.of_domains("conformance", "openstack", "vnf")
+needs_nova = pytest.mark.skipif(NOVA is None, reason=MISSING)
+
+
+@pytest.fixture(autouse=True)
+def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(EXPORT, "export")
+    Path("base.yaml").write_text(HOT)
+    Path("main.nf.hcl").write_text(CONFIGURATION.replace("SETTINGS", ""))
+
+
+def read_check(path: str) -> Any:
+    return json.loads(Path(path).read_text())["checks_by"][0]
+
+
+def read_text(capsys: pytest.CaptureFixture[str]) -> str:
+    printed = capsys.readouterr()
+    return " ".join((printed.out + printed.err).replace("│", " ").split())
+
+
+def list_running() -> str:
+    words = ["pgrep", "-P", str(os.getpid()), "-f", "nexusform-check-"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+
+
+@needs_nova
+@pytest.mark.slow
+def test_a_plan_is_checked_by_nova(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"]
+    assert run_command_line(words) == 0
+    assert read_check("p.json") == {
+        "program": "nova",
+        "version": "34.0.0",
+        "checked": 2,
+        "total": 2,
+        "noun": "VM",
+        "differences": [],
+    }
+    assert "Checked by: nova 34.0.0: 2 of 2 VMs" in read_text(capsys)
+    with monkeypatch.context() as patch:
+        multipliers = dict(nova_profile.DEFAULT_MULTIPLIERS) | {"cpu": -5.0, "ram": -5.0}
+        patch.setattr(nova_profile, "DEFAULT_MULTIPLIERS", multipliers)  # a rule is broken
+        assert run_command_line(words) == 1
+    (difference, *_) = read_check("p.json")["differences"]
+    assert difference["predicted"] == "compute01"
+    assert difference["actual"] != "compute01"
+    assert f"is predicted on compute01; nova 34.0.0 decides on {difference['actual']}" in read_text(capsys)
+    assert run_command_line(["conformance", ".nexusform/checks"]) == 0  # the rule is whole again
+    assert list_running() == ""
+
+
+@needs_nova
+@pytest.mark.slow
+def test_running_servers_count() -> None:
+    words = ["-check-with=nova=" + str(NOVA), "-samples=2", "-report=json:p.json"]
+    assert run_command_line(["apply", "-auto-approve", "-samples=2"]) == 0
+    Path("base.yaml").write_text(HOT.replace("count: 2", "count: 3"))
+    assert run_command_line(["plan", *words]) == 0
+    assert (read_check("p.json")["checked"], read_check("p.json")["differences"]) == (1, [])
+
+
+def test_the_time_is_bounded(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("python").write_text(
+        """#!/bin/sh
+for last in "$@"; do :; done
+echo '{"nova": "34.0.0"}' > "$last"
+echo '["compute02", "compute03"]' >> "$last"
+sleep 60
+"""
+    )
+    Path("python").chmod(0o700)
+    monkeypatch.setattr(program_checks, "_SECONDS", 1.0)
+    begun = time.monotonic()
+    assert run_command_line(["plan", "-check-with=nova=./python", "-samples=2", "-details"]) == 0
+    assert time.monotonic() - begun < 30
+    assert "nova 34.0.0 has checked 1 of 2 VMs; 1 was not checked: the check ended early" in read_text(capsys)
+    assert list_running() == ""
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (None, "./python is no program."),
+        ("echo \"ModuleNotFoundError: No module named 'nova'\" >&2; exit 1", "No module named 'nova'"),
+    ],
+)
+def test_an_interpreter_without_nova_is_an_error(
+    script: str | None, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if script is not None:
+        Path("python").write_text(f"#!/bin/sh\n{script}\n")
+        Path("python").chmod(0o700)
+    assert run_command_line(["plan", "-check-with=nova=./python", "-samples=2"]) == 1
+    text = read_text(capsys)
+    assert "The plan was not checked by nova." in text
+    assert message in text
+
+
+def test_a_confined_run_starts_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command_line(["plan", "-check-with=nova=./python", "-confine"]) == 1
+    assert "not allowed in a sandboxed run" in read_text(capsys)
