@@ -273,8 +273,8 @@ def compute_zone_id(zone: str) -> str:
     return str(uuid.uuid5(ZONES, zone))
 
 
-def main() -> None:
-    """Answer the requests of all sites."""
+def decide_requests() -> None:
+    """Decide the requests of all sites."""
     objects.register_all()
     CONF([], project="nova", default_config_files=[])
     # Speed: the schemas of Placement are constant, and no other thread waits for the database.
@@ -294,4 +294,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    decide_requests()

@@ -74,7 +74,7 @@ def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> C
     return CheckOutcome(summary, tuple(check.cases), has_timed_out)
 
 
-def start_scheduler(running: LoopbackPrograms) -> None:
+def start_scheduler(running: LoopbackPrograms, *flags: str) -> None:
     """Start kube-scheduler with an API server. Raises ProgramProblem."""
     running.start_api_server()
     configuration = {
@@ -86,10 +86,9 @@ def start_scheduler(running: LoopbackPrograms) -> None:
     }
     path = running.kubeconfig.with_name("scheduler.json")
     path.write_bytes(json.encode(configuration))
-    config = f"--authentication-kubeconfig={running.kubeconfig}"
-    running.start(
-        PROGRAM, f"--config={path}", config, f"--authorization-kubeconfig={running.kubeconfig}", "--secure-port=0"
-    )
+    names = ("authentication", "authorization")
+    kubeconfigs = (f"--{name}-kubeconfig={running.kubeconfig}" for name in names)
+    running.start(PROGRAM, f"--config={path}", *kubeconfigs, "--secure-port=0", *flags)
 
 
 class SchedulerCheck:
@@ -230,12 +229,11 @@ class SchedulerCheck:
         expected = {outcome.node} if is_daemon else _list_best_nodes(scheduler)
         body = build_pod(spec, next(self._names), only_node=outcome.node if is_daemon else "")
         answers = [self._decide(body)]
-        while self.needs_repetition(answers, expected):
+        while answers[-1] not in expected and len(answers) < _REPETITIONS:
             self._delete_pod(spec.namespace, body["metadata"]["name"])
             time.sleep(_SETTLE_SECONDS if answers[-1] not in expected and len(answers) == 1 else 0)
             body["metadata"]["name"] = next(self._names)
             answers.append(self._decide(body))
-        self.record_answers(body, answers, expected)
         if answers[-1]:
             self._pods.setdefault((spec, answers[-1]), []).append(body["metadata"]["name"])
         else:
@@ -243,14 +241,7 @@ class SchedulerCheck:
         if answers[-1] not in expected and len(self.differences) < _MAX_DIFFERENCES:
             predicted = outcome.node if outcome.node in expected else min(expected)
             self.differences.append(DecisionDifference(address, outcome.name, predicted, answers[-1]))
-            self.cases.append(self.build_case(body, answers[1:]))
-
-    def needs_repetition(self, answers: list[str], expected: set[str]) -> bool:
-        """Return whether the scheduler must decide again."""
-        return answers[-1] not in expected and len(answers) < _REPETITIONS
-
-    def record_answers(self, pod: Body, answers: list[str], expected: set[str]) -> None:
-        """Record the answers for a pod and the predicted best nodes, for a recorder of decisions."""
+            self.cases.append(self._build_case(body, answers[1:]))
 
     def _decide(self, body: Body) -> str:
         """Create a pod and return the node of the scheduler's decision. Raises ProgramProblem, TimeIsUp."""
@@ -269,7 +260,7 @@ class SchedulerCheck:
         self._running.wait_for(PROGRAM, is_decided, _DECISION_SECONDS)
         return answers[0]
 
-    def build_case(self, pod: Body, answers: list[str]) -> Body:
+    def _build_case(self, pod: Body, answers: list[str]) -> Body:
         """Build the case of `nexusform conformance` with the last of these decisions."""
         pods = [build_pod(spec, name, node) for (spec, node), names in self._pods.items() for name in names]
         own_name = pod["metadata"]["name"]
