@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
@@ -103,7 +104,9 @@ class Command(click.Command):
             if flag.is_switch and f"-{previous_word}" in flag.opts:
                 return f" Write -{previous_word}={extra}."
         ids = [f"{flag.opts[0]}={extra}" for flag in flags if flag.metavar == "ID"]
-        return f" Write {' or '.join(ids)}." if ids else ""
+        if ids:
+            return f" Write {' or '.join(ids)}."
+        return f" For another directory: nexusform -chdir={extra} ..." if Path(extra).is_dir() else ""
 
     def _rewrite_arguments(self, ctx: click.Context, arguments: list[str]) -> list[str]:
         """Rewrite flags with one dash into click's form."""

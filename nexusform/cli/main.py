@@ -112,6 +112,16 @@ _HINTS: Final[dict[str, str]] = {
     "query": 'Use "nexusform inventory" to export a site.',
     "stacks": 'Use "nexusform sites".',
     "debug": "NF_LOG=debug logs to stderr.",
+    "logs": "NF_LOG=debug logs to stderr.",
+    "status": 'Use "nexusform show" for the state, or "nexusform sites status" for many sites.',
+    "describe": 'Use "nexusform state show ADDRESS", or "nexusform explain ADDRESS" for its placement.',
+    "ls": 'Use "nexusform state list".',
+    "delete": 'Use "nexusform destroy".',
+    "lint": 'Use "nexusform validate" for errors, or "nexusform advise" for risks.',
+    "check": 'Use "nexusform validate" for errors, or "nexusform advise" for risks.',
+    "undo": 'Revert the commit, then use "nexusform plan" and "nexusform apply" (docs/undo-a-change.md).',
+    "rollback": 'Revert the commit, then use "nexusform plan" and "nexusform apply" (docs/undo-a-change.md).',
+    "cancel": 'Press Ctrl-C in the running command. If it has ended, use "nexusform force-unlock ID".',
 }
 # Commands that change neither state nor any site.
 _READ_ONLY_COMMANDS: Final = frozenset(

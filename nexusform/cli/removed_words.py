@@ -39,6 +39,7 @@ _FLAG_HINTS: Final[Mapping[str, str]] = {
     "init plugin-dir": _NO_PLUGINS,
     "init get-plugins": _NO_PLUGINS,
     "init lockfile": _NO_PLUGINS,
+    "sites apply auto-approve": "A gate is approved by -wave=NAME, or by a typed yes.",
     **dict.fromkeys(("y", "yes", "approve", "force"), _APPROVE),
 }
 

@@ -62,8 +62,8 @@ def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     return call
 
 
-def test_the_table_has_86_habits() -> None:
-    assert len(dict(HABITS)) == len(HABITS) == 86
+def test_the_table_has_98_habits() -> None:
+    assert len(dict(HABITS)) == len(HABITS) == 98
 
 
 @pytest.mark.of_domains("remote_state")

@@ -417,15 +417,15 @@ def _normalize_row(row: PoolRow, site: SitePools) -> PoolRow:
 
 def _restore_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
     """Name the racks with the same names on every site, and the clusters. Return None for clusters without a
-    common name or a run of names.
+    common name or a common prefix.
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):
-        racks = {site.rows[number].racks for site in sites}
+        racks = {_replace_site(site.rows[number].racks, site.site) for site in sites}
         clusters = dict.fromkeys(_replace_site(site.rows[number].cluster, site.site) for site in sites)
-        cluster = next(iter(clusters)) if len(clusters) == 1 else format_names(clusters)
-        if len(clusters) > 1 and "," in cluster:
+        if len({run.prefix for run in build_name_runs(clusters)}) > 1:
             return None
+        cluster = next(iter(clusters)) if len(clusters) == 1 else format_names(clusters)
         named_rows.append(replace(row, cluster=cluster, racks=racks.pop() if len(racks) == 1 else row.racks))
     return tuple(named_rows)
 

@@ -14,7 +14,7 @@ ROLLING: Final = "kubernetes_version_changed"
 AT_ONCE: Final = "re-created all at once:"
 # Triggers that re-create all nodes of a pool, and the text before the new locations.
 RECREATION_VERBS: Final[Mapping[str, str]] = {
-    ROLLING: "rolling upgrade, re-created",
+    ROLLING: "rolling upgrade:",
     **dict.fromkeys(("sku_changed", "zones_changed", "labels_changed", "taints_changed", "mode_changed"), AT_ONCE),
 }
 _MAX_NAMES: Final = 4

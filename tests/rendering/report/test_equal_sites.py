@@ -37,13 +37,15 @@ resource "nexus_kubernetes_cluster" "NAME" {
 """
 
 
-def make_plan(*clusters: str, last_count: int = 3) -> Plan:
-    """Plan 40 sites with these names of clusters in turn; NUMBER is the number of the site."""
+def make_plan(*clusters: str, last_count: int = 3, different: int = 40, rack: str = "rack") -> Plan:
+    """Plan 40 sites with these names of clusters in turn; NUMBER is the number of the site. The site with the
+    number `different` has `last_count` nodes.
+    """
     texts = []
     for number in range(1, 41):
         cluster = (clusters or ("core",))[number % max(len(clusters), 1)].replace("NUMBER", f"{number:02}")
-        texts.append(SITE.replace("CLUSTER", cluster).replace("NAME", f"site{number:02}"))
-    texts[-1] = texts[-1].replace("count       = 3", f"count       = {last_count}")
+        text = SITE.replace('"rack$', f'"{rack}$').replace("CLUSTER", cluster).replace("NAME", f"site{number:02}")
+        texts.append(text.replace("count       = 3", f"count       = {last_count if number == different else 3}"))
     return add_site_capacity(good(plan("".join(texts))), all_types()).plan
 
 
@@ -107,3 +109,15 @@ def test_the_capacity_table_of_the_page_has_few_columns(equal_sites: Plan) -> No
     assert "site01..40, each" in table
     assert table.count('<th scope="col"') == 3
     assert "-report=html" not in page
+
+
+def test_a_different_site_between_equal_ones_does_not_separate_their_numbered_clusters() -> None:
+    text = render_text(make_plan("edgeNUMBER", last_count=1, different=3))
+    assert "VM placement on site01,02,04..40, each" in text
+    assert re.search(r"^  edge01,02,04\.\.40 +control-plane", text, re.MULTILINE)
+    assert len(text.splitlines()) < 36
+
+
+def test_racks_named_after_their_site_fold() -> None:
+    text = render_text(make_plan(rack="NAME-r"))
+    assert re.search(r"^  core +control-plane .* 3  SITE-r1,2 ", text, re.MULTILINE)
