@@ -9,9 +9,9 @@ COPY packaging/constraints.txt packaging/build_requirements.txt packaging/
 COPY nexusform nexusform
 # What nexusform needs comes in the versions that were tried, each with its hash.
 RUN python -m venv /opt/nexusform \
-    && /opt/nexusform/bin/pip install --no-cache-dir --require-hashes -r packaging/constraints.txt \
+    && /opt/nexusform/bin/pip install --no-cache-dir --require-hashes --only-binary=:all: -r packaging/constraints.txt \
     && grep -A1 ^setuptools packaging/build_requirements.txt > setuptools.txt \
-    && /opt/nexusform/bin/pip install --no-cache-dir --require-hashes -r setuptools.txt \
+    && /opt/nexusform/bin/pip install --no-cache-dir --require-hashes --only-binary=:all: -r setuptools.txt \
     && /opt/nexusform/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
 
 FROM ${BASE}

@@ -126,6 +126,22 @@ def test_workflows_name_actions_by_commit_and_build_on_a_clean_machine() -> None
     assert "sha256sum" in build
 
 
+def test_hashed_installs_take_wheels_only() -> None:
+    """A source distribution would be built with tools that have neither version nor hash."""
+    paths = [*(ROOT / ".github" / "workflows").iterdir(), ROOT / "Dockerfile", *(ROOT / "docs" / "ci").rglob("*.yml")]
+    lines = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
+    installs = [line.strip() for line in lines if "pip install" in line and "--require-hashes" in line]
+    assert len(installs) > 4
+    assert [line for line in installs if "--only-binary=:all:" not in line] == []
+
+
+def test_an_image_with_attestations_has_a_builder_that_makes_them() -> None:
+    """The driver `docker` of a runner supports neither SBOM nor provenance."""
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
+    actions = [step.get("uses", "").partition("@")[0] for step in jobs["image"]["steps"]]
+    assert actions.index("docker/setup-buildx-action") < actions.index("docker/build-push-action")
+
+
 def test_what_is_pinned_is_what_is_asked_for() -> None:
     from packaging.requirements import Requirement
 
