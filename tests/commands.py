@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import importlib
 import os
 import selectors
 import signal
@@ -29,6 +30,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CLIENT = Path(__file__).with_name("command_client.py")
+MODULE = "--module"  # the word before the name of a module
 SITE = """
 resource "nexus_site" "lab" {}
 resource "nexus_rack" "r" {
@@ -69,6 +71,11 @@ def nexusform() -> tuple[str, ...]:
     return sys.executable, "-I", "-S", str(CLIENT), path
 
 
+def module(name: str) -> tuple[str, ...]:
+    """The words that start a module of the product as a program, as `python -m NAME` does."""
+    return *nexusform(), MODULE, name
+
+
 def program() -> str:
     """The same as a line of a shell script."""
     return f'exec {" ".join(nexusform())} "$@"'
@@ -105,12 +112,15 @@ class Forks:
         content = b""
         while len(content) < length and (part := connection.recv(length - len(content))):
             content += part
+        task = content.split(b"\0")
+        if task[2] == MODULE.encode():
+            importlib.import_module(os.fsdecode(task[3]))  # here, so that it is loaded once
         child = os.fork()
         if not child:
             self.waiting.close()
             self.listening.close()
             connection.close()
-            carry_out(content.split(b"\0"), files)
+            carry_out(task, files)
         for file in files:
             os.close(file)
         handle = os.pidfd_open(child)
@@ -154,6 +164,8 @@ def carry_out(task: list[bytes], files: list[int]) -> None:
         sys.argv = ["nexusform", *map(os.fsdecode, task[2:words])]
         from nexusform.cli.main import main
 
+        if sys.argv[1:2] == [MODULE]:
+            main = importlib.import_module(sys.argv[2]).main
         try:
             main()
         except SystemExit as ended:

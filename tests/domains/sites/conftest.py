@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.domains.sites.engines import warm
+from tests import commands
 
 GOLDEN = Path(__file__).parent / "golden"
 SITE = """
@@ -86,6 +90,19 @@ strategy {
   wave "rest" {}
 }
 """
+
+
+@pytest.fixture(autouse=True)
+def forked_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes are forked from one that has loaded all; tests that kill them start them anew."""
+    if request.path.name == "test_lost_workers.py":
+        return
+
+    def start(words: list[str], **streams: Any) -> subprocess.Popen[bytes]:
+        assert words[1:3] == ["-P", "-m"]
+        return subprocess.Popen(commands.module(words[3]), **streams)
+
+    monkeypatch.setattr(warm, "subprocess", SimpleNamespace(Popen=start, PIPE=subprocess.PIPE))
 
 
 @pytest.fixture
