@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from nexusform.cli.main import run_command_line
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.plans.saved import plan_file
+from tests import commands
+from tests.cli.killed_commands import DIED
 from tests.kill_points import choose_quarter, tries_all
 
 STATE = Path("state/nexusform.nfstate")
@@ -87,24 +88,8 @@ def machines() -> dict[str, Any]:
 
 def killed_apply(words: list[str], call: int) -> bool:
     """Apply in a process of its own that dies at a durable call; whether it died."""
-    script = (
-        "import sys, os\n"
-        "from nexusform.backends.local_file import LocalBackend\n"
-        "from nexusform.cli.main import run_command_line\n"
-        "left = [int(sys.argv[1])]\n"
-        "def wrap(name):\n"
-        "    whole = getattr(LocalBackend, name)\n"
-        "    def instead(self, *values):\n"
-        "        left[0] -= 1\n"
-        "        if left[0] == 0:\n"
-        "            os._exit(77)\n"
-        "        return whole(self, *values)\n"
-        "    setattr(LocalBackend, name, instead)\n"
-        "wrap('append_all'); wrap('write')\n"
-        "sys.exit(run_command_line(sys.argv[2:]))\n"
-    )
-    command = [sys.executable, "-c", script, str(call), *words]
-    return subprocess.run(command, capture_output=True, check=False, env=dict(os.environ)).returncode == 77
+    command = [*commands.module("tests.cli.killed_commands"), str(call), *words]
+    return subprocess.run(command, capture_output=True, check=False).returncode == DIED
 
 
 @pytest.mark.slow
