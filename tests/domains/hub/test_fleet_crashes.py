@@ -32,6 +32,12 @@ EMPTY = 'provider "fleet" {}\n'
 KINDS = ("Namespace", "ConfigMap", "ClusterResourcePlacement", "ClusterResourceBinding")
 
 
+def beat(hub: HubServer) -> None:
+    """Let all members be heard of now: a member that was silent for minutes is picked by no placement."""
+    for name in ("ams1", "fra1", "lon1", "par1"):
+        hub.put(member(name, env="prod"), "join")
+
+
 class Change(Struct, frozen=True):
     """What an apply begins with, and what it leads to; "" is a hub without any of its objects."""
 
@@ -103,6 +109,7 @@ class Story:
         with self.hub.lock:
             memory = copy.deepcopy((self.objects, self.version, self.events))
             self.hub.objects, self.hub.version, self.hub.happened = memory
+        beat(self.hub)
         self.hub.log.clear()
         return where
 
@@ -155,8 +162,7 @@ class Story:
 def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     hub = HubServer()
     hub.controller = Controller()
-    for name in ("ams1", "fra1", "lon1", "par1"):
-        hub.put(member(name, env="prod"), "join")
+    beat(hub)
     story = Story(tmp_path_factory.mktemp(request.param), hub, CHANGES[request.param])
     yield story
     story.runner.end()
