@@ -124,6 +124,9 @@ def test_workflows_name_actions_by_commit_and_build_on_a_clean_machine() -> None
     assert installs
     assert all("--require-hashes" in line or "--no-deps dist/" in line for line in installs)
     assert "sha256sum" in build
+    # What runs the program has its dependencies.
+    for environment in re.findall(r"(\w+)/bin/python ", build):
+        assert any(f"{environment}/bin/pip" in line and "packaging/constraints.txt" in line for line in installs)
 
 
 def test_hashed_installs_take_wheels_only() -> None:
