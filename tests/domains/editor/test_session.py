@@ -19,6 +19,7 @@ from lsprotocol import types as lsp
 from pygls.lsp.client import LanguageClient
 
 from nexusform.resource_types.registry import RESOURCE_TYPES
+from tests import commands
 
 MAIN = """resource "nexus_site" "lab" {}
 
@@ -139,7 +140,7 @@ async def _session(folder: Path) -> AsyncIterator[Session]:
     def published(parameters: lsp.PublishDiagnosticsParams) -> None:
         session.told[parameters.uri] = list(parameters.diagnostics)
 
-    await client.start_io(sys.executable, "-m", "nexusform", "lsp")
+    await client.start_io(*commands.module("tests.domains.editor.language_server"))
     await client.initialize_async(lsp.InitializeParams(lsp.ClientCapabilities()))
     client.initialized(lsp.InitializedParams())
     yield session
@@ -337,7 +338,7 @@ def test_what_was_meant_is_a_quick_fix(drive: Drive) -> None:
 
 
 def test_a_rename_is_kept_by_a_moved_block(drive: Drive, tmp_path: Path) -> None:
-    applied = [sys.executable, "-m", "nexusform", f"-chdir={tmp_path}", "apply", "-auto-approve"]
+    applied = [*commands.nexusform(), f"-chdir={tmp_path}", "apply", "-auto-approve"]
     subprocess.run(applied, check=True, capture_output=True)
 
     async def story(session: Session) -> None:
