@@ -25,20 +25,10 @@ from tests.planning.harness import plan as plan_of
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import REGISTRIES, RealPlan, comment_on, copied, many, nexusform, planned, refused
 
-CASES = [
-    "added_cluster",
-    "changed_placements",
-    pytest.param("fleet_and_pods", marks=pytest.mark.of_domains("fleet")),
-    "every_action",
-    "drifted",
-    "outputs_only",
-]
 
-
-@pytest.mark.parametrize("name", CASES)
-def test_reads_as_reviewed(name: str, plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
-    plan = getattr(plans, name)()
-    golden(f"markdown/{name}.md", render_markdown(plan, plans.files, plans.registries))
+@pytest.mark.of_domains("fleet")
+def test_fleet_and_pods_read_as_reviewed(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
+    golden("markdown/fleet_and_pods.md", render_markdown(plans.fleet_and_pods(), plans.files, plans.registries))
 
 
 def test_the_verdict_comes_first(plans: SimpleNamespace) -> None:
