@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.events import Listener, StepEvent, StepOutcome
+from nexusform.applying.machine_effects import build_machine_outcome
 from nexusform.applying.provider_calls import (
     ProviderCall,
     RunContext,
@@ -67,8 +68,9 @@ class ExecutionOptions(Struct, frozen=True):
 class ApplyResult(Struct, frozen=True):
     """Result of applying a plan. `end_events` are the ends of the steps in the plan's order; `added`,
     `changed`, `destroyed` and `forgotten` count the main steps done. `hits` and `wrong_predictions` are
-    predictions observed by a provider, `predictions` those of the plan that were verified. `problem` is the
-    reason if the journal could not be written any more, "" otherwise.
+    predictions observed by a provider, `ties` those with another tied machine as result,
+    `predictions` those of the plan that were verified. `problem` is the reason if the journal could not be
+    written any more, "" otherwise.
     """
 
     state: State
@@ -79,6 +81,7 @@ class ApplyResult(Struct, frozen=True):
     forgotten: int = 0
     hits: int = 0
     wrong_predictions: tuple[WrongPrediction, ...] = ()
+    ties: tuple[WrongPrediction, ...] = ()
     predictions: tuple[VerifiedPrediction, ...] = ()
     problem: str = ""
 
@@ -349,6 +352,10 @@ class _Execution:
                 result = result.update_locations(self._locations)
         else:
             result = process_problem(call, completed_call.problem, before)
+        if not result.error:
+            machine = build_machine_outcome(call, completed_call.answer, self._recorder.get_state())
+            if machine is not None:
+                self._recorder.add_record(machine)
         self._recorder.record_outcome(call, result.instance, result.error)
         self._hits += result.hits
         self._wrong_predictions.extend(result.wrong_predictions)

@@ -22,7 +22,7 @@ OpenPredictions: TypeAlias = "Mapping[str, tuple[PredictedVm, ...]]"  # by pool
 class PredictedVm(Struct, frozen=True):
     """VM placed by a plan: the predicted rack and machine with their certainty, and the observed placement,
     None if unobserved. `is_machine_certain` and `is_count_certain`: the plan reported certainty over all
-    samples.
+    samples. `tied_machines`: machines allowed by the rule for the pool.
     """
 
     number: int | str
@@ -32,6 +32,8 @@ class PredictedVm(Struct, frozen=True):
     is_machine_certain: bool
     is_count_certain: bool
     object: str = ""
+    tied_machines: tuple[str, ...] = ()
+    is_tie_certain: bool = False
     observed_placement: Placement | None = None
 
 
@@ -41,7 +43,8 @@ _Ties: TypeAlias = "int | list[int]"
 
 class _RackVms(Struct, frozen=True, array_like=True):
     """VMs of a pool on one rack. `machines` are the suffixes after `prefix`, separated by commas, or a list
-    if a name has a comma; `certain` flags and count figures apply to the whole rack.
+    if a name has a comma; `certain` flags and count figures apply to the whole rack. `ties` of the first row apply to
+    the pool: whether they are certain, and the machines.
     """
 
     rack: str
@@ -56,6 +59,7 @@ class _RackVms(Struct, frozen=True, array_like=True):
     rack_tied: _Ties
     machine_tied: _Ties
     measured: tuple[_Shares, _Shares, _Shares] | None = None
+    ties: tuple[bool, list[str]] | None = None
 
 
 _T = TypeVar("_T")
@@ -68,8 +72,10 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
     for pool, text in recorded.items() if isinstance(recorded, Mapping) else ():
         with suppress(msgspec.DecodeError, ValueError):
             rack_rows: list[PredictedVm] = []
-            for row in msgspec.json.decode(str(text), type=list[_RackVms]):
-                rack_rows.extend(_build_predictions(row))
+            rows = msgspec.json.decode(str(text), type=list[_RackVms])
+            is_tie_certain, tied_machines = (rows[0].ties if rows else None) or (False, [])
+            for row in rows:
+                rack_rows.extend(_build_predictions(row, tuple(tied_machines), is_tie_certain))
             predictions[str(pool)] = tuple(rack_rows)
     return predictions
 
@@ -84,10 +90,12 @@ def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPre
 def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
     """Yield rows of predictions with common values for all their VMs."""
     by_row: dict[tuple[Any, ...], list[PredictedVm]] = {}
+    ties: tuple[bool, list[str]] | None = None
     for item in predictions:
         certainty, certain = item.certainty, (item.is_machine_certain, item.is_count_certain)
         key = (item.rack, certain, certainty.rack_count, certainty.tied[2], certainty.measured is None)
         by_row.setdefault(key, []).append(item)
+        ties = (item.is_tie_certain, list(item.tied_machines)) if item.tied_machines else None
     for (rack, certain, count_share, count_tied, _), members in by_row.items():
         machines = [item.machine for item in members]
         first, last = min(machines), max(machines)
@@ -113,7 +121,9 @@ def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
             _build_prediction_triple([_collapse_equal_values([item[part] for item in measured]) for part in range(3)])
             if measured
             else None,
+            ties,
         )
+        ties = None
 
 
 def _build_prediction_triple(values: Sequence[_T]) -> tuple[_T, _T, _T]:
@@ -134,7 +144,7 @@ def _expand_to_all_vms(column: list[_T] | _T, length: int) -> list[_T]:
     return values
 
 
-def _build_predictions(row: _RackVms) -> Iterator[PredictedVm]:
+def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_certain: bool) -> Iterator[PredictedVm]:
     length = len(row.numbers)
     suffixes = row.machines.split(",") if isinstance(row.machines, str) else row.machines
     machines: list[str] = _expand_to_all_vms(suffixes, length)
@@ -147,4 +157,12 @@ def _build_predictions(row: _RackVms) -> Iterator[PredictedVm]:
         certainty = Certainty(
             rack_share, machine_share, row.count_share, (racks, machine_ties, row.count_tied), measured
         )
-        yield PredictedVm(number, row.rack, row.prefix + machine, certainty, *row.certain)
+        yield PredictedVm(
+            number,
+            row.rack,
+            row.prefix + machine,
+            certainty,
+            *row.certain,
+            tied_machines=tied_machines,
+            is_tie_certain=is_tie_certain,
+        )

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.events import StepEvent, StepOutcome
 from nexusform.applying.open_predictions import (
     OpenPredictions,
@@ -19,13 +20,15 @@ from nexusform.applying.open_predictions import (
     read_open_predictions,
     set_open_predictions,
 )
-from nexusform.diagnostics.phrases import format_count, select_word_form
+from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.interfaces.plugins import ResourceType
+from nexusform.json_data.plain_data import get_part
 from nexusform.placement_kinds.kinds import VM
 from nexusform.placements.prediction_scores import (
     COUNT_PREDICTION,
     MACHINE_PREDICTION,
     RACK_PREDICTION,
+    TIE_PREDICTION,
     VerifiedPrediction,
     add_predictions,
 )
@@ -37,7 +40,9 @@ from nexusform.state.journal import InstanceOutcome
 from nexusform.state.objects import InstanceState, ObjectState, State
 
 _SITE: Final = "nexus_site"
+_MAX_TIED: Final = 5
 _PLACING_ACTIONS: Final = frozenset({PlacementAction.PLACE, PlacementAction.MOVE})
+_CHANGING_ACTIONS: Final = _PLACING_ACTIONS | {PlacementAction.REMOVE}
 
 
 class _PoolId(NamedTuple):
@@ -58,7 +63,9 @@ class PredictionResults(Struct, frozen=True):
 def verify_predictions(
     plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
 ) -> PredictionResults:
-    """Verify the plan's predictions for completed objects, and open ones of earlier plans."""
+    """Verify the plan's predictions for completed objects, and open ones of earlier plans. On a site with an
+    incomplete placement nothing was certain: the plan assumed its VMs.
+    """
     predictions = _collect_predictions(plan, completed)
     verified: dict[str, list[VerifiedPrediction]] = {}
     unverified: dict[Address, OpenPredictions] = {}
@@ -112,6 +119,11 @@ def _add_observation(prediction: PredictedVm, vm: PlacedVm | None) -> PredictedV
 def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address, dict[str, tuple[PredictedVm, ...]]]:
     """Return the plan's predictions for the VMs of completed objects, by pool."""
     tables = {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
+    incomplete_sites = {
+        row.site_id
+        for row in plan.placements
+        if row.kind == VM and row.action in _CHANGING_ACTIONS and str(row.address) not in completed
+    }
     predictions: dict[Address, dict[str, tuple[PredictedVm, ...]]] = {}
     for row in plan.placements:
         if row.kind != VM or row.action not in _PLACING_ACTIONS or str(row.address) not in completed:
@@ -120,17 +132,42 @@ def _collect_predictions(plan: Plan, completed: Collection[str]) -> dict[Address
             continue
         table = tables.get(_PoolId(row.site_id, row.cluster, row.pool))
         object_predictions = predictions.setdefault(row.address, {})
+        is_complete = row.site_id not in incomplete_sites
         prediction = PredictedVm(
             row.number,
             row.target.rack,
             row.target.machine,
             row.certainty,
-            table is not None and table.machines_certain > 0,
-            table is not None and row.target.rack in table.certain_racks,
+            is_complete and table is not None and table.machines_certain > 0,
+            is_complete and table is not None and row.target.rack in table.certain_racks,
             row.object,
+            table.tied_machines if table is not None else (),
+            is_complete and table is not None and table.is_tie_certain,
         )
         object_predictions[row.pool] = (*object_predictions.get(row.pool, ()), prediction)
     return predictions
+
+
+def list_ties(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
+    """List the predictions of ties with another result: another machine allowed by the rule."""
+    tables = {_PoolId(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
+    tied_machines: dict[tuple[str, str], tuple[str, ...]] = {}
+    for row in plan.placements if wrong_predictions else ():
+        table = tables.get(_PoolId(row.site_id, row.cluster, row.pool)) if row.kind == VM else None
+        if table is not None and row.action in _PLACING_ACTIONS:
+            tied_machines[str(row.address), row.object] = table.tied_machines
+    ties: list[WrongPrediction] = []
+    by_address = {str(address): instance for address, instance in state.instances.items()}
+    for prediction in wrong_predictions:
+        instance = by_address.get(prediction.address)
+        if instance is None or instance.current is None:
+            continue
+        vm = get_part(instance.current.attributes, prediction.path[:-1])
+        is_entry = isinstance(vm, Mapping) and isinstance(prediction.predicted, str)
+        name = str(prediction.path[-2] if len(prediction.path) > 1 else instance.current.attributes.get("name"))
+        if is_entry and vm.get("machine") in tied_machines.get((prediction.address, name), ()):
+            ties.append(prediction)
+    return ties
 
 
 def list_delegated_addresses(events: Iterable[StepEvent]) -> frozenset[str]:
@@ -192,6 +229,17 @@ def _verify_vms(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[V
         yield VerifiedPrediction(
             MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, measured[1], is_certain, text
         )
+        if prediction.tied_machines and not is_certain:
+            yield _verify_tie(prediction, placement.machine)
+
+
+def _verify_tie(prediction: PredictedVm, machine: str) -> VerifiedPrediction:
+    """Return whether a VM is on a machine allowed by the rule for its pool. It has no skill: its chance is 1."""
+    count = len(prediction.tied_machines)
+    names = f"{'one of ' if count > 1 else ''}{format_first_items(prediction.tied_machines, _MAX_TIED)}"
+    text = f"{prediction.object} was predicted on {names}, but runs on {machine}"
+    is_correct = machine in prediction.tied_machines
+    return VerifiedPrediction(TIE_PREDICTION, 1.0, 1.0, is_correct, is_certain=prediction.is_tie_certain, text=text)
 
 
 def _take_matching_vm(counts: Counter[str], name: str) -> bool:

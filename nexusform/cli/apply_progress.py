@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.events import StepEvent
 from nexusform.cli.screen import Screen
-from nexusform.diagnostics.phrases import select_word_form
+from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.json_data.plain_data import format_path
 from nexusform.plans.plan import Mode
 from nexusform.rendering.notation.colours import Painter, wrap_line
@@ -70,21 +70,28 @@ class ApplyProgress:
         self._print_predictions(outcome)
 
     def _print_predictions(self, outcome: ApplyOutcome) -> None:
-        """Print the number of correct predictions, and the wrong ones."""
-        misses, hits = outcome.applied.wrong_predictions, outcome.applied.hits
-        if not misses:
-            if hits:
-                self._screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
-            return
-        noun = select_word_form(len(misses), "prediction")
+        """Print the number of correct predictions, the wrong ones, and ties with another result."""
+        misses, ties, hits = outcome.applied.wrong_predictions, outcome.applied.ties, outcome.applied.hits
+        if hits and not misses and not ties:
+            self._screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
         hit_note = f", {hits:,} correct" if hits else ""
-        self._screen.print_text(f"{len(misses):,} {noun} wrong{hit_note}:")
+        if misses:
+            noun = select_word_form(len(misses), "prediction")
+            self._print_wrong_predictions(f"{len(misses):,} {noun} wrong{hit_note}:", misses)
+        if ties:
+            count = format_count(len(ties), "VM")
+            verb = select_word_form(len(ties), "runs", "run")
+            hit_note = "" if misses else hit_note
+            self._print_wrong_predictions(f"{count} {verb} on another machine allowed by the rule{hit_note}:", ties)
+        for output in outcome.wrong_outputs:
+            self._print_wrong_prediction(output)
+
+    def _print_wrong_predictions(self, title: str, misses: Sequence[WrongPrediction]) -> None:
+        self._screen.print_text(title)
         for miss in misses[:_MAX_MISSES]:
             self._print_wrong_prediction(miss)
         if len(misses) > _MAX_MISSES:
             self._screen.print_text(f"  ... and {len(misses) - _MAX_MISSES} more")
-        for output in outcome.wrong_outputs:
-            self._print_wrong_prediction(output)
 
     def _print_wrong_prediction(self, miss: WrongPrediction) -> None:
         self._screen.print_text("\n".join(wrap_line(f"  {_format_wrong_prediction(miss)}", 4, self._screen.width)))

@@ -5,7 +5,7 @@ PUBLIC = {
     "prediction_scores": (
         "add_predictions compute_score COUNT_PREDICTION list_wrong_certain limit_share_to_accuracy MACHINE_PREDICTION "
         "NOT_VERIFIED_KEY parse_record PredictionRecord RACK_PREDICTION RECORD_KEY RecordScore VerifiedPrediction "
-        "VM_PREDICTIONS"
+        "TIE_PREDICTION VM_PREDICTIONS"
     ),
     "vm_demands": (
         "ClaimDemand compute_number_key CONTROL_PLANE_TAINT GroupRule NodeProperties OBSERVED PlacedVm "

@@ -20,6 +20,8 @@ NOT_VERIFIED_KEY: Final = "not_verified"  # that of the results the last apply c
 RACK_PREDICTION: Final = "rack"
 MACHINE_PREDICTION: Final = "machine"
 COUNT_PREDICTION: Final = "rack_count"
+# The machine is allowed by the rule for the pool: a tie with another result is correct.
+TIE_PREDICTION: Final = "tied_machines"
 VM_PREDICTIONS: Final = (RACK_PREDICTION, MACHINE_PREDICTION, COUNT_PREDICTION)
 MIN_VERIFIED: Final = 20  # minimum number of verified predictions of a class to adjust its shares
 MAX_SUBJECTS: Final = 6  # maximum number of subjects in one record
@@ -166,7 +168,7 @@ def _update_streak(record: dict[tuple[str, int], ClassScore], prediction: Verifi
         return
     if not prediction.was_correct:
         record[_STREAK] = ClassScore(incorrect=1)
-    elif is_unconfirmed:
+    elif is_unconfirmed and prediction.subject != TIE_PREDICTION:
         correct = record[_STREAK].correct + 1
         record[_STREAK] = ClassScore(correct, 1)
         if correct == MIN_VERIFIED:
@@ -189,7 +191,8 @@ def limit_share_to_accuracy(record: PredictionRecord, subject: str, share: float
 def compute_score(record: PredictionRecord) -> RecordScore | None:
     """Compute the score over all predictions; None without any."""
     is_unconfirmed = _STREAK in record
-    record = {key: score for key, score in record.items() if key != _STREAK}
+    # Ties are counted apart: many are correct by chance.
+    record = {key: score for key, score in record.items() if key != _STREAK and key[0] != TIE_PREDICTION}
     verified = sum(class_score.verified for class_score in record.values())
     if not verified:
         return None

@@ -274,9 +274,9 @@ class PlacementTable(Struct, frozen=True):
     is (floor, ceiling) of count / expected racks; `actual_vms_per_rack` maps rack name to count, racks with
     at least one VM, by name. `racks_certain` and `machines_certain` count the VMs placed by this plan
     (`placed`) with the same rack / machine in every sample; `certain_racks` are the racks with the same count
-    in all samples. Placements with provenance `decided` (VNFs) depend on no sample. `drain_timeout` is the
-    maximum drain time of a node in seconds; 0 for a control plane and for VMs that are no nodes. `platform` chooses the
-    machines, "" for Azure.
+    in all samples, `tied_machines` the machines allowed by the rule for VMs of the pool. Placements with
+    provenance `decided` (VNFs) depend on no sample. `drain_timeout` is the maximum drain time of a node in
+    seconds; 0 for a control plane and for VMs that are no nodes. `platform` chooses the machines, "" for Azure.
     """
 
     address: Address
@@ -293,6 +293,8 @@ class PlacementTable(Struct, frozen=True):
     racks_certain: int = 0
     machines_certain: int = 0
     certain_racks: tuple[str, ...] = ()
+    tied_machines: tuple[str, ...] = ()
+    is_tie_certain: bool = False
     minimum_remaining_on_rack: int | None = None
     provenance: str = "predicted"
     drain_timeout: int = 0

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.files.regular_files import UNCONFINED, Confinement, OutsideConfinement
@@ -28,6 +29,7 @@ from nexusform.interfaces.plugins import (
 from nexusform.json_data.plain_data import Path, replace_unknown
 from nexusform.providers.registry import ProviderKind
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE, SUCCEEDED, record_result
+from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING
 
@@ -262,7 +264,9 @@ class SimulatedProvider:
         if self._reality:
             self._reality.set_attributes(request.key, result)
         self._run_faults_after(faults, result, exists=False)
-        return _build_answer(planned, result, faults)
+        # The arguments of a changed machine replace the effect of earlier actions on it.
+        note = {OBSERVED_KEY: None} if OBSERVED_KEY in request.private_note else {}
+        return replace(_build_answer(planned, result, faults), note=note)
 
     def delete(self, request: ChangeRequest) -> None:
         """Remove the object. Raises ProviderProblem."""

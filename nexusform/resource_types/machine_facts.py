@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
 from nexusform.scheduling.racks.vms import MachineStatus
 from nexusform.schemas.block_schema import AttributeSchema
 from nexusform.schemas.value_types import BOOL, STRING, SetType
@@ -201,10 +202,13 @@ def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
 
 
 def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return a machine's arguments with its observed facts. The arguments decide a cordon of our own."""
+    """Return a machine's arguments with its observed facts. The arguments decide a cordon of our own, except one
+    of an action.
+    """
     if not observed:
         return arguments
-    own_cordon = {"cordon_status": None} if observed.get("cordoned_by") == CordonOwner.NEXUSFORM else {}
+    is_own = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(CORDONED_BY_ACTION)
+    own_cordon = {"cordon_status": None} if is_own else {}
     return {**arguments, **observed, **own_cordon}
 
 

@@ -14,6 +14,7 @@ PUBLIC = {
         "InventoryRack merge_site_machines InventorySite UpdateStrategy"
     ),
     "machine_actions": (
-        "FAILED is_pending MACHINE_ACTION_TYPE ACTION_KINDS ActionKind record_result ACTION_PENDING SUCCEEDED"
+        "FAILED is_pending MACHINE_ACTION_TYPE ACTION_KINDS ActionKind record_result ACTION_PENDING SUCCEEDED "
+        "CORDONED_BY_ACTION compute_facts_after"
     ),
 }

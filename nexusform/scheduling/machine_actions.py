@@ -10,6 +10,8 @@ from msgspec import Struct
 MACHINE_ACTION_TYPE: Final = "nexus_bare_metal_machine_action"
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
+CORDON: Final = "Cordon"
+CORDONED_BY_ACTION: Final = "cordoned_by_action"  # key of the observed facts: the cordon is of an action
 ACTION_PENDING: Final = "with a pending action"  # reason against new VMs
 
 
@@ -28,7 +30,7 @@ class ActionKind(Struct, frozen=True):
 ACTION_KINDS: Final[Mapping[str, ActionKind]] = {
     kind.name: kind
     for kind in (
-        ActionKind("Cordon", 10, is_disruptive=False),
+        ActionKind(CORDON, 10, is_disruptive=False),
         ActionKind("PowerOff", 40, leaves_off=True),
         ActionKind("Restart", 40),
         ActionKind("Reimage", 3 * 60),
@@ -40,6 +42,32 @@ ACTION_KINDS: Final[Mapping[str, ActionKind]] = {
 def is_pending(attributes: Mapping[str, Any]) -> bool:
     """Return True until an action has succeeded: the state of its machine is unknown."""
     return bool(attributes.get("result") != SUCCEEDED)
+
+
+def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> dict[str, Any]:
+    """Return the observed facts of a machine after a successful action, from those `before`. A machine is on,
+    ready and provisioned after all actions but Cordon and PowerOff; a cordon stays.
+    """
+    facts = {name: before.get(name) or value for name, value in _IN_SERVICE.items()}
+    owner, is_by_action = before.get("cordoned_by"), before.get(CORDONED_BY_ACTION)
+    if action == CORDON:
+        facts["cordon_status"] = "Cordoned"
+        owner, is_by_action = owner or "nexusform", is_by_action or owner is None
+    elif ACTION_KINDS[action].leaves_off:
+        facts |= {"power_state": "Off", "ready_state": "False"}
+    else:
+        facts |= {name: value for name, value in _IN_SERVICE.items() if name != "cordon_status"}
+    marks = {"cordoned_by": owner, **({CORDONED_BY_ACTION: True} if is_by_action else {})}
+    since = time if facts != _IN_SERVICE else None
+    return {**facts, "message": None, "since": since, **marks}
+
+
+_IN_SERVICE: Final[Mapping[str, str]] = {
+    "power_state": "On",
+    "ready_state": "True",
+    "detailed_status": "Provisioned",
+    "cordon_status": "Uncordoned",
+}
 
 
 def record_result(attributes: Mapping[str, Any], started: str, finished: str, result: str) -> dict[str, Any]:

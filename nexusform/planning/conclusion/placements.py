@@ -236,9 +236,9 @@ def _build_table(
     expected = min(len(keys), allowed)
     minimum_on_rack = len(keys) // expected if expected else 0
     maximum_on_rack = -(-len(keys) // expected) if expected else 0
-    pool_certainty = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
-    if certainty is not None and _has_unknown_cells(racks, pool.zones, certainty):
-        pool_certainty = None
+    sampled = certainty.get_pool(demand.owner, pool.rule_pool or pool.pool) if certainty is not None else None
+    is_sampled_only = certainty is not None and _has_unknown_cells(racks, pool.zones, certainty)
+    pool_certainty = None if is_sampled_only else sampled
     placed_count = sum(
         1 for owner, key in keys if key in owner.placements.tokens and key not in owner.placements.restored
     )
@@ -262,6 +262,8 @@ def _build_table(
         racks_certain=racks_certain,
         machines_certain=machines_certain,
         certain_racks=pool_certainty.certain_racks if pool_certainty is not None else (),
+        tied_machines=sampled.tied_machines if sampled is not None else (),
+        is_tie_certain=pool_certainty is not None and pool_certainty.is_tie_certain,
         minimum_remaining_on_rack=_compute_minimum_remaining(vms, pool) if is_platform_scale_in(vms, pool) else None,
         provenance=demand.provenance,
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,

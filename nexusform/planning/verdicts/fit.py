@@ -396,7 +396,7 @@ def _apply_vm_accuracy(certainty: Certainty, record: PredictionRecord) -> Certai
 def _apply_pool_accuracy(pool: PoolCertainty, record: PredictionRecord) -> PoolCertainty:
     """Return a pool without certain figures of kinds that were not always correct."""
     if limit_share_to_accuracy(record, MACHINE_PREDICTION, 1) < 1:
-        pool = replace(pool, vms_on_certain_machines=0)
+        pool = replace(pool, vms_on_certain_machines=0, is_tie_certain=False)
     if limit_share_to_accuracy(record, COUNT_PREDICTION, 1) < 1:
         pool = replace(pool, certain_racks=())
     return pool

@@ -40,7 +40,10 @@ def has_sampled_verdicts(plan: Plan) -> bool:
 def remove_confidence(plan: Plan) -> Plan:
     """Return the plan without the figures of its samples."""
     rows = [replace(row, certainty=None) if row.kind == "vm" else row for row in plan.placements]
-    tables = [replace(table, racks_certain=0, machines_certain=0, certain_racks=()) for table in plan.placement_tables]
+    tables = [
+        replace(table, racks_certain=0, machines_certain=0, certain_racks=(), tied_machines=(), is_tie_certain=False)
+        for table in plan.placement_tables
+    ]
     return replace(plan, samples=0, placements=tuple(rows), placement_tables=tuple(tables))
 
 

@@ -45,7 +45,17 @@ class RackScheduler:
     selected by `split_choice` (splits.py); counts cover all legal splits.
     """
 
-    __slots__ = ("_ledger", "_queues", "_session", "_site", "is_sample", "seed", "split_choice", "spread")
+    __slots__ = (
+        "_ledger",
+        "_queues",
+        "_session",
+        "_site",
+        "is_sample",
+        "seed",
+        "split_choice",
+        "spread",
+        "tied_machines",
+    )
 
     def __init__(
         self,
@@ -67,6 +77,8 @@ class RackScheduler:
         self._site = self._ledger.site
         self._queues = CandidateQueues(self._ledger)
         self._session: PoolSession | None = None
+        # The tied machines of the VMs of each pool, by owner and pool; None if they are not collected.
+        self.tied_machines: dict[tuple[str, str], set[int]] | None = None
 
     def copy(self, sample: int | None = None, split_choice: SplitChoice | None = None) -> RackScheduler:
         """Return an independent copy of the scheduler, with the number of a sample or another split if given."""
@@ -336,11 +348,26 @@ class RackScheduler:
         rules = open_rules.OpenRules(self._ledger, usage, demand, self.spread)
         if not rules.keep_promises():
             return None
-        return PoolSession(self._queues, rules, self.spread, self.seed, is_sample=self.is_sample)
+        tied_machines = self._get_tied_machines(demand)
+        return PoolSession(
+            self._queues, rules, self.spread, self.seed, is_sample=self.is_sample, tied_machines=tied_machines
+        )
+
+    def _get_tied_machines(self, demand: Demand) -> set[int] | None:
+        if self.tied_machines is None:
+            return None
+        return self.tied_machines.setdefault((demand.vm.owner, demand.vm.pool), set())
 
     def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
         """Place by a scan of every machine. Return its handle and placement, or None if it fits nowhere."""
-        record = open_rules.choose_placement(self._ledger, demand, self.spread, self.seed, is_sample=self.is_sample)
+        record = open_rules.choose_placement(
+            self._ledger,
+            demand,
+            self.spread,
+            self.seed,
+            is_sample=self.is_sample,
+            tied_for_pool=self._get_tied_machines(demand),
+        )
         if record is None:
             return None
         self._ledger.new_vms[record.machine] = self._ledger.new_vms.get(record.machine, 0) + 1

@@ -219,9 +219,17 @@ def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> 
 
 
 def choose_placement(
-    ledger: Ledger, demand: Demand, spread: RackSpread, seed: int, *, is_sample: bool = False
+    ledger: Ledger,
+    demand: Demand,
+    spread: RackSpread,
+    seed: int,
+    *,
+    is_sample: bool = False,
+    tied_for_pool: set[int] | None = None,
 ) -> VmRecord | None:
-    """Choose the placement of the VM; None if nothing fits. Counts nothing."""
+    """Choose the placement of the VM; None if nothing fits. Counts nothing. `tied_for_pool` collects the tied
+    machines.
+    """
     from nexusform.scheduling.racks.weighing import select_heaviest
 
     site = ledger.site
@@ -248,6 +256,8 @@ def choose_placement(
             rack = tied_racks[tie_break.find_lowest_digest(vm_text, site.encoded_rack_names, tied_racks)]
         machines = [machine for machine in passing if site.rack_by_machine[machine] == rack]
         tied_machines = _find_best(machines, machine_key)
+    if tied_for_pool is not None:
+        tied_for_pool.update(tied_machines)
     if is_sample:
         machine = tied_machines[
             tie_break.select_tied_machine(tie_break.draw_sample_number(vm_text), len(tied_machines))

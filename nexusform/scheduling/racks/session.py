@@ -46,15 +46,25 @@ class PoolSession:
         "constraints",
         "shortage",
         "sku",
+        "tied_machines",
     )
 
     def __init__(
-        self, queues: CandidateQueues, rules: OpenRules, spread: RackSpread, seed: int, *, is_sample: bool = False
+        self,
+        queues: CandidateQueues,
+        rules: OpenRules,
+        spread: RackSpread,
+        seed: int,
+        *,
+        is_sample: bool = False,
+        tied_machines: set[int] | None = None,
     ) -> None:
+        """Open the session; `tied_machines` collects the tied machines of its VMs."""
         demand, ledger = rules.demand, queues.ledger
         vm = demand.vm
         self._vm = vm
         self.sku, self.constraints = demand.sku, demand.constraints
+        self.tied_machines = tied_machines
         self.shortage: Shortage | None = None  # once a VM did not fit: why; no later one can
         self._queues = queues
         self._ledger = ledger
@@ -114,6 +124,8 @@ class PoolSession:
                 break
             self._full_racks.add(rack)
             racks.reject(rack)
+        if self.tied_machines is not None:
+            self.tied_machines.update(tied)
         # The keys of the rack and the machine change now, so both left their fronts and are ranked again.
         index = self._select_machine(number, tied) if len(tied) > 1 else 0
         machine = tied.pop(index)

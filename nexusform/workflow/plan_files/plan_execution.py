@@ -20,6 +20,7 @@ from nexusform.applying.prediction_checks import (
     build_prediction_records,
     list_completed_addresses,
     list_delegated_addresses,
+    list_ties,
     verify_predictions,
 )
 from nexusform.applying.provider_calls import get_provider_name
@@ -184,6 +185,9 @@ def _execute_plan(
         ),
     )
     wrong_predictions = _verify_predictions(run, plan, recorder, applied, unverified)
+    ties = list_ties(plan, applied.wrong_predictions, recorder.get_state())
+    wrong = tuple(prediction for prediction in applied.wrong_predictions if prediction not in ties)
+    applied = replace(applied, wrong_predictions=wrong, ties=tuple(ties))
     results = _compute_final_results(run, plan, applied)
     checks = tuple(_build_check(check) for check in results.checks)
     recorder.add_record(ApplyEnd(results.outputs, checks))
@@ -307,7 +311,8 @@ def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalR
         return FinalResults(run.stored.state.outputs, plan.checks)
     request = build_base_request(run.project, StoredState(applied.state))
     wrong_addresses = {
-        re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[[0-9]+\]', "", miss.address) for miss in applied.wrong_predictions
+        re.sub(r'\["(?:[^"\\]++|\\.)*+"\]|\[[0-9]+\]', "", miss.address)
+        for miss in (*applied.wrong_predictions, *applied.ties)
     }
     return evaluate_final_results(plan, request, run.stored.state.outputs, wrong_addresses)
 

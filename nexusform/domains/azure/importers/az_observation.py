@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from nexusform.domains.azure.importers.az_model import AzMachine
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, CordonOwner, find_observed_reasons
+from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 
 _DEGRADED: Final = "degraded"  # Azure cordons compute machines with such a message
@@ -24,6 +25,8 @@ def build_observation_record(machine: AzMachine, before: Values, time: str | Non
     record: dict[str, Any] = {name: machine.facts[name] for name in _FACTS}
     record["message"] = machine.status_message
     record["cordoned_by"] = _find_cordon_owner(record, before, is_requested=is_requested)
+    if record["cordoned_by"] == CordonOwner.NEXUSFORM and before.get(CORDONED_BY_ACTION) and not is_requested:
+        record[CORDONED_BY_ACTION] = True
     is_unchanged = all(before.get(name) == record[name] for name in (*_FACTS, "message"))
     since = (before.get("since") or time) if is_unchanged else time
     record["since"] = since if find_observed_reasons(record) else None

@@ -59,7 +59,8 @@ class PoolCertainty(Struct, frozen=True):
     """Certainty of the VMs placed by the plan for one pool.
 
     `machine_certain` VMs had the same machine in every run. `counts` are VMs per rack in the plan,
-    `certain_racks` the racks with the same count in every run.
+    `certain_racks` the racks with the same count in every run. `tied_machines` are the machines allowed by
+    the rule in any run, () after too few runs; `is_tie_certain`: no earlier certain prediction was wrong.
     """
 
     owner: str
@@ -67,6 +68,8 @@ class PoolCertainty(Struct, frozen=True):
     vms_on_certain_machines: int
     counts: Mapping[str, int]
     certain_racks: tuple[str, ...]
+    tied_machines: tuple[str, ...] = ()
+    is_tie_certain: bool = True
 
     @property
     def vms_on_certain_counts(self) -> int:
@@ -89,6 +92,7 @@ class RepetitionResult(Struct, frozen=True):
 
 
 MIN_RUNS = 10
+MIN_RUNS_FOR_TIES = 50  # with fewer runs tied machines may be missing
 MAX_RUNS = 100
 MAX_PLACEMENTS = 200_000
 
@@ -106,13 +110,15 @@ def run_operations(
     operations: Sequence[Operation],
     sample: int | None = None,
     split_choice: SplitChoice | None = None,
+    tied_machines: dict[PoolId, set[int]] | None = None,
 ) -> dict[Token, Placement | None]:
     """Run the operations on a copy of `base`, in the sample with this number if given. Return the placement of
     each placed VM, None if it did not fit.
 
-    The release of a VM that did not fit is skipped.
+    The release of a VM that did not fit is skipped. `tied_machines` collects the tied machines by pool.
     """
     scheduler = base.copy(sample, split_choice)
+    scheduler.tied_machines = tied_machines
     handles: dict[Token, int] = {}
     placed: dict[Token, Placement | None] = {}
     for operation in operations:
@@ -158,21 +164,29 @@ def repeat_with_samples(
     unknown_cells.add_run(actual)
     outcomes = []
     fits: list[bool] = []
+    tied_machines: dict[PoolId, set[int]] = {}
     for seed in range(first, first + runs):
-        outcome = run_operations(base, operations, seed, seed)
+        outcome = run_operations(base, operations, seed, seed, tied_machines)
         fits.append(None not in outcome.values())
         tallies.compare(outcome)
         unknown_cells.add_run(outcome)
         if keep_outcomes:
             outcomes.append(outcome)
         on_progress(len(fits))
+    pools = tallies.compute_pool_certainties(runs)
+    if runs >= MIN_RUNS_FOR_TIES:
+        pools = tuple(_add_ties(pool, base, tied_machines.get((pool.owner, pool.pool), set())) for pool in pools)
     return RepetitionResult(
         tallies.compute_vm_certainties(runs),
-        tallies.compute_pool_certainties(runs),
+        pools,
         tuple(outcomes),
         tuple(fits),
         unknown_cells.list_uncertain_machines(),
     )
+
+
+def _add_ties(pool: PoolCertainty, base: RackScheduler, tied_machines: set[int]) -> PoolCertainty:
+    return replace(pool, tied_machines=tuple(base.machines[number].name for number in sorted(tied_machines)))
 
 
 class _UnknownCells:

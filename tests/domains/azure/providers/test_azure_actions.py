@@ -186,3 +186,15 @@ def test_replace_sends_the_body_of_its_azure_block(acting: Told, server: ArmServ
     write_action("Replace", extra='  azure {\n    body = { serialNumber = "S1", storagePolicy = "Preserve" }\n  }\n')
     assert acting("apply", "-auto-approve") == 0, acting.said
     assert server.site.bodies == [{"safeguardMode": "All", "serialNumber": "S1", "storagePolicy": "Preserve"}]
+
+
+def test_the_cordon_of_an_action_is_ours_until_azure_shows_none(acting: Told, server: ArmServer) -> None:
+    write_action("Cordon")
+    assert acting("apply", "-auto-approve") == 0, acting.said
+    for _ in range(2):
+        assert acting("plan", "-detailed-exitcode") == 0, acting.said
+        assert "Out of service: 1 of 6 machines (1 cordoned by nexusform)" in acting.said
+        assert acting("apply", "-auto-approve", "-refresh-only") == 0, acting.said
+    server.site.resources[f"{HOSTED}/bareMetalMachines/m6".lower()]["properties"]["cordonStatus"] = "Uncordoned"
+    assert acting("plan", "-detailed-exitcode") == 0, acting.said
+    assert "Out of service" not in acting.said

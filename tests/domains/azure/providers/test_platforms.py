@@ -119,6 +119,14 @@ class PackingPlatform(Platform):
 MACHINES = {f"m{number}": f"r{1 + (number > 3)}" for number in range(1, 7)}
 
 
+def import_hardware(nexusform: Told, server: ArmServer) -> None:
+    """Import a site without VMs."""
+    Path("main.nf.hcl").write_text(PROVIDER_BLOCK)
+    server.site = Site()
+    hardware(server.site)
+    assert nexusform("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, nexusform.said
+
+
 @pytest.fixture
 def runs(tmp_path: Path, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Return a function that runs an apply on a platform in a new directory: whether it raised the alarm."""
@@ -127,10 +135,7 @@ def runs(tmp_path: Path, nexusform: Told, server: ArmServer, monkeypatch: pytest
         where = tmp_path / f"{kind.__name__}-{seed}"
         where.mkdir()
         monkeypatch.chdir(where)
-        Path("main.nf.hcl").write_text(PROVIDER_BLOCK)
-        server.site = Site()
-        hardware(server.site)
-        assert nexusform("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, nexusform.said
+        import_hardware(nexusform, server)
         server.site.place = kind(seed).place
         Path("d.nf.hcl").write_text(CLUSTER.replace("NAME", "d"))
         Path("e.nf.hcl").write_text(CLUSTER.replace("NAME", "e"))
@@ -138,6 +143,69 @@ def runs(tmp_path: Path, nexusform: Told, server: ArmServer, monkeypatch: pytest
         return nexusform.alarmed
 
     return run
+
+
+SMALL = CLUSTER.replace("count       = 2", "count       = 1")
+SMALL = SMALL[: SMALL.index('  agent_pool "NAMEu"')] + SMALL[SMALL.index("  azure {") :]
+POOL = """resource "nexus_agent_pool" "p" {
+  provider              = azure
+  kubernetes_cluster_id = nexus_kubernetes_cluster.d.id
+  name                  = "p"
+  node_count            = 1
+  vm_sku_name           = "NC_P22_112_v1"
+}
+"""
+
+
+def test_a_machine_outside_of_the_predicted_ties_is_wrong(
+    tmp_path: Path, nexusform: Told, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool ties on four machines: those without a VM of the cluster."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    import_hardware(nexusform, server)
+    places = {"control-plane": "m4", "ds": "m1"}
+    server.site.place = lambda pool, _number: places[pool]
+    Path("d.nf.hcl").write_text(SMALL.replace("NAME", "d"))
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    wrong = 0
+    for number, machine in enumerate(("m2", "m3", "m5", "m6", "m1")):
+        name = f"p{number}"
+        places[name] = machine
+        Path("p.nf.hcl").write_text(POOL.replace('"p"', f'"{name}"'))
+        assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+        is_outside = machine == "m1"
+        assert nexusform.alarmed == is_outside, nexusform.said
+        assert ("1 prediction wrong" in nexusform.said) == is_outside
+        wrong += "1 VM runs on another machine allowed by the rule" in nexusform.said
+        if is_outside:
+            assert f"d-{name}-0 was predicted on one of m2, m3, m5, m6, but runs on m1" in nexusform.said
+        else:
+            Path("p.nf.hcl").unlink()
+            assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    assert wrong >= 2, "the plan names one of the four"
+    resources = json.loads(Path("state/nexusform.nfstate").read_text())["resources"]
+    site = next(resource for resource in resources if resource["type"] == "nexus_site")
+    assert site["instances"][0]["private"]["forecasts"]["tied_machines"]["100"][:2] == [6, 1]
+
+
+def test_a_rejected_request_makes_no_wrong_prediction_of_the_others(
+    runs: Any, nexusform: Told, server: ArmServer
+) -> None:
+    """The plan of the second cluster assumed the VMs of the first."""
+    assert not runs(FollowingPlatform, 1)
+    Path("d.nf.hcl").unlink()
+    Path("e.nf.hcl").unlink()
+    assert nexusform("apply", "-auto-approve") == 0, nexusform.said
+    for seed in range(3):
+        server.site.place = FollowingPlatform(seed).place
+        Path("f.nf.hcl").write_text(CLUSTER.replace("NAME", "f") + CLUSTER.replace("NAME", "g"))
+        server.site.faults.refusals = 1
+        assert nexusform("apply", "-auto-approve") == 1
+        assert "kubernetesClusters/g" in str(nexusform.changes()[-1]), nexusform.changes()
+        assert "Wrong certain predictions" not in nexusform.said
+        Path("f.nf.hcl").unlink()
+        assert nexusform("apply", "-auto-approve") == 0, nexusform.said
 
 
 @pytest.mark.parametrize(("kind", "alarms"), [(FollowingPlatform, 0), (DrawingPlatform, RUNS), (PackingPlatform, RUNS)])

@@ -1,0 +1,116 @@
+"""Machine actions under provider simulated change the machine: the next plan shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nexusform.cli.main import run_command_line
+
+SITE = """resource "nexus_site" "lab" {
+  name = "lab"
+}
+resource "nexus_rack" "r" {
+  count         = 2
+  site_id       = nexus_site.lab.id
+  name          = "r${count.index + 1}"
+  machine_count = 4
+}
+resource "nexus_bare_metal_machine" "own" {
+  rack_id     = nexus_rack.r[1].id
+  name        = "own"
+  slot        = 4
+  machine_sku = "bom-1.7.3"
+}
+resource "nexus_kubernetes_cluster" "c" {
+  name       = "c"
+  site_id    = nexus_site.lab.id
+  depends_on = [nexus_rack.r, nexus_bare_metal_machine.own]
+  control_plane {
+    count       = 1
+    vm_sku_name = "NC_P22_112_v1"
+  }
+  agent_pool "np" {
+    count       = 2
+    vm_sku_name = "NC_P22_112_v1"
+  }
+}
+"""
+ACTION = """resource "nexus_bare_metal_machine_action" "x" {
+  machine_id      = "MACHINE"
+  action          = "ACTION"
+  run_id          = "RUN"
+  allow_workloads = true
+}
+"""
+
+Shell = Callable[..., str]
+
+
+@pytest.fixture
+def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    monkeypatch.chdir(tmp_path)
+
+    def shell(*words: str) -> str:
+        code = run_command_line(list(words))
+        captured = capsys.readouterr()
+        said = " ".join((captured.out + captured.err).split())
+        assert code == 0, said
+        return said
+
+    Path("main.nf.hcl").write_text(SITE)
+    shell("apply", "-auto-approve")
+    return shell
+
+
+def run_action(nf: Shell, machine: str, action: str, run: str = "1") -> str:
+    text = ACTION.replace("MACHINE", machine).replace("ACTION", action).replace("RUN", run)
+    Path("action.nf.hcl").write_text(text)
+    nf("apply", "-auto-approve")
+    return nf("plan", "-detailed-exitcode", "-out=p.plan")
+
+
+@pytest.mark.parametrize("machine", ["lab/r1/r1-bm01", "lab/r2/own"])
+def test_a_machine_is_off_until_an_action_turns_it_on(machine: str, nf: Shell) -> None:
+    shown = run_action(nf, machine, "PowerOff")
+    assert "No changes." in shown
+    assert "Out of service: 1 of 8 machines (1 Off)" in shown
+    nf("show", "-report=json:plan.json", "p.plan")
+    (status,) = json.loads(Path("plan.json").read_text())["out_of_service"]
+    assert (status["machine"], status["power_state"], status["ready_state"]) == (machine.split("/")[2], "Off", "False")
+    for number, action in enumerate(("Restart", "Reimage", "Replace")):
+        assert "Out of service" not in run_action(nf, machine, action), action
+        assert "1 Off" in run_action(nf, machine, "PowerOff", str(number))
+    Path("action.nf.hcl").unlink()
+    assert "1 Off" in nf("apply", "-auto-approve"), "removing the block does nothing"
+
+
+@pytest.mark.parametrize("machine", ["lab/r1/r1-bm01", "lab/r2/own"])
+def test_a_cordon_is_ours_and_stays_until_the_machine_is_changed(machine: str, nf: Shell) -> None:
+    assert "Out of service: 1 of 8 machines (1 cordoned by nexusform)" in run_action(nf, machine, "Cordon")
+    assert "1 cordoned by nexusform" in run_action(nf, machine, "Restart")
+    Path("action.nf.hcl").unlink()
+    assert "1 cordoned by nexusform" in nf("apply", "-auto-approve")
+
+
+def test_an_argument_ends_the_cordon_of_an_action(nf: Shell) -> None:
+    run_action(nf, "lab/r2/own", "Cordon")
+    cordoned = SITE.replace("  slot        = 4\n", "  slot        = 4\n  cordoned    = true\n")
+    for text, is_cordoned in ((cordoned, True), (SITE, False)):
+        Path("main.nf.hcl").write_text(text)
+        nf("apply", "-auto-approve")
+        assert ("1 cordoned by nexusform" in nf("plan", "-detailed-exitcode")) == is_cordoned
+
+
+def test_new_vms_avoid_a_machine_after_its_action(nf: Shell) -> None:
+    run_action(nf, "lab/r2/own", "PowerOff")
+    Path("main.nf.hcl").write_text(SITE.replace("count       = 2", "count       = 7"))
+    nf("apply", "-auto-approve")
+    document = json.loads(Path("state/nexusform.nfstate").read_text())
+    cluster = next(one for one in document["resources"] if one["type"] == "nexus_kubernetes_cluster")
+    new = [node for node in cluster["instances"][0]["attributes"]["nodes"].values() if node["number"] > 1]
+    assert len(new) == 5
+    assert "own" not in {node["machine"] for node in new}
