@@ -9,6 +9,7 @@ Forked from a process that has everything loaded, a command costs a fraction of 
 import errno
 import gc
 import http.client
+import importlib
 import json
 import os
 import subprocess
@@ -122,6 +123,9 @@ def carry_out(task: dict[str, Any]) -> None:
     if task["longest_wait"] is not None:
         wait, longest = time.sleep, task["longest_wait"]
         time.sleep = lambda seconds: wait(min(seconds, longest))
+    for name, value in task["constants"].items():
+        module, _, constant = name.rpartition(".")
+        setattr(importlib.import_module(module), constant, value)
     crash = Crash(task["kind"], task["call"])
     if crash.kind:
         time.sleep = shorten_pauses(time.sleep)
@@ -145,10 +149,13 @@ class Runner:
         backend: str = "memory",
         settings: Mapping[str, Any] | None = None,
         longest_wait: float | None = None,
+        constants: Mapping[str, float] | None = None,
     ) -> None:
         """`template` is a project that loads what its commands need, and the backend is opened for the same
-        reason; `variables` are added to the environment. `longest_wait` in seconds.
+        reason; `variables` are added to the environment. `longest_wait` in seconds. `constants` are
+        other values of constants, by module and name.
         """
+        self.constants = dict(constants or {})
         self.longest_wait = longest_wait
         reading, writing = os.pipe()
         command = [sys.executable, "-m", "tests.contracts.crash_runner", str(template), str(writing)]
@@ -180,6 +187,7 @@ class Runner:
             "call": call,
             "places": list(places),
             "longest_wait": self.longest_wait,
+            "constants": self.constants,
         }
         assert self.process.stdin is not None
         print(json.dumps(task), file=self.process.stdin, flush=True)
