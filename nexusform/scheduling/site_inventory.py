@@ -59,7 +59,7 @@ class InventoryRack(Struct, frozen=True):
 class OccupiedCapacity(Struct, frozen=True):
     """Capacity of a machine used by a VM outside nexusform.
 
-    `cells` is the number of cells it spans; `cell_numbers` () = unknown.
+    `cells` is the number of cells it spans; `cell_numbers` () = unknown. `record` as in VmSku.
     """
 
     machine: str
@@ -69,6 +69,7 @@ class OccupiedCapacity(Struct, frozen=True):
     disk_gib: int = 0
     cells: int = 1
     cell_numbers: tuple[int, ...] = ()
+    record: str = ""
 
 
 class InventoryMachine(Struct, frozen=True):

@@ -41,12 +41,12 @@ def build_cases(site: Body, answers: list[list[str]]) -> Iterator[Body]:
             "system": "nova",
             "version": _VERSION,
             "snapshot": {"hosts": site["hosts"], "servers": dict(servers), "settings": site["settings"]},
-            "request": {"flavor": flavor, "group": group},
+            "request": {"flavor": flavor, "group": group, "image": request.get("image") or {}},
             "decision": {"host": hosts[0] if hosts else None},
             "equivalent": [{"host": host} for host in hosts[1:]],
         }
         if request["host"]:
-            size = {name: flavor[name] for name in ("vcpus", "memory_mib", "disk_gib")}
+            size = {name: flavor[name] for name in ("vcpus", "memory_mib", "disk_gib", "properties")}
             servers[f"r{number}"] = {
                 "host": request["host"],
                 **size,

@@ -269,6 +269,7 @@ def _place_unmanaged_vm(site: SitePlan, entry: OccupiedCapacity) -> UnmanagedVm:
         memory_gib=entry.memory_gib,
         disk_gib=entry.disk_gib,
         numa_cells=max(entry.cells, 1),
+        record=entry.record,
     )
     placement = Placement(machine.name, machine.rack, machine.availability_zone, entry.cell_numbers)
     site.add_vm(VmName(f"outside/{machine.name}/{name}", name, name, 0), sku, placement)

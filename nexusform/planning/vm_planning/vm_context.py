@@ -293,6 +293,9 @@ def _check_demand(demand: VmDemand, vms: VmObject, context: VmContext) -> Iterat
         return
     zones = site.list_zones()
     for pool in demand.pools:
+        unknown = site.scheduler.profile.find_unknown_fact(pool.sku, pool.constraints)
+        if unknown:
+            yield Problem(pool.path, "uncertain-placement", unknown, Severity.WARNING)
         missing = sorted((pool.zones or frozenset()) - set(zones))
         if missing:
             problem = _build_unknown_zones_problem(pool, demand.site_id, missing, zones)

@@ -119,7 +119,7 @@ class MachineCapacity(NamedTuple):
     """Free capacity of a machine: GiB of disk, and vCPUs, MiB and VFs of each cell.
 
     `hardware` is its machine SKU, None for a machine with figures of its own. In a numbered capacity figures
-    may be negative (a machine that shrank); rules see them as 0.
+    may be negative (a machine that shrank); rules see them as 0. `records` are those of the machine and its VMs.
     """
 
     hardware: str | None
@@ -127,6 +127,7 @@ class MachineCapacity(NamedTuple):
     cpus: tuple[int, ...]
     memory: tuple[int, ...]
     vfs: tuple[int, ...] = ()
+    records: tuple[str, ...] = ()
 
     def drop_negatives(self) -> MachineCapacity:
         """Return the capacity with negative figures set to 0."""
@@ -135,7 +136,7 @@ class MachineCapacity(NamedTuple):
         cpus = tuple(max(figure, 0) for figure in self.cpus)
         memory = tuple(max(figure, 0) for figure in self.memory)
         vfs = tuple(max(figure, 0) for figure in self.vfs)
-        return MachineCapacity(self.hardware, max(self.disk, 0), cpus, memory, vfs)
+        return self._replace(disk=max(self.disk, 0), cpus=cpus, memory=memory, vfs=vfs)
 
 
 class Share(NamedTuple):
@@ -146,16 +147,17 @@ class Share(NamedTuple):
     cpus: int
     memory: int
     vfs: int = 0
+    record: str = ""
 
     @classmethod
     def compute(cls, sku: VmSku) -> Share:
         """Return the share of a VM of this SKU."""
-        return cls(sku.disk_gib, sku.numa_cells, sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell)
+        return cls(sku.disk_gib, sku.numa_cells, sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell, sku.record)
 
     @property
     def cells_share(self) -> Share:
-        """Share without disk."""
-        return Share(0, self.cells, self.cpus, self.memory, self.vfs)
+        """Share without disk and record."""
+        return self._replace(disk=0, record="")
 
 
 # Number of the empty tuple of cells: the cells of a VM are unknown.
@@ -179,7 +181,8 @@ class CapacityTable:
         cpus = (machine.cpus_per_cell,) * machine.cells
         memory = (machine.memory_mib_per_cell,) * machine.cells
         vfs = (machine.vfs_per_cell,) * machine.cells
-        return self.add(MachineCapacity(machine.machine_sku, machine.disk_gib, cpus, memory, vfs))
+        records = (machine.record,) if machine.record else ()
+        return self.add(MachineCapacity(machine.machine_sku, machine.disk_gib, cpus, memory, vfs, records))
 
     def add(self, capacity: MachineCapacity) -> int:
         """Return the number of a capacity, adding it if it is new."""
@@ -202,7 +205,7 @@ class CapacityTable:
         """Return the number of the same capacity with nothing free in any cell."""
         capacity = self._capacities[number]
         zeros = (0,) * len(capacity.cpus)
-        return self.add(MachineCapacity(capacity.hardware, capacity.disk, zeros, zeros, zeros))
+        return self.add(capacity._replace(cpus=zeros, memory=zeros, vfs=zeros))
 
     def add_cells(self, cells: tuple[int, ...]) -> int:
         """Return the number of a tuple of cells, adding it if it is new."""
@@ -222,7 +225,7 @@ class CapacityTable:
 
         Cells beyond those of the machine are ignored.
         """
-        hardware, disk, old_cpus, old_memory, vfs = self._capacities[number]
+        hardware, disk, old_cpus, old_memory, vfs, records = self._capacities[number]
         cpus, memory = list(old_cpus), list(old_memory)
         for cell in cells:
             if cell < len(cpus):
@@ -230,4 +233,12 @@ class CapacityTable:
                 memory[cell] += sign * share.memory
         if share.vfs:
             vfs = tuple(free_vfs + sign * share.vfs * (cell in cells) for cell, free_vfs in enumerate(vfs))
-        return self.add(MachineCapacity(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory), vfs))
+        if share.record:
+            records = (*records, share.record) if sign < 0 else _remove_last(records, share.record)
+        return self.add(MachineCapacity(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory), vfs, records))
+
+
+def _remove_last(records: tuple[str, ...], record: str) -> tuple[str, ...]:
+    """Return the records without the last equal one."""
+    position = len(records) - 1 - records[::-1].index(record)
+    return (*records[:position], *records[position + 1 :])

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from nexusform.scheduling.racks.layout import NO_VMS, UNKNOWN_CELLS, Counts, OwnerVmCounts, Share, Usage
+from nexusform.scheduling.racks.layout import NO_VMS, UNKNOWN_CELLS, Counts, OwnerVmCounts, Usage
 from nexusform.scheduling.racks.site import (
     CELLS_BITS,
     CELLS_MASK,
@@ -221,7 +221,7 @@ class Ledger:
     def _mark_cells_unknown(self, machine: int, handle: int, shape: int, cells: tuple[int, ...]) -> None:
         """Add a VM that is already counted in the split's capacity to those with unknown cells."""
         unknown_vms = self.unknown_cells[machine]
-        disk = Share(self.site.shapes[shape].share.disk, 0, 0, 0)
+        disk = self.site.shapes[shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
         unknown_vms.known_capacity = self.site.capacity_table.apply_share(unknown_vms.known_capacity, disk, (), -1)
         unknown_vms.shapes[handle] = shape
         assert unknown_vms.cells is not None, "a machine without a split takes no VM"

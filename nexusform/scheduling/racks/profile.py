@@ -10,7 +10,7 @@ Placement, counts of free capacity, shortages and explanations all use these tab
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -29,7 +29,7 @@ from nexusform.scheduling.racks.rules import (
     vfs,
     zones,
 )
-from nexusform.scheduling.racks.vms import RackSpread
+from nexusform.scheduling.racks.vms import PlacementConstraints, RackSpread, VmSku
 
 FILTERS: tuple[Filter, ...] = (
     schedulable.FILTER,
@@ -68,6 +68,7 @@ class Profile(Struct, frozen=True, kw_only=True):
 
     With `weigh` the machines with the highest weights win, in any rack: the best
     `subset_size` tie. `platform`, if it is not Azure, chooses the machine of every VM: all placements are predictions.
+    `find_unknown_fact` returns a sentence about a fact that the placement of such VMs needs, "" if all are known.
     """
 
     filters: tuple[Filter, ...] = FILTERS
@@ -76,6 +77,7 @@ class Profile(Struct, frozen=True, kw_only=True):
     weigh: Weigh | None = None
     subset_size: int = 1
     platform: str = ""
+    find_unknown_fact: Callable[[VmSku, PlacementConstraints], str] = lambda _sku, _constraints: ""
 
 
 NEXUS: Final = Profile(rack_keys=RACK_KEYS, machine_keys=MACHINE_KEYS)

@@ -181,7 +181,7 @@ class KeyPart(Struct, frozen=True):
 
 
 class MachineLoad(NamedTuple):
-    """Machine with the totals of its VMs, for a weigher. `new_vms` are the VMs placed by this plan."""
+    """Machine with the totals and records of its VMs, for a weigher. `new_vms` are the VMs placed by this plan."""
 
     machine: Machine
     vcpus: int
@@ -189,6 +189,7 @@ class MachineLoad(NamedTuple):
     disk_gib: int
     vms: int
     new_vms: int
+    records: tuple[str, ...] = ()
 
 
 # Weights of the machines for a demand, in the same order: the highest wins.

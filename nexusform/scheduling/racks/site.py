@@ -105,7 +105,7 @@ class SplitCapacities:
         """Return the capacity number of a split, with these VFs in each cell."""
         capacity = self._table.get_free_capacity(self._known_capacity)
         cpus, memory = tuple(cell[0] for cell in cells), tuple(cell[1] for cell in cells)
-        return self._table.add(MachineCapacity(capacity.hardware, capacity.disk, cpus, memory, vfs))
+        return self._table.add(capacity._replace(cpus=cpus, memory=memory, vfs=vfs))
 
     def compute_capacity(self, cells: tuple[Cells, ...]) -> int:
         """Return the capacity number if the VMs use these cells."""

@@ -59,6 +59,7 @@ class VmSku(Struct, frozen=True):
     the supported hardware; empty = any. `kind` is the type letter G, P, E or L, or "" for a SKU of the user's
     own. `extended` are further resources of a node of this size, per cell of the node: they decide about
     pods, not about VMs. `vfs` are the SR-IOV virtual functions taken by each VM, as declared by its pool.
+    A profile that counts more than this gets the `record` of each VM of a machine; it also counts `dedicated_vcpus`.
     """
 
     name: str
@@ -72,11 +73,13 @@ class VmSku(Struct, frozen=True):
     kind: str = ""
     extended: tuple[tuple[str, tuple[int, ...]], ...] = ()
     vfs: int = 0
+    record: str = ""
+    dedicated_vcpus: int = 0
 
     @property
     def host_vcpus(self) -> int:
         """Host vCPUs taken on the machine."""
-        return self.vcpus + self.emulator_vcpus
+        return self.vcpus + self.emulator_vcpus - self.dedicated_vcpus
 
     @property
     def cpus_in_cell(self) -> int:
@@ -134,7 +137,7 @@ class Machine(Struct, frozen=True):
     `machine_sku` is None for a machine with figures of its own (then any VM SKU passes the hardware check).
     `unschedulable_reason` ("cordoned", ...) is "" for a schedulable machine; its VMs stay and count either
     way. `status` is set for compute machines out of service. `roles` are short names; `is_healthy`: on, ready
-    and provisioned.
+    and provisioned. `record` is the first of its records, before those of its VMs (VmSku).
     """
 
     name: str
@@ -151,6 +154,7 @@ class Machine(Struct, frozen=True):
     status: MachineStatus | None = None
     roles: tuple[str, ...] = ()
     is_healthy: bool = True
+    record: str = ""
 
     @property
     def memory_mib_per_cell(self) -> int:
@@ -198,11 +202,13 @@ class Hint(Struct, frozen=True):
 class PlacementConstraints(Struct, frozen=True):
     """Constraints of a pool (or a VM) for the placement rule besides its SKU: the arguments of the rules.
 
-    `zones` None = all. Pools pass their constraints as a whole, so a new argument is one more field.
+    `zones` None = all; `image` is the name of the VM's image, "" if unknown. Pools pass their constraints as a whole,
+    so a new argument is one more field.
     """
 
     zones: frozenset[str] | None = None
     hints: tuple[Hint, ...] = ()
+    image: str = ""
 
 
 NO_CONSTRAINTS = PlacementConstraints()

@@ -40,4 +40,5 @@ def _build_load(ledger: Ledger, machine: int) -> MachineLoad:
         empty.disk - free.disk,
         ledger.machine_vms.get(machine, 0),
         ledger.new_vms.get(machine, 0),
+        free.records,
     )

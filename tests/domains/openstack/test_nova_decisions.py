@@ -7,25 +7,30 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryFile
 from typing import Any
 
 import msgspec
 import pytest
 
 from nexusform.domains.conformance.workflow import nova_check
-from nexusform.domains.openstack.scheduling.nova_hosts import Flavor, NovaHost
+from nexusform.domains.openstack.scheduling.nova_hosts import Flavor, build_host, build_server, parse_cpus
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
+    NovaSite,
     build_machine,
     build_nova_profile,
+    build_server_sku,
+    build_settings,
     build_sku,
 )
 from nexusform.domains.openstack.scheduling.recorded_decisions import build_server_group_hint
 from nexusform.scheduling.racks.engine import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Placement, PlacementConstraints, VmName, VmSku, convert_to_gib
+from nexusform.scheduling.racks.vms import Demand, Placement, PlacementConstraints, VmName
 
 NOVA = shutil.which(os.environ.get("NEXUSFORM_NOVA", ""))
 MISSING = (
@@ -34,8 +39,15 @@ MISSING = (
 )
 SITES = int(os.environ.get("NEXUSFORM_NOVA_SITES", "6"))
 MINUTES = float(os.environ.get("NEXUSFORM_NOVA_MINUTES", "30"))
-BATCH = 50
 AGGREGATES = "AggregateInstanceExtraSpecsFilter"
+DETAILS = ["NUMATopologyFilter", "PciPassthroughFilter"]
+ALIASES = {
+    "nic": {"vendor_id": "8086", "product_id": "154c", "device_type": "type-VF"},
+    "gpu": {"vendor_id": "10de", "product_id": "1eb8", "device_type": "type-PCI", "numa_policy": "required"},
+    "fpga": {"vendor_id": "10ee", "product_id": "5000", "numa_policy": "preferred"},
+    "dpu": {"vendor_id": "15b3", "product_id": "a2d6", "numa_policy": "socket"},
+}
+KVM, QEMU, ARM = ["x86_64", "kvm", "hvm"], ["x86_64", "qemu", "hvm"], ["aarch64", "kvm", "hvm"]
 
 
 def build_resource(draw: Random, total: int, ratios: tuple[float, ...], reserved: tuple[int, ...]) -> dict[str, Any]:
@@ -107,35 +119,144 @@ def build_site(seed: int) -> dict[str, Any]:
         {"flavor": draw.choice(sorted(flavors)), "group": draw.choice([None, *groups])}
         for _ in range(draw.randint(3, 12))
     ]
-    return {"hosts": hosts, "flavors": flavors, "servers": servers, "settings": settings, "requests": requests}
+    site = {"hosts": hosts, "flavors": flavors, "servers": servers, "settings": settings, "requests": requests}
+    if seed % 5 > 1:
+        add_details(site, draw)
+    return site
+
+
+def add_details(site: dict[str, Any], draw: Random) -> None:
+    """Add NUMA cells, PCI devices and supported instances to the hosts, and flavors, images and servers for them."""
+    for host in site["hosts"].values():
+        host |= {"has_details": True, "supported_instances": draw.choice(([KVM], [KVM, QEMU], [ARM], []))}
+        if draw.random() < 0.9:
+            add_cells(host, draw)
+        host["device_pools"] = [
+            {
+                "count": draw.randint(1, 4),
+                "numa_node": draw.choice((0, 1, None)),
+                "properties": {
+                    **{key: alias[key] for key in ("vendor_id", "product_id")},
+                    "dev_type": draw.choice((alias.get("device_type", "type-PCI"), "type-PCI", "type-PF")),
+                    "address": f"0000:{number:02x}:00.0",
+                    **({"physical_network": "n"} if draw.random() < 0.3 else {}),
+                },
+            }
+            for number, alias in enumerate(draw.choices(list(ALIASES.values()), k=draw.randint(0, 4)))
+        ]
+    for server in site["servers"].values():
+        resources = site["hosts"][server["host"]]["resources"]
+        if "VCPU" not in resources or ("PCPU" in resources and draw.random() < 0.3):
+            server |= {"vcpus": 0, "dedicated_vcpus": server["vcpus"]}
+    for flavor in site["flavors"].values():
+        flavor["properties"] |= draw_requests(flavor, draw)
+    settings = site["settings"]
+    settings["pci_aliases"] = ALIASES
+    settings["enabled_filters"] = [*settings["enabled_filters"], *DETAILS]
+    for request in site["requests"]:
+        request["image"] = draw.choice(
+            (
+                {},
+                {},
+                {"hw_architecture": "amd64"},
+                {"img_hv_type": "kvm", "hw_vm_mode": "hvm"},
+                {"architecture": "aarch64"},
+            )
+        )
+
+
+def add_cells(host: dict[str, Any], draw: Random) -> None:
+    """Add NUMA cells with random use; dedicated CPUs are PCPU in Placement, except on hosts of the old style."""
+    resources = host["resources"]
+    count, threads = draw.choice((1, 2, 2, 4)), draw.choice((1, 2, 2))
+    cpus, memory = resources["VCPU"]["total"] // count, resources["MEMORY_MB"]["total"] // count
+    style = draw.choice(("shared", "dedicated", "both", "both", "old"))
+    cells = []
+    for number in range(count):
+        numbers = list(range(number * cpus, (number + 1) * cpus))
+        cores = [numbers[start :: cpus // threads] for start in range(cpus // threads)]
+        split = {"shared": 0, "old": 0, "dedicated": len(cores), "both": len(cores) // 2}[style]
+        dedicated = [cpu for core in cores[:split] for cpu in core]
+        shared = [cpu for core in cores[split:] for cpu in core]
+        pinned = [cpu for cpu in (dedicated or shared) if draw.random() < 0.2] if style in ("dedicated", "both") else []
+        huge = draw.choice((0, memory // 2048 // 2))
+        pages = [{"size_kib": 4, "total": (memory - huge * 2) * 256}]
+        if huge:
+            used = draw.choice((0, huge // 2))
+            pages.append({"size_kib": 2048, "total": huge, "used": used, "reserved": draw.choice((0, 64))})
+        cells.append(
+            {
+                "id": number,
+                "shared": format_cpus(numbers if style == "old" else shared),
+                "dedicated": format_cpus(numbers if style == "old" else dedicated),
+                "pinned": format_cpus(pinned),
+                "siblings": [format_cpus(core) for core in cores],
+                "memory_mib": memory,
+                "used_memory_mib": draw.choice((0, 0, memory // 4)),
+                "used_vcpus": draw.choice((0, 0, 2)) if shared else 0,
+                "pages": pages,
+                "socket": draw.choice((number // 2, number // 2, None)),
+            }
+        )
+    host["numa_cells"] = cells
+    if style in ("dedicated", "both"):
+        total = sum(len(list(parse_cpus(cell["dedicated"]))) for cell in cells)
+        resources["PCPU"] = build_resource(draw, total, (1.0,), (0,))
+        left = resources["VCPU"]["total"] - total
+        if left:
+            resources["VCPU"] |= {"total": left, "max_unit": left}
+        else:
+            del resources["VCPU"]
+    if threads > 1 and draw.random() < 0.8:
+        host["traits"] = [*host["traits"], "HW_CPU_HYPERTHREADING"]
+
+
+def draw_requests(flavor: dict[str, Any], draw: Random) -> dict[str, str]:
+    properties = {}
+    if draw.random() < 0.5:
+        properties["hw:cpu_policy"] = draw.choice(("dedicated", "dedicated", "shared"))
+        if properties["hw:cpu_policy"] == "dedicated" and draw.random() < 0.5:
+            properties["hw:cpu_thread_policy"] = draw.choice(("prefer", "require", "isolate"))
+    cells = draw.choice((1, 2, 2, 4))
+    if draw.random() < 0.4 and flavor["vcpus"] % cells == 0:
+        properties["hw:numa_nodes"] = str(cells)
+    if draw.random() < 0.3:
+        properties["hw:mem_page_size"] = draw.choice(("small", "large", "any", "2048", "2MB", "1GB"))
+    if draw.random() < 0.4:
+        names = draw.sample(sorted(ALIASES), draw.choice((1, 1, 2)))
+        properties["pci_passthrough:alias"] = ",".join(f"{name}:{draw.choice((1, 1, 2))}" for name in names)
+        if draw.random() < 0.2:
+            properties["hw:pci_numa_affinity_policy"] = draw.choice(("required", "preferred", "legacy"))
+    return properties
+
+
+def format_cpus(numbers: Sequence[int]) -> str:
+    return ",".join(map(str, sorted(numbers)))
 
 
 def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """The chosen host of every request ("" = none) with those that tie with it."""
-    hosts = [msgspec.convert({**values, "name": name}, NovaHost) for name, values in site["hosts"].items()]
+    hosts = [build_host(name, values) for name, values in site["hosts"].items()]
     flavors = [msgspec.convert({**values, "name": name}, Flavor) for name, values in site["flavors"].items()]
-    settings = site["settings"]
-    profile = build_nova_profile(
-        hosts,
-        flavors,
-        settings["enabled_filters"],
-        settings.get("weight_multipliers"),
-        settings.get("host_subset_size", 1),
-    )
+    servers = {name: build_server({**server, "name": name}) for name, server in site["servers"].items()}
+    images = {str(number): request.get("image", {}) for number, request in enumerate(site["requests"])}
+    nova, settings = NovaSite(hosts, flavors, servers, images), build_settings(site["settings"])
     machines = [build_machine(host, slot) for slot, host in enumerate(hosts, start=1)]
-    scheduler = RackScheduler(machines, profile=profile)
+    scheduler = RackScheduler(machines, profile=build_nova_profile(nova, settings))
+    table = nova.build_usage_table(settings.aliases)
     zones = {machine.name: machine.availability_zone for machine in machines}
-    for name, server in site["servers"].items():
-        sku = VmSku(name, server["vcpus"], 0, convert_to_gib(server["memory_mib"]), server["disk_gib"])
-        zone = zones[server["host"]]
-        scheduler.add_existing(VmName(name, name, name, 0), sku, Placement(server["host"], zone, zone, (0,)))
+    for name, server in servers.items():
+        sku = build_server_sku(server, table.build_record(name))
+        zone = zones[server.host]
+        scheduler.add_existing(VmName(name, name, name, 0), sku, Placement(server.host, zone, zone, (0,)))
     skus = {flavor.name: build_sku(flavor) for flavor in flavors}
     members: dict[str, dict[str, int]] = {}
     decisions = []
     for number, request in enumerate(site["requests"]):
         group = request["group"]
         constraints = PlacementConstraints(
-            hints=build_server_group_hint(group, members.get(group["name"], {}) if group is not None else {})
+            hints=build_server_group_hint(group, members.get(group["name"], {}) if group is not None else {}),
+            image=str(number),
         )
         demand = Demand(VmName("v", "v", "p", number), skus[request["flavor"]], constraints)
         tied = scheduler.find_best_machines(demand).in_all_splits
@@ -148,15 +269,39 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
     return decisions
 
 
-def ask_nova(sites: list[dict[str, Any]]) -> list[list[list[str]]]:
+@contextmanager
+def run_nova() -> Iterator[subprocess.Popen[str]]:
+    """One process of Nova and Placement: a site a line in, its decisions a line out."""
     assert NOVA is not None
-    text = "".join(json.dumps(site) + "\n" for site in sites)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     script = str(Path(nova_check.__file__).with_name("nova_driver.py"))
-    done = subprocess.run([NOVA, script], input=text, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    answers = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
-    return [[next(answers) for _ in site["requests"]] for site in sites]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+    with TemporaryFile("w+") as errors, subprocess.Popen([NOVA, script], stderr=errors, **pipes) as process:
+        try:
+            yield process
+        except (BrokenPipeError, ValueError) as problem:
+            process.wait()
+            errors.seek(0)
+            raise AssertionError(errors.read()[-2000:]) from problem
+        finally:
+            process.kill()
+
+
+def ask_nova(sites: list[dict[str, Any]]) -> list[list[list[str]]]:
+    with run_nova() as nova:
+        return [ask_about_site(nova, site) for site in sites]
+
+
+def ask_about_site(nova: subprocess.Popen[str], site: dict[str, Any]) -> list[list[str]]:
+    assert nova.stdin is not None
+    assert nova.stdout is not None
+    nova.stdin.write(json.dumps(site) + "\n")
+    nova.stdin.flush()
+    answers = (json.loads(line) for line in nova.stdout if line.startswith("["))
+    try:
+        return [next(answers) for _ in site["requests"]]
+    except StopIteration:
+        raise ValueError("Nova ended") from None
 
 
 def add_hosts(site: dict[str, Any], decisions: list[tuple[str, list[str]]]) -> dict[str, Any]:
@@ -172,28 +317,23 @@ def add_hosts(site: dict[str, Any], decisions: list[tuple[str, list[str]]]) -> d
 def test_predictions_are_those_of_nova() -> None:
     ends_at = time.monotonic() + 60 * MINUTES
     compared = placed = 0
-    for start in range(0, SITES, BATCH):
-        if time.monotonic() > ends_at:
-            break
-        seeds = range(start, min(start + BATCH, SITES))
-        predictions = [predict(build_site(seed)) for seed in seeds]
-        different = compare_with_nova(seeds, predictions)
-        assert different == []
-        compared += sum(len(decisions) for decisions in predictions)
-        placed += sum(bool(host) for decisions in predictions for host, _ in decisions)
-        print(f"{compared} decisions are equal, {placed} of them with a host")
+    with run_nova() as nova:
+        for seed in range(SITES):
+            if time.monotonic() > ends_at:
+                break
+            site = build_site(seed)
+            decisions = predict(site)
+            assert find_differences(seed, decisions, ask_about_site(nova, add_hosts(site, decisions))) == []
+            compared += len(decisions)
+            placed += sum(bool(host) for host, _ in decisions)
+            if seed % 50 == 49 or seed == SITES - 1:
+                print(f"{compared} decisions on {seed + 1} sites are equal, {placed} of them with a host", flush=True)
     assert placed > 0
 
 
-def compare_with_nova(
-    seeds: Sequence[int], predictions: list[list[tuple[str, list[str]]]]
+def find_differences(
+    seed: int, decisions: list[tuple[str, list[str]]], answer: list[list[str]]
 ) -> list[tuple[int, int, list[str], list[str]]]:
     """The different decisions: seed, number of the request, predicted and actual ties."""
-    pairs = zip(seeds, predictions, strict=True)
-    documents = [add_hosts(build_site(seed), decisions) for seed, decisions in pairs]
-    return [
-        (seed, number, tied, hosts)
-        for seed, decisions, answer in zip(seeds, predictions, ask_nova(documents), strict=True)
-        for number, ((_, tied), hosts) in enumerate(zip(decisions, answer, strict=True))
-        if tied != hosts
-    ]
+    pairs = zip(decisions, answer, strict=True)
+    return [(seed, number, tied, hosts) for number, ((_, tied), hosts) in enumerate(pairs) if tied != hosts]

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
+from nexusform.domains.openstack.scheduling.flavor_requests import parse_flavor
+from nexusform.domains.openstack.scheduling.host_usage import UsageTable
+from nexusform.domains.openstack.scheduling.nova_hosts import Flavor, build_host, build_server
 
 pytestmark = pytest.mark.of_domains("vnf")
 
@@ -130,12 +133,153 @@ def test_allocations_without_a_listed_server_take_capacity(capfd: pytest.Capture
     assert set(hosts(capfd).values()) == {"compute01", "compute03"}
 
 
-def test_a_flavor_with_pinned_cpus_is_not_predicted(capfd: pytest.CaptureFixture[str]) -> None:
-    change("flavors", 0, Properties={"hw:cpu_policy": "dedicated"})
+def read(capfd: pytest.CaptureFixture[str]) -> str:
+    captured = capfd.readouterr()
+    return " ".join((captured.out + captured.err).replace("│", " ").split())
+
+
+@pytest.mark.parametrize("properties", [{"hw:cpu_policy": "mixed"}, {"hw:emulator_threads_policy": "isolate"}])
+def test_a_flavor_with_an_unpredicted_property_is_rejected(
+    properties: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    change("flavors", 0, Properties=properties)
     assert run_command_line(["plan"]) == 1
-    assert "the flavor has hw:cpu_policy, and its effect is not predicted" in " ".join(
-        capfd.readouterr().err.replace("│", " ").split()
-    )
+    assert f"the flavor has {next(iter(properties))}" in read(capfd)
+
+
+NUMA = 'enabled_filters = ["ComputeFilter", "NUMATopologyFilter", "PciPassthroughFilter", "ImagePropertiesFilter"]'
+ALIAS = 'pci_aliases = { nic = { vendor_id = "8086", product_id = "154c", device_type = "type-VF" } }'
+
+
+def wrap(name: str, **values: Any) -> dict[str, Any]:
+    """An object as Nova stores it."""
+    return {"nova_object.name": name, "nova_object.namespace": "nova", "nova_object.data": values}
+
+
+def describe_hosts(**by_host: dict[str, Any]) -> None:
+    """Write compute_nodes.json: two cells of 8 cores with 2 threads, 4 of them free on `free` cores a cell."""
+    rows = []
+    for host in ("compute01", "compute02", "compute03"):
+        values = {"free": 8, "devices": 0, "arch": "x86_64", **by_host.get(host, {})}
+        cells = []
+        for number in (0, 1):
+            cores = [[16 * number + core, 16 * number + core + 8] for core in range(8)]
+            cells.append(
+                wrap(
+                    "NUMACell",
+                    id=number,
+                    cpuset=[],
+                    pcpuset=sorted(cpu for core in cores for cpu in core),
+                    pinned_cpus=[cpu for core in cores[values["free"] :] for cpu in core],
+                    siblings=cores,
+                    memory=65536,
+                    memory_usage=0,
+                    cpu_usage=0,
+                    mempages=[wrap("NUMAPagesTopology", size_kb=4, total=16777216, used=0, reserved=0)],
+                    socket=number,
+                )
+            )
+        pool = wrap(
+            "PciDevicePool",
+            vendor_id="8086",
+            product_id="154c",
+            numa_node=1,
+            count=values["devices"],
+            tags={"dev_type": "type-VF", "address": "0000:81:00.0"},
+        )
+        rows.append(
+            {
+                "hypervisor_hostname": host.capitalize(),
+                "numa_topology": json.dumps(wrap("NUMATopology", cells=cells)),
+                "pci_stats": json.dumps(wrap("PciDevicePoolList", objects=[pool] if values["devices"] else [])),
+                "supported_instances": json.dumps([[values["arch"], "kvm", "hvm"]]),
+            }
+        )
+    hypervisors = json.loads(Path("export/hypervisors.json").read_text())
+    for row, hypervisor in zip(rows, hypervisors, strict=True):
+        row["hypervisor_hostname"] = hypervisor["Hypervisor Hostname"]
+    Path("export/compute_nodes.json").write_text(json.dumps(rows))
+    for number in (1, 2, 3):
+        path = Path(f"export/inventory-00000000-0000-4000-8000-00000000000{number}.json")
+        inventory = json.loads(path.read_text())
+        path.write_text(json.dumps([*inventory, {**inventory[0], "resource_class": "PCPU", "total": 32, "used": 0}]))
+
+
+def test_dedicated_cpus_of_one_numa_cell_choose_the_host(capfd: pytest.CaptureFixture[str]) -> None:
+    configure(NUMA)
+    change("flavors", 0, Properties={"hw:cpu_policy": "dedicated", "hw:numa_nodes": "1"})
+    change("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
+    describe_hosts(compute02={"free": 3})
+    assert set(hosts(capfd).values()) == {"compute01", "compute03"}
+    describe_hosts(compute02={"free": 3}, compute01={"free": 3}, compute03={"free": 3})
+    assert run_command_line(["plan"]) == 1
+    assert 'No host has free NUMA cells for the flavor "worker.large"' in read(capfd)
+
+
+def test_pci_devices_by_count_choose_the_host(capfd: pytest.CaptureFixture[str]) -> None:
+    configure(f"{NUMA}\n{ALIAS}")
+    change("flavors", 0, Properties={"pci_passthrough:alias": "nic:2"})
+    describe_hosts(compute01={"devices": 3}, compute02={"devices": 1}, compute03={"devices": 2})
+    assert set(hosts(capfd).values()) == {"compute01", "compute03"}
+
+
+def test_an_image_chooses_hosts_of_its_architecture(capfd: pytest.CaptureFixture[str], here: Path) -> None:
+    configure(NUMA)
+    describe_hosts(compute02={"arch": "aarch64"})
+    image = {"id": "1", "name": "edge", "properties": {"hw_architecture": "x86_64"}}
+    Path("export/image-1.json").write_text(json.dumps(image))
+    (here / "base.yaml").write_text(HOT.replace("flavor: worker.large", "flavor: worker.large, image: edge"))
+    assert set(hosts(capfd).values()) == {"compute01", "compute03"}
+    (here / "base.yaml").write_text(HOT.replace("flavor: worker.large", "flavor: worker.large, image: other"))
+    assert run_command_line(["plan"]) == 0
+    assert 'the inventory has no image "other"' in read(capfd)
+
+
+@pytest.mark.parametrize(
+    ("settings", "properties", "is_described", "warning"),
+    [
+        ("", {"hw:cpu_policy": "dedicated"}, True, "enabled_filters do not have it"),
+        (NUMA, {"hw:cpu_policy": "dedicated"}, False, "set NOVA_DATABASE for the script"),
+        (NUMA, {"pci_passthrough:alias": "nic:1"}, True, "Set it in pci_aliases"),
+    ],
+)
+def test_an_unknown_fact_makes_the_placement_uncertain(
+    settings: str, properties: dict[str, str], warning: str, capfd: pytest.CaptureFixture[str], *, is_described: bool
+) -> None:
+    configure(settings)
+    change("flavors", 0, Properties=properties)
+    if is_described:
+        describe_hosts()
+    assert run_command_line(["plan", "-samples=20", "-details"]) == 0
+    output = read(capfd)
+    assert warning in output
+    assert "machines too" not in output
+
+
+@pytest.mark.parametrize(("thread_policy", "pins"), [("", "0-1"), ("isolate", "0-1")])
+def test_a_server_without_a_record_frees_its_cells(thread_policy: str, pins: str) -> None:
+    """A server of the export that is managed by now counts by its flavor alone."""
+    cell = {
+        "id": 0,
+        "shared": "0-3" if thread_policy else "",
+        "dedicated": "0-3",
+        "pinned": "0-3" if thread_policy else pins,
+    }
+    cell |= {"siblings": ["0,2", "1,3"], "memory_mib": 1024, "used_memory_mib": 512}
+    cell |= {"pages": [{"size_kib": 4, "total": 262144, "used": 131072}]}
+    host = build_host("h", {"availability_zone": "a", "resources": {}, "numa_cells": [cell]})
+    share = {"id": 0, "vcpus": 2, "memory_mib": 512, "page_size": None, "pins": pins}
+    server = build_server({"host": "h", "dedicated_vcpus": 2, "flavor": "f", "numa_cells": [share]})
+    properties = {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": thread_policy}
+    request = parse_flavor(Flavor("f", 2, 512, 0, {key: value for key, value in properties.items() if value}), {})
+    table = UsageTable({"h": host}, {"f": request}, {"s": server})
+    assert table.build_record("s") == "server s"
+    (occupied,) = table.get_usage(("h", "server s")).cells
+    assert len(occupied.free_cpus) == (0 if thread_policy else 2)
+    (free,) = table.get_usage(("h",)).cells
+    assert (len(free.free_cpus), free.free_memory_mib, free.pages[0].used) == (4, 1024, 0)
+    (again,) = table.get_usage(("h", "f")).cells
+    assert (len(again.free_cpus), again.pages[0].used) == (0 if thread_policy else 2, 131072)
 
 
 def test_the_script_prints_the_commands(capfd: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, json
 
 from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, ProgramProblem, open_programs
+from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
 from nexusform.domains.openstack.scheduling.nova_profile import DEFAULT_FILTERS
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.conclusion.result import PlanResult
@@ -99,7 +100,7 @@ class _SiteReplay:
             for key, handle in vms.placements.tokens.items()
         }
         vms = site.base.list_vms() if site.base is not None else ()
-        self._first_servers = {_name_server(vm.handle): _build_server(vm.sku, vm.placement.machine) for vm in vms}
+        self._first_servers = {_name_server(vm.handle): self._build_server(vm.sku, vm.placement.machine) for vm in vms}
         self._servers = dict(self._first_servers)
         self._read_operations()
 
@@ -119,14 +120,25 @@ class _SiteReplay:
             "system": PROGRAM,
             "version": version,
             "snapshot": {**self._build_site(), "servers": servers},
-            "request": {name: request.body[name] for name in ("flavor", "group", "zones")},
+            "request": {name: request.body[name] for name in ("flavor", "group", "image", "zones")},
             "decision": {"host": hosts[0] if hosts else None},
             "equivalent": [{"host": host} for host in hosts[1:]],
         }
 
+    def _build_server(self, sku: VmSku, host: str) -> Body:
+        """Build a server. One of the inventory has its NUMA cells and PCI devices in its host already."""
+        server: Body = {"host": host, "vcpus": sku.vcpus, "memory_mib": sku.memory_mib, "disk_gib": sku.disk_gib}
+        inventory: Body = self._attributes["inventory"]
+        if sku.record in (inventory.get("flavors") or {}):
+            server["properties"] = inventory["flavors"][sku.record]["properties"]
+        elif sku.record:
+            key = sku.record.removeprefix(SERVER_RECORD)
+            server["dedicated_vcpus"] = inventory["servers"][key].get("dedicated_vcpus") or 0
+        return server
+
     def _build_site(self) -> Body:
         attributes = self._attributes
-        names = ("enabled_filters", "weight_multipliers", "host_subset_size")
+        names = ("enabled_filters", "weight_multipliers", "host_subset_size", "pci_aliases")
         settings = {name: attributes[name] for name in names if attributes.get(name) is not None}
         settings.setdefault("enabled_filters", list(DEFAULT_FILTERS))
         return {"hosts": attributes["inventory"]["hosts"], "settings": settings}
@@ -151,16 +163,31 @@ class _SiteReplay:
             self.total += 1
             demand, hints = operation.demand, operation.demand.hints
             zones = sorted(demand.zones or ())
-            if len(hints) <= 1 and all(hint.scope is HintScope.MACHINE and hint.vms_by_machine for hint in hints):
+            is_known = not self._site.scheduler.profile.find_unknown_fact(demand.sku, demand.constraints)
+            if (
+                is_known
+                and len(hints) <= 1
+                and all(hint.scope is HintScope.MACHINE and hint.vms_by_machine for hint in hints)
+            ):
                 predicted = host
                 group = _build_group(hints[0]) if hints else None
             sku = demand.sku
         else:
             sku = operation.sku
-        flavors: dict[str, Body] = self._attributes["inventory"].get("flavors") or {}
-        size = {name: amount for name, amount in _build_server(sku, host).items() if name != "host"}
-        flavor = {**size, "properties": flavors.get(sku.name, {}).get("properties") or {}}
-        body = {"flavor": flavor, "group": group, "zones": zones, "host": host, "name": name, "released": released}
+        inventory: Body = self._attributes["inventory"]
+        size = {name: value for name, value in self._build_server(sku, host).items() if name != "host"}
+        properties = (inventory.get("flavors") or {}).get(sku.name, {}).get("properties") or {}
+        flavor = {**size, "properties": properties}
+        image = (inventory.get("images") or {}).get(operation.demand.constraints.image) if predicted else None
+        body = {
+            "flavor": flavor,
+            "image": image or {},
+            "group": group,
+            "zones": zones,
+            "host": host,
+            "name": name,
+            "released": released,
+        }
         self.requests.append(_Request(address, vm.name, predicted, body, dict(self._servers)))
         self._servers[name] = {**size, "host": host, "is_building": True}
 
@@ -176,10 +203,6 @@ def _find_attributes(result: PlanResult, site_id: str) -> Body:
 
 def _name_server(token: Token) -> str:
     return f"vm{token}"
-
-
-def _build_server(sku: VmSku, host: str) -> Body:
-    return {"host": host, "vcpus": sku.host_vcpus, "memory_mib": sku.memory_mib, "disk_gib": sku.disk_gib}
 
 
 def _build_group(hint: Hint) -> Body:

@@ -4,12 +4,14 @@ It runs in an environment of its own: `pip install nova==34.0.0 openstack-placem
 sites, one JSON document per line, and the file of answers (default: stdin and stdout). The first answer has the
 versions. A site has `hosts`, `servers`, `settings` and `requests`. The answer to a request are its best hosts: Nova
 draws among these. The new server is added to the request's `host`, by default the first best one. Before, the servers
-`released` by the request are removed.
+`released` by the request are removed. Servers with `properties` of their flavor take NUMA cells and PCI devices; the
+`dedicated_vcpus` of other servers are pinned in the `numa_cells` of their host already.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import uuid
@@ -24,7 +26,9 @@ import webob
 from jsonschema import Draft202012Validator
 from nova import context, objects
 from nova.conf import CONF
+from nova.pci import request as pci_request
 from nova.scheduler import filters, host_manager, weights
+from nova.virt import hardware
 from oslo_config import cfg
 from oslo_db.sqlalchemy import engines
 from placement import conf as placement_conf
@@ -35,6 +39,7 @@ CLASSES = {"vcpus": "VCPU", "memory_mib": "MEMORY_MB", "disk_gib": "DISK_GB"}
 TOLERANCE = 1e-9
 NO_RESOURCE = {"total": 0, "reserved": 0, "allocation_ratio": 1.0}
 ZONES = uuid.UUID(int=0)
+NUMA = "NUMATopologyFilter"
 
 
 class PlacementService:
@@ -76,10 +81,13 @@ class Site:
         settings = document.get("settings", {})
         for name, value in settings.get("weight_multipliers", {}).items():
             CONF.set_override(f"{name}_weight_multiplier", value, group="filter_scheduler")
+        aliases = [{**fields, "name": name} for name, fields in (settings.get("pci_aliases") or {}).items()]
+        CONF.set_override("alias", [json.dumps(alias) for alias in aliases], group="pci")
+        pci_request.get_alias_from_config.cache_clear()
         for name, host in document["hosts"].items():
             self.create_provider(name, host)
         for name, server in document.get("servers", {}).items():
-            self.servers[name] = {**server, "uuid": str(uuid.uuid4())}
+            self.servers[name] = {**server, "uuid": str(uuid.uuid4()), "resources": self.compute_resources(server)}
         self.allocate(self.servers.values())
         for name in document["hosts"]:
             self.build_state(name)
@@ -129,14 +137,14 @@ class Site:
             free_disk_gb=disk["total"] - disk["reserved"],
             disk_available_least=None,
             updated_at=None,
-            numa_topology=None,
-            pci_device_pools=None,
+            numa_topology=build_topology(host.get("numa_cells") or []),
+            pci_device_pools=build_pools(host.get("device_pools") or []),
             host_ip="10.0.0.1",
             hypervisor_type="QEMU",
             hypervisor_version=host.get("hypervisor_version", 0),
             hypervisor_hostname=name,
             cpu_info="{}",
-            supported_hv_specs=[],
+            supported_hv_specs=[objects.HVSpec.from_list(spec) for spec in host.get("supported_instances") or []],
             stats={"num_instances": 0, "io_workload": 0},
             metrics=None,
             cpu_allocation_ratio=cpu["allocation_ratio"],
@@ -150,6 +158,9 @@ class Site:
         reason = host.get("unschedulable_reason", "")
         state.update(node, {"disabled": "disabled" in reason, "is_up": "down" not in reason}, aggregates, {})
         state.updated = None
+        if NUMA in self.document.get("settings", {}).get("enabled_filters", ()):
+            ratios = {f"{kind}_allocation_ratio": getattr(state, f"{kind}_allocation_ratio") for kind in ("cpu", "ram")}
+            state.limits["numa_topology"] = objects.NUMATopologyLimits(**ratios)
         servers = [server for server in self.servers.values() if server["host"] == name]
         for server in servers:
             consume(state, server)
@@ -160,10 +171,9 @@ class Site:
         """Create the allocations of servers."""
         body = {}
         for server in servers:
-            resources = {name: server[key] for key, name in CLASSES.items() if server[key]}
-            if resources:
+            if server["resources"]:
                 body[server["uuid"]] = {
-                    "allocations": {self.providers[server["host"]]: {"resources": resources}},
+                    "allocations": {self.providers[server["host"]]: {"resources": server["resources"]}},
                     "project_id": "p",
                     "user_id": "u",
                     "consumer_generation": None,
@@ -172,61 +182,63 @@ class Site:
         if body:
             self.placement.call("POST", "/allocations", body)
 
+    def compute_resources(self, server: dict[str, Any]) -> dict[str, int]:
+        """Return the resources that Placement allocates for an existing server."""
+        amounts = {name: server[key] for key, name in CLASSES.items()}
+        amounts["PCPU"] = server.get("dedicated_vcpus") or 0
+        if is_pinned(server) and "PCPU" in self.document["hosts"][server["host"]]["resources"]:
+            amounts["PCPU"], amounts["VCPU"] = amounts["VCPU"], 0
+        return {name: amount for name, amount in amounts.items() if amount}
+
     def release(self, name: str) -> None:
         """Remove a server."""
         server = self.servers.pop(name)
-        if any(server[key] for key in CLASSES):
+        if server["resources"]:
             self.placement.call("DELETE", f"/allocations/{server['uuid']}")
         self.build_state(server["host"])
 
     def delete(self) -> None:
         """Remove the site from Placement, and its settings from Nova."""
         for server in self.servers.values():
-            if any(server[key] for key in CLASSES):
+            if server["resources"]:
                 self.placement.call("DELETE", f"/allocations/{server['uuid']}")
         for provider in self.providers.values():
             self.placement.call("DELETE", f"/resource_providers/{provider}")
         for name in self.document.get("settings", {}).get("weight_multipliers", {}):
             CONF.clear_override(f"{name}_weight_multiplier", group="filter_scheduler")
 
-    def list_candidates(self, flavor: dict[str, Any], zones: list[str]) -> set[str]:
-        """Return the hosts of Placement's allocation candidates."""
-        amounts = ",".join(f"{name}:{flavor[key]}" for key, name in CLASSES.items() if flavor[key])
-        traits = [
+    def list_candidates(self, flavor: dict[str, Any], zones: list[str]) -> dict[str, list[Any]]:
+        """Return Placement's allocation candidates by host. Dedicated CPUs are PCPU, then VCPU."""
+        required = [
             key[6:] if value == "required" else f"!{key[6:]}"
             for key, value in flavor.get("properties", {}).items()
             if key.startswith("trait:")
         ]
-        query = f"/allocation_candidates?resources={amounts}" + (f"&required={','.join(traits)}" if traits else "")
-        if zones:
-            query += "&member_of=in:" + ",".join(map(compute_zone_id, zones))
-        candidates = self.placement.call("GET", query)["provider_summaries"]
-        return {name for name, provider in self.providers.items() if provider in candidates}
+        policy = flavor.get("properties", {}).get("hw:cpu_thread_policy")
+        threads = {"require": ["HW_CPU_HYPERTHREADING"], "isolate": ["!HW_CPU_HYPERTHREADING"]}.get(policy, [])
+        queries = [({**CLASSES, "vcpus": "PCPU"}, [*required, *threads])] if is_pinned(flavor) else []
+        candidates: dict[str, list[Any]] = {}
+        for classes, traits in [*queries, (CLASSES, required)]:
+            amounts = ",".join(f"{name}:{flavor[key]}" for key, name in classes.items() if flavor[key])
+            query = f"/allocation_candidates?resources={amounts}" + (f"&required={','.join(traits)}" if traits else "")
+            if zones:
+                query += "&member_of=in:" + ",".join(map(compute_zone_id, zones))
+            for candidate in self.placement.call("GET", query)["allocation_requests"]:
+                for provider in candidate["allocations"]:
+                    candidates.setdefault(provider, []).append(candidate)
+        return {name: candidates[provider] for name, provider in self.providers.items() if provider in candidates}
 
     def decide(self, request: dict[str, Any], number: int) -> list[str]:
         """Return the hosts of the highest weight, then add the server to a host."""
         for name in request.get("released", ()):
             self.release(name)
         flavor, group = request["flavor"], request.get("group")
-        spec = objects.RequestSpec(
-            context.get_admin_context(),
-            flavor=objects.Flavor(
-                vcpus=flavor["vcpus"],
-                memory_mb=flavor["memory_mib"],
-                root_gb=flavor["disk_gib"],
-                ephemeral_gb=0,
-                swap=0,
-                extra_specs=flavor.get("properties", {}),
-            ),
-            image=objects.ImageMeta(properties=objects.ImageMetaProps()),
-            instance_group=self.build_group(group) if group else None,
-            instance_uuid=str(uuid.uuid4()),
-            scheduler_hints={},
-            numa_topology=None,
-            pci_requests=None,
-            requested_destination=None,
-        )
-        states = [self.states[name] for name in sorted(self.list_candidates(flavor, request.get("zones") or []))]
+        instance_group = self.build_group(group) if group else None
+        spec = build_spec(flavor, str(uuid.uuid4()), instance_group, request.get("image"))
+        candidates = self.list_candidates(flavor, request.get("zones") or [])
+        states = [self.states[name] for name in sorted(candidates)]
+        for state in states:
+            state.allocation_candidates = candidates[state.host]
         states = list(filters.HostFilterHandler().get_filtered_objects(self.filters, states, spec) or ())
         weighed = weights.HostWeightHandler().get_weighed_objects(self.weighers, states, spec)
         size = self.document.get("settings", {}).get("host_subset_size", 1)
@@ -234,8 +246,13 @@ class Site:
         hosts = sorted(item.obj.host for item in best)
         host = request.get("host", hosts[0] if hosts else None)
         if host:
-            sizes = {key: flavor[key] for key in CLASSES}
+            sizes = {key: flavor[key] for key in (*CLASSES, "properties") if key in flavor}
             server = {"host": host, **sizes, "uuid": spec.instance_uuid, "group": group and group["name"]}
+            provider = self.providers[host]
+            choice = candidates.get(host, [])[:1]
+            server["resources"] = (
+                choice[0]["allocations"][provider]["resources"] if choice else self.compute_resources(server)
+            )
             self.servers[request.get("name", f"r{number}")] = {**server, "is_building": True}
             self.allocate([server])
             consume(self.states[host], server)
@@ -259,13 +276,78 @@ class Site:
         return result
 
 
+def is_pinned(flavor: dict[str, Any]) -> bool:
+    """Return whether a flavor has dedicated CPUs."""
+    return bool(flavor.get("properties", {}).get("hw:cpu_policy") == "dedicated")
+
+
 def consume(state: Any, server: dict[str, Any]) -> None:
     """Subtract a server from the free capacity of a host state."""
-    flavor = objects.Flavor(
-        vcpus=server["vcpus"], memory_mb=server["memory_mib"], root_gb=server["disk_gib"], ephemeral_gb=0, swap=0
-    )
-    state.consume_from_request(objects.RequestSpec(flavor=flavor, numa_topology=None, pci_requests=None))
+    vcpus = server["vcpus"] + (server.get("dedicated_vcpus") or 0)
+    state.consume_from_request(build_spec({**server, "vcpus": vcpus}, server["uuid"]))
     state.instances[server["uuid"]] = None
+
+
+def build_spec(flavor: dict[str, Any], instance: str, group: Any = None, image: dict[str, str] | None = None) -> Any:
+    """Build the request for a server, with the NUMA cells and PCI devices of its flavor."""
+    size = objects.Flavor(
+        vcpus=flavor["vcpus"],
+        memory_mb=flavor["memory_mib"],
+        root_gb=flavor["disk_gib"],
+        ephemeral_gb=0,
+        swap=0,
+        extra_specs=flavor.get("properties", {}),
+    )
+    meta = objects.ImageMeta(properties=objects.ImageMetaProps.from_dict(image or {}))
+    affinity = size.extra_specs.get("hw:pci_numa_affinity_policy")
+    return objects.RequestSpec(
+        context.get_admin_context(),
+        flavor=size,
+        image=meta,
+        instance_group=group,
+        instance_uuid=instance,
+        scheduler_hints={},
+        numa_topology=hardware.numa_get_constraints(size, meta),
+        pci_requests=pci_request.get_pci_requests_from_flavor(size, affinity_policy=affinity),
+        requested_destination=None,
+        requested_resources=[],
+    )
+
+
+def build_topology(cells: list[dict[str, Any]]) -> str | None:
+    """Build the NUMA cells of a host as Nova stores them."""
+    if not cells:
+        return None
+    numa_cells = [
+        objects.NUMACell(
+            id=cell["id"],
+            cpuset=hardware.parse_cpu_spec(cell["shared"]),
+            pcpuset=hardware.parse_cpu_spec(cell["dedicated"]),
+            memory=cell["memory_mib"],
+            cpu_usage=cell.get("used_vcpus", 0),
+            memory_usage=cell.get("used_memory_mib", 0),
+            pinned_cpus=hardware.parse_cpu_spec(cell.get("pinned", "")),
+            siblings=[hardware.parse_cpu_spec(core) for core in cell["siblings"]],
+            mempages=[
+                objects.NUMAPagesTopology(
+                    size_kb=pages["size_kib"],
+                    total=pages["total"],
+                    used=pages.get("used", 0),
+                    reserved=pages.get("reserved", 0),
+                )
+                for pages in cell["pages"]
+            ],
+            socket=cell.get("socket"),
+        )
+        for cell in cells
+    ]
+    return json.dumps(objects.NUMATopology(cells=numa_cells).obj_to_primitive())
+
+
+def build_pools(pools: list[dict[str, Any]]) -> Any:
+    """Build the free PCI devices of a host."""
+    rows = [{**pool["properties"], "numa_node": pool["numa_node"], "count": pool["count"]} for pool in pools]
+    return objects.PciDevicePoolList(objects=[objects.PciDevicePool.from_dict(row) for row in rows])
 
 
 def compute_zone_id(zone: str) -> str:
@@ -275,6 +357,7 @@ def compute_zone_id(zone: str) -> str:
 
 def decide_requests() -> None:
     """Decide the requests of all sites."""
+    logging.disable()
     objects.register_all()
     CONF([], project="nova", default_config_files=[])
     # Speed: the schemas of Placement are constant, and no other thread waits for the database.

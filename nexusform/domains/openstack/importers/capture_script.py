@@ -16,8 +16,15 @@ COMMANDS: Final = {
     "server_groups": "--os-compute-api-version 2.64 server group list --all-projects --long",
     "resource_providers": "resource provider list",
 }
-# Files per resource provider: `inventory-UUID.json`.
+# Files per resource provider: `inventory-UUID.json`. Files per image and server: `image-ID.json`, `topology-ID.json`.
 INVENTORY, TRAITS = "inventory", "traits"
+IMAGE, TOPOLOGY = "image", "topology"
+# Nova has no API for the NUMA cells and PCI devices of hosts: they are columns of its database.
+COMPUTE_NODES: Final = "compute_nodes"
+_QUERY: Final = """SELECT JSON_ARRAYAGG(JSON_OBJECT(
+    'hypervisor_hostname', hypervisor_hostname, 'numa_topology', numa_topology,
+    'pci_stats', pci_stats, 'supported_instances', supported_instances
+)) FROM compute_nodes WHERE deleted = 0;"""
 
 
 def build_openstack_script(directory: str) -> str:
@@ -47,5 +54,25 @@ done
 for id in $(openstack hypervisor list -f value -c ID); do
     run "hypervisor-$id" hypervisor show "$id"
 done
+for id in $(openstack image list -f value -c ID); do
+    run "{IMAGE}-$id" image show "$id"
+done
+# NUMA cells of servers with dedicated CPUs, NUMA cells or memory pages.
+for id in $(openstack server list --all-projects -f value -c ID); do
+    run "{TOPOLOGY}-$id" --os-compute-api-version 2.78 server show --topology "$id"
+done
+# NUMA cells, PCI devices and supported instances of hosts are only in the database of Nova, for example nova_cell1.
+# mysql reads user and password from ~/.my.cnf.
+if [ -n "${{NOVA_DATABASE:-}}" ]; then
+    if mysql --batch --raw --skip-column-names "$NOVA_DATABASE" >"$directory/nodes.part" <<'END'
+{_QUERY}
+END
+    then
+        mv "$directory/nodes.part" "$directory/{COMPUTE_NODES}.json"
+    else
+        rm -f "$directory/nodes.part" "$directory/{COMPUTE_NODES}.json"
+        echo "not listed: table compute_nodes of the database $NOVA_DATABASE" >&2
+    fi
+fi
 date -u +%Y-%m-%dT%H:%M:%SZ >"$directory/exported_at"
 """

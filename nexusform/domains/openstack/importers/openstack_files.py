@@ -10,8 +10,18 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.domains.openstack.importers.capture_script import COMMANDS, INVENTORY, TRAITS
-from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, VCPU
+from nexusform.diagnostics.phrases import format_list
+from nexusform.domains.openstack.importers.capture_script import (
+    COMMANDS,
+    COMPUTE_NODES,
+    IMAGE,
+    INVENTORY,
+    TOPOLOGY,
+    TRAITS,
+)
+from nexusform.domains.openstack.importers.node_details import parse_details, parse_topology
+from nexusform.domains.openstack.scheduling.flavor_requests import parse_flavor
+from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, PCPU, VCPU, Flavor
 
 INVALID: Final = "invalid-openstack-file"
 INCOMPLETE: Final = "incomplete-openstack-inventory"
@@ -32,6 +42,7 @@ class OpenstackReading(Struct):
     flavors: dict[str, dict[str, Any]] = field(default_factory=dict)
     servers: dict[str, dict[str, Any]] = field(default_factory=dict)
     server_groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    images: dict[str, dict[str, str]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -77,13 +88,14 @@ def _normalize_column(name: str) -> str:
 
 def _fill_missing_columns(reading: OpenstackReading, tables: Mapping[str, Rows]) -> None:
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
-    reading.servers = dict(_iterate_servers(tables["servers"], reading))
+    reading.images = dict(_iterate_images(tables))
     reading.server_groups = {
         str(row["name"]): {"policy": _read_policy(row), "members": sorted(_split_names(row.get("members")))}
         for row in tables.get("server_groups", [])
     }
     providers = {str(row["name"]): str(row["uuid"]) for row in tables["resource_providers"]}
     services = {str(row["host"]): row for row in tables["compute_services"]}
+    nodes = {str(row["hypervisor_hostname"]): row for row in tables.get(COMPUTE_NODES, [])}
     for row in tables["hypervisors"]:
         hostname = str(row["hypervisor_hostname"])
         host = _find_service_host(hostname, services)
@@ -94,15 +106,26 @@ def _fill_missing_columns(reading: OpenstackReading, tables: Mapping[str, Rows])
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
             continue
         values = _build_host(uuid, services[host], host, tables)
-        if VCPU in values["resources"]:
+        if values["resources"].keys() & {VCPU, PCPU}:
             details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
-            reading.hosts[host] = {**values, "hypervisor_version": int(details.get("hypervisor_version") or 0)}
+            values["hypervisor_version"] = int(details.get("hypervisor_version") or 0)
+            values["hypervisor_type"] = str(row.get("hypervisor_type") or "")
+            reading.hosts[host] = {**values, **(parse_details(nodes[hostname]) if hostname in nodes else _UNKNOWN)}
         else:
             detail = f'Placement has no VCPU inventory of the host "{host}" (inventory-{uuid}.json): it is left out.'
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
     if not reading.hosts:
         reading.problems.append(_build_problem("No compute host has a service and an inventory in Placement."))
+    reading.servers = dict(_iterate_servers(tables, reading))
     _add_hidden_usage(reading, tables, providers, services)
+
+
+_UNKNOWN: Final[Mapping[str, Any]] = {
+    "has_details": False,
+    "numa_cells": [],
+    "device_pools": [],
+    "supported_instances": [],
+}
 
 
 def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None:
@@ -155,17 +178,53 @@ def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _iterate_servers(rows: Rows, reading: OpenstackReading) -> Iterator[tuple[str, dict[str, Any]]]:
-    for row in rows:
-        if not row.get("host") or str(row.get("status")).upper() in _STATES_WITHOUT_CAPACITY:
+def _iterate_images(tables: Mapping[str, Rows]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the properties of each image by its id, and by its name."""
+    for name in sorted(tables):
+        row = tables[name][0] if name.startswith(f"{IMAGE}-") and tables[name] else None
+        if row is not None:
+            properties = _read_properties(row.get("properties"))
+            yield str(row["id"]), properties
+            yield str(row["name"]), properties
+
+
+def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackReading) -> Iterator[tuple[str, dict[str, Any]]]:
+    requests = {name: parse_flavor(Flavor(name=name, **values), {}) for name, values in reading.flavors.items()}
+    unknown = []
+    for row in tables["servers"]:
+        host, status = str(row.get("host") or ""), str(row.get("status")).upper()
+        if not host or status in _STATES_WITHOUT_CAPACITY:
             continue
-        flavor = str(row.get("flavor_name") or row.get("flavor") or "")
+        flavor, key = str(row.get("flavor_name") or row.get("flavor") or ""), str(row["id"])
         if flavor not in reading.flavors:
             detail = f'The flavor "{flavor}" of the server "{row["name"]}" is not in flavors.json. It counts as 0.'
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
         size = reading.flavors.get(flavor, {"vcpus": 0, "memory_mib": 0, "disk_gib": 0})
         figures = {name: size[name] for name in ("vcpus", "memory_mib", "disk_gib")}
-        yield str(row["id"]), {"name": str(row["name"]), "host": str(row["host"]), **figures}
+        request = requests.get(flavor)
+        has_dedicated = PCPU in reading.hosts.get(host, {}).get("resources", {})
+        dedicated = request.dedicated_vcpus if request is not None and has_dedicated else 0
+        topology = tables.get(f"{TOPOLOGY}-{key}")
+        if request is not None and request.numa is not None and not topology:
+            unknown.append(str(row["name"]))
+        yield (
+            key,
+            {
+                "name": str(row["name"]),
+                "host": host,
+                **figures,
+                "vcpus": figures["vcpus"] - dedicated,
+                "dedicated_vcpus": dedicated,
+                "flavor": flavor,
+                "numa_cells": parse_topology(topology[0]) if topology else [],
+            },
+        )
+    if unknown:
+        detail = (
+            f"The NUMA cells of {format_list(unknown)} are unknown (topology-ID.json). They stay occupied after a "
+            "server that nexusform manages is removed."
+        )
+        reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
 
 
 def _add_hidden_usage(
@@ -180,10 +239,14 @@ def _add_hidden_usage(
         listed = [server for server in reading.servers.values() if server["host"] == host]
         hidden = {
             name: max(used.get(resource_class, 0) - sum(server[name] for server in listed), 0)
-            for name, resource_class in (("vcpus", VCPU), ("memory_mib", MEMORY), ("disk_gib", DISK))
+            for name, resource_class in _CLASSES.items()
         }
         if any(hidden.values()):
-            reading.servers[f"allocations on {host}"] = {"name": f"allocations on {host}", "host": host, **hidden}
+            name = f"allocations on {host}"
+            reading.servers[name] = {"name": name, "host": host, **hidden, "flavor": "", "numa_cells": []}
+
+
+_CLASSES: Final = {"vcpus": VCPU, "dedicated_vcpus": PCPU, "memory_mib": MEMORY, "disk_gib": DISK}
 
 
 def _read_policy(row: Mapping[str, Any]) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
-VCPU, MEMORY, DISK = "VCPU", "MEMORY_MB", "DISK_GB"
+from nexusform.domains.openstack.scheduling.numa_fit import GuestCell, HostCell
+from nexusform.domains.openstack.scheduling.pci_devices import DevicePool
+
+VCPU, PCPU, MEMORY, DISK = "VCPU", "PCPU", "MEMORY_MB", "DISK_GB"
 
 
 class Resource(Struct, frozen=True):
@@ -34,7 +39,8 @@ class Resource(Struct, frozen=True):
 class NovaHost(Struct, frozen=True):
     """Compute host. `resources` by class; `aggregates` are the metadata of its aggregates, by name.
 
-    `unschedulable_reason` is "" for a host with an enabled service in state up.
+    `unschedulable_reason` is "" for a host with an enabled service in state up. With `has_details` its NUMA cells, free
+    PCI devices and supported instances (architecture, hypervisor type, VM mode) are known.
     """
 
     name: str
@@ -44,6 +50,24 @@ class NovaHost(Struct, frozen=True):
     aggregates: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     hypervisor_version: int = 0
     unschedulable_reason: str = ""
+    hypervisor_type: str = ""
+    has_details: bool = False
+    numa_cells: tuple[HostCell, ...] = ()
+    device_pools: tuple[DevicePool, ...] = ()
+    supported_instances: tuple[tuple[str, ...], ...] = ()
+
+
+class NovaServer(Struct, frozen=True):
+    """Server on a host. `dedicated_vcpus` are PCPU in Placement; `numa_cells` are those of its host with its share."""
+
+    host: str
+    name: str = ""
+    vcpus: int = 0
+    dedicated_vcpus: int = 0
+    memory_mib: int = 0
+    disk_gib: int = 0
+    flavor: str = ""
+    numa_cells: tuple[GuestCell, ...] = ()
 
 
 class Flavor(Struct, frozen=True):
@@ -54,3 +78,29 @@ class Flavor(Struct, frozen=True):
     memory_mib: int
     disk_gib: int
     properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def build_host(name: str, values: Mapping[str, Any]) -> NovaHost:
+    """Build a host from plain data with sets of CPUs as text, such as "0-3,8". Raises ValueError if it is invalid."""
+    cells = [
+        {
+            **cell,
+            **{key: list(parse_cpus(cell.get(key) or "")) for key in ("shared", "dedicated", "pinned")},
+            "siblings": [list(parse_cpus(core)) for core in cell.get("siblings") or ()],
+        }
+        for cell in values.get("numa_cells") or ()
+    ]
+    return msgspec.convert({**values, "name": name, "numa_cells": cells}, NovaHost, strict=False)
+
+
+def build_server(values: Mapping[str, Any]) -> NovaServer:
+    """Build a server from plain data. Raises ValueError if it is invalid."""
+    cells = [{**cell, "pins": list(parse_cpus(cell.get("pins") or ""))} for cell in values.get("numa_cells") or ()]
+    return msgspec.convert({**values, "numa_cells": cells}, NovaServer, strict=False)
+
+
+def parse_cpus(text: str) -> Iterator[int]:
+    """Yield the CPUs of a text such as "0-3,8". Raises ValueError."""
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)

@@ -6,9 +6,14 @@ Source: nova/scheduler and nova/weights.py of Nova 34.0, placement/objects/alloc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, VCPU, Flavor, NovaHost, Resource
+from nexusform.domains.openstack.scheduling.flavor_requests import HYPERTHREADING, FlavorRequest, parse_flavor
+from nexusform.domains.openstack.scheduling.host_usage import HostUsage, UsageTable, get_resource, list_amounts
+from nexusform.domains.openstack.scheduling.image_properties import find_image_rejection, select_properties
+from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, PCPU, VCPU, Flavor, NovaHost, NovaServer
+from nexusform.domains.openstack.scheduling.numa_fit import ISOLATE, REQUIRE
+from nexusform.domains.openstack.scheduling.pci_devices import DeviceAlias, build_alias
 from nexusform.scheduling.racks.layout import Layout, MachineCapacity
 from nexusform.scheduling.racks.profile import MACHINE_KEYS, RACK_KEYS, Profile
 from nexusform.scheduling.racks.rule import (
@@ -24,7 +29,15 @@ from nexusform.scheduling.racks.rule import (
     Weigh,
 )
 from nexusform.scheduling.racks.rules import hints, zones
-from nexusform.scheduling.racks.vms import MIB_PER_GIB, Demand, HintScope, Machine, VmSku, convert_to_gib
+from nexusform.scheduling.racks.vms import (
+    MIB_PER_GIB,
+    Demand,
+    HintScope,
+    Machine,
+    PlacementConstraints,
+    VmSku,
+    convert_to_gib,
+)
 
 COMPUTE: Final = "ComputeFilter"
 ANTI_AFFINITY: Final = "ServerGroupAntiAffinityFilter"
@@ -34,8 +47,8 @@ CAPABILITIES: Final = "ComputeCapabilitiesFilter"
 IMAGE: Final = "ImagePropertiesFilter"
 NUMA: Final = "NUMATopologyFilter"
 PCI: Final = "PciPassthroughFilter"
-# Filters accepted in `enabled_filters`. Those of capabilities, images, NUMA cells and PCI devices reject no
-# host for flavors without such properties; other flavors are rejected as not predicted.
+# Filters accepted in `enabled_filters`. The one of capabilities rejects no host for flavors without such properties;
+# other flavors are rejected as not predicted.
 FILTERS: Final = (COMPUTE, ANTI_AFFINITY, AFFINITY, AGGREGATES, CAPABILITIES, IMAGE, NUMA, PCI)
 DEFAULT_FILTERS: Final = (COMPUTE, CAPABILITIES, IMAGE, ANTI_AFFINITY, AFFINITY)
 DEFAULT_MULTIPLIERS: Final[Mapping[str, float]] = {
@@ -44,34 +57,24 @@ DEFAULT_MULTIPLIERS: Final[Mapping[str, float]] = {
     "hypervisor_version": 1.0,
     "io_ops": -1.0,
     "num_instances": 0.0,
+    "pci": 1.0,
     "ram": 1.0,
     "soft_affinity": 1.0,
     "soft_anti_affinity": 1.0,
 }
 _TRAIT: Final = "trait:"
 _SCOPED_SPEC: Final = "aggregate_instance_extra_specs:"
-# Properties with an effect on placement that is not predicted.
-_UNPREDICTED: Final = (
-    "hw:cpu_policy",
-    "hw:cpu_thread_policy",
-    "hw:emulator_threads_policy",
-    "hw:mem_encryption",
-    "hw:mem_page_size",
-    "hw:numa_nodes",
-    "hw:pci_numa_affinity_policy",
-    "pci_passthrough:alias",
-    "resources",
-    "group_policy",
-    "accel:device_profile",
-    "capabilities:",
-)
+_MAX_DEVICES: Final = 100
 
 
 # --- hosts and flavors in terms of the scheduler -----------------------------------------------
 
 
 def build_machine(host: NovaHost, slot: int) -> Machine:
-    """Return a host as a machine with one cell: the capacities of Placement. Its rack is its zone."""
+    """Return a host as a machine with one cell: the capacities of Placement. Its rack is its zone.
+
+    Its NUMA cells, dedicated CPUs and PCI devices are counted by the records of its VMs (UsageTable).
+    """
     return Machine(
         name=host.name,
         rack=host.availability_zone,
@@ -79,58 +82,44 @@ def build_machine(host: NovaHost, slot: int) -> Machine:
         slot=slot,
         machine_sku=None,
         cells=1,
-        cpus_per_cell=_get_resource(host, VCPU).capacity,
-        memory_gib_per_cell=convert_to_gib(_get_resource(host, MEMORY).capacity),
-        disk_gib=_get_resource(host, DISK).capacity,
+        cpus_per_cell=get_resource(host, VCPU).capacity,
+        memory_gib_per_cell=convert_to_gib(get_resource(host, MEMORY).capacity),
+        disk_gib=get_resource(host, DISK).capacity,
         unschedulable_reason=host.unschedulable_reason,
+        record=host.name,
     )
 
 
 def build_sku(flavor: Flavor) -> VmSku:
     """Return a flavor as a VM SKU."""
-    memory = convert_to_gib(flavor.memory_mib)
-    return VmSku(flavor.name, flavor.vcpus, 0, memory, flavor.disk_gib)
+    request = parse_flavor(flavor, {})
+    return VmSku(
+        flavor.name,
+        flavor.vcpus,
+        0,
+        convert_to_gib(flavor.memory_mib),
+        flavor.disk_gib,
+        record=flavor.name if request.needs_details else "",
+        dedicated_vcpus=request.dedicated_vcpus,
+    )
 
 
-def _get_resource(host: NovaHost, resource_class: str) -> Resource:
-    return host.resources.get(resource_class, Resource(0))
-
-
-def _list_amounts(sku: VmSku) -> list[tuple[str, int]]:
-    """Return the amounts allocated by Placement for one VM."""
-    amounts = [(VCPU, sku.host_vcpus), (MEMORY, sku.memory_mib), (DISK, sku.disk_gib)]
-    return [(name, amount) for name, amount in amounts if amount]
+def build_server_sku(server: NovaServer, record: str) -> VmSku:
+    """Return the size of a server of the inventory; the record has its dedicated CPUs."""
+    return VmSku(server.name, server.vcpus, 0, convert_to_gib(server.memory_mib), server.disk_gib, record=record)
 
 
 # --- filters -----------------------------------------------------------------------------------
 
 
-def _describe_capacity(_context: ShortageContext) -> str:
-    sku = _context.demand.sku
+def _describe_capacity(context: ShortageContext) -> str:
+    sku = context.demand.sku
+    shared = f"{sku.host_vcpus} {VCPU}" if not sku.dedicated_vcpus else f"{sku.dedicated_vcpus} {PCPU}"
     return (
-        f"No host has {sku.host_vcpus} {VCPU}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK} free "
-        f"(Placement, {len(_context.machines):,} hosts checked)."
+        f"No host has {shared}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK} free "
+        f"(Placement, {len(context.machines):,} hosts checked)."
     )
 
-
-def _build_capacity_check(sku: VmSku) -> CapacityCheck:
-    def find_rejection(capacity: MachineCapacity) -> str | None:
-        free = {VCPU: capacity.cpus[0], MEMORY: capacity.memory[0], DISK: capacity.disk}
-        for name, amount in _list_amounts(sku):
-            if free[name] < amount:
-                return f"{name}: {free[name]:,} of {amount:,} free"
-        return None
-
-    return find_rejection
-
-
-_CAPACITY: Final = CapacityFilter(
-    name="placement",
-    build_check=_build_capacity_check,
-    describe_shortage=_describe_capacity,
-    binding="capacity",
-    line="  placement",
-)
 
 _COMPUTE: Final = MachineFilter(
     name=COMPUTE,
@@ -141,29 +130,83 @@ _COMPUTE: Final = MachineFilter(
 
 
 class _Rules(NamedTuple):
-    """Hosts and flavors by name, and the enabled filters."""
+    """Hosts, flavors and images by name, requests of the flavors, uses of the hosts, and the enabled filters."""
 
     hosts: Mapping[str, NovaHost]
     flavors: Mapping[str, Flavor]
+    requests: Mapping[str, FlavorRequest]
+    images: Mapping[str, Mapping[str, str]]
+    table: UsageTable
     enabled: frozenset[str]
+
+    def get_request(self, sku: VmSku) -> FlavorRequest:
+        """Return the requests of a flavor; those of other SKUs are empty."""
+        return self.requests.get(sku.name, FlavorRequest())
+
+    def find_unknown_fact(self, sku: VmSku, constraints: PlacementConstraints) -> str:
+        """Return a sentence about a fact of the hosts or of nova.conf that placements of a flavor need, or ""."""
+        request = self.get_request(sku)
+        if request.unknown_alias:
+            return (
+                f'The flavor "{sku.name}" has the PCI alias "{request.unknown_alias}". Set it in pci_aliases of the '
+                "openstack_site, as in nova.conf."
+            )
+        unchecked = [
+            name for name, needs in ((NUMA, request.numa), (PCI, request.devices)) if needs and name not in self.enabled
+        ]
+        if unchecked:
+            return (
+                f'The flavor "{sku.name}" needs {unchecked[0]}, and enabled_filters do not have it: Nova then checks '
+                "its cells and devices only on the chosen host, and retries on others."
+            )
+        is_described = all(host.has_details for host in self.hosts.values())
+        if request.needs_details and not is_described:
+            return f'The NUMA cells and PCI devices for the flavor "{sku.name}" are unknown. {_HOW_TO_DESCRIBE}'
+        if IMAGE not in self.enabled:
+            return ""
+        if constraints.image not in self.images:
+            kinds = {(host.hypervisor_type, frozenset(host.supported_instances)) for host in self.hosts.values()}
+            missing = f'the inventory has no image "{constraints.image}" (image-ID.json).'
+            reason = missing if constraints.image else _UNKNOWN_IMAGE
+            return "" if len(kinds) == 1 else f"Hosts support different images, and {reason}"
+        if select_properties(self.images[constraints.image]) and not is_described:
+            return f'The hosts that support the image "{constraints.image}" are unknown. {_HOW_TO_DESCRIBE}'
+        return ""
 
     def find_rejection(self, demand: Demand, host: NovaHost) -> str:
         """Return the reason why the host is no candidate for the demand at any load, or ""."""
-        for name, amount in _list_amounts(demand.sku):
-            problem = _get_resource(host, name).find_unit_problem(amount)
+        sku, request = demand.sku, self.get_request(demand.sku)
+        for name, amount in list_amounts(sku.host_vcpus, sku.memory_mib, sku.disk_gib):
+            problem = get_resource(host, name).find_unit_problem(amount)
             if problem:
                 return f"{name} {amount:,}: {problem}"
+        if request.problem:
+            return request.problem
         flavor = self.flavors.get(demand.sku.name)
         for key, value in flavor.properties.items() if flavor is not None else ():
             reason = self._check_property(key, value, host)
             if reason:
                 return reason
+        image = self.images.get(demand.constraints.image)
+        if IMAGE in self.enabled and image is not None and host.has_details:
+            return find_image_rejection(image, host.supported_instances)
         return ""
+
+    def find_cpu_rejection(self, sku: VmSku, usage: HostUsage, free_vcpus: int) -> str:
+        """Return why Placement has too few dedicated CPUs: PCPU, or else VCPU as Nova's fallback; or ""."""
+        count = sku.dedicated_vcpus
+        policy = getattr(self.get_request(sku).numa, "thread_policy", "")
+        has_trait = HYPERTHREADING in usage.host.traits
+        if not (policy == ISOLATE and has_trait) and not (policy == REQUIRE and not has_trait):
+            dedicated = get_resource(usage.host, PCPU)
+            if usage.free_dedicated_vcpus >= count and not dedicated.find_unit_problem(count):
+                return ""
+        if free_vcpus >= count and not get_resource(usage.host, VCPU).find_unit_problem(count):
+            return ""
+        return f"{PCPU}: {max(usage.free_dedicated_vcpus, 0):,} of {count:,} free"
 
     def _check_property(self, key: str, value: str, host: NovaHost) -> str:
         """Return why a property of the flavor rejects the host, or ""."""
-        if key.startswith(_UNPREDICTED):
-            return f"the flavor has {key}, and its effect is not predicted"
         if key.startswith(_TRAIT):
             trait = key.removeprefix(_TRAIT)
             if (value == "required") is not (trait in host.traits) and value in ("required", "forbidden"):
@@ -171,6 +214,63 @@ class _Rules(NamedTuple):
         if AGGREGATES in self.enabled and (":" not in key or key.startswith(_SCOPED_SPEC)):
             return _check_aggregates(key.removeprefix(_SCOPED_SPEC), value, host)
         return ""
+
+
+_UNKNOWN_IMAGE: Final = "the image of these VMs is unknown. Set image in the block vdu of the tacker_vnf."
+_HOW_TO_DESCRIBE: Final = (
+    "Nova reports them in its database only: set NOVA_DATABASE for the script of "
+    "`nexusform inventory script -for=openstack`. Until then all fitting hosts tie."
+)
+
+
+def _build_capacity_filter(rules: _Rules) -> CapacityFilter:
+    """Build the filter of Placement's allocation candidates."""
+
+    def build_check(sku: VmSku) -> CapacityCheck:
+        def find_rejection(capacity: MachineCapacity) -> str | None:
+            usage = rules.table.get_usage(capacity.records)
+            vcpus = capacity.cpus[0] - usage.fallback_vcpus
+            free = {VCPU: vcpus, MEMORY: capacity.memory[0], DISK: capacity.disk}
+            for name, amount in list_amounts(sku.host_vcpus, sku.memory_mib, sku.disk_gib):
+                if free[name] < amount:
+                    return f"{name}: {free[name]:,} of {amount:,} free"
+            return (rules.find_cpu_rejection(sku, usage, vcpus) or None) if sku.dedicated_vcpus else None
+
+        return find_rejection
+
+    return CapacityFilter(
+        name="placement",
+        build_check=build_check,
+        describe_shortage=_describe_capacity,
+        binding="capacity",
+        line="  placement",
+    )
+
+
+def _build_usage_filter(
+    rules: _Rules, name: str, finds_room: Callable[[HostUsage, FlavorRequest], bool], subject: str
+) -> CapacityFilter:
+    """Build a filter on NUMA cells or PCI devices; hosts without details pass."""
+
+    def build_check(sku: VmSku) -> CapacityCheck:
+        request = rules.get_request(sku)
+
+        def find_rejection(capacity: MachineCapacity) -> str | None:
+            usage = rules.table.get_usage(capacity.records)
+            return None if not usage.host.has_details or finds_room(usage, request) else f"{subject} do not fit"
+
+        return find_rejection
+
+    return CapacityFilter(
+        name=name,
+        build_check=build_check,
+        describe_shortage=lambda context: (
+            f'No host has free {subject} for the flavor "{context.demand.sku.name}" '
+            f"({len(context.machines):,} hosts checked)."
+        ),
+        binding=subject,
+        line=f"  {name}",
+    )
 
 
 def _check_aggregates(name: str, value: str, host: NovaHost) -> str:
@@ -196,7 +296,7 @@ def _build_flavor_filter(rules: _Rules) -> DemandFilter:
     return DemandFilter(
         name="flavor",
         item=Item.MACHINE,
-        select_input=lambda demand: demand.sku,
+        select_input=lambda demand: (demand.sku, demand.constraints.image),
         build_check=build_check,
         describe_shortage=describe_shortage,
         line="  flavor",
@@ -210,17 +310,17 @@ class _Weigher(NamedTuple):
     """Weigher: its multiplier's name, figure of a host, and the fixed minimum of figures (None: their own)."""
 
     name: str
-    compute: Callable[[Demand, NovaHost, MachineLoad], float]
+    compute: Callable[[Demand, HostUsage, MachineLoad], float]
     minimum: float | None = None
 
 
 def _compute_free(host: NovaHost, resource_class: str, used: int) -> float:
-    resource = _get_resource(host, resource_class)
+    resource = get_resource(host, resource_class)
     return resource.total - resource.reserved - used
 
 
 def _compute_free_vcpus(host: NovaHost, used: int) -> float:
-    resource = _get_resource(host, VCPU)
+    resource = get_resource(host, VCPU)
     return resource.total * resource.allocation_ratio - resource.reserved - used
 
 
@@ -233,15 +333,23 @@ def _count_group(demand: Demand, machine: str, *, is_affinity: bool) -> int:
     )
 
 
+def _compute_vcpus(usage: HostUsage, load: MachineLoad) -> float:
+    dedicated = usage.dedicated_vcpus + usage.fallback_vcpus
+    return _compute_free_vcpus(usage.host, load.vcpus + dedicated)
+
+
 _WEIGHERS: Final = (
-    _Weigher("cpu", lambda _demand, host, load: _compute_free_vcpus(host, load.vcpus), 0),
-    _Weigher("disk", lambda _demand, host, load: _compute_free(host, DISK, load.disk_gib) * MIB_PER_GIB, 0),
-    _Weigher("hypervisor_version", lambda _demand, host, _load: host.hypervisor_version),
-    _Weigher("io_ops", lambda _demand, _host, load: load.new_vms, 0),
-    _Weigher("num_instances", lambda _demand, _host, load: load.vms),
-    _Weigher("ram", lambda _demand, host, load: _compute_free(host, MEMORY, load.memory_mib), 0),
-    _Weigher("soft_affinity", lambda demand, host, _load: _count_group(demand, host.name, is_affinity=True)),
-    _Weigher("soft_anti_affinity", lambda demand, host, _load: -_count_group(demand, host.name, is_affinity=False)),
+    _Weigher("cpu", lambda _demand, usage, load: _compute_vcpus(usage, load), 0),
+    _Weigher("disk", lambda _demand, usage, load: _compute_free(usage.host, DISK, load.disk_gib) * MIB_PER_GIB, 0),
+    _Weigher("hypervisor_version", lambda _demand, usage, _load: usage.host.hypervisor_version),
+    _Weigher("io_ops", lambda _demand, _usage, load: load.new_vms, 0),
+    _Weigher("num_instances", lambda _demand, _usage, load: load.vms),
+    _Weigher("pci", lambda _demand, usage, _load: _MAX_DEVICES - min(usage.free_devices, _MAX_DEVICES - 1)),
+    _Weigher("ram", lambda _demand, usage, load: _compute_free(usage.host, MEMORY, load.memory_mib), 0),
+    _Weigher("soft_affinity", lambda demand, usage, _load: _count_group(demand, usage.host.name, is_affinity=True)),
+    _Weigher(
+        "soft_anti_affinity", lambda demand, usage, _load: -_count_group(demand, usage.host.name, is_affinity=False)
+    ),
 )
 
 
@@ -269,41 +377,95 @@ def _is_number(text: str | None) -> bool:
     return True
 
 
-def _build_weigher(hosts: Mapping[str, NovaHost], multipliers: Mapping[str, float]) -> Weigh:
+def _build_weigher(rules: _Rules, multipliers: Mapping[str, float]) -> Weigh:
+    """Build the function of the weights; all hosts tie if facts are unknown."""
+
     def weigh(demand: Demand, loads: Sequence[MachineLoad]) -> list[float]:
         weights = [0.0] * len(loads)
-        for weigher in _WEIGHERS if len(loads) > 1 else ():
-            figures = [weigher.compute(demand, hosts[load.machine.name], load) for load in loads]
+        if len(loads) < 2 or rules.find_unknown_fact(demand.sku, demand.constraints):
+            return weights
+        usages = [rules.table.get_usage(load.records) for load in loads]
+        for weigher in _WEIGHERS:
+            figures = [weigher.compute(demand, usage, load) for usage, load in zip(usages, loads, strict=True)]
             if weigher.minimum is not None:
                 figures = [max(figure, weigher.minimum) for figure in figures]
             for index, figure in enumerate(_normalize_weights(figures, weigher.minimum)):
-                multiplier = _get_multiplier(weigher.name, hosts[loads[index].machine.name], multipliers)
-                weights[index] += multiplier * figure
+                weights[index] += _get_multiplier(weigher.name, usages[index].host, multipliers) * figure
         return weights
 
     return weigh
 
 
-def build_nova_profile(
-    hosts: Iterable[NovaHost],
-    flavors: Iterable[Flavor],
-    enabled_filters: Iterable[str] = DEFAULT_FILTERS,
-    multipliers: Mapping[str, float] | None = None,
-    subset_size: int = 1,
-) -> Profile:
+class NovaSettings(NamedTuple):
+    """Settings of nova.conf: [filter_scheduler], and the aliases of [pci] by name."""
+
+    enabled_filters: Iterable[str] = DEFAULT_FILTERS
+    multipliers: Mapping[str, float] = {}
+    subset_size: int = 1
+    aliases: Mapping[str, DeviceAlias] = {}
+
+
+def build_settings(values: Mapping[str, Any]) -> NovaSettings:
+    """Build the settings from plain data, for example the arguments of an openstack_site."""
+    return NovaSettings(
+        values.get("enabled_filters") or DEFAULT_FILTERS,
+        {name: float(value) for name, value in (values.get("weight_multipliers") or {}).items()},
+        int(values.get("host_subset_size") or 1),
+        {name: build_alias(fields) for name, fields in (values.get("pci_aliases") or {}).items()},
+    )
+
+
+class NovaSite(NamedTuple):
+    """Hosts and flavors, the servers on the hosts by id, and the properties of images by name."""
+
+    hosts: Sequence[NovaHost]
+    flavors: Sequence[Flavor]
+    servers: Mapping[str, NovaServer] = {}
+    images: Mapping[str, Mapping[str, str]] = {}
+
+    def build_usage_table(self, aliases: Mapping[str, DeviceAlias]) -> UsageTable:
+        """Build the uses of the hosts."""
+        return UsageTable({host.name: host for host in self.hosts}, self.parse_requests(aliases), self.servers)
+
+    def parse_requests(self, aliases: Mapping[str, DeviceAlias]) -> dict[str, FlavorRequest]:
+        """Return the requests of the flavors by name."""
+        return {flavor.name: parse_flavor(flavor, aliases) for flavor in self.flavors}
+
+
+def build_nova_profile(site: NovaSite, settings: NovaSettings) -> Profile:
     """Build the profile of a site. Server groups are hints of its VMs."""
-    enabled = frozenset(enabled_filters)
-    by_name = {host.name: host for host in hosts}
-    rules = _Rules(by_name, {flavor.name: flavor for flavor in flavors}, enabled)
+    enabled = frozenset(settings.enabled_filters)
+    rules = _Rules(
+        {host.name: host for host in site.hosts},
+        {flavor.name: flavor for flavor in site.flavors},
+        site.parse_requests(settings.aliases),
+        site.images,
+        site.build_usage_table(settings.aliases),
+        enabled,
+    )
     filters: list[Filter] = [_COMPUTE] if COMPUTE in enabled else []
-    filters += [_build_flavor_filter(rules), _CAPACITY, zones.FILTER]
+    filters += [_build_flavor_filter(rules), _build_capacity_filter(rules)]
+    if NUMA in enabled:
+        filters.append(_build_usage_filter(rules, NUMA, _fits_numa, "NUMA cells"))
+    if PCI in enabled:
+        filters.append(_build_usage_filter(rules, PCI, _fits_devices, "PCI devices"))
+    filters.append(zones.FILTER)
     if {AFFINITY, ANTI_AFFINITY} & enabled:
         filters.append(hints.FILTER)
     return Profile(
         filters=tuple(filters),
         rack_keys=RACK_KEYS,
         machine_keys=MACHINE_KEYS,
-        weigh=_build_weigher(by_name, {**DEFAULT_MULTIPLIERS, **(multipliers or {})}),
-        subset_size=subset_size,
+        weigh=_build_weigher(rules, {**DEFAULT_MULTIPLIERS, **settings.multipliers}),
+        subset_size=settings.subset_size,
         platform="Nova",
+        find_unknown_fact=rules.find_unknown_fact,
     )
+
+
+def _fits_numa(usage: HostUsage, request: FlavorRequest) -> bool:
+    return request.numa is None or usage.fit_numa(request) is not None
+
+
+def _fits_devices(usage: HostUsage, request: FlavorRequest) -> bool:
+    return usage.take_devices(request.devices) is not None

@@ -8,12 +8,21 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import DataResult, FileProblem, ReadContext, ResourceType
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
-from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType, Type
+from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, Type
 
 _FIGURES: Final[dict[str, Type]] = {"vcpus": NUMBER, "memory_mib": NUMBER, "disk_gib": NUMBER}
 _RESOURCE: Final = ObjectType.create(
     dict.fromkeys(("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size"), NUMBER)
 )
+_CELL: Final = ObjectType.create(
+    {
+        **dict.fromkeys(("id", "memory_mib", "used_memory_mib", "used_vcpus", "socket"), NUMBER),
+        **dict.fromkeys(("shared", "dedicated", "pinned"), STRING),
+        "siblings": ListType(STRING),
+        "pages": ListType(ObjectType.create(dict.fromkeys(("size_kib", "total", "used", "reserved"), NUMBER))),
+    }
+)
+_DEVICE_POOL: Final = ObjectType.create({"count": NUMBER, "numa_node": NUMBER, "properties": MapType(STRING)})
 _HOST: Final = ObjectType.create(
     {
         "availability_zone": STRING,
@@ -22,6 +31,25 @@ _HOST: Final = ObjectType.create(
         "traits": ListType(STRING),
         "aggregates": MapType(MapType(STRING)),
         "hypervisor_version": NUMBER,
+        "hypervisor_type": STRING,
+        "has_details": BOOL,
+        "numa_cells": ListType(_CELL),
+        "device_pools": ListType(_DEVICE_POOL),
+        "supported_instances": ListType(ListType(STRING)),
+    }
+)
+# Share of a server in a NUMA cell of its host. Sets of CPUs are texts such as "0-3,8".
+_GUEST_CELL: Final = ObjectType.create(
+    {**dict.fromkeys(("id", "vcpus", "memory_mib", "page_size"), NUMBER), "pins": STRING}
+)
+_SERVER: Final = ObjectType.create(
+    {
+        "name": STRING,
+        "host": STRING,
+        **_FIGURES,
+        "dedicated_vcpus": NUMBER,
+        "flavor": STRING,
+        "numa_cells": ListType(_GUEST_CELL),
     }
 )
 
@@ -42,9 +70,9 @@ _SCHEMA: Final = BlockSchema(
             MapType(ObjectType.create({**_FIGURES, "properties": MapType(STRING)})), "Flavors by name."
         ),
         "servers": _create_computed(
-            MapType(ObjectType.create({"name": STRING, "host": STRING, **_FIGURES})),
-            "Servers on hosts by id. Allocations without a listed server are one entry per host.",
+            MapType(_SERVER), "Servers on hosts by id. Allocations without a listed server are one entry per host."
         ),
+        "images": _create_computed(MapType(MapType(STRING)), "Properties of images by name and id."),
         "server_groups": _create_computed(
             MapType(ObjectType.create({"policy": STRING, "members": ListType(STRING)})), "Server groups by name."
         ),
@@ -77,6 +105,7 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
         "hosts": reading.hosts,
         "flavors": reading.flavors,
         "servers": reading.servers,
+        "images": reading.images,
         "server_groups": reading.server_groups,
     }
     return DataResult(values, reading.problems)

@@ -8,15 +8,19 @@ from typing import Any, Final
 import msgspec
 
 from nexusform.diagnostics.diagnostic import Problem, suggest_name
-from nexusform.domains.openstack.scheduling.nova_hosts import Flavor, NovaHost
+from nexusform.domains.openstack.scheduling.nova_hosts import Flavor, NovaHost, NovaServer, build_host, build_server
 from nexusform.domains.openstack.scheduling.nova_profile import (
     DEFAULT_FILTERS,
     DEFAULT_MULTIPLIERS,
     FILTERS,
+    NovaSite,
     build_machine,
     build_nova_profile,
+    build_server_sku,
+    build_settings,
     build_sku,
 )
+from nexusform.domains.openstack.scheduling.pci_devices import POLICIES
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_problem,
@@ -26,7 +30,6 @@ from nexusform.resource_types.shared_arguments import (
     is_set_and_known,
     join_id,
 )
-from nexusform.scheduling.racks.vms import convert_to_gib
 from nexusform.scheduling.site_inventory import Inventory, InventoryRack, InventorySite, OccupiedCapacity
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType
@@ -60,6 +63,13 @@ _SCHEMA: Final = BlockSchema(
             minimum=1,
             decides_placement=True,
         ),
+        "pci_aliases": AttributeSchema(
+            MapType(MapType(STRING)),
+            '[pci] alias of Nova by name, for example { nic = { vendor_id = "8086", product_id = "154d" } }. Other '
+            "keys: device_type, numa_policy.",
+            optional=True,
+            decides_placement=True,
+        ),
     },
     description="Compute hosts of an OpenStack. Nova and Placement choose the host of every VM.",
 )
@@ -83,10 +93,19 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             for name, value in multipliers.items()
             if name.startswith("soft_") and isinstance(value, int | float) and value < 0
         ]
+    problems += _check_aliases(attributes.get("pci_aliases"))
     inventory = attributes.get("inventory")
     if is_set_and_known(inventory) and not (isinstance(inventory, Mapping) and _has_hosts(inventory)):
         problems.append(_build_inventory_problem())
     return problems
+
+
+def _check_aliases(aliases: Any) -> Iterator[Problem]:
+    for name, fields in aliases.items() if isinstance(aliases, Mapping) else ():
+        policy = fields.get("numa_policy") if isinstance(fields, Mapping) else None
+        if isinstance(policy, str) and policy not in POLICIES:
+            detail = f'"{policy}" is no NUMA policy. Use one of {", ".join(POLICIES)}.'
+            yield Problem(("pci_aliases", name, "numa_policy"), "invalid-pci-alias", detail)
 
 
 def _has_hosts(inventory: Mapping[str, Any]) -> bool:
@@ -118,23 +137,20 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Inv
     if not isinstance(source, Mapping) or not isinstance(source.get("hosts"), Mapping):
         return []
     try:
-        hosts = _convert_entries(source["hosts"], NovaHost)
+        hosts = [build_host(name, values) for name, values in sorted(source["hosts"].items())]
         flavors = _convert_entries(source.get("flavors") or {}, Flavor)
-    except msgspec.ValidationError as problem:
+        servers = {name: build_server(values) for name, values in (source.get("servers") or {}).items()}
+    except ValueError as problem:
         detail = f"The inventory is not one of data openstack_inventory: {problem}."
         return [Problem(("inventory",), "invalid-openstack-inventory", detail)]
-    profile = build_nova_profile(
-        hosts,
-        flavors,
-        attributes.get("enabled_filters") or DEFAULT_FILTERS,
-        {name: float(value) for name, value in (attributes.get("weight_multipliers") or {}).items()},
-        int(attributes.get("host_subset_size") or 1),
-    )
-    inventory.sites[address] = InventorySite(site_id, site_id, profile=profile)
+    site, settings = NovaSite(hosts, flavors, servers, source.get("images") or {}), build_settings(attributes)
+    inventory.sites[address] = InventorySite(site_id, site_id, profile=build_nova_profile(site, settings))
     for flavor in flavors:
         inventory.skus[f"{address} {flavor.name}"] = build_sku(flavor)
     _add_racks(hosts, site_id, address, inventory)
-    inventory.unmanaged.setdefault(site_id, []).extend(_list_occupied(source.get("servers") or {}))
+    table = site.build_usage_table(settings.aliases)
+    occupied = (_build_occupied(server, table.build_record(key)) for key, server in servers.items())
+    inventory.unmanaged.setdefault(site_id, []).extend(occupied)
     return []
 
 
@@ -152,11 +168,11 @@ def _add_racks(hosts: list[NovaHost], site_id: str, address: str, inventory: Inv
         inventory.addresses_by_name.update({("machine", site_id, machine.name): address for machine in machines})
 
 
-def _list_occupied(servers: Mapping[str, Any]) -> Iterator[OccupiedCapacity]:
-    for server in servers.values():
-        memory = convert_to_gib(int(server["memory_mib"]))
-        vcpus, disk = int(server["vcpus"]), int(server["disk_gib"])
-        yield OccupiedCapacity(server["host"], server["name"], vcpus, memory, disk, cell_numbers=(0,))
+def _build_occupied(server: NovaServer, record: str) -> OccupiedCapacity:
+    sku = build_server_sku(server, record)
+    return OccupiedCapacity(
+        server.host, server.name, sku.vcpus, sku.memory_gib, sku.disk_gib, cell_numbers=(0,), record=record
+    )
 
 
 OPENSTACK_SITE: Final = ResourceType(

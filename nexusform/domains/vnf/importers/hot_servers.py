@@ -381,6 +381,7 @@ def add_server(
         notes.add_error(properties, INVALID_DOCUMENT, f'the server "{vdu_name}" needs a name without "|" and "/".')
         return
     flavor = template.resolve_value(properties.get_node("flavor"))
+    image = template.resolve_value(properties.get_node("image"))
     size = _parse_size(template, flavor)
     origin = Origin(notes.file, properties.line)
     own_hints = properties.get_node(HINTS)
@@ -397,6 +398,7 @@ def add_server(
         has_bounds=repeat.is_explicit,
         has_scheduler_hints=has_hints,
         flavor=flavor if isinstance(flavor, str) else "",
+        image=image if isinstance(image, str) else "",
     )
     reading.scaling_groups[vdu_name] = repeat.group
     if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):

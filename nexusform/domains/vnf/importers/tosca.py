@@ -107,9 +107,14 @@ def _list_vdus(topology: Topology, scaling: Scaling, notes: DocumentFindings) ->
         if not name or "|" in name or "/" in name:
             notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" needs a name without "|" and "/".')
             continue
-        yield _add_counts(
-            Vdu(name, Origin(notes.file, body.line), _parse_size(topology, body, notes)), body, topology, scaling, notes
-        )
+        size, image = _parse_size(topology, body, notes), _parse_image(topology, body)
+        yield _add_counts(Vdu(name, Origin(notes.file, body.line), size, image=image), body, topology, scaling, notes)
+
+
+def _parse_image(topology: Topology, body: Node) -> str:
+    """Return the name of the software image, the one that Tacker requests without another one in the grant."""
+    name = topology.resolve_value(body.get_node("properties", "sw_image_data", "name"))
+    return name if isinstance(name, str) else ""
 
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: Scaling, notes: DocumentFindings) -> Vdu:

@@ -117,6 +117,7 @@ def _merge_vdu(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str
         has_anti_affinity=hot_vdu.has_anti_affinity,
         has_scheduler_hints=hot_vdu.has_scheduler_hints,
         flavor=hot_vdu.flavor,
+        image=hot_vdu.image or vdu.image,
     )
     if not hot_vdu.has_count:
         return merged_vdu

@@ -60,7 +60,7 @@ from nexusform.resource_types.shared_arguments import (
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.kubelet import Platform
-from nexusform.scheduling.racks.vms import Placement
+from nexusform.scheduling.racks.vms import Placement, PlacementConstraints
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType, ObjectType
 from nexusform.values.value import UNKNOWN
@@ -313,6 +313,7 @@ def compute_demand(
                 tuple(numbers_range),
                 tuple(f"{name}-{vdu.name}-{number}" for number in numbers_range),
                 sku,
+                PlacementConstraints(image=str(block.get("image") or vdu.image)),
                 triggers=(("sku_changed", (sku.name, *size_figures)),),
                 path=("vdu", vdu.name),
                 groups=tuple(_build_group_rule(rule) for rule in vnf.rules if vdu.name in rule.vdus),

@@ -236,6 +236,12 @@ VDU_BLOCK: Final = NestedBlock(
             ),
             "disk_gib": _create_size_attribute("Disk per VM in GiB. Default: from the documents, else 0.", 0),
             "sriov_vfs": VFS,
+            "image": AttributeSchema(
+                STRING,
+                "Image in OpenStack, by name or id. Default: from the documents.",
+                optional=True,
+                decides_placement=True,
+            ),
             "role": AttributeSchema(
                 STRING,
                 f'Role of its VMs in the Kubernetes cluster. Default: "{WORKER}", and '

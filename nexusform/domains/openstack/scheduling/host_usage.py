@@ -1,0 +1,154 @@
+"""Use of NUMA cells, dedicated CPUs and PCI devices of hosts, from the records of their VMs.
+
+The records of a machine are its name, the servers of the inventory (`server ID`) and the flavors of other VMs in the
+order of their placement. The inventory counts its servers already: a server without a record is subtracted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nexusform.domains.openstack.scheduling.flavor_requests import FlavorRequest
+from nexusform.domains.openstack.scheduling.nova_hosts import DISK, MEMORY, PCPU, VCPU, NovaHost, NovaServer, Resource
+from nexusform.domains.openstack.scheduling.numa_fit import (
+    GuestCell,
+    HostCell,
+    HostRatios,
+    NumaRequest,
+    fit_numa_cells,
+    take_cells,
+)
+from nexusform.domains.openstack.scheduling.pci_devices import DevicePool, DeviceRequest, take_devices
+
+SERVER_RECORD: Final = "server "
+
+
+class HostUsage(Struct, frozen=True):
+    """Use of a host. `dedicated_vcpus` are PCPU, `fallback_vcpus` VCPU of VMs with dedicated CPUs."""
+
+    host: NovaHost
+    cells: tuple[HostCell, ...]
+    pools: tuple[DevicePool, ...]
+    dedicated_vcpus: int = 0
+    fallback_vcpus: int = 0
+
+    @property
+    def free_devices(self) -> int:
+        """Number of free PCI devices."""
+        return sum(pool.count for pool in self.pools)
+
+    @property
+    def free_dedicated_vcpus(self) -> int:
+        """PCPU without a VM."""
+        return get_resource(self.host, PCPU).capacity - self.dedicated_vcpus
+
+    def fit_numa(self, request: FlavorRequest) -> list[GuestCell] | None:
+        """Return the NUMA cells of a VM, None if they do not fit."""
+        assert request.numa is not None, "the flavor has no NUMA cells"
+        ratios = HostRatios(
+            get_resource(self.host, VCPU).allocation_ratio, get_resource(self.host, MEMORY).allocation_ratio
+        )
+        devices_by_cell: dict[int | None, int] = {}
+        for pool in self.pools:
+            devices_by_cell[pool.numa_node] = devices_by_cell.get(pool.numa_node, 0) + pool.count
+        check = (lambda cells: self.take_devices(request.devices, cells) is not None) if request.devices else None
+        return fit_numa_cells(self.cells, request.numa, ratios, devices_by_cell, check)
+
+    def take_devices(self, requests: Sequence[DeviceRequest], cells: Sequence[int] = ()) -> list[DevicePool] | None:
+        """Return the PCI devices left by requests, None if there are too few."""
+        return take_devices(self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells})
+
+    def add(self, request: FlavorRequest) -> HostUsage:
+        """Return the use with one more VM; cells and devices that do not fit stay free."""
+        usage = self
+        cells: list[GuestCell] = []
+        if request.dedicated_vcpus:
+            is_dedicated = self.free_dedicated_vcpus >= request.dedicated_vcpus
+            key = "dedicated_vcpus" if is_dedicated else "fallback_vcpus"
+            usage = replace(usage, **{key: getattr(usage, key) + request.dedicated_vcpus})
+        if request.numa is not None:
+            cells = self.fit_numa(request) or []
+            usage = replace(usage, cells=take_cells(self.cells, cells, request.numa.thread_policy))
+        pools = self.take_devices(request.devices, [cell.id for cell in cells])
+        return usage if pools is None else replace(usage, pools=tuple(pools))
+
+
+class UsageTable:
+    """Uses of hosts by their records. `requests` are those of the flavors by name, `servers` those of the inventory."""
+
+    def __init__(
+        self, hosts: Mapping[str, NovaHost], requests: Mapping[str, FlavorRequest], servers: Mapping[str, NovaServer]
+    ) -> None:
+        self._hosts = hosts
+        self._requests = requests
+        self._servers = servers
+        self._usages: dict[tuple[str, ...], HostUsage] = {}
+
+    def get_usage(self, records: tuple[str, ...]) -> HostUsage:
+        """Return the use of the host of these records."""
+        usage = self._usages.get(records)
+        if usage is None:
+            if len(records) > 1 and not records[-1].startswith(SERVER_RECORD):
+                usage = self._add(self.get_usage(records[:-1]), records[-1])
+            else:
+                usage = self._build_usage(records)
+            self._usages[records] = usage
+        return usage
+
+    def _build_usage(self, records: tuple[str, ...]) -> HostUsage:
+        """Return the use by the servers of the inventory with a record, then by the flavors of other records."""
+        host = self._hosts[records[0]]
+        present = {record for record in records if record.startswith(SERVER_RECORD)}
+        usage = HostUsage(host, host.numa_cells, host.device_pools)
+        for key, server in self._servers.items():
+            if server.host != host.name:
+                continue
+            if f"{SERVER_RECORD}{key}" in present:
+                usage = replace(usage, dedicated_vcpus=usage.dedicated_vcpus + server.dedicated_vcpus)
+            else:
+                usage = self._subtract_server(usage, server)
+        for record in records[1:]:
+            if record not in present:
+                usage = self._add(usage, record)
+        return usage
+
+    def _add(self, usage: HostUsage, flavor: str) -> HostUsage:
+        return usage.add(self._requests.get(flavor, FlavorRequest()))
+
+    def build_record(self, key: str) -> str:
+        """Return the record of a server of the inventory, "" if only its size counts."""
+        server = self._servers[key]
+        request = self._requests.get(server.flavor, FlavorRequest())
+        is_recorded = server.dedicated_vcpus or server.numa_cells or request.needs_details
+        return f"{SERVER_RECORD}{key}" if is_recorded else ""
+
+    def _subtract_server(self, usage: HostUsage, server: NovaServer) -> HostUsage:
+        request = self._requests.get(server.flavor, FlavorRequest())
+        numa = request.numa or NumaRequest(0, 0, 0)
+        usage = replace(usage, cells=take_cells(usage.cells, server.numa_cells, numa.thread_policy, sign=-1))
+        pools = list(usage.pools)
+        for device in request.devices:
+            nodes = [cell.id for cell in server.numa_cells]
+            matching = [pool for pool in pools if pool.matches(device.alias.properties)]
+            matching.sort(key=lambda pool: pool.numa_node not in nodes)
+            if matching:
+                index = next(number for number, pool in enumerate(pools) if pool is matching[0])
+                pools[index] = replace(matching[0], count=matching[0].count + device.count)
+            else:
+                pools.append(DevicePool(device.count, device.alias.properties, next(iter(nodes), None)))
+        return replace(usage, pools=tuple(pools))
+
+
+def get_resource(host: NovaHost, resource_class: str) -> Resource:
+    """Return the inventory of a resource class, empty if the host has none."""
+    return host.resources.get(resource_class, Resource(0))
+
+
+def list_amounts(vcpus: int, memory_mib: int, disk_gib: int, dedicated_vcpus: int = 0) -> list[tuple[str, int]]:
+    """Return the amounts allocated by Placement for one VM, without those of 0."""
+    amounts = [(VCPU, vcpus), (PCPU, dedicated_vcpus), (MEMORY, memory_mib), (DISK, disk_gib)]
+    return [(name, amount) for name, amount in amounts if amount]

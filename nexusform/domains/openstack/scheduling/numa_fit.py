@@ -1,0 +1,233 @@
+"""Fit of a VM onto the NUMA cells of a host, as nova/virt/hardware.py of Nova 34.0 (numa_fit_instance_to_host)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, permutations
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+SMALL, LARGE, ANY = -1, -2, -3
+PAGE_SIZES: Final[Mapping[str, int]] = {"small": SMALL, "large": LARGE, "any": ANY}
+DEDICATED: Final = "dedicated"
+REQUIRE, ISOLATE = "require", "isolate"
+_KIB: Final = 1024
+
+
+class MemoryPages(Struct, frozen=True):
+    """Memory pages of one size in a cell."""
+
+    size_kib: int
+    total: int
+    used: int = 0
+    reserved: int = 0
+
+    def fits(self, memory_mib: int, *, is_free: bool) -> bool:
+        """Return whether memory fits in free pages, or in all pages."""
+        pages = self.total - self.used - self.reserved if is_free else self.total
+        return memory_mib * _KIB <= pages * self.size_kib and memory_mib * _KIB % self.size_kib == 0
+
+
+class HostCell(Struct, frozen=True):
+    """NUMA cell of a host: its shared and dedicated CPUs, its memory, and their use. `siblings` are the threads of
+    each core.
+    """
+
+    id: int
+    shared: frozenset[int]
+    dedicated: frozenset[int]
+    siblings: tuple[frozenset[int], ...]
+    memory_mib: int
+    pages: tuple[MemoryPages, ...]
+    socket: int | None = None
+    used_vcpus: int = 0
+    used_memory_mib: int = 0
+    pinned: frozenset[int] = frozenset()
+
+    @property
+    def free_cpus(self) -> frozenset[int]:
+        """Dedicated CPUs without a VM."""
+        return self.dedicated - self.pinned
+
+    @property
+    def free_memory_mib(self) -> int:
+        """Memory without a VM."""
+        return self.memory_mib - self.used_memory_mib
+
+
+class GuestCell(Struct):
+    """NUMA cell of a VM. `id` is the one of its host cell once it fits; `page_size` in KiB, or SMALL, LARGE, ANY."""
+
+    id: int
+    vcpus: int
+    memory_mib: int
+    page_size: int | None = None
+    pins: tuple[int, ...] = ()
+
+
+class NumaRequest(Struct, frozen=True):
+    """NUMA cells requested by a flavor, all of one size."""
+
+    cells: int
+    vcpus: int
+    memory_mib: int
+    page_size: int | None = None
+    is_dedicated: bool = False
+    thread_policy: str = ""
+
+    def build_guest_cells(self) -> list[GuestCell]:
+        """Build the cells before they fit on a host."""
+        return [GuestCell(number, self.vcpus, self.memory_mib, self.page_size) for number in range(self.cells)]
+
+
+class HostRatios(Struct, frozen=True):
+    """Allocation ratios: limits of the shared CPUs and of the memory of a cell."""
+
+    cpu: float
+    memory: float
+
+
+def fit_numa_cells(
+    cells: Sequence[HostCell],
+    request: NumaRequest,
+    ratios: HostRatios,
+    devices_by_cell: Mapping[int | None, int],
+    fit_devices: Callable[[Sequence[int]], bool] | None = None,
+) -> list[GuestCell] | None:
+    """Return the cells of the VM with their host cells, None if they do not fit. `fit_devices` checks the PCI devices
+    of the VM near host cells; None if it has none.
+    """
+    if len(cells) < request.cells:
+        return None
+    ordered = _sort_cells(cells, request, devices_by_cell, has_devices=fit_devices is not None)
+    guests = request.build_guest_cells()
+    # Like Nova, pairs of ids are remembered, and a guest cell that fits takes the id of its host cell.
+    unfit: set[tuple[int, int]] = set()
+    fit: set[tuple[int, int]] = set()
+    for candidates in permutations(ordered, request.cells):
+        for cell, guest in zip(candidates, guests, strict=True):
+            pair = (cell.id, guest.id)
+            if pair in unfit:
+                break
+            if pair not in fit:
+                if not _fit_cell(cell, guest, request, ratios):
+                    unfit.add(pair)
+                    break
+                fit.add(pair)
+            guest.id = cell.id
+        else:
+            if fit_devices is None or fit_devices([guest.id for guest in guests]):
+                return guests
+    return None
+
+
+def _sort_cells(
+    cells: Sequence[HostCell], request: NumaRequest, devices_by_cell: Mapping[int | None, int], *, has_devices: bool
+) -> Sequence[HostCell]:
+    """Sort the host cells if the VM needs fewer: most free memory, then CPUs, then PCI devices only if needed."""
+    if len(cells) == request.cells:
+        return cells
+    ordered = sorted(cells, key=lambda cell: cell.free_memory_mib, reverse=True)
+    if request.is_dedicated:
+        ordered.sort(key=lambda cell: len(cell.free_cpus), reverse=True)
+    else:
+        ordered.sort(key=lambda cell: cell.used_vcpus)
+    ordered.sort(key=lambda cell: devices_by_cell.get(cell.id, 0), reverse=has_devices)
+    return ordered
+
+
+def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: HostRatios) -> bool:
+    """Return whether a guest cell fits on a host cell, and set its page size and its CPUs."""
+    if not _fit_memory(cell, guest, is_dedicated=request.is_dedicated):
+        return False
+    if request.is_dedicated:
+        pins = _pick_cpus(cell, guest.vcpus, request.thread_policy)
+        guest.pins = pins or guest.pins
+        return pins is not None
+    return (
+        guest.vcpus <= len(cell.shared)
+        and cell.used_vcpus + guest.vcpus <= len(cell.shared) * ratios.cpu
+        and cell.used_memory_mib + guest.memory_mib <= cell.memory_mib * ratios.memory
+    )
+
+
+def _fit_memory(cell: HostCell, guest: GuestCell, *, is_dedicated: bool) -> bool:
+    pages = {item.size_kib: item for item in cell.pages}
+    sizes = sorted(pages, reverse=True)
+    if guest.page_size:
+        by_request = {SMALL: sizes[-1:], LARGE: sizes[:-1], ANY: sizes}
+        for size in by_request.get(guest.page_size, [guest.page_size]):
+            if size in pages and pages[size].fits(guest.memory_mib, is_free=True):
+                guest.page_size = size
+                return True
+        return False
+    if sizes:
+        return pages[sizes[-1]].fits(guest.memory_mib, is_free=is_dedicated)
+    return guest.memory_mib <= (cell.free_memory_mib if is_dedicated else cell.memory_mib)
+
+
+def _pick_cpus(cell: HostCell, count: int, thread_policy: str) -> tuple[int, ...] | None:
+    """Return the CPUs for a dedicated guest cell, None if too few are free under the policy for threads."""
+    if count > len(cell.free_cpus):
+        return None
+    threads_per_core = max(map(len, cell.siblings), default=1)
+    free = [core & cell.free_cpus for core in cell.siblings]
+    by_threads = {
+        threads: [core for core in free if len(core) >= threads]
+        for threads in range(max(map(len, free), default=0), 0, -1)
+    }
+    if thread_policy == ISOLATE:
+        if threads_per_core not in by_threads or (threads_per_core != 1 and cell.dedicated != cell.shared):
+            return None
+        return _pick_threads(by_threads[threads_per_core], 1, count)
+    if thread_policy == REQUIRE and threads_per_core <= 1:
+        return None
+    for threads, cores in by_threads.items():
+        if thread_policy == REQUIRE and threads <= 1:
+            continue
+        pins = _pick_threads(cores, threads, count)
+        if pins is not None:
+            return pins
+    if thread_policy == REQUIRE:
+        return None
+    return _pick_threads([frozenset({cpu}) for core in by_threads.get(1, []) for cpu in sorted(core)], 1, count)
+
+
+def _pick_threads(cores: Sequence[Iterable[int]], threads: int, count: int) -> tuple[int, ...] | None:
+    if threads * len(cores) < count:
+        return None
+    return tuple(chain.from_iterable(sorted(core)[:threads] for core in cores))[:count]
+
+
+def take_cells(
+    cells: Sequence[HostCell], guests: Iterable[GuestCell], thread_policy: str = "", sign: int = 1
+) -> tuple[HostCell, ...]:
+    """Return the host cells after a VM took its cells, or returned them (`sign` -1)."""
+    changed = {cell.id: cell for cell in cells}
+    for guest in guests:
+        cell = changed.get(guest.id)
+        if cell is not None:
+            changed[guest.id] = _take_cell(cell, guest, sign, has_cores=thread_policy == ISOLATE)
+    return tuple(changed.values())
+
+
+def _take_cell(cell: HostCell, guest: GuestCell, sign: int, *, has_cores: bool) -> HostCell:
+    size = guest.page_size or min((item.size_kib for item in cell.pages), default=0)
+    pages = tuple(
+        replace(item, used=max(item.used + sign * guest.memory_mib * _KIB // size, 0))
+        if item.size_kib == size
+        else item
+        for item in cell.pages
+    )
+    pins = frozenset(guest.pins)
+    if has_cores:
+        pins = pins.union(*(core for core in cell.siblings if core & pins))
+    return replace(
+        cell,
+        pages=pages,
+        used_memory_mib=max(cell.used_memory_mib + sign * guest.memory_mib, 0),
+        used_vcpus=max(cell.used_vcpus + sign * (0 if guest.pins else guest.vcpus), 0),
+        pinned=cell.pinned | pins if sign > 0 else cell.pinned - pins,
+    )
