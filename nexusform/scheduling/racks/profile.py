@@ -68,7 +68,7 @@ class Profile(Struct, frozen=True, kw_only=True):
 
     With `weigh` the machines with the highest weights win, in any rack: the best
     `subset_size` tie. `platform`, if it is not Azure, chooses the machine of every VM: all placements are predictions.
-    `find_unknown_fact` returns a sentence about a fact that the placement of such VMs needs, "" if all are known.
+    `find_unknown_fact` returns a sentence about an unknown fact needed for the placement of VMs, "" if all are known.
     """
 
     filters: tuple[Filter, ...] = FILTERS

@@ -59,7 +59,7 @@ class VmSku(Struct, frozen=True):
     the supported hardware; empty = any. `kind` is the type letter G, P, E or L, or "" for a SKU of the user's
     own. `extended` are further resources of a node of this size, per cell of the node: they decide about
     pods, not about VMs. `vfs` are the SR-IOV virtual functions taken by each VM, as declared by its pool.
-    A profile that counts more than this gets the `record` of each VM of a machine; it also counts `dedicated_vcpus`.
+    A profile with further counts gets the `record` of each VM of a machine; it also counts `dedicated_vcpus`.
     """
 
     name: str

@@ -158,11 +158,11 @@ class _SiteReplay:
         """Add the request for a VM. Without a decision, or with several groups, it only takes its capacity."""
         address, vm = self._placed[operation.token]
         host, name = vm.placement.machine, _name_server(operation.token)
-        group, zones, predicted = None, [], ""
+        group, zones, predicted, image_name = None, [], "", ""
         if isinstance(operation, PlaceOperation):
             self.total += 1
             demand, hints = operation.demand, operation.demand.hints
-            zones = sorted(demand.zones or ())
+            zones, image_name = sorted(demand.zones or ()), demand.constraints.image
             is_known = not self._site.scheduler.profile.find_unknown_fact(demand.sku, demand.constraints)
             if (
                 is_known
@@ -178,7 +178,7 @@ class _SiteReplay:
         size = {name: value for name, value in self._build_server(sku, host).items() if name != "host"}
         properties = (inventory.get("flavors") or {}).get(sku.name, {}).get("properties") or {}
         flavor = {**size, "properties": properties}
-        image = (inventory.get("images") or {}).get(operation.demand.constraints.image) if predicted else None
+        image = (inventory.get("images") or {}).get(image_name)
         body = {
             "flavor": flavor,
             "image": image or {},

@@ -183,7 +183,7 @@ class Site:
             self.placement.call("POST", "/allocations", body)
 
     def compute_resources(self, server: dict[str, Any]) -> dict[str, int]:
-        """Return the resources that Placement allocates for an existing server."""
+        """Return the resources allocated by Placement for an existing server."""
         amounts = {name: server[key] for key, name in CLASSES.items()}
         amounts["PCPU"] = server.get("dedicated_vcpus") or 0
         if is_pinned(server) and "PCPU" in self.document["hosts"][server["host"]]["resources"]:

@@ -63,7 +63,7 @@ class HostUsage(Struct, frozen=True):
         return take_devices(self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells})
 
     def add(self, request: FlavorRequest) -> HostUsage:
-        """Return the use with one more VM; cells and devices that do not fit stay free."""
+        """Return the use with one more VM; unsuitable cells and devices stay free."""
         usage = self
         cells: list[GuestCell] = []
         if request.dedicated_vcpus:
@@ -133,7 +133,7 @@ class UsageTable:
         pools = list(usage.pools)
         for device in request.devices:
             nodes = [cell.id for cell in server.numa_cells]
-            matching = [pool for pool in pools if pool.matches(device.alias.properties)]
+            matching = [pool for pool in pools if pool.has_properties(device.alias.properties)]
             matching.sort(key=lambda pool: pool.numa_node not in nodes)
             if matching:
                 index = next(number for number, pool in enumerate(pools) if pool is matching[0])

@@ -1,4 +1,4 @@
-"""Image properties that choose hosts, as ImagePropertiesFilter of Nova 34.0."""
+"""Image properties for the choice of hosts, as ImagePropertiesFilter of Nova 34.0."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNPREDICTED: Final = (
 
 
 def select_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that choose hosts, with their current names and values."""
+    """Return the properties for the choice of hosts, with their current names and values."""
     named = {_LEGACY_NAMES.get(name, name): str(value) for name, value in properties.items()}
     selected = {}
     for name, canonical in _CANONICAL_VALUES.items():

@@ -144,7 +144,7 @@ class _Rules(NamedTuple):
         return self.requests.get(sku.name, FlavorRequest())
 
     def find_unknown_fact(self, sku: VmSku, constraints: PlacementConstraints) -> str:
-        """Return a sentence about a fact of the hosts or of nova.conf that placements of a flavor need, or ""."""
+        """Return a sentence about an unknown fact of the hosts or of nova.conf needed by a flavor, or ""."""
         request = self.get_request(sku)
         if request.unknown_alias:
             return (
@@ -446,9 +446,9 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> Profile:
     filters: list[Filter] = [_COMPUTE] if COMPUTE in enabled else []
     filters += [_build_flavor_filter(rules), _build_capacity_filter(rules)]
     if NUMA in enabled:
-        filters.append(_build_usage_filter(rules, NUMA, _fits_numa, "NUMA cells"))
+        filters.append(_build_usage_filter(rules, NUMA, _can_fit_numa, "NUMA cells"))
     if PCI in enabled:
-        filters.append(_build_usage_filter(rules, PCI, _fits_devices, "PCI devices"))
+        filters.append(_build_usage_filter(rules, PCI, _can_take_devices, "PCI devices"))
     filters.append(zones.FILTER)
     if {AFFINITY, ANTI_AFFINITY} & enabled:
         filters.append(hints.FILTER)
@@ -463,9 +463,9 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> Profile:
     )
 
 
-def _fits_numa(usage: HostUsage, request: FlavorRequest) -> bool:
+def _can_fit_numa(usage: HostUsage, request: FlavorRequest) -> bool:
     return request.numa is None or usage.fit_numa(request) is not None
 
 
-def _fits_devices(usage: HostUsage, request: FlavorRequest) -> bool:
+def _can_take_devices(usage: HostUsage, request: FlavorRequest) -> bool:
     return usage.take_devices(request.devices) is not None

@@ -24,7 +24,7 @@ class MemoryPages(Struct, frozen=True):
     used: int = 0
     reserved: int = 0
 
-    def fits(self, memory_mib: int, *, is_free: bool) -> bool:
+    def can_fit(self, memory_mib: int, *, is_free: bool) -> bool:
         """Return whether memory fits in free pages, or in all pages."""
         pages = self.total - self.used - self.reserved if is_free else self.total
         return memory_mib * _KIB <= pages * self.size_kib and memory_mib * _KIB % self.size_kib == 0
@@ -159,12 +159,12 @@ def _fit_memory(cell: HostCell, guest: GuestCell, *, is_dedicated: bool) -> bool
     if guest.page_size:
         by_request = {SMALL: sizes[-1:], LARGE: sizes[:-1], ANY: sizes}
         for size in by_request.get(guest.page_size, [guest.page_size]):
-            if size in pages and pages[size].fits(guest.memory_mib, is_free=True):
+            if size in pages and pages[size].can_fit(guest.memory_mib, is_free=True):
                 guest.page_size = size
                 return True
         return False
     if sizes:
-        return pages[sizes[-1]].fits(guest.memory_mib, is_free=is_dedicated)
+        return pages[sizes[-1]].can_fit(guest.memory_mib, is_free=is_dedicated)
     return guest.memory_mib <= (cell.free_memory_mib if is_dedicated else cell.memory_mib)
 
 

@@ -24,7 +24,7 @@ class DevicePool(Struct, frozen=True):
     properties: Mapping[str, str]
     numa_node: int | None = None
 
-    def matches(self, wanted: Mapping[str, str]) -> bool:
+    def has_properties(self, wanted: Mapping[str, str]) -> bool:
         """Return whether the devices have these properties; case is ignored."""
         return all(self.properties.get(name, "").lower() == value.lower() for name, value in wanted.items())
 
@@ -87,7 +87,7 @@ def _select_pools(
     pools: Sequence[DevicePool], request: DeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
 ) -> Sequence[DevicePool]:
     wanted = request.alias.properties
-    selected: Sequence[DevicePool] = [pool for pool in pools if pool.matches(wanted)]
+    selected: Sequence[DevicePool] = [pool for pool in pools if pool.has_properties(wanted)]
     if cells:
         selected = _select_near_pools(selected, request, cells, sockets)
     for name, value in ((_DEVICE_TYPE, _PHYSICAL_FUNCTION), (_DEVICE_TYPE, _VDPA), (_REMOTE, "true")):

@@ -25,8 +25,8 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
 
     `snapshot` has the `hosts` by name, the `servers` {host, vcpus, memory_mib, disk_gib, group, is_building} in order
     of creation, and the `settings` of nova.conf. `request` has a `flavor` {vcpus, memory_mib, disk_gib, properties},
-    a `group` {name, policy, max} or null, optional `zones`, and properties of an `image`. Servers may have `properties` of
-    their flavor. Raises KeyError, TypeError and ValueError if a case is incomplete.
+    a `group` {name, policy, max} or null, optional `zones`, and properties of an `image`. Servers may have the
+    `properties` of their flavor. Raises KeyError, TypeError and ValueError if a case is incomplete.
     """
     hosts = [build_host(name, values) for name, values in snapshot["hosts"].items()]
     flavor = msgspec.convert({**request["flavor"], "name": "flavor"}, Flavor)

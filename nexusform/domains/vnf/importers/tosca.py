@@ -112,7 +112,7 @@ def _list_vdus(topology: Topology, scaling: Scaling, notes: DocumentFindings) ->
 
 
 def _parse_image(topology: Topology, body: Node) -> str:
-    """Return the name of the software image, the one that Tacker requests without another one in the grant."""
+    """Return the name of the software image, requested by Tacker if the grant has none."""
     name = topology.resolve_value(body.get_node("properties", "sw_image_data", "name"))
     return name if isinstance(name, str) else ""
 

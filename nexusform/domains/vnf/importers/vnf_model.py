@@ -52,7 +52,7 @@ class Vdu(Struct, frozen=True):
     `has_bounds`: the document gives the number, the bounds. For the labels of Tacker's management driver:
     `has_anti_affinity`, it is in a server group of the whole VNF with the exact policy anti-affinity;
     `has_scheduler_hints`, its scaling group passes scheduler_hints to its servers. `flavor` is the name of
-    its flavor in the cloud, `image` that of its image; "" if unspecified.
+    its flavor in the cloud, `image` the one of its image; "" if unspecified.
     """
 
     name: str
