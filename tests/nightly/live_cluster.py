@@ -90,7 +90,8 @@ class LiveCluster:
 
     def apply(self, body: Body) -> Body:
         """Apply a manifest as the manager of placements. An answer with `error` means that it is rejected."""
-        path = f"{PATHS[body['kind']].format('default')}/{body['metadata']['name']}"
+        namespace = body["metadata"].get("namespace", "default")
+        path = f"{PATHS[body['kind']].format(namespace)}/{body['metadata']['name']}"
         return self._programs.apply(path, body, "nexusform")
 
     def evict(self, name: str) -> Body:
@@ -99,6 +100,10 @@ class LiveCluster:
 
     def delete(self, kind: str, name: str = "") -> Body:
         return self._programs.call("DELETE", f"{PATHS[kind].format('default')}/{name}".rstrip("/"))
+
+    def delete_all(self, kind: str, namespace: str) -> Body:
+        """Delete all objects of a kind in a namespace."""
+        return self._programs.call("DELETE", PATHS[kind].format(namespace))
 
     def label_namespace(self, key: str, value: str) -> None:
         """Set a label of the default namespace."""

@@ -6,22 +6,36 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.domains.hub.api_programs import MERGE, ApiPrograms, free_port, object_of
 
 _HEARTBEAT_SECONDS = 30  # a hub takes a member as lost after five minutes
+_FINALIZER = "kubernetes-fleet.io/work-cleanup"
 _CLUSTER = "/apis/cluster.kubernetes-fleet.io/v1beta1"
 _PLACEMENT = "/apis/placement.kubernetes-fleet.io/v1beta1"
 
 
+class MemberRuntime(Protocol):
+    """Runs what is applied to members."""
+
+    def apply(self, member: str, work: Mapping[str, Any]) -> bool:
+        """Apply a Work; return whether its objects are available."""
+        ...
+
+    def remove(self, member: str, work: Mapping[str, Any]) -> None:
+        """Remove the objects of a Work."""
+        ...
+
+
 class RealHub(ApiPrograms):
-    """Starts all of it in a directory; `close` ends it."""
+    """Starts all of it in a directory; `close` ends it. Without a `runtime`, all Works are available at once."""
 
     def __init__(self, programs: Path, crds: Path, where: Path) -> None:
         super().__init__(programs, crds, where)
         self._ended = threading.Event()
         self._names: set[str] = set()  # of members that ever joined
+        self.runtime: MemberRuntime | None = None
         self._start(
             "kube-controller-manager",
             f"--kubeconfig={self.kubeconfig}",
@@ -103,14 +117,23 @@ class RealHub(ApiPrograms):
     def _apply_work(self, work: Mapping[str, Any], done: dict[str, int]) -> None:
         metadata = work["metadata"]
         path = f"{_PLACEMENT}/namespaces/{metadata['namespace']}/works/{metadata['name']}"
+        member = str(metadata["namespace"]).removeprefix("fleet-member-")
         if metadata.get("deletionTimestamp"):
+            if self.runtime is not None:
+                self.runtime.remove(member, work)
             self.call("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
             return
         generation = metadata["generation"]
         if done.get(metadata["uid"]) == generation:
             return
+        if self.runtime is not None and not metadata.get("finalizers"):  # as a member's agent does
+            self.call("PATCH", path, {"metadata": {"finalizers": [_FINALIZER]}}, MERGE)
         conditions = _conditions(generation, Applied="WorkAppliedSuccess", Available="WorkAvailable")
-        if "error" not in self.call("PATCH", f"{path}/status", {"status": {"conditions": conditions}}, MERGE):
+        is_available = self.runtime is None or self.runtime.apply(member, work)
+        if not is_available:
+            conditions[1] |= {"status": "False", "reason": "WorkNotAvailableYet"}
+        answer = self.call("PATCH", f"{path}/status", {"status": {"conditions": conditions}}, MERGE)
+        if "error" not in answer and is_available:
             done[metadata["uid"]] = generation
 
 

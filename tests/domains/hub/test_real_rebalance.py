@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
+from tests.domains.fleet.workload_texts import DEPLOYMENT
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, lacking
 from tests.domains.hub.conftest import Told
+from tests.domains.hub.member_pods import MemberPods
 from tests.domains.hub.real_hub import RealHub
-from tests.domains.whatif.cli.test_simulate_rebalance import FIXED, MEMBER, ONE, PLACEMENT, PODS, SITE, grow
+from tests.domains.whatif.cli.test_simulate_rebalance import FIXED, MEMBER, ONE, PLACEMENT, SITE, grow
+from tests.nightly.feasibility import build_node_body
+from tests.nightly.live_cluster import start_cluster
+from tests.planning.harness import plan
 
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "hubagent")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(lacking(*NEEDED)), reason=lacking(*NEEDED) or "-")]
@@ -41,19 +47,20 @@ def real_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealHu
     hub.close()
 
 
-def write() -> None:
+def write(**policies: str) -> None:
+    """Write a fleet with these placements; those on two clusters have a budget."""
     parts = ['provider "fleet" {}\n', SITE, *(MEMBER.replace("NAME", name) for name in MEMBERS)]
-    parts += [
-        PLACEMENT.replace("NAME", name).replace("POLICY", policy)
-        for name, policy in (("orders", TWO), ("payments", FIXED))
-    ]
-    text = "".join([*parts, BUDGET])
+    for name, policy in policies.items():
+        parts.append(PLACEMENT.replace("NAME", name).replace("POLICY", policy))
+        if policy is TWO:
+            parts.append(BUDGET.replace("orders", name))
+    text = "".join(parts)
     for kind in ("fleet_hub_manifest", "fleet_cluster_resource_placement", "fleet_member_cluster"):
-        for name in (*MEMBERS, "orders", "payments"):
+        for name in (*MEMBERS, *policies):
             header = f'resource "{kind}" "{name}" {{\n'
             text = text.replace(header, f"{header}  provider = fleet\n")
     Path("main.nf.hcl").write_text(text)
-    Path("pods.yaml").write_text(PODS)
+    Path("pods.yaml").write_text(DEPLOYMENT)
 
 
 def list_available(hub: RealHub, placement: str) -> set[str]:
@@ -87,7 +94,7 @@ def observe_minimum(read: Callable[[], int], run: Callable[[], None]) -> int:
 
 
 def test_a_rebalancing_ends_where_predicted_within_the_budget(real_hub: RealHub, told: Told) -> None:
-    write()
+    write(orders=TWO, payments=FIXED)
     code, said = told("apply", "-auto-approve")
     assert code == 0, said
     before = list_available(real_hub, "orders")
@@ -111,3 +118,58 @@ def test_a_rebalancing_ends_where_predicted_within_the_budget(real_hub: RealHub,
     assert list_available(real_hub, "orders") == before - {source} | set(eviction["targets"])
     code, said = told("plan", "-detailed-exitcode")
     assert (code, "run on all 3 selected clusters" in said) == (0, True), said
+
+
+@pytest.fixture
+def pods(real_hub: RealHub, tmp_path: Path) -> Iterator[MemberPods]:
+    """Run the pods of all members with a scheduler and controllers, on the nodes of the configuration."""
+    text = "".join([SITE, *(MEMBER.replace("NAME", name) for name in MEMBERS)])
+    fleet = find_planned_fleet(plan(text))
+    assert fleet is not None
+    (tmp_path / "members").mkdir()
+    with start_cluster(tmp_path / "members") as cluster:
+        runtime = MemberPods(cluster)
+        for name, member in fleet.outcome.clusters.items():
+            for node in member.nodes:
+                runtime.add_node(name, build_node_body(node))
+        real_hub.runtime = runtime
+        yield runtime
+        real_hub.runtime = None
+
+
+def wait_for_ready(hub: RealHub, pods: MemberPods, **expected: int) -> None:
+    """Wait until each placement has so many ready pods: a member removes pods after the hub has left it."""
+    hub._until(lambda: all(pods.count_ready(name) == count for name, count in expected.items()))
+
+
+@pytest.mark.skipif(bool(lacking("kube-scheduler")), reason=lacking("kube-scheduler") or "-")
+def test_two_evictions_in_order_keep_the_ready_replicas(real_hub: RealHub, pods: MemberPods, told: Told) -> None:
+    write(orders=TWO, records=TWO, payments=FIXED)
+    code, said = told("apply", "-auto-approve")
+    assert code == 0, said
+    before = {name: list_available(real_hub, name) for name in ("orders", "records")}
+    source = min(before["orders"] & before["records"])
+    path = Path("main.nf.hcl")
+    path.write_text(path.read_text().replace('cluster_names  = ["west"]', f'cluster_names  = ["{source}"]'))
+    assert told("apply", "-auto-approve")[0] == 0
+    wait_for_ready(real_hub, pods, orders=2, records=2, payments=1)
+    grow("payments", 4)
+    code, said = told("simulate", "rebalance", "-report=json:answer.json", "-generate-config-out=moves.nf.hcl")
+    assert code == 0, said
+    moves = json.loads(Path("answer.json").read_text())["evictions"]
+    assert [move["cluster"] for move in moves] == [source, source]
+    assert Path("moves.nf.hcl").read_text().count("depends_on") == 2
+
+    def carry_out() -> None:
+        code, said = told("apply", "-auto-approve")
+        assert (code, "was not carried out" in said) == (0, False), said
+
+    # One ready pod per cluster, and each budget needs one cluster.
+    assert observe_minimum(lambda: min(pods.count_ready("orders"), pods.count_ready("records")), carry_out) >= 1
+    for move in moves:
+        name = move["placement"].partition(".")[2]
+        assert list_available(real_hub, name) == before[name] - {source} | set(move["targets"])
+    wait_for_ready(real_hub, pods, orders=2, records=2, payments=4)
+    assert not pods.list_waiting()
+    code, said = told("plan", "-detailed-exitcode")
+    assert (code, "run on all 5 selected clusters" in said) == (0, True), said

@@ -1,5 +1,6 @@
 """Feasibility of an object's pods on a cluster: now, or after the fewest additional nodes of one pool. The pods
-of all objects on the cluster count together. A pool without free capacity is tried with copies of its nodes.
+of all objects on the cluster count together. A pool without free capacity is tried with copies of its nodes; they
+exist before the pods of the plan are scheduled.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def find_feasibility(
         )
     reason = next((outcome.reason for outcome in waiting if outcome.reason), _REJECTED)
     additions = _find_additions(
-        pods.build_input(cluster), cluster, {workload.key for workload in workloads}, waiting_pods
+        pods.build_initial_input(cluster), cluster, {workload.key for workload in workloads}, waiting_pods
     )
     result = FeasibilityResult.RUNS_AFTER if additions is not None else FeasibilityResult.CANNOT_RUN
     return ObjectFeasibility(
@@ -100,6 +101,8 @@ def find_candidate_feasibility(
     if running >= requested and all(item.node for item in outcomes):
         maximum = _compute_maximum(pods.build_input(cluster), workloads, 0)
         return ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=maximum)
+    inputs = pods.build_initial_input(cluster)
+    inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
     additions = _find_additions(inputs, cluster, keys, {})
     result = FeasibilityResult.CANNOT_RUN if additions is None else FeasibilityResult.RUNS_AFTER
     pool, missing_nodes = additions or ("", None)
@@ -210,7 +213,9 @@ def _predict_waiting(inputs: PredictionInput, node: Node, count: int) -> Counter
 
 def _list_waiting(inputs: PredictionInput) -> Counter[str]:
     """Count the pods without a node by workload."""
-    prediction = predict(inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed)
+    prediction = predict(
+        inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed, lost_pods=inputs.lost_pods
+    )
     waiting = Counter({key: forecast.uncreated for key, forecast in prediction.forecasts.items()})
     waiting.update(item.workload for item in prediction.outcomes if item.action != "remove" and not item.node)
     return waiting

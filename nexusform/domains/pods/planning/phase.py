@@ -479,6 +479,12 @@ class PodPhase(ClusterPods):
         existing_pods = tuple(pod for pod in self._existing_pods.get(cluster.id, {}).values() if pod.node)
         return PredictionInput(self._build_cluster(cluster), existing_pods, tuple(workloads), cluster.seed, frozenset())
 
+    def build_initial_input(self, cluster: NodeCluster) -> PredictionInput:
+        """Build the input of a new prediction of all objects on a cluster, from its pods before this plan."""
+        existing_pods = tuple(self._base_pods.get(cluster.id, {}).values())
+        lost_pods = self._base_lost_pods.get(cluster.id, frozenset())
+        return replace(self.build_input(cluster), existing_pods=existing_pods, lost_pods=lost_pods)
+
     def list_hosted_workloads(self) -> list[ScheduledWorkload]:
         """Return all pods with a node after the plan."""
         pods: list[ScheduledWorkload] = []

@@ -85,7 +85,8 @@ class RebalanceRequest(Struct, frozen=True):
 
 class RebalanceResult(Struct, frozen=True):
     """Answer: the evictions, None without any. `trial_counts` is the number of plans per number of evictions;
-    `is_proven` is False if the search ended at its limit. `best` is the outcome of the evictions.
+    `is_proven` is False if the search ended at its limit. `best` is the outcome of the evictions, `interruptions` are
+    pods without a node between two evictions of other orders.
     """
 
     request: RebalanceRequest
@@ -98,6 +99,7 @@ class RebalanceResult(Struct, frozen=True):
     is_proven: bool = True
     rejections: tuple[str, ...] = ()
     untaintable: tuple[str, ...] = ()
+    interruptions: tuple[str, ...] = ()
 
     @property
     def goals(self) -> tuple[Feasibility, ...]:
@@ -150,6 +152,7 @@ def find_evictions(
         search.is_complete,
         tuple(search.rejections),
         tuple(search.untaintable),
+        tuple(search.interruptions),
     )
 
 
@@ -166,6 +169,7 @@ class _EvictionSearch:
         self.trial_counts: list[int] = [1]
         self.rejections: dict[str, None] = {}
         self.untaintable: dict[str, None] = {}
+        self.interruptions: dict[str, None] = {}
         self.is_complete = True
 
     def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionTrial | None, TrialOutcome]:
@@ -209,10 +213,28 @@ class _EvictionSearch:
             if returned:
                 trial = EvictionTrial(order, tuple(sorted(returned)))
                 outcome = self._plan_trial(trial)
-            if not outcome.rejections:
-                return (trial, outcome) if self._is_solution(trial, outcome) else (None, outcome)
             self.rejections |= dict.fromkeys(outcome.rejections)
+            if outcome.rejections:
+                continue
+            if not self._is_solution(trial, outcome):
+                return None, outcome
+            interruption = self._find_interruption(trial)
+            if not interruption:
+                return trial, outcome
+            self.interruptions[interruption] = None
         return None, TrialOutcome()
+
+    def _find_interruption(self, trial: EvictionTrial) -> str:
+        """Describe the pods without a node between two evictions; "" if there are none."""
+        former = {(row.placement, row.cluster) for row in self.before.waiting}
+        for count in range(1, len(trial.evictions)):
+            outcome = self._plan_trial(EvictionTrial(trial.evictions[:count], trial.tainted_clusters))
+            row = next((row for row in outcome.waiting if (row.placement, row.cluster) not in former), None)
+            if outcome.error or row is not None:
+                names = ", then ".join(f"{item.placement} from {item.cluster}" for item in trial.evictions[:count])
+                effect = outcome.error if row is None else f"{row.placement.name} waits on {row.cluster}"
+                return f"{names}: {effect}"
+        return ""
 
     def _plan_trial(self, trial: EvictionTrial) -> TrialOutcome:
         self.trial_counts[-1] += 1

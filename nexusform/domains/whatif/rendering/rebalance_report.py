@@ -108,6 +108,8 @@ def list_reasons(result: RebalanceResult) -> Iterator[str]:
             f"An evicted placement returns to {cluster} at once. The taint needs a fleet_member_cluster block of "
             f"{cluster} in the root module, with a literal name, without count and for_each."
         )
+    for text in result.interruptions:
+        yield f"Pods wait between two evictions. After {text}."
     if not result.candidates:
         yield "No binding can be evicted."
     elif result.is_proven:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
+from tests.domains.fleet.workload_texts import build_deployment
 
 SITE = """
 variable "workers" {
@@ -63,30 +64,6 @@ resource "fleet_cluster_resource_placement" "payments" {
   }
 }
 """
-PODS = """apiVersion: v1
-kind: Namespace
-metadata:
-  name: payments
----
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: api
-  namespace: payments
-spec:
-  replicas: REPLICAS
-  selector:
-    matchLabels: {app: api}
-  template:
-    metadata:
-      labels: {app: api}
-    spec:
-      containers:
-        - name: api
-          image: registry.example.com/api:1
-          resources:
-            requests: {cpu: "CPU", memory: 1Gi}
-"""
 Answer = tuple[int, str, list[dict[str, Any]]]
 
 
@@ -98,7 +75,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     def run(*flags: str, replicas: int, cpu: int = 4, clusters: str = '"west"', machines: int = 3) -> Answer:
         text = SITE.replace("CLUSTERS", clusters).replace("MACHINES", str(machines))
         Path("main.nf.hcl").write_text(text)
-        Path("payments.yaml").write_text(PODS.replace("REPLICAS", str(replicas)).replace("CPU", str(cpu)))
+        Path("payments.yaml").write_text(build_deployment("payments", replicas, cpu))
         capsys.readouterr()
         code = run_command_line(["plan", "-report=json:plan.json", *flags])
         printed = capsys.readouterr()

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.fleet.planning.test_feasibility import PODS, SITE
+from tests.domains.fleet.planning.test_feasibility import SITE
+from tests.domains.fleet.workload_texts import build_deployment
 
 MEMBERS = SITE[: SITE.index('resource "fleet_hub_manifest"')].replace("MACHINES", "3")
 Capture = pytest.CaptureFixture[str]
@@ -23,7 +24,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def simulate(capsys: Capture, *flags: str, replicas: int, cpu: int = 4) -> tuple[int, dict[str, Any]]:
-    Path("pods.yaml").write_text(PODS.replace("REPLICAS", str(replicas)).replace("CPU", str(cpu)))
+    Path("pods.yaml").write_text(build_deployment("payments", replicas, cpu))
     capsys.readouterr()
     code = run_command_line(["simulate", "placement", "-f=pods.yaml", "-format=json", *flags])
     return code, json.loads(capsys.readouterr().out)
@@ -53,9 +54,8 @@ def test_pods_of_written_placements_count(capsys: Capture) -> None:
     _, alone = simulate(capsys, "-clusters=west", replicas=4)
     assert alone["feasibility"][0]["result"] == "runs"
     Path("main.nf.hcl").write_text(SITE.replace("MACHINES", "3").replace("CLUSTERS", '"west"'))
-    Path("payments.yaml").write_text(PODS.replace("REPLICAS", "4").replace("CPU", "4"))
-    pods = PODS.replace("payments", "orders").replace("REPLICAS", "4").replace("CPU", "4")
-    Path("orders.yaml").write_text(pods)
+    Path("payments.yaml").write_text(build_deployment("payments", 4, 4))
+    Path("orders.yaml").write_text(build_deployment("orders", 4, 4))
     capsys.readouterr()
     command = ["simulate", "placement", "-f=orders.yaml", "-clusters=west", "-format=json"]
     assert run_command_line(command) == 2
@@ -101,8 +101,9 @@ def test_unusable_manifests_are_rejected(text: str, reason: str, capsys: Capture
 
 
 def test_expressions_in_a_manifest_are_text(capsys: Capture) -> None:
-    pods = PODS.replace("registry.example.com/api:1", "'registry.example.com/${api}:%{1}'")
-    Path("pods.yaml").write_text(pods.replace("REPLICAS", "2").replace("CPU", "4"))
+    pods = build_deployment("payments", 2, 4)
+    pods = pods.replace("registry.example.com/api:1", "'registry.example.com/${api}:%{1}'")
+    Path("pods.yaml").write_text(pods)
     assert run_command_line(["simulate", "placement", "-f=pods.yaml", "-clusters=west"]) == 0
     assert "runs on 1 of 1" in capsys.readouterr().out
 

@@ -1,0 +1,28 @@
+"""Answers about feasibility agree with a running kube-scheduler. The nightly run compares more fleets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.domains.hub.api_programs import ApiPrograms, lacking
+from tests.nightly.feasibility import Comparison, FleetComparison, start_scheduler
+from tests.nightly.feasible_fleets import build_fleet
+
+NEEDED = ("etcd", "kube-apiserver", "kube-scheduler")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(lacking(*NEEDED)), reason=lacking(*NEEDED) or "-")]
+
+
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiPrograms]:
+    with start_scheduler(tmp_path_factory.mktemp("scheduler")) as programs:
+        yield programs
+
+
+@pytest.mark.parametrize("seed", [3, 6, 11])
+def test_answers_are_those_of_the_scheduler(seed: int, scheduler: ApiPrograms) -> None:
+    comparison = Comparison()
+    FleetComparison(scheduler, build_fleet(seed), f"fleet {seed}", comparison).run()
+    assert comparison.answers.total() > 0
+    assert comparison.wrong == []
