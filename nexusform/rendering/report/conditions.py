@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from textwrap import shorten
 from typing import Final
 
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
@@ -108,8 +109,8 @@ def _describe_missing_nodes(row: Feasibility) -> str:
 
 
 def _describe_rejection(row: Feasibility) -> str:
-    reason = row.reason if len(row.reason) <= _MAX_REASON else f"{row.reason[:_MAX_REASON]}..."
-    return f"{row.cluster} cannot run it ({reason.rstrip('.')})"
+    reason = shorten(row.reason.rstrip("."), _MAX_REASON, placeholder=" ...", break_on_hyphens=False)
+    return f"{row.cluster} cannot run it ({reason})"
 
 
 _DESCRIPTIONS: Final[Mapping[FeasibilityResult, Callable[[Feasibility], str]]] = {

@@ -73,8 +73,12 @@ def _list_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
             if cluster is not None:
                 assessment = find_feasibility(pods, placement.address, cluster, waiting_pods)
             if assessment is None:
-                result = FeasibilityResult.UNKNOWN
-                yield Feasibility(address, binding.cluster, result, reason=_NO_NODES, replicas_requested=requested)
+                is_known = cluster is None and _needs_no_node(placement)
+                result = FeasibilityResult.RUNS if is_known else FeasibilityResult.UNKNOWN
+                reason = "" if is_known else _NO_NODES
+                yield Feasibility(
+                    address, binding.cluster, result, reason=reason, replicas_requested=requested, is_certain=is_known
+                )
                 continue
             yield _build_row(address, binding.cluster, assessment)
 
@@ -132,6 +136,12 @@ def _count_requested(placement: PlacementPlan) -> int | None:
     """Count the pods requested by the selected manifests; None without workloads."""
     workloads = collect_workloads(placement.selection.manifests).workloads
     return sum(workload.replicas for workload in workloads) if workloads else None
+
+
+def _needs_no_node(placement: PlacementPlan) -> bool:
+    """Return whether the selected manifests request no pods on any cluster: 0 replicas, and no DaemonSet."""
+    workloads = collect_workloads(placement.selection.manifests).workloads
+    return all(workload.replicas == 0 and workload.kind != "DaemonSet" for workload in workloads)
 
 
 def _find_addition(vms: Iterable[VmObject], row: Feasibility, cluster: NodeCluster | None) -> _AdditionalNodes | None:

@@ -13,6 +13,7 @@ from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
 from nexusform.rendering.report.conditions import describe_candidate, describe_feasibility, describe_fixes
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
+_UNREAD = frozenset({"pods-not-listed", "incomplete-cluster"})
 _COLUMNS = (
     "cluster",
     "result",
@@ -82,11 +83,19 @@ def _build_sections(answer: PlacementFeasibility) -> list[Section]:
         title = f"{format_count(len(answer.others), 'binding')} of other placements do not run"
         lines = tuple(f"{row.placement.name} on {row.cluster}: {row.result} ({row.reason})" for row in answer.others)
         sections.append(Section(title, lines, is_finding=True))
+    warnings = _list_unread(answer.plan)
+    if warnings:
+        sections.append(Section("Not read", warnings, is_finding=True))
     if answer.rejected:
         candidates = {row.cluster: row for row in answer.candidates}
         lines = tuple(_describe_rejected(row, candidates.get(row.cluster)) for row in answer.rejected)
         sections.append(Section("Rejected clusters", lines))
     return sections
+
+
+def _list_unread(plan: Plan) -> tuple[str, ...]:
+    """Return the warnings about missing pods and objects of clusters: the answer counts them as absent."""
+    return tuple(problem.detail for problem in plan.diagnostics if problem.id in _UNREAD)
 
 
 def _describe_rejected(row: RejectedCluster, candidate: Feasibility | None) -> str:
@@ -120,6 +129,7 @@ def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
     return {
         "feasibility": [FEASIBILITY_FORM(row) for row in selected.feasibility],
         "other_feasibility": [FEASIBILITY_FORM(row) for row in answer.others],
+        "warnings": list(_list_unread(answer.plan)),
         "rejected": [{"cluster": row.cluster, "reason": row.reason} for row in answer.rejected],
         "changed_bindings": [{"placement": str(row.address), "cluster": row.object} for row in moved],
     }

@@ -11,6 +11,7 @@ import pytest
 from nexusform.cli.main import run_command_line
 from tests.domains.fleet.planning.test_feasibility import SITE
 from tests.domains.fleet.workload_texts import build_deployment
+from tests.domains.pods.importers import cluster_objects
 
 MEMBERS = SITE[: SITE.index('resource "fleet_hub_manifest"')].replace("MACHINES", "3")
 Capture = pytest.CaptureFixture[str]
@@ -74,6 +75,24 @@ def test_it_suggests_the_tested_count(capsys: Capture) -> None:
     assert f"Suggested fix (tested) for simulated-placement on west: {fix['text']}" in printed
     count = f"-var=workers={fix['counts'][0]['count']}"
     assert simulate(capsys, "-clusters=west", count, replicas=9)[1]["feasibility"][0]["result"] == "runs"
+
+
+def test_files_without_pods_are_named(capsys: Capture) -> None:
+    member = 'resource "fleet_member_cluster" "dumped" {\n  kubernetes_cluster_id = "dumped"\n}\n'
+    data = 'data "kubernetes_nodes" "dumped" {\n  files      = ["nodes.json"]\n  cluster_id = "dumped"\n}\n'
+    Path("dumped.nf.hcl").write_text(member + data)
+    Path("nodes.json").write_bytes(cluster_objects.printed(cluster_objects.node("n0")))
+    _, answer = simulate(capsys, "-clusters=dumped", replicas=1)
+    assert answer["feasibility"][0]["result"] == "runs"
+    assert any("list no pods" in warning for warning in answer["warnings"])
+    run_command_line(["simulate", "placement", "-f=pods.yaml", "-clusters=dumped"])
+    assert "list no pods" in " ".join(capsys.readouterr().out.split())
+
+
+def test_without_replicas_a_placement_runs_anywhere(capsys: Capture) -> None:
+    code, answer = simulate(capsys, "-clusters=south", replicas=0)
+    assert (code, answer["feasibility"][0]["result"]) == (0, "runs")
+    assert simulate(capsys, "-clusters=south", replicas=1)[1]["feasibility"][0]["result"] == "unknown"
 
 
 def test_it_changes_nothing(capsys: Capture) -> None:
